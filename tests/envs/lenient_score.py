@@ -37,25 +37,25 @@ def score(half: str) -> Score:
     """The score of ``seen`` or ``unseen``; mistakes are what was read otherwise than meant."""
     rows = [row for row in replies() if row["half"] == half]
     read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
-    right = sum(found is not None and found == row["meant"] for found, row in zip(read, rows, strict=True))
-    named = sum(found is not None for found in read)
+    right = sum(index is not None and index == row["meant"] for index, row in zip(read, rows, strict=True))
+    named = sum(index is not None for index in read)
     meant = sum(row["meant"] is not None for row in rows)
     wrong = [
-        f"{row['reply']!r}: {found} for {row['meant']}"
-        for found, row in zip(read, rows, strict=True)
-        if found != row["meant"]
+        f"{row['reply']!r}: {index} for {row['meant']}"
+        for index, row in zip(read, rows, strict=True)
+        if index != row["meant"]
     ]
     return Score(len(rows), right / named, right / meant, wrong)
 
 
 def _half(reply: str, options: list[str]) -> str:
-    drawn = blake2b(f"{SEED}/{options[0]}/{reply}".encode(), digest_size=1).digest()[0]
-    return "seen" if drawn % 2 else "unseen"
+    hashed_byte = blake2b(f"{SEED}/{options[0]}/{reply}".encode(), digest_size=1).digest()[0]
+    return "seen" if hashed_byte % 2 else "unseen"
 
 
 if __name__ == "__main__":
     for name in ("seen", "unseen"):
-        found = score(name)
-        print(f"{name}: {found.replies} replies, precision {found.precision:.3f}, recall {found.recall:.3f}")
+        measured = score(name)
+        print(f"{name}: {measured.replies} replies, precision {measured.precision:.3f}, recall {measured.recall:.3f}")
         if name in sys.argv[1:]:
-            print("\n".join(found.mistakes))
+            print("\n".join(measured.mistakes))

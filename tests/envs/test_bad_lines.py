@@ -52,7 +52,7 @@ def test_a_record_counts_all_names_the_first_and_tells_other_lines_apart():
         " and 4 more"
     )
     assert parse_skipped_lines(json.loads(json.dumps([asdict(record)]))) == (record,)
-    reworded = skipped_lines({"ROD": [Problem("f.jsonl", one.line, "cannot be read") for one in bad]})[0]
+    reworded = skipped_lines({"ROD": [Problem("f.jsonl", problem.line, "cannot be read") for problem in bad]})[0]
     other = skipped_lines({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
     assert record.identity == reworded.identity and record.identity != other.identity
     assert skipped_lines({"ROD": bad[:1]})[0].lines == 1 and str(skipped_lines({"ROD": bad[:1]})[0]).startswith(

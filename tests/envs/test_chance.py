@@ -42,15 +42,15 @@ def test_a_random_proactive_move_is_drawn_by_seed_sample_and_turn(name, moves):
 def test_a_recorded_move_is_replayed_and_not_drawn_again():
     game, sample = SCENARIOS["ROD"], replace_suggestions(SAMPLES["ROD"], 4)
     state = game.initial(sample, Mode.RANDOM, seed=5)
-    made = [game.step(sample, state, sample.options[1], move)[1].move for move in (Move.LEFT, Move.RIGHT, None)]
+    moves = [game.step(sample, state, sample.options[1], move)[1].move for move in (Move.LEFT, Move.RIGHT, None)]
 
-    assert made == [Move.LEFT, Move.RIGHT, game.random_move(sample, state)]
+    assert moves == [Move.LEFT, Move.RIGHT, game.random_move(sample, state)]
 
 
 def test_stand_ins_are_drawn_by_seed_and_sample():
-    drawn = {name: replace_suggestions(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
+    options = {name: replace_suggestions(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
 
-    assert drawn == {
+    assert options == {
         "ROD": (ABSTENTION, "Adjust the brightness.", "Move farther from the object."),
         "QD": ("Move the blocks to the right.", ABSTENTION),
         "CIT": ("Rotate the object.", "Adjust the brightness.", ABSTENTION),

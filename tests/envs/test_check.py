@@ -16,67 +16,67 @@ from envs.types import Mode
 
 
 def test_the_demo_is_all_good_in_depth(demo_data):
-    found = check(demo_data, list(SCENARIOS), deep=True)
+    report = check(demo_data, list(SCENARIOS), deep=True)
 
-    assert found.ok and list(found.lines())[-1] == "all good"
-    assert sum(found.samples.values()) == 70
+    assert report.ok and list(report.lines())[-1] == "all good"
+    assert sum(report.samples.values()) == 70
 
 
 def test_missing_and_broken_pictures_and_bad_lines_are_all_listed(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    sketches = sorted((data / "QuickDraw").rglob("*.*"))
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    sketches = sorted((folder / "QuickDraw").rglob("*.*"))
     sketches[0].unlink()
     sketches[-1].write_bytes(sketches[-1].read_bytes()[:60])
-    with (data / "QuickDraw_preprocessed.jsonl").open("a") as file:
+    with (folder / "QuickDraw_preprocessed.jsonl").open("a") as file:
         file.write("{}\n")
-    found = check(data, ["QD", "ROD"], deep=True)
+    report = check(folder, ["QD", "ROD"], deep=True)
 
-    assert len(found.problems) == 3, list(found.lines())
-    assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(found.lines())
-    assert not found.ok
+    assert len(report.problems) == 3, list(report.lines())
+    assert "QuickDraw_preprocessed.jsonl, line 11: the field 'prompt' is missing" in list(report.lines())
+    assert not report.ok
 
 
 def test_formats_sizes_and_orientations_of_the_pictures_are_counted(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    photograph = next(path for path in (data / "coco2014").rglob("*.*"))
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    photograph = next(path for path in (folder / "coco2014").rglob("*.*"))
     exif = Image.Exif()
     exif[Base.Orientation] = 6
     Image.new("CMYK", (640, 480)).save(photograph, "JPEG", exif=exif)
-    line = list(check(data, ["COCO"]).lines())[-2]
+    line = list(check(folder, ["COCO"]).lines())[-2]
 
     assert line.startswith("pictures: 9 RGB, 1 CMYK; ") and " to 640x480 pixels; " in line
     assert line.endswith("; 1 have an EXIF orientation, which is ignored as in the package")
 
 
 def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    path = data / "coco2014_preprocessed.jsonl"
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    path = folder / "coco2014_preprocessed.jsonl"
     first, *rest = path.read_text().splitlines()
     entry = json.loads(first)
     flat = {**entry, "crop": {**entry["crop"], "width": entry["crop"]["left"]}, "direction": "up", "granularity": 1,
             "options": ["Move the camera up.", "I cannot answer this question."]}  # fmt: skip
     path.write_text("\n".join([json.dumps(flat), *rest]) + "\n")
-    found = check(data, ["COCO"])
+    report = check(folder, ["COCO"])
 
-    assert [problem.reason for problem in found.problems] == [f"needed by COCO sample {entry['id']}"]
-    assert "has no area" in next(found.lines())
+    assert [problem.reason for problem in report.problems] == [f"needed by COCO sample {entry['id']}"]
+    assert "has no area" in next(report.lines())
 
 
 def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    path = data / "QuickDraw_preprocessed.jsonl"
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    path = folder / "QuickDraw_preprocessed.jsonl"
     lines = path.read_text().splitlines()
     again = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
     path.write_text("\n".join([*lines[:-1], json.dumps(again)]) + "\n")
-    first = next(iter(reachable_pictures(load_samples(data, "QD")[0])))
-    (data / first.path).unlink()
-    found = check(data, ["QD"])
+    first = next(iter(reachable_pictures(load_samples(folder, "QD")[0])))
+    (folder / first.path).unlink()
+    report = check(folder, ["QD"])
 
-    assert list(map(str, found.problems)) == [
+    assert list(map(str, report.problems)) == [
         f"{first.path}: is not there: needed by QD sample {json.loads(lines[0])['id']}"
     ]
 
@@ -88,11 +88,11 @@ def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):
     rng = Random(3)
     for name, game in SCENARIOS.items():
         for sample in load_samples(demo_data, name)[:6]:
-            known = {ref.path for ref in reachable_pictures(sample)}
+            paths = {ref.path for ref in reachable_pictures(sample)}
             for _ in range(25):
                 state = game.initial(sample, rng.choice((Mode.PLAY, Mode.PLAY, Mode.REFERENCE)))
                 while state.ending is None:
-                    assert game.view(sample, state).image.path in known
+                    assert game.view(sample, state).image.path in paths
                     state, _ = game.step(sample, state, rng.choice([*game.askable(sample, state), sample.answer]))
 
 

@@ -120,16 +120,16 @@ def test_on_rods_first_turn_no_category_counts_not_even_the_right_one():
 
 @given(name=st.sampled_from(list(SCENARIOS)), mode=st.sampled_from(MODES), data=st.data())
 def test_any_text_leaves_a_state_that_the_game_knows(name, mode, data):
-    said = walk(
+    steps = walk(
         SCENARIOS[name],
         SAMPLES[name],
         mode,
         lambda view, n: data.draw(st.one_of(st.sampled_from(view.options + view.categories), st.text())),
         turns=12,
     )
-    for _, view, turn, after in said:
-        assert isinstance(after, State)
-        assert 0 <= after.turn <= SCENARIOS[name].limit(SAMPLES[name])
+    for _, view, turn, next_state in steps:
+        assert isinstance(next_state, State)
+        assert 0 <= next_state.turn <= SCENARIOS[name].limit(SAMPLES[name])
         assert turn.action in Action
-        assert after.ending not in UNSCORED, "errors and open answers are not the game's to give"
+        assert next_state.ending not in UNSCORED, "errors and open answers are not the game's to give"
         assert set(view.options) <= set(SAMPLES[name].options)

@@ -26,14 +26,14 @@ OWN = {row[0]: row[3] for row in ROWS if row[0] in SCENARIOS}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """What the page says, and a picture wherever play can ask for one."""
-    place = tmp_path_factory.mktemp("own") / "data"
-    place.mkdir()
+    folder_path = tmp_path_factory.mktemp("own") / "data"
+    folder_path.mkdir()
     for name, line in LINES.items():
-        (place / f"{SCENARIOS[name].stem}_preprocessed.jsonl").write_text(line + "\n")
+        (folder_path / f"{SCENARIOS[name].stem}_preprocessed.jsonl").write_text(line + "\n")
         for reference in reachable_pictures(parse_sample(line, name)):
-            (place / reference.path).parent.mkdir(parents=True, exist_ok=True)
-            Image.new("RGB", (90, 60), (0, 90, 200)).save(place / reference.path)
-    return place
+            (folder_path / reference.path).parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (90, 60), (0, 90, 200)).save(folder_path / reference.path)
+    return folder_path
 
 
 def test_a_folder_made_from_the_page_is_good_and_plays_to_the_right_answer(folder, tmp_path):
@@ -61,11 +61,11 @@ def test_the_page_names_every_field_and_no_other():
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_field_is_needed_but_the_one_that_may_be_left_out(name):
-    whole = json.loads(LINES[name])
-    for field in whole:
-        less = json.dumps({key: value for key, value in whole.items() if key != field})
+    entry = json.loads(LINES[name])
+    for field in entry:
+        line = json.dumps({key: value for key, value in entry.items() if key != field})
         if field == "strong_occlusions":
-            assert parse_sample(less, name)
+            assert parse_sample(line, name)
         else:
             with pytest.raises(BadSample, match=field):
-                parse_sample(less, name)
+                parse_sample(line, name)

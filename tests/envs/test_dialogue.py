@@ -32,18 +32,18 @@ def test_each_possible_request_in_a_sentence_is_that_request(scenario):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     state = game.initial(sample)
     for ask in game.askable(sample, state):
-        said = f"I cannot be sure yet. Could you please {ask[:1].lower()}{plain(ask)[1:]}? Then I look again."
-        assert meant(sample, state, said) == ask
+        answer = f"I cannot be sure yet. Could you please {ask[:1].lower()}{plain(ask)[1:]}? Then I look again."
+        assert meant(sample, state, answer) == ask
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_any_other_request_is_a_random_possible_one_the_same_whenever_it_is_asked(scenario):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     marks = marked(sample, game.initial(sample), dialogue.OTHER)
-    drawn = [dialogue.option_from_marks(sample, game.initial(sample, seed=seed), marks) for seed in range(40)]
+    options = [dialogue.option_from_marks(sample, game.initial(sample, seed=seed), marks) for seed in range(40)]
 
-    assert set(drawn) == set(game.askable(sample, game.initial(sample))), "every possible request can be drawn"
-    assert drawn == [dialogue.option_from_marks(sample, game.initial(sample, seed=seed), marks) for seed in range(40)]
+    assert set(options) == set(game.askable(sample, game.initial(sample))), "every possible request can be drawn"
+    assert options == [dialogue.option_from_marks(sample, game.initial(sample, seed=seed), marks) for seed in range(40)]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -86,9 +86,9 @@ def test_on_the_last_picture_a_request_counts_for_nothing_and_ends_at_the_limit(
 
 def test_the_move_that_is_named_is_made_and_an_open_one_is_drawn_among_those_it_may_mean():
     game, sample = SCENARIOS["ROD"], SAMPLES["ROD"]
-    drawn = {meant(sample, game.initial(sample, seed=seed), "Please move the blocks.") for seed in range(40)}
+    options = {meant(sample, game.initial(sample, seed=seed), "Please move the blocks.") for seed in range(40)}
 
-    assert drawn == set(suggestions(sample.options))
+    assert options == set(suggestions(sample.options))
 
 
 def test_a_judge_reads_the_answer_inside_a_fence_with_the_list_by_number():

@@ -35,8 +35,8 @@ def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
 
 
 def test_seeds_and_samples_draw_differently():
-    drawn = {replace_suggestions(SAMPLES["QD"], seed).options for seed in range(40)}
-    assert len(drawn) > 5
+    options = {replace_suggestions(SAMPLES["QD"], seed).options for seed in range(40)}
+    assert len(options) > 5
 
 
 def test_every_stand_in_is_a_sentence_as_the_published_suggestions_are():
@@ -76,15 +76,15 @@ def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names
 
 
 def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
-    known = folder_suggestions(demo_data)
-    shown = {name: Counter() for name in SCENARIOS}
+    pool = folder_suggestions(demo_data)
+    replacements = {name: Counter() for name in SCENARIOS}
     for name in SCENARIOS:
         for sample in with_suggestion_pool(load_samples(demo_data, name), demo_data):
-            shown[name].update(suggestions(replace_suggestions(sample, 3).options))
-        others = {text: other for other in SCENARIOS if other != name for text in known[other]}
-        assert set(shown[name]) <= set(others)
-        assert len({others[text] for text in shown[name]}) >= 3, "no scenario crowds out the rest"
-    assert any(set(texts) - {t for table in FOREIGN.values() for t in table} for texts in shown.values())
+            replacements[name].update(suggestions(replace_suggestions(sample, 3).options))
+        others = {text: other for other in SCENARIOS if other != name for text in pool[other]}
+        assert set(replacements[name]) <= set(others)
+        assert len({others[text] for text in replacements[name]}) >= 3, "no scenario crowds out the rest"
+    assert any(set(texts) - {t for table in FOREIGN.values() for t in table} for texts in replacements.values())
 
 
 def test_a_folder_with_one_scenario_has_no_stand_ins(demo_data, tmp_path):

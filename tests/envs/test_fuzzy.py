@@ -21,19 +21,19 @@ def test_what_is_nearest(reply, index):
 
 @given(st.text(max_size=200), st.integers(0, 6))
 def test_it_names_what_was_shown_and_what_the_lenient_reading_names(reply, shown):
-    found, read = nearest_option(reply, TEXTS[:shown]), read_leniently(reply, shown, TEXTS[:shown])
+    nearest, lenient = nearest_option(reply, TEXTS[:shown]), read_leniently(reply, shown, TEXTS[:shown])
 
-    assert found is None or 0 <= found < shown
-    assert read is None or found == read
+    assert nearest is None or 0 <= nearest < shown
+    assert lenient is None or nearest == lenient
 
 
 def test_on_written_replies_it_finds_more_and_is_wrong_more_often():
     """The half that no rule was written on: 171 replies, of which some mean nothing that was shown."""
     rows = [row for row in replies() if row["half"] == "unseen"]
-    read = [(nearest_option(row["reply"], row["options"]), row["meant"]) for row in rows]
-    right = sum(found is not None and found == meant for found, meant in read)
-    precision = right / sum(found is not None for found, _ in read)
-    recall = right / sum(meant is not None for _, meant in read)
+    readings = [(nearest_option(row["reply"], row["options"]), row["meant"]) for row in rows]
+    right = sum(nearest is not None and nearest == meant for nearest, meant in readings)
+    precision = right / sum(nearest is not None for nearest, _ in readings)
+    recall = right / sum(meant is not None for _, meant in readings)
     print(f"fuzzy: precision {precision:.3f}, recall {recall:.3f} of {len(rows)} unseen replies")
 
     assert recall > 0.957 and precision < 0.9

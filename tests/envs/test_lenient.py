@@ -16,9 +16,9 @@ OPTIONS = (
 
 
 def test_precision_and_recall_on_the_unseen_half():
-    found = score("unseen")
+    measured = score("unseen")
 
-    assert found.precision >= 0.98 and found.recall >= 0.85, found.mistakes
+    assert measured.precision >= 0.98 and measured.recall >= 0.85, measured.mistakes
     assert score("seen").precision >= 0.98
 
 

@@ -122,9 +122,9 @@ def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
     text = f"<think>{thought}</think>{before}\n{joint.join(str(int(mark)) for mark in marks)}"
     for scenario in SCENARIOS:
         border = THRESHOLDS[scenario]
-        found = read_verdict(text, scenario, len(marks))
+        bits = read_verdict(text, scenario, len(marks))
         assert (
-            found == Bits(category=any(marks[border:]), suggestion=any(marks[:border])) or strip_thinking(text) is None
+            bits == Bits(category=any(marks[border:]), suggestion=any(marks[:border])) or strip_thinking(text) is None
         )
         assert read_verdict(text, scenario, len(marks) + 1) is None
 
@@ -132,18 +132,18 @@ def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
 @settings(max_examples=400)
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
 def test_what_is_read_is_what_the_package_scores(text, count, scenario):
-    found = read_verdict(text, scenario, count)
-    if found is not None and strip_thinking(text) == text.rpartition("</think>")[2].strip():
-        assert found == strict_verdict(text, scenario, count)
+    bits = read_verdict(text, scenario, count)
+    if bits is not None and strip_thinking(text) == text.rpartition("</think>")[2].strip():
+        assert bits == strict_verdict(text, scenario, count)
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     """The package's module of judging, which needs nothing but the standard library."""
     path = Path(oracle_path(tmp_path_factory.mktemp("oracle")), "proactivebench", "open_ended_gen.py")
-    found = importlib.util.spec_from_file_location("published_judging", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    spec = importlib.util.spec_from_file_location("published_judging", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -152,11 +152,11 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 @example(text="0,1\n", count=2, scenario="IN-C")
 def test_the_strict_reading_is_the_packages_own(package, text, count, scenario):
     valid = ", ".join(["x"] * count) + "."
-    told = package.parse_judge_prediction(valid, text.rpartition("</think>")[2].strip("\n"), scenario)
-    mine = strict_verdict(text, scenario, count)
+    expected = package.parse_judge_prediction(valid, text.rpartition("</think>")[2].strip("\n"), scenario)
+    bits = strict_verdict(text, scenario, count)
 
-    assert told == {
-        "category_prediction": mine.category, "proactive_suggestion": mine.suggestion, "aggregate": mine.aggregate
+    assert expected == {
+        "category_prediction": bits.category, "proactive_suggestion": bits.suggestion, "aggregate": bits.aggregate
     }  # fmt: skip
 
 

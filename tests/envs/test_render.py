@@ -136,8 +136,8 @@ def png_claiming(width: int, height: int) -> bytes:
 
 
 def hostile(folder: Path) -> dict[str, ImageRef]:
-    whole = (folder / "a.png").read_bytes()
-    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
+    content = (folder / "a.png").read_bytes()
+    (folder / "cut.png").write_bytes(content[: len(content) // 2])
     (folder / "empty.png").write_bytes(b"")
     (folder / "text.png").write_text("<script>")
     (folder / "bomb.png").write_bytes(png_claiming(60_000, 60_000))

@@ -252,9 +252,9 @@ def test_the_filter_keeps_the_7557_published_samples_and_drops_weak_occlusions(d
         "ROD": 88, "VSOD": 42, "MVP-N": 2591, "IN-C": 1095, "QD": 2105, "CIT": 396, "COCO": 1240
     }  # fmt: skip
     lines = (demo_data / "OcclusionDataSet-MM20_preprocessed.jsonl").read_text().splitlines()
-    strong = [json.loads(one)["id"] for one in lines if json.loads(one)["strong_occlusions"]]
-    whole = [sample.id for sample in load_samples(demo_data, "VSOD", filtered=False)]
-    assert whole == strong and len(strong) < len(lines), "weak occlusions are dropped without the filter, too"
+    strong = [json.loads(line_text)["id"] for line_text in lines if json.loads(line_text)["strong_occlusions"]]
+    loaded = [sample.id for sample in load_samples(demo_data, "VSOD", filtered=False)]
+    assert loaded == strong and len(strong) < len(lines), "weak occlusions are dropped without the filter, too"
     assert not all(sample.extra["strong_occlusions"] for sample in read_samples(demo_data, "VSOD")[0])
 
 

@@ -34,7 +34,7 @@ SHOWN = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_names_and_wordings(name):
     game = SCENARIOS[name]
-    said = (
+    facts = (
         game.stem,
         game.hint,
         game.preface,
@@ -45,7 +45,7 @@ def test_names_and_wordings(name):
     )
 
     assert game.name == name
-    assert said == FACTS[name]
+    assert facts == FACTS[name]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -286,14 +286,14 @@ def test_an_example_of_rod_asks_once_by_seed():
 
 def test_an_example_may_be_reasoned_hinted_and_reduced():
     game, sample = SCENARIOS["MVP-N"], SAMPLES["MVP-N"]
-    whole = game.example(sample, 0)
+    plain = game.example(sample, 0)
     reasoned, reduced, hinted = (game.example(sample, 0, **{way: True}) for way in ("reasoned", "reduced", "hint"))
 
-    assert [reply for _, reply in whole] == ["Rotate the object."] * 3 + ["Banana."]
+    assert [reply for _, reply in plain] == ["Rotate the object."] * 3 + ["Banana."]
     assert [reply for _, reply in reasoned] == [f"{game.reasoning} A. Rotate the object."] * 3 + ["Banana."]
-    assert reduced == (whole[0], whole[-1])
+    assert reduced == (plain[0], plain[-1])
     assert [view.prompt for view, _ in hinted] == [f"What is it? {game.hint}"] * 4
-    assert [view.prompt for view, _ in whole] == ["What is it?"] * 4
+    assert [view.prompt for view, _ in plain] == ["What is it?"] * 4
     short = replace(sample, frames=2, extra={"valid_images": [4, 9]})
     assert game.example(short, 0, reduced=True) == game.example(short, 0)
     assert len(game.example(replace(sample, frames=3), 0, reduced=True)) == 2

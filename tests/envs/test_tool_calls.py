@@ -42,11 +42,11 @@ def first(scenario: str, mode: Mode = Mode.PLAY):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scenario):
     calls = offered_calls(*first(scenario))
-    made = {one.name: one for one in functions(calls)}
+    by_name = {function.name: function for function in functions(calls)}
 
-    assert list(made) == NAMES[scenario]
-    assert made["answer"].values == ("Skillet", "Baseball", "Banana", "Screwdriver")
-    assert made["abstain"].description == "I cannot answer this question."
+    assert list(by_name) == NAMES[scenario]
+    assert by_name["answer"].values == ("Skillet", "Baseball", "Banana", "Screwdriver")
+    assert by_name["abstain"].description == "I cannot answer this question."
     assert [option for _, option in calls] == [*SAMPLES[scenario].options, *CATEGORIES]
 
 
@@ -60,7 +60,7 @@ def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks
 
 
 def test_the_clear_picture_has_nothing_to_ask_for():
-    assert [one.name for one in functions(offered_calls(*first("COCO", Mode.REFERENCE)))] == ["answer"]
+    assert [function.name for function in functions(offered_calls(*first("COCO", Mode.REFERENCE)))] == ["answer"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -113,11 +113,13 @@ def test_awkward_categories_are_answered_and_not_taken_for_letters(categories):
     state = game.initial(sample)
     view = game.view(sample, state)
     calls = offered_calls(sample, state, view)
-    ended = [game.step(sample, state, called_option(view, calls, write_call(calls, one))) for one in categories]
+    ended = [
+        game.step(sample, state, called_option(view, calls, write_call(calls, category))) for category in categories
+    ]
 
     assert [turn.action for _, turn in ended] == [Action.CATEGORY] * 4
     assert [after.ending for after, _ in ended] == [
-        Ending.CORRECT if one == "Banana." else Ending.WRONG for one in categories
+        Ending.CORRECT if category == "Banana." else Ending.WRONG for category in categories
     ]
 
 

@@ -121,9 +121,9 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_sentence(name):
     change, sentence = MISTAKES[name]
-    with pytest.raises(SweepError, match=sentence) as told:
+    with pytest.raises(SweepError, match=sentence) as error:
         build({**SMALL, **change}, "x.toml")
-    assert str(told.value).startswith("x.toml") and "\n" not in str(told.value)
+    assert str(error.value).startswith("x.toml") and "\n" not in str(error.value)
 
 
 def test_files_that_are_not_there_or_not_toml(tmp_path):
@@ -266,10 +266,10 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
 def test_a_key_of_open_ended_answers_or_their_judge_changes_itself_alone():
     table = {**SMALL, "protocol": "oeg", "open_ended": {"selection": {"limit": 3}, "sampling": {"max_tokens": 9000}}}
     sweep = build(table, "small.toml")
-    whole = build({**SMALL, "protocol": "oeg"}, "small.toml").open_ended
+    complete = build({**SMALL, "protocol": "oeg"}, "small.toml").open_ended
 
-    assert sweep.open_ended.selection == whole.selection.model_copy(update={"limit": 3})
-    assert sweep.open_ended.sampling == whole.sampling.model_copy(update={"max_tokens": 9000})
+    assert sweep.open_ended.selection == complete.selection.model_copy(update={"limit": 3})
+    assert sweep.open_ended.sampling == complete.sampling.model_copy(update={"max_tokens": 9000})
     judge = build({**table, "judge": {"sampling": {"temperature": 0.1}}}, "small.toml").judge
     assert judge is not None and (judge.sampling.temperature, judge.sampling.top_k, judge.sampling.max_tokens) == (
         0.1,
@@ -328,11 +328,11 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
 
 def test_calls_are_played_where_every_turn_is_asked_afresh():
     table = {**SMALL, "protocol": ["mcqa", "tools"]}
-    told = {
+    reasons = {
         "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it asks no suggestions",
         "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
     }  # fmt: skip
-    for name, why in told.items():
+    for name, why in reasons.items():
         with pytest.raises(SweepError, match=f"{name} does not exist for tool calls: {why}"):
             build({**table, "scenarios": ["ROD"], "protocol": "tools", "conditions": [name]}, "small.toml")
     both = build({**table, "conditions": ["zero-shot", "history", "blank"]}, "small.toml")
@@ -360,7 +360,7 @@ def test_calls_are_played_where_every_turn_is_asked_afresh():
 
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     talk = {**SMALL, "protocol": "oeg-multi", "conditions": ["zero-shot", "hint"]}
-    for reader, told in (
+    for reader, message in (
         ({}, 'protocol = "oeg-multi" needs a judge'),
         (
             {"judge": {"model": "rule-judge", "instruction": "paper"}},
@@ -369,7 +369,7 @@ def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():
     ):
         with pytest.raises(SweepError, match=r"small\.toml: ") as problem:
             build({**talk, **reader}, "small.toml")
-        assert told in str(problem.value)
+        assert message in str(problem.value)
 
     both = build({**talk, "protocol": ["mcqa", "oeg-multi"], "judge": {"model": "rule-judge"}}, "small.toml")
     assert [cell.key for cell in both.cells()] == [

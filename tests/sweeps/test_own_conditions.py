@@ -59,13 +59,15 @@ def test_hint_and_preface_stand_around_the_question(own, demo_data):
 def test_system_template_and_kept_turns(own, demo_data):
     sample = load_samples(demo_data, "QD")[0]
     view = turn_view(sample, state(sample), own["terse"])
-    found = messages(sample, view, own["terse"], [(view, f"reply {n}") for n in range(5)])
+    conversation = messages(sample, view, own["terse"], [(view, f"reply {n}") for n in range(5)])
 
-    assert [message.role for message in found] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert found[0].text == "Answer with one letter." and found[0].images == ()
-    assert [found[2].text, found[4].text] == ["reply 3", "reply 4"]
-    assert found[-1].text.startswith("Options:\nA. ") and found[-1].text.endswith(f"\nQuestion: {view.prompt}")
-    assert all(len(message.images) == 1 for message in found if message.role == "user")
+    assert [message.role for message in conversation] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert conversation[0].text == "Answer with one letter." and conversation[0].images == ()
+    assert [conversation[2].text, conversation[4].text] == ["reply 3", "reply 4"]
+    assert conversation[-1].text.startswith("Options:\nA. ") and conversation[-1].text.endswith(
+        f"\nQuestion: {view.prompt}"
+    )
+    assert all(len(message.images) == 1 for message in conversation if message.role == "user")
 
 
 def test_texts_that_look_like_a_template_are_text(demo_data):
@@ -102,7 +104,7 @@ def test_all_means_the_papers_and_ones_own(demo_data):
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ('name = "hint"', "hint is the name of a condition that ships"),
         ('name = "a/b"', "name = 'a/b'"),
@@ -115,10 +117,10 @@ def test_all_means_the_papers_and_ones_own(demo_data):
         ('name = "mine"\n[[condition]]\nname = "mine"', "two [[condition]] tables have the name 'mine'"),
     ],
 )
-def test_mistakes_are_sentences(table, said, demo_data):
-    with pytest.raises(SweepError) as found:
+def test_mistakes_are_sentences(table, message, demo_data):
+    with pytest.raises(SweepError) as error:
         sweep(demo_data, f"[[condition]]\n{table}\n")
-    assert said in str(found.value) and str(found.value).startswith("mine.toml: ")
+    assert message in str(error.value) and str(error.value).startswith("mine.toml: ")
 
 
 def test_one_table_in_place_of_a_list_is_told(demo_data):

@@ -50,8 +50,8 @@ def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path
     assert load(relative).data == "mine" and shipped.missing_data("mine", relative) == ""
 
     (tmp_path / "project/mine").mkdir()
-    found = load(relative).data
-    assert found == "project/mine" and shipped.missing_data(found, relative) == ""
+    folder = load(relative).data
+    assert folder == "project/mine" and shipped.missing_data(folder, relative) == ""
     assert read_sweep(relative)["train"]["data"] == "project/mine"
     assert load(relative, ["data=mine"]).data == "mine", "what is typed is of the working folder"
 
