@@ -127,7 +127,6 @@ class _PaperCase:
         reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
         several_turns = (OUR_READING, reader, _decoding_note(open_ended, "oeg-multi"))
         self.apart["oeg-multi"] = "; ".join(filter(None, several_turns))
-        self.decoding["tools"] = self.apart["tools"] = ""
         self.cells = run_data.rows
         columns = ["protocol", "condition", "paper", "scenario", "measure", "published"]
         rows = published_figures().filter(filtered=self.filtered).select(columns).iter_rows()

@@ -37,7 +37,7 @@ def test_known_figures_differ_by_rounding_alone_and_lie_inside(equal):
     mine = equal.filter(model=MODEL)
 
     assert mine["reason"].null_count() == mine.height == 8 * (2 + 2 + 1)
-    assert mine["inside"].all()
+    assert mine["inside"].all() and mine["exact"].all()
     cells = mine.filter(pl.col("scenario") != "avg")
     rounding = pl.when(pl.col("measure") == "acc").then(100 / pl.col("planned")).otherwise(1 / pl.col("planned"))
     assert cells.filter(pl.col("difference").abs() > 0.5 * rounding + 1e-9).is_empty(), "no whole number comes closer"
@@ -55,6 +55,7 @@ def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
     text = console.export_text()
 
     assert MODEL in text and "24.8" in text and "reference (mcqa)" in text
+    assert all("(* more than rounding allows)" in table.title for table in comparison_tables(equal))
     told = comparison_notes(equal)
     assert told[0].startswith("hint (mcqa), acc: agrees with the paper; mean absolute difference 0.")
     assert "21 cells not compared (uniform): the model is not in the paper" in told
