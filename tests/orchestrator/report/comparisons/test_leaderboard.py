@@ -69,6 +69,9 @@ def test_baselines_stand_apart_and_once(folders):
     kinds = {name: (one.kind, one.run) for name, one in found.entrants.items()}
     assert kinds["oracle"] == kinds["guess"] == ("baseline", "one") and kinds["llava-ov-7b"] == ("model", "two")
     assert found.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
+    for _, rows in found.rows.group_by("condition"):
+        assert rows["name"][-2:].to_list() == ["oracle", "guess"], "rows without a rank come last, the best first"
+        assert rows["rank"].to_list() == [1, 2, 3, None, None]
 
 
 def test_one_name_in_two_runs_is_told_apart_and_what_differs_is_said(folders, demo_data, tmp_path):
