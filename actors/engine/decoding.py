@@ -9,10 +9,42 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from actors.engine.backend import Unprocessable
 from sweeps.sampling import Sampling
 
 TEMPERATURE, TOP_P, TOP_K, PENALTY = 1.0, 1.0, 50, 1.0
 """Defaults of transformers' ``generate`` (``GenerationConfig``)."""
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "begin_suppress_tokens": (),
+    "constraints": (),
+    "diversity_penalty": (0,),
+    "dola_layers": (),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": (),
+    "forced_bos_token_id": (),
+    "forced_eos_token_id": (),
+    "guidance_scale": (1,),
+    "min_length": (0,),
+    "min_new_tokens": (0,),
+    "no_repeat_ngram_size": (0,),
+    "num_beam_groups": (1,),
+    "num_beams": (1,),
+    "penalty_alpha": (0,),
+    "sequence_bias": (),
+    "stop_strings": (),
+    "watermarking_config": (),
+}
+"""Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect."""
+UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "min_p": (0,),
+    "top_h": (),
+    "typical_p": (1,),
+}
+"""The same for fields that change sampled replies alone."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +57,8 @@ class Decoding:
     top_k: int
     """-1 keeps all tokens."""
     repetition_penalty: float
+    banned: tuple[int, ...] = ()
+    """Tokens that are never generated."""
 
 
 def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float | None = None) -> Decoding:
@@ -32,6 +66,9 @@ def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float |
 
     The checkpoint's repetition penalty always applies, unless the model's entry sets a ``penalty``. With
     ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too.
+
+    Raises:
+        Unprocessable: With ``sampling.checkpoint``, if the checkpoint sets a field that ``generate`` follows and no engine does.
     """
 
     def own(name: str, default: float) -> float:
@@ -41,6 +78,37 @@ def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float |
     weight = own("repetition_penalty", PENALTY) if penalty is None else penalty
     if not sampling.checkpoint:
         return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight)
-    if not (sampling.sampled or checkpoint.get("do_sample")):
-        return Decoding(0.0, 1.0, -1, weight)
-    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), int(own("top_k", TOP_K)) or -1, weight)
+    sampled = bool(sampling.sampled or checkpoint.get("do_sample"))
+    if ignored := _ignored_fields(checkpoint, sampled):
+        raise Unprocessable(
+            f'sampling = "checkpoint" cannot follow {", ".join(ignored)} of generation_config.json; '
+            "state the sampling in the sweep"
+        )
+    banned = _banned_tokens(checkpoint)
+    if not sampled:
+        return Decoding(0.0, 1.0, -1, weight, banned)
+    top_k = int(own("top_k", TOP_K)) or -1
+    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, weight, banned)
+
+
+def _ignored_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
+    """Return the checkpoint's fields, with their values, that would change replies and cannot be followed."""
+    fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else {})
+    neutral: tuple[Any, ...] = (None, False, [], {}, "")
+    ignored = [
+        f"{name} = {checkpoint[name]!r}"
+        for name, values in fields.items()
+        if checkpoint.get(name) not in (*neutral, *values)
+    ]
+    if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
+        ignored.append("bad_words_ids of several tokens")
+    temperature = checkpoint.get("temperature")
+    if sampled and temperature is not None and temperature <= 0:
+        ignored.append(f"temperature = {temperature!r}")
+    return ignored
+
+
+def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the tokens that ``suppress_tokens`` and ``bad_words_ids`` exclude."""
+    words = [word for word in checkpoint.get("bad_words_ids") or () if len(word) == 1]
+    return tuple(sorted({*(checkpoint.get("suppress_tokens") or ()), *(word[0] for word in words)}))

@@ -116,6 +116,6 @@ def test_what_cannot_be_asked_ends_its_own_episode_alone(played: tuple[str, Foun
     for name, rows in played[1].items():
         refused = {title: rows[title]["error"] for title in ("unreadable picture", "too long")}
 
-        assert refused == {"unreadable picture": "Unprocessable", "too long": "Overflow"}, name
+        assert refused == {"unreadable picture": "UnreadablePicture", "too long": "Overflow"}, name
         assert str(POSITIONS) in rows["too long"]["why"]
         assert rows["after"]["reply"] == rows["1 picture"]["reply"]

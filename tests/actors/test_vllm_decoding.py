@@ -35,6 +35,7 @@ FILES: dict[str, dict[str, Any]] = {
     "Qwen2.5-VL's": {"do_sample": True, "temperature": 1e-6, "repetition_penalty": 1.05},
     "not sampled": {"do_sample": False, "temperature": 0.2, "repetition_penalty": 1.1},
     "nothing is said": {},
+    "banned tokens": {"suppress_tokens": [5, 7], "bad_words_ids": [[9]]},
 }
 
 
@@ -58,6 +59,9 @@ def test_vllm_gets_what_generate_uses(folder: Path, says: str, forced: bool) -> 
     given = vllm_gets(folder, sampled=forced)
 
     assert given.repetition_penalty == getattr(steps.get("RepetitionPenaltyLogitsProcessor"), "penalty", 1.0)
+    banned = {*FILES[says].get("suppress_tokens", ()), *(word[0] for word in FILES[says].get("bad_words_ids", ()))}
+    assert set(given.logit_bias or {}) == banned
+    assert ({"SuppressTokensLogitsProcessor", "NoBadWordsLogitsProcessor"} <= steps.keys()) == bool(banned)
     if not sampled or temperature < COLDEST:
         assert (given.temperature, given.top_p, given.top_k) == (0.0, 1.0, 0)
         return

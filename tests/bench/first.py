@@ -80,8 +80,8 @@ def main(backend: str, data: str, output: Path) -> None:
     stages = Driver._await_ready
 
     async def awaited(self: Driver, slot: int) -> None:
-        place = self.pool.handles[slot].actor.place
-        await place.remote()
+        address = self.pool.handles[slot].actor.address
+        await address.remote()
         clock.note(SPANS[2])
         await stages(self, slot)
 

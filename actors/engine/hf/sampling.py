@@ -8,6 +8,7 @@ import torch
 from transformers import (
     LogitsProcessor,
     LogitsProcessorList,
+    SuppressTokensLogitsProcessor,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -48,10 +49,12 @@ class RepetitionPenalty(LogitsProcessor):
 
 
 def logits_processors(decoding: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
-    """Return the processors of a batch, only the penalty if greedy; ``mask`` is 0 where rows are padded."""
+    """Return the processors of a batch, only penalty and bans if greedy; ``mask`` is 0 where rows are padded."""
     steps = LogitsProcessorList()
     if decoding.repetition_penalty != 1.0:
         steps.append(RepetitionPenalty(decoding.repetition_penalty, mask))
+    if decoding.banned:
+        steps.append(SuppressTokensLogitsProcessor(list(decoding.banned), device=device))
     if decoding.temperature > 0:
         steps.append(TemperatureLogitsWarper(decoding.temperature))
         if decoding.top_k > 0:

@@ -24,6 +24,9 @@ does not have (``allowed_mm_limits`` of ``vllm.multimodal.processing``)."""
 COLDEST = 0.01
 """The smallest temperature above 0 that vLLM takes (``_MAX_TEMP`` of ``vllm.sampling_params``)."""
 
+NEVER = -100.0
+"""Bias of a banned token: the lowest that vLLM takes."""
+
 
 def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     """Return the engine's flags: ours, overridden by the model's entry."""
@@ -70,6 +73,7 @@ def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special
         seed=None if greedy else seed,
         min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=decoding.repetition_penalty,
         stop=None, ignore_eos=False, max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
+        logit_bias=dict.fromkeys(decoding.banned, NEVER) or None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough
     )  # fmt: skip

@@ -1,8 +1,11 @@
 """A request states its decoding, or takes what the checkpoint's file and transformers' defaults say."""
 
+import re
+
 import pytest
 
-from actors.engine.decoding import Decoding, decoding
+from actors.engine.backend import Unprocessable
+from actors.engine.decoding import UNSUPPORTED, UNSUPPORTED_SAMPLING, Decoding, decoding
 from sweeps.sampling import Sampling
 
 QWEN = {"do_sample": True, "temperature": 1e-6, "repetition_penalty": 1.05}
@@ -25,3 +28,69 @@ PLAIN: dict[str, object] = {}
 def test_what_is_stated_what_the_file_says_and_what_transformers_adds(sampling, own, expected):
     assert decoding(sampling, own) == expected
     assert decoding(sampling, own, penalty=1.2).repetition_penalty == 1.2
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"num_beams": 4}, {"min_new_tokens": 3}, {"begin_suppress_tokens": [5]},
+        {"forced_eos_token_id": 2}, {"stop_strings": ["."]}, {"no_repeat_ngram_size": 2}, {"sequence_bias": [[[1], 2.0]]},
+        {"do_sample": True, "min_p": 0.1}, {"do_sample": True, "typical_p": 0.9}, {"do_sample": True, "temperature": 0.0},
+    ],
+    ids=lambda field: next(reversed(field)),
+)  # fmt: skip
+def test_a_field_that_no_engine_follows_is_refused_by_name(field):
+    name, value = list(field.items())[-1]
+    with pytest.raises(Unprocessable, match=re.escape(f"cannot follow {name} = {value!r} of generation_config.json")):
+        decoding(Sampling(checkpoint=True), field)
+
+    assert decoding(Sampling(), field) == Decoding(0.0, 1.0, -1, 1.0), "a stated sampling ignores the file"
+
+
+def test_banned_tokens_are_followed_one_by_one_and_refused_as_words():
+    own = {"suppress_tokens": [5, 3], "bad_words_ids": [[3], [9]]}
+
+    assert decoding(Sampling(checkpoint=True), own) == Decoding(0.0, 1.0, -1, 1.0, banned=(3, 5, 9))
+    assert decoding(Sampling(), own).banned == ()
+    with pytest.raises(Unprocessable, match="cannot follow bad_words_ids of several tokens"):
+        decoding(Sampling(checkpoint=True), {"bad_words_ids": [[3], [9, 4]]})
+
+
+def test_sampling_fields_do_not_matter_to_greedy_replies_and_neutral_values_to_none():
+    neutral = {name: (values or (None,))[0] for name, values in (UNSUPPORTED | UNSUPPORTED_SAMPLING).items()}
+
+    assert decoding(Sampling(checkpoint=True), {"min_p": 0.1}) == Decoding(0.0, 1.0, -1, 1.0)
+    assert decoding(Sampling(checkpoint=True), {**neutral, "do_sample": True}) == Decoding(1.0, 1.0, 50, 1.0)
+
+
+def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused():
+    """A release of transformers with a new field fails here, so that it is not ignored silently."""
+    transformers = pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+    fields = {name for name in transformers.GenerationConfig().to_dict() if not name.startswith("_")}
+
+    assert fields - FOLLOWED - WITHOUT_EFFECT - UNSUPPORTED.keys() - UNSUPPORTED_SAMPLING.keys() == set()
+
+
+FOLLOWED = {
+    "bad_words_ids",
+    "suppress_tokens",
+    "do_sample",
+    "temperature",
+    "top_p",
+    "top_k",
+    "repetition_penalty",
+    "eos_token_id",
+    "pad_token_id",
+    "bos_token_id",
+}
+WITHOUT_EFFECT = {
+    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight", "assistant_lookbehind",
+    "cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "decoder_start_token_id",
+    "disable_compile", "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_cache_len", "max_length",
+    "max_matching_ngram_size", "max_new_tokens", "max_time", "num_assistant_tokens", "num_assistant_tokens_schedule",
+    "num_return_sequences", "output_attentions", "output_hidden_states", "output_logits", "output_scores",
+    "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values", "renormalize_logits",
+    "return_dict_in_generate", "speculation_type", "target_lookbehind", "token_healing", "transformers_version",
+    "use_cache", "use_mtp",
+}  # fmt: skip
+"""What is measured or stored, how fast it goes, and lengths that each request states."""
