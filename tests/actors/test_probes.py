@@ -21,7 +21,7 @@ from envs.render import GREY
 from envs.samples import load_samples
 from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Sample
-from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec
@@ -126,7 +126,7 @@ def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) 
 
         async def close(self) -> None: ...
 
-    own = OwnCondition(name="mine", picture="none", history=True).plain
+    own = Condition(name="mine", picture="none", history=True)
     for condition in (VARIANTS["text-only"], own):
         cell = Cell(model=ModelSpec(name="m", source="m"), scenario="COCO", condition=condition)
         episode = asyncio.run(play(samples[0], cell, Asking(), "k", 0))
@@ -140,6 +140,6 @@ def test_a_model_that_needs_a_picture_is_left_out() -> None:
 
 
 def test_system_messages_and_templates_go_with_a_probe(samples: list[Sample]) -> None:
-    own = OwnCondition(name="mine", picture="none", system="Be brief.", template="{question} | {options}").plain
+    own = Condition(name="mine", picture="none", system="Be brief.", template="{question} | {options}")
     first, second = messages(samples[0], turn_view(samples[0], SCENARIOS["COCO"].initial(samples[0]), own), own)
     assert first == Message("system", "Be brief.") and second.images == () and " | A. " in second.text
