@@ -6,7 +6,6 @@ A scenario counts as staged only when all its pictures are in place: its mark is
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from orchestrator.datasets.download import (
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder
 from orchestrator.datasets.safe_unzip import BadArchive, Member, unzip
 from orchestrator.datasets.sources import Address, open_source, parse_address, pin
-from orchestrator.object_store.bucket import CACHE
+from orchestrator.object_store.bucket import CACHE, cache_root
 from sweeps.spec import Sweep
 
 Say = Callable[[str], None]
@@ -200,9 +199,7 @@ def _disk_errors(home: Path) -> Iterator[None]:
 
 
 def _cache_home(address: Address, cache: str) -> Path:
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
-    root = Path(cache or os.environ.get(CACHE) or user).expanduser()
-    return (root / "data" / blake2b(str(address).encode(), digest_size=8).hexdigest()).absolute()
+    return (cache_root(cache) / "data" / blake2b(str(address).encode(), digest_size=8).hexdigest()).absolute()
 
 
 def _completion_mark(home: Path, scenario: str) -> Path:

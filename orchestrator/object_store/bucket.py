@@ -7,9 +7,11 @@ taken from an address, a sweep file or an option.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,6 +42,12 @@ class StoredObject:
     """Differs when the content does."""
     modified: float | None
     """Seconds since 1970, by the service's clock."""
+
+
+def cache_root(configured: str = "") -> Path:
+    """Return the folder of local copies: the configured one, else that of ``CACHE``, else one in the user's cache."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
+    return Path(configured or os.environ.get(CACHE) or default).expanduser()
 
 
 def is_address(output: str) -> bool:

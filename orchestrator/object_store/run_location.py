@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.object_store.bucket import CACHE, Bucket, StoredObject, is_address
+from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root, is_address
 from orchestrator.object_store.uploader import (
     LISTING,
     SENT,
@@ -104,8 +104,7 @@ def readable_folder(text: str, started: bool = True) -> Path:
 def cache_folder(url: str, use: str) -> Path:
     """Return the local folder of an address, one for its writer and one for its readers."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", url.partition("://")[2])[-60:].strip("-")
-    root = os.environ.get(CACHE) or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "proactive-sweep"
-    return Path(root) / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}" / use
+    return cache_root() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}" / use
 
 
 def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], None]) -> Mapping[str, StoredObject]:
@@ -121,9 +120,8 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     for pause in STALE_PAUSES_S:
         remote = list_run(bucket)
         local -= _move_damaged(folder, remote, say)
-        if _fetch(
-            bucket, folder, {name: remote[name] for name in remote.keys() - local - replaced_parts(remote, local)}
-        ):
+        missing = remote.keys() - local - replaced_parts(remote, local)
+        if _fetch(bucket, folder, {name: remote[name] for name in missing}):
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)

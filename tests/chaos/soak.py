@@ -25,7 +25,7 @@ import polars as pl
 
 from envs.demo import draw
 from orchestrator.object_store import run_location
-from orchestrator.object_store.bucket import Bucket
+from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
 from tests.chaos.ground import Ground, NoNodeStarted, command_lines, parent, parts, tally
@@ -282,7 +282,7 @@ def main(hours: float, seed: int = 0) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="soak-"))
     os.environ.update({**ENVIRONMENT, "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"})
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line a request
-    os.environ[run_location.CACHE] = str(scratch / "cache")
+    os.environ[CACHE] = str(scratch / "cache")
     draw(scratch / "data", samples=7 * max(10, round(30 * min(1.0, hours))), seed=0)
     with ExitStack() as stack:
         bucket = stack.enter_context(bucket_service())

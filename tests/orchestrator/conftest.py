@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.object_store import run_location as remote
+from orchestrator.object_store.bucket import CACHE
 from tests.orchestrator import buckets, mlflow_stores
 
 
@@ -18,7 +18,7 @@ def session_service():
 
 @pytest.fixture
 def service(session_service, monkeypatch, tmp_path):
-    monkeypatch.setenv(remote.CACHE, str(tmp_path / "cache"))
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
     yield session_service
     session_service.faults.clear()
 

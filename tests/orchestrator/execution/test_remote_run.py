@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from orchestrator.object_store.bucket import Bucket
+from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.object_store.uploader import shared_files
 from orchestrator.object_store.writer_lock import LOCK
 from orchestrator.storage.episode_store import episodes
@@ -34,7 +34,7 @@ def sweep_file(tmp_path: Path, demo_data: Path) -> Path:
 @pytest.mark.long
 def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_file, url, service, tmp_path):
     longer, planned = many(sweep_file, 400), 400 * 280
-    cli.environment |= {**service.environment, remote.CACHE: str(tmp_path / "first")}
+    cli.environment |= {**service.environment, CACHE: str(tmp_path / "first")}
     first = cli.start("run", longer, "--output", url)
     bucket = Bucket(url)
 
@@ -57,7 +57,7 @@ def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_fil
     assert 0 < kept < planned, "the kill must fall into the middle for this test to mean anything"
 
     shutil.rmtree(tmp_path / "first")
-    cli.environment[remote.CACHE] = str(tmp_path / "second")
+    cli.environment[CACHE] = str(tmp_path / "second")
     again = cli.run("run", longer, "--output", url)
     whole = cli.run("run", longer, "--output", tmp_path / "whole")
     assert again.returncode == whole.returncode == 0, again.stderr
@@ -82,7 +82,7 @@ def stored_rows(url: str) -> int:
 def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
     cli, sweep_file, url, service, tmp_path
 ):
-    cli.environment |= {**service.environment, remote.CACHE: str(tmp_path / "c")}
+    cli.environment |= {**service.environment, CACHE: str(tmp_path / "c")}
     limit = ("run", sweep_file, "--output", url, "--set", "selection.limit=1")
     assert cli.run(*limit).returncode == 0
     other = cli.run(*limit, "--set", "seed=5")

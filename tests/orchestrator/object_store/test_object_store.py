@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.object_store import run_location as remote
-from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.object_store.bucket import CACHE, Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, is_shared, pending_parts
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
@@ -28,7 +28,7 @@ from tests.orchestrator.storage.test_episode_store import sound
 
 def machine(monkeypatch, tmp_path: Path, name: str) -> None:
     """From here on this is another machine, as far as folders go."""
-    monkeypatch.setenv(remote.CACHE, str(tmp_path / name))
+    monkeypatch.setenv(CACHE, str(tmp_path / name))
 
 
 def write(folder: Path, *parts: tuple[int, ...], merged: bool = False) -> None:
