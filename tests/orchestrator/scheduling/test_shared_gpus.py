@@ -32,7 +32,7 @@ def test_a_part_goes_to_the_fullest_shared_gpu_with_room_and_only_else_to_a_free
         and nodes.tightest_fit(1) == Place("b")
         and nodes.tightest_fit(2) is None
     )
-    nodes.give("a", 0.5, 7)
+    nodes.take("a", -0.5, 7)
     assert nodes.free == {"a": 1, "b": 1} and list(nodes.shared) == [8], (
         "what nobody holds a part of is a whole one again"
     )

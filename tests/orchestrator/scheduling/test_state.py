@@ -123,7 +123,7 @@ def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
     assert nodes.tightest_fit(4, "H200") == Place("c") and nodes.tightest_fit(5, "H200") is None
     nodes.take("b", 1)
     assert [nodes.tightest_fit(gpus) for gpus in (3, 4)] == [Place("b"), Place("c")]
-    nodes.give("b", 1)
+    nodes.take("b", -1)
     nodes.take("gone", 2)
     assert nodes.free == {"a": 8, "b": 4, "c": 4}
 
