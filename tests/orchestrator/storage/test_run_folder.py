@@ -354,3 +354,8 @@ def test_a_reader_that_looks_at_the_lock_for_a_moment_does_not_refuse_a_driver(t
 
     with lock.hold(tmp_path, "driver"):
         assert lock.holder(tmp_path)["pid"] == os.getpid()
+
+
+def test_a_difference_shows_80_characters_of_a_value():
+    assert differences({"k": "x" * 78}, {}) == [f'k was "{"x" * 78}", this sweep says not set']
+    assert differences({"k": "x" * 79}, {}) == [f'k was "{"x" * 76}..., this sweep says not set']
