@@ -1,9 +1,8 @@
-"""The audit of open-ended generation: the question, and each judge's reply as we and the package read it.
+"""The audit of open-ended answers: the question, and each judge's reply as parsed by us and by the package.
 
-Compared: picture and question, the accepted answers, and of every stored verdict both readings, ours and the package's
-zeros. Not compared: the two hints of the package's example (ours stands in ``envs.stimulus``), the accepted answers of a
-clear picture (docs/decisions/0003: the package is told ours), and first replies of a judge that was asked again, which
-are not stored.
+Compared: picture and question, accepted answers, and both readings of every stored verdict. Not compared: the two hints of the
+package's example (ours is in ``envs.stimulus``), the accepted answers of a clear picture (docs/decisions/0003: the package
+gets ours), and earlier attempts of a judge, which are not stored.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import Mode
 from orchestrator.audit.records import Difference, Recording
 
-READ = ("category", "suggestion", "aggregate")
+BITS = ("category", "suggestion", "aggregate")
 
 
 def task(episode: Recording) -> dict[str, Any]:
-    """What the package is given: the sample, and every judge's reply."""
+    """Return the input of the package: the sample, and every judge's reply."""
     sample, clear = episode.sample, episode.cell.condition.mode is Mode.REFERENCE
     return {
         "stem": SCENARIOS[sample.scenario].stem, "id": sample.id, "mode": episode.cell.condition.mode.value,
@@ -31,8 +30,8 @@ def task(episode: Recording) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
-    """What the store, we and the package (``told``, see ``orchestrator.audit.reference_process``) do not agree on."""
+def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the differences between the store, our code and the package (``reference_worker.asked``)."""
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
@@ -48,18 +47,20 @@ def compared(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Diffe
             yield Difference(row["key"], what, "not stored", expected, reference[what])
     for number, verdict in enumerate(episode.verdicts):
         theirs = None if reference["raised"] else reference["bits"][number]
-        yield from _readings(row["key"], verdict, sample.scenario, len(answers), theirs)
+        yield from _verdict_differences(row["key"], verdict, sample.scenario, len(answers), theirs)
 
 
-def _readings(key: str, verdict: Mapping[str, Any], scenario: str, count: int, theirs: Any) -> Iterator[Difference]:
-    """``theirs`` are the package's three bits of the stored reply, None where it raised."""
+def _verdict_differences(
+    key: str, verdict: Mapping[str, Any], scenario: str, count: int, theirs: Any
+) -> Iterator[Difference]:
+    """Compare a stored verdict; ``theirs`` are the three bits of the package, None if it raised."""
     what, text = f"verdict of {verdict['judge']}", verdict["text"]
-    stored = None if verdict["category"] is None else [verdict[name] for name in READ]
+    stored = None if verdict["category"] is None else [verdict[name] for name in BITS]
     read, strict = _bits(read_verdict(text, scenario, count)), _bits(strict_verdict(text, scenario, count))
     expected = strict if theirs is None else theirs
     if stored != read or (read is not None and read != expected):
         yield Difference(key, what, stored, read, theirs)
-    stored_strict = [verdict[f"strict_{name}"] for name in READ]
+    stored_strict = [verdict[f"strict_{name}"] for name in BITS]
     first = verdict["attempts"] == 1 and stored_strict[0] is not None
     if strict != expected or (first and stored_strict != strict):
         yield Difference(key, f"{what}, strict", stored_strict, strict, theirs)

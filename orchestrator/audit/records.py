@@ -12,7 +12,7 @@ from sweeps.spec import Cell
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is told differently."""
+    """A difference between store, our code and the package."""
 
     key: str
     what: str
@@ -26,11 +26,11 @@ class Difference:
 
 @dataclass(frozen=True)
 class Recording:
-    """A stored episode with the sample as its condition showed it."""
+    """A stored episode with the sample under its condition."""
 
     row: Mapping[str, Any]
-    """Its columns, those of its turns as lists; the episode's own counts are called ``n_turns`` and so on."""
+    """Columns of the episode, and of its turns as lists; counts of the episode are ``n_turns`` and so on."""
     cell: Cell
     sample: Sample
     verdicts: Sequence[Mapping[str, Any]] = ()
-    """What judges said of an open-ended answer."""
+    """Verdicts on an open-ended answer."""

@@ -16,9 +16,6 @@ from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
-    import polars as pl
-    from rich.table import Table
-
     from orchestrator.flip_rate.flip_rate import Flips, Repeats
 
 MAX_CELLS = 10
@@ -50,15 +47,15 @@ def flip_rate(
     from orchestrator.flip_rate import flip_rate as flips
     from orchestrator.storage.disk import disk_errors
 
-    repeats = flips.prepared(_local(folder), share, seed, batch, workers, data)
+    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data)
     for line in repeats.lines():
         _say(line, as_json)
     _confirm_services(repeats, yes)
     outcome = flips.play(repeats, lambda line: _say(line, as_json))
     if not outcome.interrupted:
-        comparison = flips.compared(repeats)
+        comparison = flips.compare_repeats(repeats)
         with disk_errors(repeats.folder):
-            output = flips.write(repeats, comparison)
+            output = flips.write_tables(repeats, comparison)
         _show(repeats, comparison, output, as_json)
     raise typer.Exit(outcome.exit_code)
 
@@ -91,33 +88,13 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
             "rates": comparison.rates.to_dicts(), "cells": comparison.cells.to_dicts(),
         })  # fmt: skip
         return
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.flip_rates import changed_cell_table, rate_table
+
     differing = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
-    tables = [_rate_table(comparison.rates), *([_cell_table(differing.head(MAX_CELLS))] if differing.height else [])]
-    show(*tables, min_width=WIDTH)
+    show(rich_table(rate_table(comparison.rates)), min_width=WIDTH)
+    if differing.height:
+        show(rich_table(changed_cell_table(differing.head(MAX_CELLS))), min_width=WIDTH)
     if differing.height > MAX_CELLS:
         print(f"and {differing.height - MAX_CELLS:,} more cells with changed answers")
     print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")
-
-
-def _rate_table(rows: pl.DataFrame) -> Table:
-    from orchestrator.report.tables.flip_rates import MEASURES, TITLE, rate_cells
-
-    heads = ("setting", "model", "episodes", *(f"changed {head} %" for head in MEASURES.values()))
-    texts = (
-        (row["setting"], row["model"], f"{row['episodes']:,}", *(cell.text for cell in rate_cells(row)))
-        for row in rows.iter_rows(named=True)
-    )
-    return text_table(heads, texts, TITLE, numbers=len(heads) - 2)
-
-
-def _cell_table(rows: pl.DataFrame) -> Table:
-    from orchestrator.report.wording import format_signed
-
-    heads = ("setting", "cell", "n", "acc before", "acc after", "difference", "lost", "won")
-    title = "cells with changed answers: acc on the same episodes, difference in points (95% interval)"
-    texts = []
-    for row in rows.iter_rows(named=True):
-        change, low, high = (format_signed(row[name]) for name in ("difference", "difference_low", "difference_high"))
-        accuracies = (f"{row['acc_before']:.1f}", f"{row['acc_after']:.1f}", f"{change} ({low} to {high})")
-        texts.append((row["setting"], row["cell"], f"{row['n']:,}", *accuracies, f"{row['lost']:,}", f"{row['won']:,}"))
-    return text_table(heads, texts, title, numbers=6)

@@ -1,12 +1,12 @@
-"""A run beside its repeats, episode by episode: which replies, verdicts, endings and cells have changed.
+"""A comparison of a run with a repeat: changed replies, verdicts, endings and cells.
 
-Only pairs that had the same chance are compared: equal keys, whole on both sides, the same pictures, and of their turns those
-that were asked from the same state of the game.
+It covers episodes with equal keys, complete on both sides and with the same pictures, and their turns that start from the same
+state of the game.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,35 +26,36 @@ from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
 VERDICT = ("option", "category", "action", "move", "read_as")
-"""Columns of a turn that say how its reply was read, and what the game did."""
+"""Columns of a turn with the parsing of its reply and the response of the game."""
 BITS = ("category", "suggestion", "aggregate")
 SIDES = ("before", "after")
+NO_RATE: Mapping[str, Any] = {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
 GROUP = ("scenario", "sample_id")
-"""One sample is one cluster: its turns, conditions and models are not independent."""
+"""A sample is a cluster, because its turns, conditions and models are not independent."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The episodes of one setting that both sides hold, and their turns."""
+    """The episodes of one setting that both sides have, and their turns."""
 
     episodes: pl.DataFrame
     """key, cell, model, scenario, condition, protocol, sample_id; ending_changed; ``right_before`` and ``right_after``, null
     where the episode is not scored; correct_changed."""
     turns: pl.DataFrame
-    """key, turn, model, scenario, sample_id, reply_changed, verdict_changed, and the action on either side."""
+    """key, turn, model, scenario, sample_id, reply_changed, verdict_changed, action_before, action_after."""
     missing: int
-    """Episodes of the run that are to be compared and that the repeat lacks or could not play."""
+    """Episodes of the run that the repeat lacks or failed to play."""
 
 
-def pairs(sweep: Sweep, folder: Path, repeated: Path, wanted: pl.DataFrame) -> Pairs:
-    """What a run and one of its repeats have in common, of the ``EPISODES`` rows ``wanted`` of the run."""
+def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame) -> Pairs:
+    """Pair episodes of a run (``rows`` of ``EPISODES``) with those of one of its repeats."""
     again = planned_episodes(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
     columns = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id"]
-    both = wanted.join(again.select("key"), on="key", how="semi").sort("key").select(*columns)
+    both = rows.join(again.select("key"), on="key", how="semi").sort("key").select(*columns)
     judge = own_judge_key(sweep)
     right = [
-        _right(rows, at, judge).rename({"right": f"right_{side}", "ending": f"ending_{side}"})
-        for rows, at, side in zip((wanted, again), (folder, repeated), SIDES, strict=True)
+        _outcomes(part, at, judge).rename({"right": f"right_{side}", "ending": f"ending_{side}"})
+        for part, at, side in zip((rows, again), (folder, repeated), SIDES, strict=True)
     ]
     for side in right:
         both = both.join(side, on="key", how="left")
@@ -62,14 +63,14 @@ def pairs(sweep: Sweep, folder: Path, repeated: Path, wanted: pl.DataFrame) -> P
         ending_changed=pl.col("ending_before") != pl.col("ending_after"),
         correct_changed=pl.col("right_before") != pl.col("right_after"),
     )
-    return Pairs(both, _turns(folder, repeated, both, judge), wanted.height - both.height)
+    return Pairs(both, _turns(folder, repeated, both, judge), rows.height - both.height)
 
 
 def rates(compared: Pairs, setting: str) -> pl.DataFrame:
-    """One row a model (``flip_rates.RATES``): of each measure how many changed of how many, percent and 95% interval.
+    """Return one row per model (``flip_rates.RATES``): changed and total counts, percent and 95% interval of each measure.
 
-    The interval is of a proportion at the effective size of samples drawn as clusters: no change at all in 40 turns of 5
-    samples says as much as no change in 5.
+    The interval is that of a proportion at the effective sample size of clusters: no change in 40 turns of 5 samples counts like
+    no change in 5.
     """
     rows = []
     for (model,), episodes in compared.episodes.group_by("model", maintain_order=True):
@@ -87,7 +88,7 @@ def rates(compared: Pairs, setting: str) -> pl.DataFrame:
 
 
 def cells(compared: Pairs, setting: str) -> pl.DataFrame:
-    """One row a cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference with its interval."""
+    """Return one row per cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference."""
     rows = []
     scored = compared.episodes.drop_nulls("correct_changed")
     for (cell,), episodes in scored.group_by("cell", maintain_order=True):
@@ -103,28 +104,29 @@ def cells(compared: Pairs, setting: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CELLS, orient="row")
 
 
-def changed(compared: Pairs, setting: str) -> pl.DataFrame:
-    """One row a turn whose reply has changed: setting, key, turn, and the action before and after."""
+def changed_turns(compared: Pairs, setting: str) -> pl.DataFrame:
+    """Return one row per turn with a changed reply: setting, key, turn, and the action before and after."""
     rows = compared.turns.filter("reply_changed")
     return rows.select(
         pl.lit(setting).alias("setting"), "key", "turn", "verdict_changed", "action_before", "action_after"
     )
 
 
-def _right(episodes: pl.DataFrame, folder: Path, judge: str) -> pl.DataFrame:
-    """key, ending and right: of multiple choice and answers over several turns by the game, of single ones by the judge."""
-    read = verdicts(folder).filter(pl.col("judge") == judge).select("key", "aggregate").collect()
+def _outcomes(episodes: pl.DataFrame, folder: Path, judge: str) -> pl.DataFrame:
+    """Return key, ending and right: by the judge for open-ended answers in one turn, by the game for all others."""
+    judged = verdicts(folder).filter(pl.col("judge") == judge).select("key", "aggregate").collect()
     answered, unscored = pl.col("ending") == Ending.ANSWERED, pl.col("ending").is_in(UNSCORED)
     game = pl.when(~unscored).then(pl.col("correct"))
-    rows = episodes.join(read, on="key", how="left")
+    rows = episodes.join(judged, on="key", how="left")
     return rows.select("key", "ending", pl.when(answered).then(pl.col("aggregate")).otherwise(game).alias("right"))
 
 
 def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
-    """The turns of both sides that were asked from the same state, side by side."""
-    sides = [_said(at, both, judge) for at in (folder, repeated)]
+    """Return the turns that start from the same state on both sides."""
+    sides = [_replies(at, both, judge) for at in (folder, repeated)]
     paired = sides[0].join(sides[1], on=["key", "turn"], suffix="_after").sort("key", "turn")
-    verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in (*VERDICT, *_bits()))
+    columns = (*VERDICT, *(f"judged_{bit}" for bit in BITS))
+    verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in columns)
     comparisons = paired.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
     earlier = pl.col("verdict_changed").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
     named = both.select("key", "model", "scenario", "sample_id")
@@ -135,44 +137,35 @@ def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str) -> pl.D
     )  # fmt: skip
 
 
-def _said(folder: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
-    """The turns of these episodes, with the judge's bits on a single free answer."""
-    read = verdicts(folder).filter(pl.col("judge") == judge)
-    bits = read.select("key", *(pl.col(bit).alias(name) for bit, name in zip(BITS, _bits(), strict=True)))
+def _replies(folder: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
+    """Return the turns of these episodes, with the judge's bits on open-ended answers."""
+    judged = verdicts(folder).filter(pl.col("judge") == judge)
+    bits = judged.select("key", pl.col(BITS).name.prefix("judged_"))
     rows = turns(folder).join(both.lazy().select("key"), on="key", how="semi")
     return rows.select("key", "turn", "reply", *VERDICT).join(bits, on="key", how="left").collect()
 
 
-def _bits() -> tuple[str, ...]:
-    return tuple(f"judged_{bit}" for bit in BITS)
-
-
-def _rate(rows: pl.DataFrame, name: str) -> dict[str, Any]:
-    """Changed of n, percent, and its interval with samples as clusters; null where there is nothing to compare."""
-    rows_with_value = rows.drop_nulls(name)
-    if rows_with_value.is_empty():
-        return {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
-    groups = rows_with_value.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
-    values = rows_with_value[name].cast(pl.Int64).to_numpy()
+def _rate(rows: pl.DataFrame, name: str) -> Mapping[str, Any]:
+    """Return changed and total counts, percent and its interval; null if there is nothing to compare."""
+    comparable = rows.drop_nulls(name)
+    if comparable.is_empty():
+        return NO_RATE
+    groups = comparable.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
+    values = comparable[name].cast(pl.Int64).to_numpy()
     share, size = float(values.mean()), effective_size(values, groups, Z)
     low, high = proportion_interval(share * size, size)
     return _percent(int(values.sum()), len(values), low, high)
 
 
-def _cells_changed(episodes: pl.DataFrame) -> dict[str, Any]:
-    """Cells whose accuracy is another on the same episodes, of those with any; they are taken as independent."""
+def _cells_changed(episodes: pl.DataFrame) -> Mapping[str, Any]:
+    """Return the rate of cells with another accuracy on the same episodes; cells count as independent."""
     scored = episodes.drop_nulls("correct_changed").with_columns(pl.col("right_before", "right_after").cast(pl.Int64))
     sums = scored.group_by("cell").agg(pl.col("right_before", "right_after").sum())
     count = sums.filter(pl.col("right_before") != pl.col("right_after")).height
     if not sums.height:
-        return {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
+        return NO_RATE
     return _percent(count, sums.height, *proportion_interval(count, sums.height))
 
 
 def _percent(count: int, of: int, low: float, high: float) -> dict[str, Any]:
     return {"changed": count, "of": of, "percent": 100 * count / of, "low": 100 * low, "high": 100 * high}
-
-
-def together(frames: Sequence[pl.DataFrame], schema: Mapping[str, Any]) -> pl.DataFrame:
-    """The rows of all settings."""
-    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)

@@ -1,7 +1,6 @@
-"""Plays a share of a run again, one run folder a setting, and writes what has changed.
+"""Replays of a share of a run, each setting in a run folder of its own, and the tables of what changes.
 
-The run's own files are only read. Each repeat is played as any run is: what was killed goes on by the same command, and
-nothing that is stored is played twice.
+The original run is only read. A repeat resumes like any run: rerun the command to continue.
 """
 
 from __future__ import annotations
@@ -17,11 +16,19 @@ from orchestrator.datasets.staging import data_folder, pin_data
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.run import run
 from orchestrator.flip_rate import comparison
-from orchestrator.flip_rate.repeats import Drawn, Setting, drawn, left_out, place, repeat, settings
+from orchestrator.flip_rate.repeats import (
+    DrawnIds,
+    Setting,
+    choose_settings,
+    describe_left_out,
+    draw_samples,
+    repeat_sweep,
+    repeats_folder,
+)  # fmt: skip
 from orchestrator.inspection import service_cost
 from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
-from orchestrator.report.tables.flip_rates import CELLS, CELLS_FILE, CHANGED_FILE, RATES, RATES_FILE
+from orchestrator.report.tables.flip_rates import CELLS_FILE, CHANGED_FILE, RATES_FILE
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
@@ -31,31 +38,31 @@ from sweeps.spec import Sweep
 
 @dataclass(frozen=True)
 class Repeats:
-    """A share of a run and the settings under which it is played again."""
+    """A share of a run and the settings of its replays."""
 
     folder: Path
-    """The run's."""
+    """The run folder."""
     share: float
     """Percent of the samples of each scenario."""
     seed: int
     settings: Sequence[Setting]
     sweep: Sweep
-    """The run's own."""
-    ids: Drawn
+    """The sweep of the run."""
+    ids: DrawnIds
 
     @property
-    def place(self) -> Path:
-        """Where the repeats and their tables lie."""
-        return place(self.folder, self.share, self.seed)
+    def output(self) -> Path:
+        """The folder of the repeats and their tables."""
+        return repeats_folder(self.folder, self.share, self.seed)
 
     def sweeps(self) -> Iterator[tuple[Setting, Sweep]]:
-        """Each setting and the sweep that plays the share under it."""
+        """Yield each setting and its sweep."""
         for setting in self.settings:
-            yield setting, repeat(self.sweep, self.ids, setting, self.place / setting.name)
+            yield setting, repeat_sweep(self.sweep, self.ids, setting, self.output / setting.name)
 
     def lines(self) -> Iterator[str]:
-        """What will be played and what services will ask for it, before anything is played."""
-        yield from left_out(self.sweep, self.ids, self.settings)
+        """Describe the work and the cost of services, before the replay."""
+        yield from describe_left_out(self.sweep, self.ids, self.settings)
         for setting, sweep in self.sweeps():
             plan = build_plan(sweep)
             rows = cells_with_progress(plan, Path(sweep.output))
@@ -67,14 +74,14 @@ class Repeats:
 
     @property
     def asks_services(self) -> bool:
-        """Return True if a service answers or judges, which may cost money."""
+        """Return True if a service answers or judges."""
         judges = [self.sweep.judge.model] if self.sweep.is_judged and self.sweep.judge else []
         return any(model.backend == "openai" for model in (*self.sweep.models, *judges))
 
 
 @dataclass(frozen=True)
 class Flips:
-    """What has changed: the tables that are written, and what a reader must know beside them."""
+    """The tables of what changed, with notes."""
 
     rates: pl.DataFrame
     """Rows of ``flip_rates.RATES``."""
@@ -84,7 +91,7 @@ class Flips:
     notes: tuple[str, ...]
 
 
-def prepared(
+def prepare_repeats(
     folder: Path,
     share: float,
     seed: int = 0,
@@ -92,60 +99,59 @@ def prepared(
     workers: Sequence[int] = (),
     data: Path | None = None,
 ) -> Repeats:
-    """The repeats of a run folder; nothing is written or played. ``data``: where the benchmark lies now.
+    """Plan the repeats of a run folder; nothing is written or played.
 
-    ``batches`` and ``workers`` are what is tried (``repeats.settings``).
-    Raises RunFolderError where the folder is no run, or has nothing that can be played again.
+    ``batches`` and ``workers`` are as in ``choose_settings``; ``data`` is the benchmark's folder if it moved. Raises
+    RunFolderError if the folder has no run or no sample to replay.
     """
     sweep = stored_sweep(folder)
     moved = sweep if data is None else sweep.model_copy(update={"data": str(data)})
-    tried = settings(sweep, batches, workers)
-    return Repeats(folder, share, seed, tried, moved, drawn(sweep, folder, share, seed))
+    chosen = choose_settings(sweep, batches, workers)
+    return Repeats(folder, share, seed, chosen, moved, draw_samples(sweep, folder, share, seed))
 
 
 def play(repeats: Repeats, say: Callable[[str], None] = print) -> AttemptOutcome:
-    """Play every setting, what is pending of it; stops with the first one that somebody stops. Its or the last outcome."""
+    """Play the pending episodes of every setting, up to an interrupted one; return the outcome with the highest exit code."""
     outcomes = []
     for setting, sweep in repeats.sweeps():
-        say(f"{setting.name}: played into {sweep.output}")
+        say(f"{setting.name}: playing into {sweep.output}")
         outcomes.append(run(sweep, Path(sweep.output), say=say))
         if outcomes[-1].interrupted:
             break
     return max(outcomes, key=lambda outcome: outcome.exit_code)
 
 
-def compared(repeats: Repeats) -> Flips:
-    """The run beside what its repeats hold now."""
+def compare_repeats(repeats: Repeats) -> Flips:
+    """Compare the run with its repeats."""
     rates, cells, changed, notes = [], [], [], list[str]()
     for setting, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
         reusable = reusable_from(pinned, build_plan(pinned), str(repeats.folder), repeats.folder)
-        _same_keys(repeats.folder, reusable.source.own.height, reusable.left)
+        _check_keys(repeats.folder, reusable.source.own.height, reusable.left)
         notes += [
-            f"{count:,} of {repeats.folder} {REJECTION_REASONS[why]}: not compared"
-            for why, count in reusable.left.items()
+            f"{count:,} of {repeats.folder} {REJECTION_REASONS[reason]}: not compared"
+            for reason, count in reusable.left.items()
         ]
-        paired = comparison.pairs(sweep, repeats.folder, Path(sweep.output), reusable.source.episodes)
+        paired = comparison.pair_episodes(sweep, repeats.folder, Path(sweep.output), reusable.source.episodes)
         if paired.missing:
             notes.append(f"{setting.name} lacks {pluralize(paired.missing, 'episode')} of the run: not compared")
         rates.append(comparison.rates(paired, setting.name))
         cells.append(comparison.cells(paired, setting.name))
-        changed.append(comparison.changed(paired, setting.name))
-    tables = (comparison.together(rates, RATES), comparison.together(cells, CELLS), pl.concat(changed))
-    return Flips(*tables, tuple(dict.fromkeys(notes)))
+        changed.append(comparison.changed_turns(paired, setting.name))
+    return Flips(pl.concat(rates), pl.concat(cells), pl.concat(changed), tuple(dict.fromkeys(notes)))
 
 
-def write(repeats: Repeats, flips: Flips) -> Path:
-    """Write the tables beside the repeats; the folder that they are in."""
-    named = {RATES_FILE: flips.rates, CELLS_FILE: flips.cells, CHANGED_FILE: flips.changed}
-    for name, frame in named.items():
-        atomic_write.write(repeats.place / name, frame.write_csv(float_precision=6).encode())
-    return repeats.place
+def write_tables(repeats: Repeats, flips: Flips) -> Path:
+    """Write the tables into the folder of the repeats and return it."""
+    frames = {RATES_FILE: flips.rates, CELLS_FILE: flips.cells, CHANGED_FILE: flips.changed}
+    for name, frame in frames.items():
+        atomic_write.write(repeats.output / name, frame.write_csv(float_precision=6).encode())
+    return repeats.output
 
 
-def _same_keys(folder: Path, shared: int, left: Counter[str]) -> None:
+def _check_keys(folder: Path, shared: int, left: Counter[str]) -> None:
     if not shared and not left:
         raise RunFolderError(
-            f"no key of {folder} is one that this version plays over these data: it was played by another version or over "
-            "other data, so what differs would not be the batch size"
+            f"{folder} has no key of this version and data: another version or other data played it, so differences "
+            "would not be due to the batch size"
         )

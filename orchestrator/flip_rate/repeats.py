@@ -1,6 +1,6 @@
-"""Which samples of a run are played again, and under which settings: sweeps whose keys are those of the run.
+"""The samples and settings of repeats.
 
-Batch size, workers and GPUs are in no key, so an episode of a repeat has the key of the one that it repeats.
+Batch size, workers and GPUs are not part of a key, so an episode of a repeat has the key of the original.
 """
 
 from __future__ import annotations
@@ -20,52 +20,52 @@ from sweeps.running import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep
 
 FOLDER = "flip-rate"
-"""In the run folder; below it one folder a share and seed."""
+"""Folder in the run folder, with one subfolder per share and seed."""
 BATCHES, WORKERS = (1, 8), (2,)
-"""What is tried where nobody says otherwise."""
+"""Default settings."""
 BATCH_OPTION = {"vllm": "max_num_seqs", "transformers": "batch"}
-"""Backend -> the engine's own bound on what it answers at once."""
-Drawn = Mapping[bool, Mapping[str, Sequence[int]]]
-"""Open-ended or not -> scenario -> ids of the samples that are played again."""
+"""Backend -> option of the engine for its number of concurrent requests."""
+DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
+"""Open-ended or not -> scenario -> ids of the samples to replay."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a repeat does otherwise than the run."""
+    """The difference between a repeat and the run."""
 
     batch: int | None = None
-    """Episodes that a worker plays, and its engine answers, at once; None: as in the run."""
+    """Concurrent episodes of a worker and its engine; None: as in the run."""
     workers: int | None = None
     """Replicas of a model; None: as in the run."""
 
     @property
     def name(self) -> str:
-        """Its folder's name, ``batch-1`` or ``workers-2``."""
+        """Name of its folder, ``batch-1`` or ``workers-2``."""
         return f"batch-{self.batch}" if self.batch is not None else f"workers-{self.workers}"
 
 
-def settings(sweep: Sweep, batches: Sequence[int], workers: Sequence[int]) -> list[Setting]:
-    """One setting a batch size and one a number of workers, each changed alone; the defaults where both are empty.
+def choose_settings(sweep: Sweep, batches: Sequence[int], workers: Sequence[int]) -> list[Setting]:
+    """Return one setting per batch size and one per number of workers; the defaults if both are empty.
 
-    Of workers there is no default where every model has one whatever is asked.
+    The default has no number of workers if every model always has one.
     """
     if not batches and not workers:
         batches, workers = BATCHES, () if all(map(has_one_worker, repeated_models(sweep))) else WORKERS
     return [
         *(Setting(batch=count) for count in dict.fromkeys(batches)),
-        *(Setting(workers=one) for one in dict.fromkeys(workers)),
+        *(Setting(workers=count) for count in dict.fromkeys(workers)),
     ]
 
 
-def place(folder: Path, share: float, seed: int) -> Path:
-    """Where the repeats of a share lie: each share and seed has a folder of its own, so that none mixes with another."""
+def repeats_folder(folder: Path, share: float, seed: int) -> Path:
+    """Return the folder of a share and seed."""
     return folder / FOLDER / f"share-{share:g}-seed-{seed}"
 
 
-def drawn(sweep: Sweep, folder: Path, share: float, seed: int) -> Drawn:
-    """``share`` percent of the samples of each scenario, at least one, drawn by seed among those that every cell has stored.
+def draw_samples(sweep: Sweep, folder: Path, share: float, seed: int) -> DrawnIds:
+    """Draw ``share`` percent of each scenario's samples, at least one, by seed among those stored in every cell.
 
-    A larger share contains the smaller. Raises RunFolderError where no sample is stored in every cell.
+    A larger share contains the smaller. Raises RunFolderError if no sample is stored in every cell.
     """
     names = [model.name for model in repeated_models(sweep)]
     stored = (
@@ -73,70 +73,70 @@ def drawn(sweep: Sweep, folder: Path, share: float, seed: int) -> Drawn:
         .filter(pl.col("model").is_in(names))
         .select("cell", "scenario", "protocol", "sample_id")
     )
-    rows = stored.with_columns(words=pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))).collect()
+    rows = stored.with_columns(is_open=pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))).collect()
     ids_by_kind: dict[bool, dict[str, list[int]]] = {}
-    for (words, scenario), part in rows.group_by("words", "scenario", maintain_order=True):
+    for (is_open, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
-        ids_by_kind.setdefault(bool(words), {})[str(scenario)] = _some(
+        ids_by_kind.setdefault(bool(is_open), {})[str(scenario)] = _take_share(
             str(scenario), everywhere["sample_id"].to_list(), share, seed
         )
     repeated = {
-        words: {name: ids for name, ids in by_scenario.items() if ids} for words, by_scenario in ids_by_kind.items()
+        is_open: {name: ids for name, ids in by_scenario.items() if ids} for is_open, by_scenario in ids_by_kind.items()
     }
     if not repeated or not all(repeated.values()):
-        raise RunFolderError(f"{folder} has no sample that every cell has played yet; finish the run first")
+        raise RunFolderError(f"{folder} has no sample that every cell has played; finish the run first")
     return repeated
 
 
-def _some(scenario: str, ids: Sequence[int], share: float, seed: int) -> list[int]:
+def _take_share(scenario: str, ids: Sequence[int], share: float, seed: int) -> list[int]:
     ranked = sorted(ids, key=lambda sample_id: (chance(seed, scenario, sample_id, FOLDER).random(), sample_id))
     return sorted(ranked[: ceil(share / 100 * len(ids) - 1e-9)])
 
 
 def repeated_models(sweep: Sweep) -> tuple[ModelSpec, ...]:
-    """All models but people, who do not answer twice."""
+    """Return all models except people."""
     return tuple(model for model in sweep.models if model.backend != "human")
 
 
 def has_one_worker(model: ModelSpec) -> bool:
-    """Return True if the scheduler always gives a model one worker: a service paces one caller, vLLM takes all CPUs."""
+    """Return True if the scheduler always gives a model one worker: a service, or vLLM on CPUs."""
     return model.backend == "openai" or (model.backend == "vllm" and not model.gpus)
 
 
-def repeat(sweep: Sweep, ids: Drawn, setting: Setting, output: Path) -> Sweep:
-    """The sweep that plays these samples under a setting into ``output``: with the same keys, without MLflow."""
+def repeat_sweep(sweep: Sweep, ids: DrawnIds, setting: Setting, output: Path) -> Sweep:
+    """Return the sweep that replays these samples into ``output``, with the same keys and without MLflow."""
     scenarios = tuple(name for name in sweep.scenarios if all(name in by_scenario for by_scenario in ids.values()))
-    models = tuple(_batched(model, setting.batch) for model in repeated_models(sweep))
-    openly = sweep.open_ended.model_copy(update={"selection": _selection(sweep.open_ended.selection, ids, True)})
+    models = tuple(_with_batch(model, setting.batch) for model in repeated_models(sweep))
+    open_ended = sweep.open_ended.model_copy(update={"selection": _selection(sweep.open_ended.selection, ids, True)})
     return sweep.model_copy(update={
         "output": str(output), "models": models, "scenarios": scenarios, "tracking": Tracking(uri="none"), "measures": (),
-        "selection": _selection(sweep.selection, ids, False), "open_ended": openly, "precision": None,
-        "cluster": _clustered(sweep.cluster, setting.workers, models),
+        "selection": _selection(sweep.selection, ids, False), "open_ended": open_ended, "precision": None,
+        "cluster": _with_workers(sweep.cluster, setting.workers, models),
     })  # fmt: skip
 
 
-def left_out(sweep: Sweep, ids: Drawn, settings: Sequence[Setting]) -> Iterator[str]:
-    """What of the run is not played again, or not otherwise, one sentence each."""
+def describe_left_out(sweep: Sweep, ids: DrawnIds, settings: Sequence[Setting]) -> Iterator[str]:
+    """Yield a sentence per part of the run that is not replayed, or not changed by a setting."""
     for setting in settings:
         for model in repeated_models(sweep):
             if setting.workers is not None and has_one_worker(model):
-                yield f"{setting.name}: {model.name} has one worker whatever is asked, and is played as in the run"
+                yield f"{setting.name}: {model.name} always has one worker and is replayed as in the run"
             elif setting.batch is not None and model.batch:
-                yield f"{setting.name}: {model.name} is asked by a Batch API, whose batches are not ours: played as in the run"
+                yield f"{setting.name}: {model.name} uses a Batch API with batches of its own and is replayed as in the run"
     for model in sweep.models:
         if model.backend == "human":
-            yield f"{model.name} is a person and is not asked again"
+            yield f"{model.name} is a person and is not replayed"
     for name in sweep.scenarios:
         if not all(name in by_scenario for by_scenario in ids.values()):
             yield f"{name} has no sample that every cell has played"
 
 
-def _selection(before: Selection, ids: Drawn, words: bool) -> Selection:
-    chosen = {name: list(sample_ids) for name, sample_ids in ids.get(words, {}).items()}
-    return Selection(filtered=before.filtered, ids=chosen) if chosen else before
+def _selection(selection: Selection, ids: DrawnIds, is_open: bool) -> Selection:
+    chosen = {name: list(sample_ids) for name, sample_ids in ids.get(is_open, {}).items()}
+    return Selection(filtered=selection.filtered, ids=chosen) if chosen else selection
 
 
-def _batched(model: ModelSpec, batch: int | None) -> ModelSpec:
+def _with_batch(model: ModelSpec, batch: int | None) -> ModelSpec:
     if batch is None or model.backend == "builtin" or model.batch:
         return model
     option = BATCH_OPTION.get(model.backend)
@@ -144,8 +144,8 @@ def _batched(model: ModelSpec, batch: int | None) -> ModelSpec:
     return model.model_copy(update={"in_flight": batch, "options": options})
 
 
-def _clustered(cluster: Cluster, workers: int | None, models: Sequence[ModelSpec]) -> Cluster:
-    """So many replicas of a model without GPU, and GPUs for as many of the largest one."""
+def _with_workers(cluster: Cluster, workers: int | None, models: Sequence[ModelSpec]) -> Cluster:
+    """Return a cluster with so many replicas of a model without GPU, and GPUs for so many of the largest model."""
     if workers is None:
         return cluster
     gpus = ceil(workers * max((model.gpus for model in models), default=0)) or cluster.gpus

@@ -1,1 +1,1 @@
-"""A person plays: the game of a sweep, with an engine whose replies are chosen on a local page."""
+"""Play by a person: an engine whose replies are chosen on a local page."""

@@ -1,6 +1,6 @@
-"""The page on which a person plays: one question at a time, for who has the token in its address, on this machine alone.
+"""The page on which a person plays, one question at a time, on this machine only and with a token in its address.
 
-No response tells more of the game than the question, its options and how many episodes are done: no answer, no id, no file.
+Responses contain the question, its options and the number of stored episodes: no answer, id or file name.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from orchestrator.report.html.text import policy_hash
 from sweeps.sweep_file import SweepError
 
 LOOPBACK = "127.0.0.1"
-MOST_BYTES = 1024
-"""Bytes of an answer that are read: two numbers."""
+MAX_BODY_BYTES = 1024
+"""An answer is two numbers."""
 CLOSING_S = 2.0
-"""Seconds that a response may take once the program ends."""
+"""Seconds for open responses when the program ends."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PlayPage:
-    """What the page shows: the person's open question, and how far the sitting is."""
+    """The page with the person's open question and the progress."""
 
     def __init__(self, person: Person, done: int, total: int) -> None:
-        """``done`` of ``total`` episodes are stored."""
         self.person, self.done, self.total = person, done, total
         self.token = secrets.token_urlsafe(24)
         self.hosts: frozenset[str] = frozenset()
-        """What a request may call this server, port included; another name is a page elsewhere that was pointed here."""
+        """Allowed Host headers, port included; other names are a DNS rebinding attack."""
 
     def application(self) -> web.Application:
-        """Three addresses below the token: the page, a picture, an answer."""
-        application = web.Application(middlewares=[self._guarded], client_max_size=MOST_BYTES)
+        """Return the application: the page, its pictures, and the form of answers, below the token."""
+        application = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY_BYTES)
         application.add_routes(
             [
                 web.get("/{token}/", self._show),
@@ -50,10 +49,10 @@ class PlayPage:
         return application
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse other hosts, other origins and other tokens, and send the headers that every response has."""
-        if (reason := self._refused(request)) is not None:
-            response: web.StreamResponse = web.Response(status=reason, text="refused\n")
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse other hosts, origins and tokens, and add the headers of every response."""
+        if (status := self._refusal_status(request)) is not None:
+            response: web.StreamResponse = web.Response(status=status, text="refused\n")
         else:
             try:
                 response = await handler(request)
@@ -62,8 +61,8 @@ class PlayPage:
         response.headers.update(HEADERS)
         return response
 
-    def _refused(self, request: web.Request) -> int | None:
-        """The status of a refusal, or None for a request that may pass."""
+    def _refusal_status(self, request: web.Request) -> int | None:
+        """Return the HTTP status of a refusal; None for an allowed request."""
         if request.headers.get("Host") not in self.hosts:
             return 403
         own = f"http://{request.headers['Host']}"
@@ -73,7 +72,7 @@ class PlayPage:
         return None if secrets.compare_digest(token.encode(), self.token.encode()) else 404
 
     async def _show(self, request: web.Request) -> web.Response:
-        return self._rendered(await self.person.after(0), "late" in request.query)
+        return self._render(await self.person.question_after(0), "late" in request.query)
 
     async def _picture(self, request: web.Request) -> web.Response:
         content = self.person.pictures.get(int(request.match_info["number"]))
@@ -82,19 +81,19 @@ class PlayPage:
         return web.Response(body=content, content_type="image/png")
 
     async def _answer(self, request: web.Request) -> web.Response:
-        """Take an answer; then the next question. One to a question that is no longer open changes nothing, and is told so."""
+        """Accept an answer and redirect to the next question; an answer to a closed question has no effect."""
         form = await request.post()
         try:
             number, choice = int(str(form["question"])), int(str(form["choice"]))
         except (KeyError, ValueError):
             raise web.HTTPBadRequest from None
-        taken = self.person.answer(number, choice)
-        following = await self.person.after(number) if taken else None
-        if taken and following is None:
-            return self._rendered(None)  # the program ends: there is nobody to ask for another page
-        raise web.HTTPSeeOther(f"/{self.token}/" + ("" if taken else "?late"))
+        is_accepted = self.person.answer(number, choice)
+        following = await self.person.question_after(number) if is_accepted else None
+        if is_accepted and following is None:
+            return self._render(None)  # the server stops, so a redirect would fail
+        raise web.HTTPSeeOther(f"/{self.token}/" + ("" if is_accepted else "?late"))
 
-    def _rendered(self, question: OpenQuestion | None, late: bool = False) -> web.Response:
+    def _render(self, question: OpenQuestion | None, late: bool = False) -> web.Response:
         text = TEMPLATE.render(
             style=STYLE, script=SCRIPT, question=question, late=late, done=self.done, total=self.total
         )
@@ -103,10 +102,7 @@ class PlayPage:
 
 @asynccontextmanager
 async def serving(page: PlayPage, port: int = 0) -> AsyncIterator[str]:
-    """Serve the page on this machine's loopback until the block ends; gives its address.
-
-    Raises SweepError where the port cannot be had.
-    """
+    """Serve the page on loopback during the block and provide its address; raises SweepError if the port is taken."""
     runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=CLOSING_S)
     await runner.setup()
     try:
@@ -123,7 +119,7 @@ async def _listen(site: web.TCPSite, port: int) -> None:
         await site.start()
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise SweepError(f"port {port} cannot be had ({reason}); type another --port, or leave it out") from None
+        raise SweepError(f"port {port} is not available ({reason}); type another --port, or leave it out") from None
 
 
 def _location(problem: web.HTTPException) -> dict[str, str]:
@@ -153,4 +149,4 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Of every response. A form sends its origin under this referrer policy, and ``null`` under a stricter one."""
+"""Headers of every response. Under a stricter referrer policy, forms send the origin ``null``."""

@@ -1,6 +1,6 @@
-"""``Person``: an engine whose replies a person chooses, one question at a time.
+"""An engine whose replies a person chooses, one question at a time.
 
-It shows what any engine is sent and nothing else of the game; an answer counts for the question it was given to, and once.
+The person sees the input of any engine and nothing else of the game. An answer counts once, for the question it names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ServedPicture(NamedTuple):
     """A picture of a question."""
 
     number: int
-    """Under which it is served: a running count, which says nothing of the file."""
+    """Number in its address, a counter that reveals nothing about the file."""
     width: int
     """Pixels."""
     height: int
@@ -30,43 +30,43 @@ class ServedPicture(NamedTuple):
 
 @dataclass(frozen=True)
 class OpenQuestion:
-    """What is asked now."""
+    """The question that waits for an answer."""
 
     number: int
-    """From 1 on; no two questions of a process have the same."""
+    """Unique in the process, from 1 on."""
     messages: tuple[Message, ...]
     options: tuple[str, ...]
-    """Suggestions and categories as the prompt letters them; the text of the chosen one is the reply."""
+    """Suggestions and categories in the order of the prompt's letters; the chosen text is the reply."""
     pictures: dict[ImageRef, ServedPicture]
     answer: asyncio.Future[str]
 
 
 class Person(Backend):
-    """A person behind the engines' interface (``actors.engine.backend.Backend``); plays one episode at a time."""
+    """A person as an engine; plays one episode at a time."""
 
     def __init__(self, data: Path, unfinished: Unfinished) -> None:
-        """``data`` is the folder of the pictures; ``unfinished`` keeps the replies of the episode that is being played."""
+        """``data`` is the folder of the pictures; ``unfinished`` stores the replies of the current episode."""
         self.loader, self.unfinished = PictureLoader(data), unfinished
         self.question: OpenQuestion | None = None
         self.over = False
-        """True if there will be no further question."""
+        """True after the last question."""
         self.pictures: dict[int, bytes] = {}
-        """The pictures of the open question as PNG, by number."""
-        self._asked, self._numbers = 0, count(1)
+        """Number -> PNG of a picture of the open question."""
+        self._question_numbers, self._picture_numbers = count(1), count(1)
         self._changed = asyncio.Condition()
 
     async def reply(self, request: Request) -> Reply:
-        """Ask; a reply that an earlier process took for this turn is given again. Raises Unprocessable."""
-        if (stored_reply := self.unfinished.again()) is not None:
+        """Return the stored reply of an interrupted episode, or the person's answer. Raises Unprocessable."""
+        if (stored_reply := self.unfinished.next_reply()) is not None:
             return Reply(stored_reply)
-        began = perf_counter()
-        question = await self._posed(request)
+        start = perf_counter()
+        question = await self._ask(request)
         text = await question.answer
         self.unfinished.add(text)
-        return Reply(text, seconds=perf_counter() - began)
+        return Reply(text, seconds=perf_counter() - start)
 
     def answer(self, number: int, choice: int) -> bool:
-        """Choose an option of the open question; False where another question is open, or it was answered already."""
+        """Answer the open question; return False if its number differs, it has an answer, or the choice is not an option."""
         question = self.question
         if question is None or question.number != number or question.answer.done():
             return False
@@ -75,30 +75,29 @@ class Person(Backend):
         question.answer.set_result(question.options[choice])
         return True
 
-    async def after(self, number: int) -> OpenQuestion | None:
-        """The first question after this one, waited for; None when there is no further one."""
+    async def question_after(self, number: int) -> OpenQuestion | None:
+        """Wait for a question with a higher number; None after the last question."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.over or (self.question and self.question.number > number))
         return None if self.over else self.question
 
     async def end(self) -> None:
-        """Say that there will be no further question."""
+        """Wake up waiting pages: no question follows."""
         self.over = True
         async with self._changed:
             self._changed.notify_all()
 
     async def close(self) -> None:
-        """Release the threads that open pictures; safe to call twice."""
+        """Release the threads of the picture loader; safe to call twice."""
         self.loader.close()
 
-    async def _posed(self, request: Request) -> OpenQuestion:
+    async def _ask(self, request: Request) -> OpenQuestion:
         loaded = await self.loader.load_as(request.messages, lambda picture: (picture.size, encode_png(picture)))
-        self._asked += 1
-        pictures = {ref: ServedPicture(next(self._numbers), *size) for ref, (size, _) in loaded.items()}
+        pictures = {ref: ServedPicture(next(self._picture_numbers), *size) for ref, (size, _) in loaded.items()}
         self.pictures = {pictures[ref].number: content for ref, (_, content) in loaded.items()}
-        view = request.situation.view
+        number, view = next(self._question_numbers), request.situation.view
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        question = OpenQuestion(self._asked, request.messages, view.options + view.categories, pictures, answer)
+        question = OpenQuestion(number, request.messages, view.options + view.categories, pictures, answer)
         self.question = question
         async with self._changed:
             self._changed.notify_all()

@@ -1,6 +1,6 @@
-"""One sitting: what is pending of a sweep whose only model is a person, asked episode by episode on the page.
+"""A session: the pending episodes of a sweep whose only model is a person, played on the page one after another.
 
-An episode is durable before the next one begins, and is played by the runner that plays every model's.
+Each episode is stored durably before the next one. The runner is that of all models.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from orchestrator.report.wording import pluralize
 
 
 def sit(attempt: Attempt, port: int = 0) -> None:
-    """Play what is pending of the attempt until it is done or somebody stops it; raises SweepError where the port is taken.
+    """Play the pending episodes until all are stored or a signal stops them; raises SweepError if the port is taken.
 
-    ``port`` is 0 for any free one.
+    ``port`` 0 takes any free one.
     """
-    began = time.perf_counter()
+    start = time.perf_counter()
     asyncio.run(_sit(attempt, port))
-    attempt.seconds = time.perf_counter() - began
+    attempt.seconds = time.perf_counter() - start
 
 
 def order(plan: Plan, ordinals: Sequence[int], name: str) -> list[int]:
-    """The ordinals as a person meets them: condition after condition as the sweep names them, in each the samples of all
-    scenarios mixed, drawn by seed and name. What is stored already leaves the others in their order.
+    """Return the ordinals condition by condition, samples of all scenarios shuffled within each, by seed and name.
+
+    The order of pending episodes does not depend on the stored ones.
     """
     conditions = list(dict.fromkeys(cell.condition.name for cell in plan.cells))
 
-    def place(ordinal: int) -> tuple[int, float, int]:
+    def rank(ordinal: int) -> tuple[int, float, int]:
         index, sample = plan.task(ordinal)
         random = chance(plan.seed, sample.scenario, sample.id, f"order for {name}").random()
         return conditions.index(plan.cells[index].condition.name), random, ordinal
 
-    return sorted(ordinals, key=place)
+    return sorted(ordinals, key=rank)
 
 
 async def _sit(attempt: Attempt, port: int) -> None:
@@ -54,7 +55,7 @@ async def _sit(attempt: Attempt, port: int) -> None:
     try:
         async with serving(page, port) as address:
             attempt.signals.stop_with(stopped.set)
-            attempt.say(f"open {address} in a browser of this machine; Ctrl-C stops, the same command goes on")
+            attempt.say(f"open {address} in a browser on this machine; Ctrl-C stops, rerun the command to resume")
             playing = asyncio.create_task(_play(attempt, person, page, ordinals, model.name))
             stop = asyncio.create_task(stopped.wait())
             await asyncio.wait({playing, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -66,13 +67,13 @@ async def _sit(attempt: Attempt, port: int) -> None:
     finally:
         await person.close()
     if attempt.interrupted:
-        print(_kept(page, person), file=sys.stderr)
+        print(_describe_stop(page, person), file=sys.stderr)
     else:
         playing.result()
 
 
 async def _play(attempt: Attempt, person: Person, page: PlayPage, ordinals: Sequence[int], name: str) -> None:
-    """Ask for each episode in turn; each is stored, and on the disk, before the next one."""
+    """Play the episodes in order; each is stored durably before the next one."""
     runner = EpisodeRunner(attempt.plan, {name: person}, in_flight=1)
     for ordinal in ordinals:
         person.unfinished.open(attempt.plan.key(*attempt.plan.task(ordinal)))
@@ -83,7 +84,9 @@ async def _play(attempt: Attempt, person: Person, page: PlayPage, ordinals: Sequ
         page.done += 1
 
 
-def _kept(page: PlayPage, person: Person) -> str:
+def _describe_stop(page: PlayPage, person: Person) -> str:
     answers = len(person.unfinished.replies)
     within = f" and {pluralize(answers, 'answer')} of the next one" if answers else ""
-    return f"stopped: {page.done:,} of {pluralize(page.total, 'episode')}{within} are kept; the same command goes on from here"
+    return (
+        f"stopped: {page.done:,} of {pluralize(page.total, 'episode')}{within} are stored; rerun the command to resume"
+    )

@@ -1,6 +1,6 @@
-"""The replies of the episode that a person is in, kept in the run folder: a stopped episode goes on at the same question.
+"""The replies of a person's current episode, stored in the run folder: an interrupted episode resumes at the same question.
 
-A reply is on the disk before the next question is shown, so stopping the program takes no answer back.
+A reply is on disk before the next question appears, so no answer is lost.
 """
 
 from __future__ import annotations
@@ -13,48 +13,46 @@ from envs import regular
 from orchestrator.storage import atomic_write
 
 NAME = "unfinished.json"
-LARGEST = 1 << 20
-"""Bytes of the file that are read."""
+MAX_BYTES = 1 << 20
 
 
 class Unfinished:
-    """The replies of one episode; where the file cannot be read, or is of another episode, it begins anew."""
+    """The replies of one episode; empty if the file is unreadable or belongs to another episode."""
 
     def __init__(self, folder: Path) -> None:
-        """``folder`` is the run's."""
         self.path, self.key = folder / NAME, ""
         self.replies: list[str] = []
-        self._given = 0
+        self._position = 0
 
     def open(self, key: str) -> None:
-        """Begin with the episode of this key, or go on in it."""
+        """Start or resume the episode with this key."""
         stored_key, replies = _read(self.path)
-        self.key, self.replies, self._given = key, replies if stored_key == key else [], 0
+        self.key, self.replies, self._position = key, replies if stored_key == key else [], 0
 
-    def again(self) -> str | None:
-        """The next reply of an earlier process; None once all were given again."""
-        if self._given >= len(self.replies):
+    def next_reply(self) -> str | None:
+        """Return the next stored reply; None after the last one."""
+        if self._position >= len(self.replies):
             return None
-        self._given += 1
-        return self.replies[self._given - 1]
+        self._position += 1
+        return self.replies[self._position - 1]
 
     def add(self, reply: str) -> None:
-        """Keep a reply; it is on the disk when this returns. Raises OSError."""
+        """Store a reply durably. Raises OSError."""
         self.replies.append(reply)
-        self._given += 1
+        self._position += 1
         atomic_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
 
     def close(self) -> None:
-        """Forget the episode: it is stored."""
+        """Delete the replies, because the episode is stored."""
         self.replies = []
         self.path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[str, list[str]]:
-    """Key and replies of the file, empty where it says nothing that can be used."""
+    """Return key and replies of the file; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(regular.read_bytes(path, LARGEST))
-        key, replies = (found.get("key"), found.get("replies")) if isinstance(found, dict) else ("", [])
-        if isinstance(key, str) and isinstance(replies, list) and all(isinstance(one, str) for one in replies):
+        content = json.loads(regular.read_bytes(path, MAX_BYTES))
+        key, replies = (content.get("key"), content.get("replies")) if isinstance(content, dict) else ("", [])
+        if isinstance(key, str) and isinstance(replies, list) and all(isinstance(reply, str) for reply in replies):
             return key, replies
     return "", []

@@ -1,1 +1,1 @@
-"""Run folders of one configuration made into one."""
+"""Merging of run folders, and reuse of their episodes."""

@@ -1,6 +1,6 @@
-"""Which of several run folders' episodes and verdicts a merged one takes: equal answers once, different ones never unasked.
+"""The choice of episodes and verdicts from several run folders: equal answers once, differing ones only by preference.
 
-Two episodes of one key are equal if they ended alike and every turn is the same; seconds, tokens and cost may differ.
+Two episodes of a key are equal if their ending and all turns are equal; seconds, tokens and cost may differ.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from orchestrator.storage.run_folder import planned_episodes
 from orchestrator.storage.verdict_store import verdicts
 
 ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
-"""Columns of an episode that are its answer."""
+"""Columns of an episode that must be equal."""
 BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_suggestion", "strict_aggregate"]
 KEY, JUDGED = ["key"], ["key", "judge"]
 CHUNK = 10_000
-"""Episodes that are written at once."""
+"""Episodes per write."""
 
 
 @dataclass
 class Source:
-    """One folder, and what of it is taken."""
+    """A run folder and the keys to take from it."""
 
     folder: Path
     name: str
     episodes: pl.DataFrame
-    """``EPISODES`` rows that belong to its plan."""
+    """``EPISODES`` rows of its plan."""
     own: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Column ``key``: the episodes that are taken from this folder."""
+    """Column ``key``: the episodes to take from this folder."""
     agreed: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Column ``key``: those that are taken from this folder or are equal to the one that is taken."""
+    """Column ``key``: ``own``, and the episodes equal to one taken from another folder."""
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Source:
-        """Of a run folder; raises RunFolderError."""
+        """Read a run folder; raises RunFolderError."""
         planned = planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
         return cls(folder, name, planned, planned.select("key"), planned.select("key"))
 
     @property
     def turns(self) -> pl.LazyFrame:
-        """``TURNS`` rows of the episodes that are taken."""
+        """``TURNS`` rows of ``own``."""
         return turns(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
 
 
@@ -60,37 +60,35 @@ class Conflict:
     """``episode`` or ``verdict``."""
     keys: tuple[str, ...]
     taken: str = ""
-    """The folder whose answers are taken; empty where nobody said."""
+    """The preferred folder; empty if neither is preferred."""
 
 
 def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
-    """Leave each key to one source (``Source.own``): the first that has it, a failed episode giving way to an answer.
+    """Assign each key to one source (``Source.own``): the first that has it, but an answer before a failed episode.
 
-    Answers that differ are conflicts; of each two folders the preferred one's are taken. Second, how many failed gave way.
+    Returns the conflicts (differing answers, taken from the preferred source) and the number of replaced failed episodes.
     """
-    conflicts, gave_way = [], 0
+    conflicts, replaced = [], 0
     for late_index, late in enumerate(sources):
         for early_index, early in enumerate(sources[:late_index]):
             shared = _keep_keys(early.own, _keep_keys(late.own, early.own))
-            here, there = _keep_keys(early.episodes, shared), _keep_keys(late.episodes, shared)
-            failed = here.filter(pl.col("ending") == Ending.FAILED).select("key")
-            failed_there = there.filter(pl.col("ending") == Ending.FAILED).select("key")
-            better = _drop_keys(failed, failed_there)
-            differing = _drop_keys(_differing_keys(early, late, shared), pl.concat([failed, failed_there]))
+            failed, late_failed = (_failed_keys(source, shared) for source in (early, late))
+            better = _drop_keys(failed, late_failed)
+            differing = _drop_keys(_differing_keys(early, late, shared), pl.concat([failed, late_failed]))
             wins = prefer == late_index
             lost = pl.concat([better, differing]) if wins else better
             early.own, early.agreed = _drop_keys(early.own, lost), _drop_keys(early.agreed, lost)
             late.own = _drop_keys(late.own, _drop_keys(shared, lost))
-            late.agreed = _drop_keys(late.agreed, pl.concat([failed_there, differing.clear() if wins else differing]))
-            gave_way += better.height + _drop_keys(failed_there, failed).height
+            late.agreed = _drop_keys(late.agreed, pl.concat([late_failed, differing.clear() if wins else differing]))
+            replaced += better.height + _drop_keys(late_failed, failed).height
             if differing.height:
                 taken = _preferred_name(sources, (early_index, late_index), prefer)
                 conflicts.append(Conflict(early.name, late.name, "episode", _sorted_keys(differing), taken))
-    return conflicts, gave_way
+    return conflicts, replaced
 
 
-def merged_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
-    """Verdicts on the answers that are taken, each judge's once, a verdict before none; and those that differ."""
+def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
+    """Return one verdict per judge and taken answer, parsed before unparsed ones, and the conflicts."""
     frames = [
         verdicts(source.folder).join(source.agreed.lazy(), on="key", how="semi", maintain_order="left").collect()
         for source in sources
@@ -112,14 +110,14 @@ def merged_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tup
 
 
 def _preferred_name(sources: Sequence[Source], pair: tuple[int, int], prefer: int | None) -> str:
-    """The name of the source that is preferred, where it is one of the two."""
+    """Return the name of the preferred source if it is one of the two."""
     return sources[prefer].name if prefer in pair and prefer is not None else ""
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
-    """Store the episodes that each source is left with, with their turns, durable at the end. Raises OSError.
+    """Store the ``own`` episodes of each source with their turns, durably. Raises OSError.
 
-    One whose turns are no longer there is left out: a driver has taken it back since its folder was read.
+    Episodes with missing turns are skipped: a driver removed them after the folder was read.
     """
     for source in sources:
         taken = source.episodes.join(source.own, on="key", how="semi", maintain_order="left")
@@ -134,14 +132,14 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
 
 
 def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFrame:
-    """Column ``key``: the episodes with as many turns as they count; a turn that could not be asked has no row."""
+    """Return the keys of episodes with all their turns; a turn that overflowed has no row."""
     counts = turn_rows.group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
     expected = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
     return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == expected).select("key")
 
 
 def _differing_keys(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:
-    """The keys whose episodes, or any of their turns, differ."""
+    """Return the keys whose episodes or turns differ."""
     episodes = [_keep_keys(source.episodes, shared).select("key", *ANSWER) for source in (early, late)]
     turn_rows = [turns(source.folder).join(shared.lazy(), on="key", how="semi").collect() for source in (early, late)]
     differences = [
@@ -150,6 +148,10 @@ def _differing_keys(early: Source, late: Source, shared: pl.DataFrame) -> pl.Dat
         for left, right in (pair, pair[::-1])
     ]
     return pl.concat(differences).unique()
+
+
+def _failed_keys(source: Source, keys: pl.DataFrame) -> pl.DataFrame:
+    return _keep_keys(source.episodes, keys).filter(pl.col("ending") == Ending.FAILED).select("key")
 
 
 def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:

@@ -1,6 +1,6 @@
-"""Merges run folders of one configuration into a new one: of one sweep played on two clusters, in parts or overlapping.
+"""Merging of run folders of one configuration into a new one, such as those of a sweep on two clusters.
 
-Every episode is there once, with the sums of what is written; answers that differ stop it, unless somebody says whose count.
+The new folder has each episode once, with checksums. Differing answers are an error unless a folder is preferred.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shutil import rmtree
 
 import polars as pl
 
-from orchestrator.merging.answers import Conflict, Source, assign_episodes, merged_verdicts, write_episodes
+from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
 from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.cell_resources import add_resources
@@ -32,14 +32,14 @@ from sweeps.spec import Sweep
 log = logging.getLogger(__name__)
 
 RECORD = "merged.json"
-"""What was merged, how much came from where, and whose answers were taken where they differed."""
-SHOWN = 5
-"""Keys of a conflict that a refusal names."""
+"""File with the counts per folder and the conflicts."""
+MAX_KEYS = 5
+"""Keys of a conflict in an error message."""
 
 
 @dataclass(frozen=True)
 class MergeSummary:
-    """What a merge came to."""
+    """The outcome of a merge."""
 
     taken: dict[str, int]
     """Folder -> episodes taken from it."""
@@ -52,64 +52,64 @@ class MergeSummary:
 
 
 def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary:
-    """Write a new run folder with all that these hold; raises RunFolderError, with nothing written.
+    """Merge run folders into a new one; raises RunFolderError, then nothing is written.
 
-    ``prefer`` names the folder whose answers count where two of one key differ; left out, such answers are an error.
+    ``prefer`` names the folder whose answers are taken where answers to a key differ; without it, these are an error.
     """
     names = _folder_names(folders)
     if prefer and prefer not in names:
         raise RunFolderError(f"--prefer {prefer} is none of the merged folders; type one of {', '.join(names)}")
-    chosen = names.index(prefer) if prefer else None
-    sums = [checksums.read_sums(folder) for folder in folders]  # before the locks are looked at
+    preferred = names.index(prefer) if prefer else None
+    sums = [checksums.read_sums(folder) for folder in folders]  # before the locks are checked
     _check_folders(folders, into)
     sweep = _merge_sweeps(folders, names)
     left_out = {run_folder.read_bad_lines(folder) for folder in folders}
     if len(left_out) > 1:
-        raise RunFolderError("the folders left out different bad lines of their data, so they are of different plans")
+        raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
     planned, keys = _merge_plans(folders)
     sources = [Source.of(folder, name) for folder, name in zip(folders, names, strict=True)]
-    conflicts, gave_way = assign_episodes(sources, chosen)
-    read_by, differing = merged_verdicts(sources, chosen)
+    conflicts, gave_way = assign_episodes(sources, preferred)
+    merged_rows, differing = merge_verdicts(sources, preferred)
     conflicts += differing
     if any(not conflict.taken for conflict in conflicts):
         raise RunFolderError(_describe_conflicts(conflicts))
-    fresh = not into.exists()
+    is_new = not into.exists()
     with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
-        _write_store(sources, read_by, into)
+        _write_store(sources, merged_rows, into)
         if changed := _find_changed(folders, sums):
-            if fresh:
+            if is_new:
                 rmtree(into)
             raise RunFolderError(f"{changed} is being written; wait for its driver, or stop it")
         _check_complete(into, sources)
         taken = {source.name: source.own.height for source in sources}
         pending = keys.len() - sum(taken.values())
-        summary = MergeSummary(taken, gave_way, read_by.height, tuple(conflicts), pending)
+        summary = MergeSummary(taken, gave_way, merged_rows.height, tuple(conflicts), pending)
         checksums.write(into / RECORD, (json.dumps(asdict(summary), indent=2, ensure_ascii=False) + "\n").encode())
         write_results(into, _result_rows(into, planned))
     return summary
 
 
 def describe_merge(summary: MergeSummary) -> list[str]:
-    """What a merge came to, one line each."""
+    """Describe a merge, a line per fact."""
     lines = [f"{pluralize(count, 'episode')} from {name}" for name, count in summary.taken.items()]
     if summary.verdicts:
         lines.append(pluralize(summary.verdicts, "verdict"))
     if summary.gave_way:
-        lines.append(f"{pluralize(summary.gave_way, 'failed episode')} gave way to another folder's answer")
+        lines.append(f"{pluralize(summary.gave_way, 'failed episode')} replaced by another folder's answer")
     for conflict in summary.conflicts:
         folders = f"{conflict.one} and {conflict.other}"
         lines.append(
-            f"{pluralize(len(conflict.keys), conflict.kind)} differed between {folders}: {conflict.taken}'s are taken"
+            f"{pluralize(len(conflict.keys), conflict.kind)} differed between {folders}: took those of {conflict.taken}"
         )
-    return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; {RECORD} says all this"]
+    return [*lines, f"{pluralize(summary.pending, 'planned episode')} pending; details: {RECORD}"]
 
 
 def _folder_names(folders: Sequence[Path]) -> list[str]:
-    """The folders as they were typed; raises where one is named twice."""
+    """Return the folders as typed; raise RunFolderError for a duplicate."""
     lock.check_distinct(folders)
     if len(folders) < 2:
-        raise RunFolderError("one folder is nothing to merge; type two or more folders before --into")
+        raise RunFolderError("merge needs two or more folders before --into")
     return [str(folder) for folder in folders]
 
 
@@ -119,23 +119,23 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
             raise RunFolderError(f"{folder} is being written; wait for its driver, or stop it")
     if any((into / name).exists() for name in (run_folder.RESOLVED, run_folder.PLAN, "episodes")):
         raise RunFolderError(
-            f"{into} holds a run already; name a new folder with --into, and that one among the merged"
+            f"{into} has a run already; name a new folder with --into, and {into} as one of the merged folders"
         )
 
 
 def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
-    """The sweep of the merged folder: models, or conditions, of all of them; everything else must be the same."""
+    """Merge the sweeps: they may differ in their models, or in their conditions, and in nothing else."""
     sweeps = [run_folder.stored_sweep(folder) for folder in folders]
     first, merged = sweeps[0], sweeps[0]
     for sweep, name in zip(sweeps[1:], names[1:], strict=True):
         changed = run_folder.differences(run_folder.settings(first), run_folder.settings(sweep))
-        apart = [key for key in ("models", "conditions") if any(line.startswith(f"{key} was") for line in changed)]
+        differing = [key for key in ("models", "conditions") if any(line.startswith(f"{key} was") for line in changed)]
         blocking = [line for line in changed if not line.startswith(("models was", "conditions was"))]
-        if blocking or len(apart) > 1:
+        if blocking or len(differing) > 1:
             detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES]).replace(
                 "this sweep says", "there it is"
             )
-            raise RunFolderError(f"{names[0]} and {name} are of different configurations: {detail}")
+            raise RunFolderError(f"{names[0]} and {name} have different configurations: {detail}")
         models = {model.name: model for model in (*merged.models, *sweep.models)}
         conditions = {condition.name: condition for condition in (*merged.conditions, *sweep.conditions)}
         merged = merged.model_copy(update={"models": tuple(models.values()), "conditions": tuple(conditions.values())})
@@ -143,54 +143,52 @@ def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
 
 
 def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
-    """The planned cells of all folders, and the planned keys; raises where two plan one cell with different samples."""
+    """Return planned cells and keys of all folders; raise RunFolderError if two plan different samples of a cell."""
     plans = []
     for folder in folders:
         keys = run_folder.planned_keys(folder)
         if keys is None:
-            raise RunFolderError(f"{folder}/{run_folder.KEYS} is not there; the same `run` command writes it")
+            raise RunFolderError(f"{folder}/{run_folder.KEYS} is missing; rerun the `run` command to write it")
         plans.append((pl.DataFrame(run_folder.planned_cells(folder)), keys.collect()["key"]))
     all_keys = pl.concat([planned for _, planned in plans]).unique(maintain_order=True)
     cells = pl.concat([planned for planned, _ in plans], how="diagonal")
-    if "full" in cells.columns:  # some stop by precision
+    if "full" in cells.columns:  # cells that stopped by precision
         cells = cells.with_columns(pl.coalesce("full", "planned").alias("full"))
     cells = cells.unique(maintain_order=True)
     counts = all_keys.str.replace(r"/[^/]*$", "").value_counts(name="count")
     named = cells.join(counts.rename({"key": "cell"}), on="cell", how="left")
     wrong = named.filter((pl.col("planned") != pl.col("count").fill_null(0)) | pl.col("cell").is_duplicated())
     if wrong.height:
-        raise RunFolderError(
-            f"the folders plan other samples of {wrong['cell'][0]}, so they are not of one plan: their data differ"
-        )
+        raise RunFolderError(f"the folders plan different samples of {wrong['cell'][0]}: their data differ")
     return cells, all_keys
 
 
-def _write_store(sources: Sequence[Source], read_by: pl.DataFrame, into: Path) -> None:
+def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Path) -> None:
     store = EpisodeStore(into)
     try:
         write_episodes(store, sources)
         store.compact()
     finally:
         store.close()
-    if read_by.height:
+    if merged_rows.height:
         verdict_store = VerdictStore(into)
-        verdict_store.append(read_by.to_dict(as_series=False))
+        verdict_store.append(merged_rows.to_dict(as_series=False))
         verdict_store.flush()
 
 
 def _find_changed(folders: Sequence[Path], sums: Sequence[checksums.Sums]) -> Path | None:
-    """A folder in which a driver has stored or taken back episodes since; a part has its sum before it has its name."""
+    """Return a folder whose episodes changed since its checksums were read; sums are written before parts are named."""
     later = (folder for folder, before in zip(folders, sums, strict=True) if checksums.read_sums(folder) != before)
     return next(later, None)
 
 
 def _check_complete(into: Path, sources: Sequence[Source]) -> None:
     if (stored := episodes(into).select(pl.len()).collect().item()) != sum(s.own.height for s in sources):
-        raise RunFolderError(f"{into} holds {stored:,} episodes after the merge and not all; delete it and merge again")
+        raise RunFolderError(f"{into} has only {stored:,} episodes after the merge; delete it and merge again")
 
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
-    """One row a planned cell, as the ``run`` command writes them: of replicates and decision maps too."""
+    """Return the result rows as the ``run`` command writes them."""
     run, stored_episodes = read_run(into), episodes(into)
     stored = DecisionInputs(
         stored_episodes, turns(into), {condition.name: condition for condition in run.sweep.conditions}, run.samples
@@ -207,8 +205,9 @@ def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
 def _describe_conflicts(conflicts: Sequence[Conflict]) -> str:
     parts = [
         f"{pluralize(len(conflict.keys), conflict.kind)} of {conflict.one} and {conflict.other} "
-        f"({', '.join(conflict.keys[:SHOWN])}{', ...' if len(conflict.keys) > SHOWN else ''})"
+        f"({', '.join(conflict.keys[:MAX_KEYS])}{', ...' if len(conflict.keys) > MAX_KEYS else ''})"
         for conflict in conflicts
         if not conflict.taken
     ]
-    return f"the same key has other answers: {'; '.join(parts)}. Say whose count with --prefer DIR; nothing was written"
+    sentence = f"folders have different answers for the same keys: {'; '.join(parts)}"
+    return f"{sentence}. Choose a folder with --prefer DIR; nothing was written"

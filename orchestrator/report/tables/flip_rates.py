@@ -12,7 +12,8 @@ import polars as pl
 from envs import regular
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.tables.table import MISSING, Column, Table, TableCell, columns, line
+from orchestrator.report.wording import format_signed
 from orchestrator.storage import checksums
 from orchestrator.storage.schemas import UNREADABLE
 
@@ -43,6 +44,32 @@ def flip_rate_table(run_data: RunData) -> Table:
     lines = tuple(line(f"{row['model']}, {row['setting']} ({row['share']})", rate_cells(row)) for row in rows)
     heads = columns("model, setting (share)", (f"changed {heading}" for heading in MEASURES.values()))
     return Table("flip-rate", TITLE, heads, lines, rates)
+
+
+def rate_table(rates: pl.DataFrame) -> Table:
+    """Return rows of ``RATES`` as a table."""
+    lines = [
+        (TableCell(row["setting"]), TableCell(row["model"]), TableCell(f"{row['episodes']:,}"), *rate_cells(row))
+        for row in rates.iter_rows(named=True)
+    ]
+    names = ("episodes", *(f"changed {heading} %" for heading in MEASURES.values()))
+    heads = (Column("setting", number=False), *columns("model", names))
+    return Table("flip-rate", TITLE, heads, tuple(lines), rates)
+
+
+def changed_cell_table(cells: pl.DataFrame) -> Table:
+    """Return rows of ``CELLS`` as a table."""
+    lines = []
+    for row in cells.iter_rows(named=True):
+        change, low, high = (format_signed(row[name]) for name in ("difference", "difference_low", "difference_high"))
+        accuracies = (f"{row[name]:.1f}" for name in ("acc_before", "acc_after"))
+        counts = (f"{row[name]:,}" for name in ("lost", "won"))
+        texts = (row["setting"], row["cell"], f"{row['n']:,}", *accuracies, f"{change} ({low} to {high})", *counts)
+        lines.append(tuple(map(TableCell, texts)))
+    names = ("n", "acc before", "acc after", "difference", "lost", "won")
+    title = "cells with changed answers: acc on the same episodes, difference in points (95% interval)"
+    heads = (Column("setting", number=False), *columns("cell", names))
+    return Table("flip-rate-cells", title, heads, tuple(lines), cells)
 
 
 def read_rates(folder: Path) -> pl.DataFrame:

@@ -238,7 +238,7 @@ def test_what_another_data_folder_cannot_tell_is_no_clean_audit(judged, package,
     path.write_text(path.read_text().replace('"prompt": "', '"prompt": "Now: '))
     found = audit(judged, package, oracle_python(), other)
 
-    assert (found.differences, found.strange, found.clean) == ((), 2 * 3 * 10, False)
+    assert (found.differences, found.without_sample, found.clean) == ((), 2 * 3 * 10, False)
     assert "60 stored episodes are not compared" in "".join(found.lines()) and "--data" in "".join(found.lines())
     assert audit(judged, package, oracle_python()).clean
 
@@ -246,7 +246,7 @@ def test_what_another_data_folder_cannot_tell_is_no_clean_audit(judged, package,
 def test_mistakes_are_sentences(played, package, tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
         audit(tmp_path, package, oracle_python())
-    with pytest.raises(AuditError, match="holds no folder proactivebench"):
+    with pytest.raises(AuditError, match="has no folder proactivebench"):
         audit(played, tmp_path, oracle_python())
     with pytest.raises(AuditError, match="does not start, or is older than Python"):
         audit(played, package, str(tmp_path / "python"))

@@ -67,10 +67,10 @@ def original(demo_data, tmp_path):
 
 
 def repeated(folder, tilted, share=100.0, setting=ALONE):
-    found = flips.prepared(folder, share, 0, [setting.batch])
+    found = flips.prepare_repeats(folder, share, 0, [setting.batch])
     ((_, again),) = found.sweeps()
-    run(found.place / setting.name, again, tilted)
-    return found, flips.compared(found)
+    run(found.output / setting.name, again, tilted)
+    return found, flips.compare_repeats(found)
 
 
 def bytes_of(folder):
@@ -81,20 +81,20 @@ def bytes_of(folder):
 def test_a_setting_changes_no_key_and_a_larger_share_holds_the_smaller(demo_data, original):
     samples = []
     for share in (5, 20, 50, 100):
-        found = flips.prepared(original, share)
+        found = flips.prepare_repeats(original, share)
         for setting, again in found.sweeps():
             keys = set(build_plan(again).all_keys())
             assert keys <= set(episodes(original).collect()["key"]), setting.name
             assert len(keys) == 4 * sum(map(len, found.ids[False].values()))
         samples.append({(name, one) for name, ids in found.ids[False].items() for one in ids})
     assert [len(one) for one in samples] == [2, 4, 10, 20] and all(a < b for a, b in itertools.pairwise(samples))
-    other = flips.prepared(original, 20, seed=1)
-    assert other.ids != flips.prepared(original, 20).ids and other.place != found.place
+    other = flips.prepare_repeats(original, 20, seed=1)
+    assert other.ids != flips.prepare_repeats(original, 20).ids and other.output != found.output
 
 
 def test_function_calls_are_drawn_as_letters_are(demo_data, tmp_path):
     asked = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"], protocols=["mcqa", "tools"])
-    found = flips.prepared(played(tmp_path / "run", asked), 20, 0, [1])
+    found = flips.prepare_repeats(played(tmp_path / "run", asked), 20, 0, [1])
     ((_, again),) = found.sweeps()
 
     assert {words: {name: len(ids) for name, ids in one.items()} for words, one in found.ids.items()} == {
@@ -104,7 +104,7 @@ def test_function_calls_are_drawn_as_letters_are(demo_data, tmp_path):
 
 
 def test_settings_reach_the_engine_and_nothing_that_identifies_a_run(demo_data, original):
-    whole = flips.prepared(original, 100, 0, [3], [2])
+    whole = flips.prepare_repeats(original, 100, 0, [3], [2])
     (_, small), (_, two) = whole.sweeps()
     engine = next(model for model in small.models if model.name == "vlm")
     assert (engine.in_flight, engine.options) == (3, {"max_num_seqs": 3})
@@ -157,7 +157,7 @@ def test_planted_flips_are_counted_as_they_were_planted(original):
 
 def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original):
     repeats, found = repeated(original, tilted=True, share=50)
-    place = flips.write(repeats, found)
+    place = flips.write_tables(repeats, found)
 
     assert place == original / "flip-rate" / "share-50-seed-0" and (place / "cells.csv").exists()
     table = flip_rate_table(read_run(original))
@@ -176,11 +176,11 @@ def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original)
 
 
 def test_what_is_not_there_twice_is_not_compared(demo_data, original):
-    repeats = flips.prepared(original, 100, 0, [1])
+    repeats = flips.prepare_repeats(original, 100, 0, [1])
     ((_, again),) = repeats.sweeps()
-    played(repeats.place / ALONE.name, again, only=30, backends={"vlm": Planted(False)})
+    played(repeats.output / ALONE.name, again, only=30, backends={"vlm": Planted(False)})
 
-    found = flips.compared(repeats)
+    found = flips.compare_repeats(repeats)
     assert found.rates["episodes"].sum() == 30 and found.notes == (
         "batch-1 lacks 50 episodes of the run: not compared",
     )
@@ -189,12 +189,12 @@ def test_what_is_not_there_twice_is_not_compared(demo_data, original):
 def test_a_run_without_a_common_sample_or_of_other_data_is_refused(demo_data, tmp_path, original):
     half = played(tmp_path / "half", wanted(demo_data), only=5, backends={"vlm": Planted(False)})
     with pytest.raises(RunFolderError, match="holds no run"):
-        flips.prepared(tmp_path / "none", 5, 0, [1])
-    assert flips.prepared(half, 5, 0, [1]).ids, "samples that all cells with anything have played"
+        flips.prepare_repeats(tmp_path / "none", 5, 0, [1])
+    assert flips.prepare_repeats(half, 5, 0, [1]).ids, "samples that all cells with anything have played"
     table = (original / "plan.parquet").read_bytes()
     (original / "plan.parquet").write_bytes(b"no table")
     with pytest.raises(RunFolderError, match=r"plan\.parquet is damaged"):
-        flips.prepared(original, 5, 0, [1])
+        flips.prepare_repeats(original, 5, 0, [1])
     (original / "plan.parquet").write_bytes(table)
 
 
@@ -222,9 +222,9 @@ def test_a_service_has_one_worker_whatever_is_asked(demo_data, tmp_path):
     asked = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry])
     folder = played(tmp_path / "run", asked, backends={"api": Planted(False)})
 
-    assert [one.name for one in flips.prepared(folder, 5).settings] == ["batch-1", "batch-8"]
-    found = flips.prepared(folder, 5, workers=[2])
-    assert next(found.lines()) == "workers-2: api has one worker whatever is asked, and is played as in the run"
+    assert [one.name for one in flips.prepare_repeats(folder, 5).settings] == ["batch-1", "batch-8"]
+    found = flips.prepare_repeats(folder, 5, workers=[2])
+    assert next(found.lines()) == "workers-2: api always has one worker and is replayed as in the run"
 
 
 def test_a_service_asked_by_a_batch_api_is_asked_in_the_same_way_again(demo_data, tmp_path):
@@ -239,8 +239,8 @@ def test_a_service_asked_by_a_batch_api_is_asked_in_the_same_way_again(demo_data
         sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry]),
         backends={"api": Planted(False)},
     )
-    found = flips.prepared(folder, 5, batches=[1])
-    assert next(found.lines()).startswith("batch-1: api is asked by a Batch API")
+    found = flips.prepare_repeats(folder, 5, batches=[1])
+    assert next(found.lines()).startswith("batch-1: api uses a Batch API")
     assert next(found.sweeps())[1].models == found.sweep.models
 
 

@@ -135,7 +135,7 @@ def test_stopped_in_an_episode_it_goes_on_at_the_same_question(demo_data, tmp_pa
         )
     assert stored(output)[1]["reply"].len() == len(script)
     told = capfd.readouterr().err
-    assert "stopped: 0 of 2 episodes and 2 answers of the next one are kept; the same command goes on from here" in told
+    assert "stopped: 0 of 2 episodes and 2 answers of the next one are stored; rerun the command to resume" in told
 
 
 def test_a_spoilt_note_of_the_episode_begins_it_anew(demo_data, tmp_path):
@@ -170,7 +170,9 @@ def test_what_somebody_types_wrongly_is_a_sentence(oracle_played, demo_data, tmp
         assert "is already open in this process" in told(
             demo_data, "--as", "ada", "--samples", 1, "--output", tmp_path / "run"
         )
-        assert f"port {port} cannot be had" in told(demo_data, "--as", "a", "--output", tmp_path / "b", "--port", port)
+        assert f"port {port} is not available" in told(
+            demo_data, "--as", "a", "--output", tmp_path / "b", "--port", port
+        )
     assert 'models was ["human-ada"], this sweep says ["human-bob"]' in told(
         demo_data, "--as", "bob", "--samples", 1, "--output", oracle_played.output
     )

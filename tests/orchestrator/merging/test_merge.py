@@ -147,9 +147,9 @@ def test_what_is_no_merge_is_one_sentence(wanted, tmp_path):
     run = CliRunner()
 
     for arguments, said in (
-        ([one, "--into", tmp_path / "x"], "nothing to merge"),
+        ([one, "--into", tmp_path / "x"], "merge needs two or more folders"),
         ([one, one, "--into", tmp_path / "x"], "named twice"),
-        ([one, two, "--into", two], "holds a run already"),
+        ([one, two, "--into", two], "has a run already"),
         ([one, two, "--into", tmp_path / "x", "--prefer", "y"], "none of the merged folders"),
         ([one, tmp_path / "none", "--into", tmp_path / "x"], "holds no run"),
     ):

@@ -250,7 +250,7 @@ def test_audit_finds_no_difference_and_the_commands_say_what_was_reused(demo_dat
     told = cli.invoke(app, ["plan", str(file), "--output", str(mine), "--reuse", str(old), "--json"])
     cells = {row["cell"]: row["reused"] for row in json.loads(told.output)["cells"]}
     assert cells == {"vlm/ROD/hint": 10, "vlm/ROD/reference": 0, "vlm/QD/hint": 10, "vlm/QD/reference": 0}
-    assert f"20 episodes of {old} need not be played" in told.output
+    assert f"20 episodes of {old} can be reused" in told.output
     for arguments, sentence in (
         (["plan", str(file), "--reuse", str(tmp_path / "none")], "holds no run"),
         (["plan", str(file), "--reuse", str(old), "--gpus", "2"], "cannot be combined with --gpus"),
@@ -321,7 +321,7 @@ def test_a_real_sweep_asks_its_service_nothing_that_another_has(cli, demo_data, 
         new = len(served.bodies) - before
     hints = turns(second).filter(pl.col("key").str.contains("/hint/")).collect()
     assert (done.returncode, new) == (0, hints.height), done.stderr
-    assert f"20 episodes of {first} need not be played" in done.stdout.replace("\n", " ")
+    assert f"20 episodes of {first} can be reused" in done.stdout.replace("\n", " ")
     assert reused.reused_per_cell(second) == {"served/QD/zero-shot": 10, "served/ROD/zero-shot": 10}
     assert (
         pictures.read_pictures(second).keys() >= pictures.read_pictures(first).keys()
