@@ -44,7 +44,7 @@ def task(episode: Recording) -> dict[str, Any]:
 
 
 def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences between the store, our game and the package (``reference_worker.played``)."""
+    """Yield the differences between the store, our game and the package (``reference_worker.replay_game``)."""
     row, replayed = episode.row, list(_replay(episode))
     if episode.cell.protocol is not Protocol.MCQA:
         for number, (option, _) in enumerate(replayed):

@@ -31,7 +31,7 @@ def task(episode: Recording) -> dict[str, Any]:
 
 
 def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield the differences between the store, our code and the package (``reference_worker.asked``)."""
+    """Yield the differences between the store, our code and the package (``reference_worker.read_judgments``)."""
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)

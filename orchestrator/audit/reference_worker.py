@@ -1,7 +1,7 @@
-"""The child process of the audit: the package ``proactivebench`` replays recorded replies, one line in, one line out.
+"""The child process of the audit: the package ``proactivebench`` replays recorded replies, one JSON line per episode.
 
-A script of its own, because the package reads only on Python >= 3.12: ``python orchestrator/audit/reference_worker.py DATA``
-with the package's folder on PYTHONPATH. It imports the standard library and the package alone.
+A separate script, because the package requires Python 3.12: ``python orchestrator/audit/reference_worker.py DATA`` with the
+package's folder on PYTHONPATH. It imports only the standard library and the package.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ MOVES = {
     1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
     10: "denoise", 11: "decompress", 12: "resolution", 13: "artifacts", 14: "detail", 15: "up", 16: "down", 17: "zoom",
 }  # fmt: skip
-"""The package's action numbers (``environment``, top) in our words."""
+"""Action numbers of the package (``environment``, top) -> our names."""
 
 
 class CroppedPicture:
-    """Stands where the package expects a picture, and remembers the box it was cropped by."""
+    """A stand-in for a picture that records its crop box."""
 
     crop_box: list[float] | None = None
 
@@ -29,15 +29,15 @@ class CroppedPicture:
         return self
 
 
-class Recorded:
-    """Stands for the module ``random`` inside the package: a random-proactive move is the recorded one."""
+class RecordedMoves:
+    """A stand-in for the module ``random`` in the package, so that random-proactive moves are the recorded ones."""
 
     def __init__(self) -> None:
         self.action_map: dict[str, int] = {}
         self.move: str | None = None
 
     def choice(self, words: list[str]) -> str:
-        """The first word that stands for the recorded move; ValueError if none of the admissible ones does."""
+        """Return the first word for the recorded move; raise ValueError if none is admissible."""
         for word in words:
             if MOVES[self.action_map[word]] == self.move:
                 return word
@@ -45,14 +45,14 @@ class Recorded:
 
 
 def entries(data: Path, stem: str) -> dict[int, dict[str, Any]]:
-    """The lines of a scenario by id, as the file has them."""
+    """Return the unchanged lines of a scenario by id."""
     lines = (data / f"{stem}_preprocessed.jsonl").read_text("utf-8-sig").split("\n")
     parsed = [json.loads(line) for line in lines if line.strip()]
     return {entry["id"]: entry for entry in parsed}
 
 
-def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Recorded) -> dict[str, Any]:
-    """The turns and the ending that the package gives these replies; ``raised`` says where it could not go on."""
+def replay_game(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: RecordedMoves) -> dict[str, Any]:
+    """Return the turns and the ending of these replies in the package; ``raised`` is its error."""
     turns: list[Any] = []
     try:
         game = kind(
@@ -68,13 +68,13 @@ def played(kind: Any, entry: dict[str, Any], task: dict[str, Any], recorded: Rec
             move = MOVES.get(game.action_history[-1])
             verdicts = [game.action_evaluation_history[-1], game.category_evaluation_history[-1]]
             turns.append([state["image_path"], picture.crop_box, state["prompt"], state["options"], *verdicts, move])
-    except Exception as problem:  # whatever the package raises is told, not hidden
+    except Exception as problem:  # reported by the audit
         return {"turns": turns, "ending": None, "raised": f"{type(problem).__name__}: {str(problem)[:200]}"}
     return {"turns": turns, "ending": ending(game, turns), "raised": None}
 
 
 def ending(game: Any, turns: list[Any]) -> str | None:
-    """``correct``, ``limit``, ``wrong``, or None while the package would go on."""
+    """Return ``correct``, ``limit``, ``wrong``, or None if the game continues."""
     if not game.stop:
         return None
     if game.correct_prediction:
@@ -82,8 +82,8 @@ def ending(game: Any, turns: list[Any]) -> str | None:
     return "limit" if turns[-1][-1] is not None and game.num_turns == game.max_steps else "wrong"
 
 
-def asked(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> dict[str, Any]:
-    """The first question, what a good answer may hold, and each judge's reply in three bits."""
+def read_judgments(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> dict[str, Any]:
+    """Return the first question, the accepted answers, and the three bits of each judge's reply."""
     try:
         game = kind(entry=entry, data_dir="", reference=task["mode"] == "reference")
         state, picture = game.get_state(hint=False), CroppedPicture()
@@ -96,21 +96,26 @@ def asked(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: Any) -> d
         raised = f"{type(problem).__name__}: {str(problem)[:200]}"
         return {"question": None, "accepted answers": [], "bits": [], "raised": raised}
     bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in predictions]
-    pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as its message to the judge cuts them
+    pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as in its message to the judge
     question = [state["image_path"], picture.crop_box, state["prompt"]]
-    return {"question": question, "accepted answers": [one for one in pieces if one], "bits": bits, "raised": None}
+    return {
+        "question": question,
+        "accepted answers": [piece for piece in pieces if piece],
+        "bits": bits,
+        "raised": None,
+    }
 
 
 def after_thinking(text: str) -> str:
-    """As the package's example cuts a judge's reply."""
+    """Return a judge's reply without its thinking, as in the package's example."""
     return text.rpartition("</think>")[2].strip("\n")
 
 
 def main(data: Path) -> None:
-    """Answer every line of the standard input with one line."""
+    """Answer each line of standard input with one line."""
     environment, oeg = import_module("proactivebench.environment"), import_module("proactivebench.open_ended_gen")
     out, sys.stdout = sys.stdout, sys.stderr  # the package prints warnings
-    recorded = Recorded()
+    recorded = RecordedMoves()
     environment.random = recorded  # type: ignore[attr-defined]
     samples: dict[str, dict[int, dict[str, Any]]] = {}
     for line in sys.stdin:
@@ -120,11 +125,13 @@ def main(data: Path) -> None:
             samples[stem] = entries(data, stem)
         entry = {**samples[stem][task["id"]], "options": task["options"], "categories": task["categories"]}
         kind = environment.get_environment(stem)
-        answer = asked(kind, entry, task, oeg) if "judged" in task else played(kind, entry, task, recorded)
+        answer = (
+            read_judgments(kind, entry, task, oeg) if "judged" in task else replay_game(kind, entry, task, recorded)
+        )
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # this script's folder is no place to import from
+    sys.path.pop(0)  # imports must not come from this script's folder
     main(Path(sys.argv[1]))

@@ -11,7 +11,6 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, MovedData, required_name
-from orchestrator.cli.printing import text_table
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
