@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.safe_options import unsafe_options
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
@@ -53,6 +54,8 @@ class ModelSpec(Frozen):
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
     """Episodes that one worker plays at once; None: as many as its engine can answer (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
+    unsafe_options: bool = False
+    """True if ``options`` and ``processor`` may hold any key, also those that can run code (``sweeps.safe_options``)."""
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
     """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
@@ -149,6 +152,11 @@ class ModelSpec(Frozen):
         """Return True if pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
         is_qwen = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
         return is_qwen if self.fit_pictures is None else self.fit_pictures
+
+    @property
+    def runs_code(self) -> bool:
+        """Return True if starting the model may run code that comes with its checkpoint or that its options name."""
+        return self.trust_remote_code or bool(unsafe_options(self.backend, self.options, self.processor))
 
     @property
     def input_version(self) -> int:

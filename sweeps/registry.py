@@ -8,6 +8,7 @@ from typing import Any
 
 from sweeps import packages
 from sweeps.packages import BUILTIN
+from sweeps.safe_options import unsafe_options
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError, read_toml
 from sweeps.validation import find_name, read_named_tables, validate_table
@@ -45,6 +46,12 @@ def read_models(tables: Any, where: str) -> dict[str, ModelSpec]:
 def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
     """Return the model that a table describes; a built-in source must exist."""
     model = validate_table(ModelSpec, table, where)
+    unsafe = unsafe_options(model.backend, model.options, model.processor)
+    if unsafe and not model.unsafe_options:
+        raise SweepError(
+            f"{where}: {', '.join(unsafe)} of {model.name} can run code that nobody checked; "
+            "leave it out, or write unsafe_options = true in this entry"
+        )
     if model.backend == "openai" or not (model.backend == "builtin" or model.source.startswith(BUILTIN)):
         return model
     source = BUILTIN + model.source.removeprefix(BUILTIN)

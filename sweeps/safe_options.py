@@ -1,0 +1,57 @@
+"""Engine and processor options that cannot run code: an entry with any other must say ``unsafe_options = true``.
+
+Engines accept names of classes, kernels and repositories in many options, and run what they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+VLLM = frozenset((
+    "async_scheduling", "attention_backend", "batch_invariant", "block_size", "compilation_config",
+    "cpu_offload_gb", "cudagraph_capture_sizes", "disable_cascade_attn", "disable_custom_all_reduce", "disable_log_stats",
+    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_expert_parallel", "enable_lora",
+    "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "kv_cache_dtype", "limit_mm_per_prompt", "load_format",
+    "long_prefill_token_threshold", "max_logprobs", "max_lora_rank", "max_loras", "max_model_len", "max_num_batched_tokens",
+    "max_num_seqs", "max_parallel_loading_workers", "mm_encoder_tp_mode", "mm_processor_cache_gb", "num_gpu_blocks_override",
+    "pipeline_parallel_size", "quantization", "scheduling_policy", "seed", "skip_mm_profiling",
+    "tensor_parallel_size", "tokenizer_mode",
+))  # fmt: skip
+TRANSFORMERS = frozenset((
+    "attn_implementation", "batch", "device_map", "low_cpu_mem_usage", "max_memory", "offload_folder", "tp_plan",
+    "use_safetensors",
+))  # fmt: skip
+SAFE = {"vllm": VLLM, "transformers": TRANSFORMERS}
+CHOICES: dict[str, frozenset[Any]] = {
+    "attention_backend": frozenset(
+        ("FLASH_ATTN", "FLASHINFER", "FLEX_ATTENTION", "TORCH_SDPA", "TRITON_ATTN", "XFORMERS")
+    ),
+    "attn_implementation": frozenset(("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")),
+    "compilation_config": frozenset((0, 1, 2, 3)),
+    "distributed_executor_backend": frozenset(("mp", "ray", "uni")),
+    "load_format": frozenset(("auto", "safetensors", "fastsafetensors", "dummy", "mistral", "bitsandbytes", "gguf")),
+    "tokenizer_mode": frozenset(("auto", "slow", "mistral")),
+}
+"""Options whose other values name a class, a kernel or a repository -> values that do not."""
+
+
+def unsafe_options(backend: str, options: Mapping[str, Any], processor: Mapping[str, Any]) -> list[str]:
+    """Return the options of a model, by their keys in a sweep file, that could run code which nobody checked."""
+    if backend not in SAFE:
+        return []
+    engine = [f"options.{name}" for name, value in options.items() if not _is_safe(name, value, SAFE[backend])]
+    return engine + [f"processor.{name}" for name, value in processor.items() if not _is_number(name, value)]
+
+
+def _is_safe(name: str, value: Any, safe: frozenset[str]) -> bool:
+    return name in safe and (name not in CHOICES or (isinstance(value, str | int) and value in CHOICES[name]))
+
+
+def _is_number(name: str, value: Any) -> bool:
+    """Return True for numbers and tables or lists of them: a processor needs no other, and text may name code."""
+    if isinstance(value, Mapping):
+        return all(_is_number(key, inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return all(_is_number("", inner) for inner in value)
+    return name != "trust_remote_code" and isinstance(value, int | float)
