@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import polars as pl
 
@@ -19,6 +21,8 @@ from orchestrator.tracking.mlflow.run import MlflowRun, Update
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 
+THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
     """Send a run folder to MLflow; raises RunFolderError if the folder or MLflow does not allow it.
@@ -27,7 +31,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     ``data`` is the folder of the benchmark (default: the sweep's).
     """
     sweep, rows = read_results(folder)
-    address = _address(folder, uri or sweep["tracking"].get("uri", LOCAL))
+    address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
     done, at = int(rows["finished"].sum()), now_ms()
     failed = "failed" in rows.columns and bool(rows["failed"].sum())
     update = Update(
@@ -60,8 +64,20 @@ def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
         ) from None
 
 
-def _address(folder: Path, uri: str) -> str:
-    """Return the address to send to. Folders store no passwords, so an address with one must be typed."""
+def _stored_address(folder: Path, uri: str) -> str:
+    """Return the address in a folder's sweep if it is safe to send to; raises RunFolderError.
+
+    A folder may come from someone else, and MLflow sends the user's login to the address: the user must name any address that
+    is not of this machine. Folders store no passwords.
+    """
     if "//***@" in uri:
         raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")
-    return LOCAL if uri == UNTRACKED else uri
+    if uri in (LOCAL, UNTRACKED):
+        return LOCAL
+    if uri != os.environ.get("MLFLOW_TRACKING_URI") and urlsplit(uri).hostname not in THIS_MACHINE:
+        address = redact_address(uri)
+        raise RunFolderError(
+            f"{folder} names the tracking address {address}; add `--tracking-uri {address}` to send the run and your MLflow "
+            "login there, or `--tracking-uri sqlite` for a file in the folder"
+        )
+    return uri
