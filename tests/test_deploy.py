@@ -263,7 +263,9 @@ def test_the_image_is_well_formed_and_holds_what_a_job_needs():
     text = dockerfile.read_text()
     copied = {name for line in re.findall(r"^COPY --chown=ray (.+) \S+$", text, re.M) for name in line.split()}
     sent = {line.removeprefix("!") for line in (ROOT / ".dockerignore").read_text().splitlines() if line[0] == "!"}
-    images = {image["image"] for image in containers(yaml.safe_load((ROOT / "deploy/rayjob.yaml").read_text()))}
+    images = {
+        image["image"] for image in containers(list(yaml.safe_load_all((ROOT / "deploy/rayjob.yaml").read_text())))
+    }
 
     assert linted.returncode == 0, linted.stdout
     assert copied == sent and all((ROOT / name).exists() for name in copied)

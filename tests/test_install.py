@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,14 +49,19 @@ def test_the_pages_install_the_paper_and_the_laptop() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("install", sorted(install_lines()), ids=str)
-def test_every_install_line_resolves(install: Install) -> None:
-    for python in PYTHONS:
-        done = resolve(install, python)
-        if "Failed to fetch" in done.stderr or "error sending request" in done.stderr:
-            pytest.skip("no package index is reachable")
-        assert done.returncode == 0, f"Python {python}: {done.stderr[-2000:]}"
+def test_every_install_line_resolves() -> None:
+    """Pinned lines on every Python, the others on one: they take what the index has, whatever the Python."""
+    pairs = [
+        (install, python)
+        for install in sorted(install_lines())
+        for python in PYTHONS[: 3 if install.constraints else 1]
+    ]
+    with ThreadPoolExecutor(8) as threads:  # the index is waited for, not the processor
+        outcomes = list(threads.map(lambda pair: resolve(*pair), pairs))
+    if any("Failed to fetch" in done.stderr or "error sending request" in done.stderr for done in outcomes):
+        pytest.skip("no package index is reachable")
+
+    assert not [(pair, done.stderr[-2000:]) for pair, done in zip(pairs, outcomes, strict=True) if done.returncode]
 
 
 def test_both_sets_hold_the_same_versions_but_for_cuda() -> None:
@@ -63,7 +69,9 @@ def test_both_sets_hold_the_same_versions_but_for_cuda() -> None:
     tested, gpu = (pins(ROOT / name) for name in ("constraints.txt", "constraints-gpu.txt"))
     differing = {name for name in tested.keys() & gpu.keys() if not tested[name] & gpu[name]}
 
-    assert differing <= {"apache-tvm-ffi", "setuptools"}, {name: (tested[name], gpu[name]) for name in differing}
+    assert differing <= {"apache-tvm-ffi", "setuptools", "triton"}, {
+        name: (tested[name], gpu[name]) for name in differing
+    }
 
 
 def pins(path: Path) -> dict[str, set[str]]:

@@ -84,6 +84,8 @@ def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str)
     observed, pictures = read_observed(sibling_runs(sweep), kind), published_work(sweep).pictures
     estimated = dict(demands)
     for model in split_by_gpu(sweep)[0]:
+        if model.name not in demands:
+            continue
         rate = episode_rate(model, kind, observed.get(model.name, ObservedRate()), pictures.get(model.name))
         estimated[model.name] = replace(demands[model.name], rate=rate.episodes, start=rate.start)
     return estimated
