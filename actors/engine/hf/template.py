@@ -56,16 +56,17 @@ def picture_tokens(model: ModelSpec, sizes: Sequence[tuple[int, int]]) -> list[i
 
 
 def _processor(model: ModelSpec) -> Any:
-    """Return the model's processor; None if its files are not on this disk."""
+    """Return the model's processor; None if its files are not on this disk, or do not make a processor here."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     model = resolve_embedded(model)
     try:
-        return AutoProcessor.from_pretrained(
+        processor = AutoProcessor.from_pretrained(
             model.source,
             revision=model.revision or None,
             local_files_only=True,
             trust_remote_code=model.trust_remote_code,
             **model.processor,
         )
-    except OSError:
+    except (OSError, ValueError, ImportError):  # ImportError: a package such as torchvision is missing
         return None
+    return processor if hasattr(getattr(processor, "tokenizer", processor), "chat_template") else None
