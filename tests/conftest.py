@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.actors.hostile import KEY
+
+LONG_UNTIL = float(os.environ.get("LONG_UNTIL", "inf"))
+"""Seconds since the epoch after which no long test begins (``.ci/run``): a slow machine then skips the rest by name."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("long") and time.time() > LONG_UNTIL:
+        pytest.skip("the time for long tests is over; `make long` runs this one")
+
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
