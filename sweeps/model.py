@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
-from sweeps.safe_options import unsafe_options
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
@@ -152,11 +151,6 @@ class ModelSpec(Frozen):
         """Return True if pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
         is_qwen = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
         return is_qwen if self.fit_pictures is None else self.fit_pictures
-
-    @property
-    def runs_code(self) -> bool:
-        """Return True if starting the model may run code that comes with its checkpoint or that its options name."""
-        return self.trust_remote_code or bool(unsafe_options(self.backend, self.options, self.processor))
 
     @property
     def input_version(self) -> int:

@@ -33,6 +33,10 @@ def sweep(**entry: Any) -> Any:
     return build({"model": [{"name": "m", "source": "org/m", **entry}], "data": "data"}, "mine.toml")
 
 
+def unsafe(model: ModelSpec) -> list[str]:
+    return unsafe_options(model.backend, model.options, model.processor)
+
+
 @pytest.mark.parametrize(
     ("backend", "table", "attempt"), ATTEMPTS, ids=[f"{b}-{next(iter(a))}" for b, _, a in ATTEMPTS]
 )
@@ -42,7 +46,7 @@ def test_an_option_that_can_run_code_is_refused_by_its_key(backend: str, table: 
         sweep(backend=backend, **{table: attempt})
 
     (model,) = sweep(backend=backend, unsafe_options=True, **{table: attempt}).models
-    assert getattr(model, table) == attempt and model.runs_code
+    assert getattr(model, table) == attempt and unsafe(model) == [key]
 
 
 def test_ordinary_options_and_every_shipped_model_pass() -> None:
@@ -54,10 +58,8 @@ def test_ordinary_options_and_every_shipped_model_pass() -> None:
     }
     (model,) = sweep(options=options, processor={"max_pixels": 9, "size": {"longest_edge": 512}}).models
 
-    assert not model.runs_code
-    assert not [
-        name for name, entry in {**registry(), **judges()}.items() if entry.runs_code and not entry.trust_remote_code
-    ]
+    assert not unsafe(model)
+    assert not [name for name, entry in {**registry(), **judges()}.items() if unsafe(entry)]
 
 
 def test_a_services_options_are_fields_of_its_requests() -> None:
