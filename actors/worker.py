@@ -18,6 +18,7 @@ from actors.engine.backend import Backend, Reply, Request
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
+from actors.engine.weights import loaded_weights
 from actors.node import host_metrics
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
@@ -25,7 +26,7 @@ from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from actors.playing.served_judge import RemoteJudge, ServedJudge
 from actors.playing.turn_judge import TurnJudge
-from actors.trial import trial
+from actors.trial import certify, trial
 from sweeps.spec import Judge, ModelSpec
 
 read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
@@ -101,7 +102,7 @@ class Worker:
         if all(model.backend == "builtin" for model in self.models):
             return StartReport(lines)
         report(str(widest))
-        return StartReport(lines, widest.episodes)
+        return StartReport(lines, widest.episodes, loaded_weights(self.models))
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         backend, budget = load_engine(model, self.data, ray.get_gpu_ids(), report), None
@@ -116,16 +117,24 @@ class Worker:
             return JudgeRunner(self.plan, self.judge, self.served.backend, in_flight)
         return EpisodeRunner(self.plan, self.backends, in_flight, self.turn_judge)
 
+    async def certify(self, ordinals: Mapping[str, Sequence[int]]) -> dict[str, certify.InputReport]:
+        """Record the inputs of each model for the certificate, before any request is in flight."""
+        models = {model.name: model for model in self.models}
+        return {
+            name: await certify.record_inputs(self.plan, models[name], self.backends[name], self.data, episodes)
+            for name, episodes in ordinals.items()
+        }
+
     async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         """Stream batches until every leased episode has ended."""
         assert isinstance(self.runner, EpisodeRunner), "play() called before start(), or on a judge's worker"
         async for batch in self.runner.play(ordinals):
             yield batch
 
-    async def judge_answers(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
-        """Stream batches until every leased answer has its verdict."""
+    async def judge_answers(self, answers: Sequence[LeasedAnswer], reads: bool) -> AsyncIterator[VerdictBatch]:
+        """Stream batches until every leased answer has its verdict; ``reads``: the judge has read answers before."""
         assert isinstance(self.runner, JudgeRunner), "judge_answers() called before start(), or on a model's worker"
-        async for batch in self.runner.judge(answers):
+        async for batch in self.runner.judge(answers, reads):
             yield batch
 
     async def set_judges(self, workers: Mapping[int, Any]) -> None:

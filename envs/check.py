@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from envs import SCENARIOS, installed_scenarios, is_scenario
@@ -43,6 +44,14 @@ class Report:
         yield f"{len(self.problems):,} problems" if self.problems else "all good"
 
 
+def _suggest_folder(folder: Path) -> str:
+    """Suggest the neighbor with the closest name, or to draw the demo."""
+    names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
+    if close := get_close_matches(folder.name, names, n=1):
+        return f"did you mean {folder.parent / close[0]}?"
+    return f"`proactive-sweep data demo {folder}` draws a small benchmark there"
+
+
 def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: bool = False) -> Report:
     """Check a data folder; ``deep`` decodes pictures instead of only reading their headers.
 
@@ -52,9 +61,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     if unknown:
         raise BadData(f"there is no scenario {unknown[0]!r}; {', '.join((*SCENARIOS, *installed_scenarios()))} exist")
     if not folder.is_dir():
-        raise BadData(
-            f"there is no folder {folder}; `proactive-sweep data demo {folder}` draws a small benchmark there"
-        )
+        raise BadData(f"there is no folder {folder}; {_suggest_folder(folder)}")
     problems: list[Problem] = []
     samples, pictures = {}, {}
     headers: list[PictureHeader] = []

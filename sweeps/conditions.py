@@ -117,6 +117,11 @@ class Condition(Frozen):
         return self.history or self.shots > 0
 
     @property
+    def shows_pictures(self) -> bool:
+        """Return True if its prompts hold pictures; solved examples always do."""
+        return self.picture != "none" or self.shots > 0
+
+    @property
     def hides_picture(self) -> bool:
         """Return True if it hides the sample's own picture."""
         return self.picture != "own"

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from envs.installed import PackageError, load_function
 from sweeps import packages
+from sweeps.checkpoint import with_limits
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
 from sweeps.packages import BUILTIN, find_scenarios
+from sweeps.pinning import pin_models
 from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model
 from sweeps.selections import read_selections
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
-from sweeps.unplayable import unplayable_reason
+from sweeps.unplayable import limit_reason, unplayable_reason
 from sweeps.validation import as_list, find_name, read_named_tables, require_tables, validate_table
 
 JUDGE = "qwen3-8b"
@@ -66,6 +68,7 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
         fields["only"] = _read_rules(fields["only"], fields["models"], where, own_conditions)
     if isinstance(fields.get("judge"), dict):
         fields["judge"] = _resolve_judge(fields["judge"], own_models, where)
+    _pin(fields, {*registry(), *judges(), *own_models}, where)
     fields |= _read_protocols(fields.pop("protocol", None), fields.get("protocols"), where)
     fields |= read_selections(fields, where)
     fields.setdefault("name", Path(where).stem)
@@ -74,6 +77,14 @@ def _build(table: Mapping[str, Any], where: str) -> Sweep:
     _check_cells(sweep, where)
     _check_turn_judge(sweep, where)
     return sweep.model_copy(update={"output": sweep.output or f"outputs/{sweep.name}"})
+
+
+def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
+    """Set the revisions of ``[revisions]`` in the models and the judge; raises SweepError."""
+    revisions, judge = fields.pop("revisions", {}), fields.get("judge")
+    fields["models"] = pin_models(fields["models"], revisions, known, where)
+    if isinstance(judge, dict):
+        fields["judge"] = {**judge, "model": pin_models([judge["model"]], revisions, known, where)[0]}
 
 
 def _add_models(table: dict[str, Any], file: Path) -> None:
@@ -88,7 +99,11 @@ def _add_models(table: dict[str, Any], file: Path) -> None:
 
 
 def build_cell(
-    scenario: str, condition: str, model: str = "", protocol: Protocol = Protocol.MCQA, sweep: Path | None = None
+    scenario: str,
+    condition: str,
+    model: str | ModelSpec = "",
+    protocol: Protocol = Protocol.MCQA,
+    sweep: Path | None = None,
 ) -> Cell:
     """Return the cell of names on a command line; without a model, any model that can play it.
 
@@ -97,7 +112,7 @@ def build_cell(
     own = {} if sweep is None else _read_conditions(read_sweep(sweep).get("condition", []), str(sweep))
     any_model = ModelSpec(name="any", source="builtin:oracle", backend="builtin")
     cell = Cell(
-        model=resolve_model(model, {}, "--model") if model else any_model,
+        model=model if isinstance(model, ModelSpec) else resolve_model(model, {}, "--model") if model else any_model,
         scenario=find_scenarios([scenario], "the command line")[0],
         condition=_find_conditions([condition], "--condition", (), own)[0],
         protocol=protocol,
@@ -107,10 +122,19 @@ def build_cell(
     return cell
 
 
-def find_models(names: Sequence[str], sweep: Path | None = None) -> list[ModelSpec]:
-    """Return the named models of a sweep file or, without one, of those that ship; no names means all. Raises SweepError."""
-    models = registry() if sweep is None else {model.name: model for model in load(sweep).models}
-    return [models[find_name(name, models, "model", "the command line")] for name in names] or list(models.values())
+def find_models(names: Sequence[str], sweep: Path | None = None, judging: bool = False) -> list[ModelSpec]:
+    """Return the named models of a sweep file or, without one, of those that ship; no names means all. Raises SweepError.
+
+    ``judging`` adds the judge of the file, or the judges that ship.
+    """
+    if sweep is None:
+        models = {**registry(), **(judges() if judging else {})}
+    else:
+        loaded = load(sweep)
+        judge = (loaded.judge.model,) if judging and loaded.judge else ()
+        models = {model.name: model for model in (*judge, *loaded.models)}
+    named = [models[find_name(name, models, "model", "the command line")] for name in names]
+    return list(map(with_limits, named or models.values()))
 
 
 def find_model(entry: Any, tables: Any, where: str) -> ModelSpec:
@@ -124,7 +148,12 @@ def build_judge(table: Mapping[str, Any], where: str) -> Judge:
 
 
 def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], where: str) -> dict[str, Any]:
-    return {**table, "model": resolve_model(table.get("model", JUDGE), {**judges(), **models}, where, "judge")}
+    model = resolve_model(table.get("model", JUDGE), {**judges(), **models}, where, "judge")
+    if "no chat template" in model.limits:
+        raise SweepError(
+            f"{where}: judge.model = {model.name!r} has no chat template, which a judge needs; name another"
+        )
+    return {**table, "model": model}
 
 
 def skipped_products(sweep: Sweep) -> list[str]:
@@ -137,6 +166,12 @@ def skipped_products(sweep: Sweep) -> list[str]:
         for protocol in sweep.protocols
     )
     return list(dict.fromkeys(reason.partition(", not for ")[0] for reason in reasons if reason))
+
+
+def limited_products(sweep: Sweep) -> list[str]:
+    """Return which of ``skipped_products`` are not cells because of what their models cannot take."""
+    products = ((m, c, p) for m in sweep.models for c in sweep.conditions for p in sweep.protocols)
+    return list(dict.fromkeys(filter(None, (limit_reason(*product) for product in products))))
 
 
 def _find_measures(value: Any, where: str) -> list[str]:
@@ -201,12 +236,19 @@ def _read_rules(
 
 
 def _check_cells(sweep: Sweep, where: str) -> None:
-    """Check that every condition and model makes at least one cell, and that models have distinct names."""
+    """Check that every condition and model makes at least one cell, and that models have distinct names.
+
+    A condition may be beyond the limits of every model that would play it.
+    """
     cells = sweep.cells()
-    unused = [c.name for c in sweep.conditions if all(cell.condition.name != c.name for cell in cells)]
+    played = {cell.condition.name for cell in cells}
+    limited = [c for c in sweep.conditions if any(limit_reason(m, c, p) for m in sweep.models for p in sweep.protocols)]
+    unused = [c.name for c in sweep.conditions if c.name not in played and c not in limited]
     unused += [m.name for m in sweep.models if all(cell.model.name != m.name for cell in cells)]
     if unused:
-        raise SweepError(f"{where}: {unused[0]} makes no cell here: {skipped_products(sweep)[0]}")
+        reasons = skipped_products(sweep)
+        reason = next((reason for reason in reasons if unused[0] in reason.split()), reasons[0])
+        raise SweepError(f"{where}: {unused[0]} makes no cell here: {reason}")
     names = [model.name for model in sweep.models]
     if duplicates := sorted(name for name in names if names.count(name) > 1):
         raise SweepError(f"{where}: a model is named twice in models: {duplicates[0]!r}")

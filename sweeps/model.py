@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -19,8 +20,16 @@ INPUT_VERSIONS = {
     "Qwen2_5_VLForConditionalGeneration": 2,
 }
 """Architecture -> version of its input from engines (docs/decisions/0008), by default 1; part of every key."""
+SINGLE_START_TOKEN = frozenset((
+    "InstructBlipForConditionalGeneration", "InternVLForConditionalGeneration", "LlavaForConditionalGeneration",
+    "LlavaNextForConditionalGeneration", "LlavaOnevisionForConditionalGeneration", "Phi4MultimodalForCausalLM",
+    "Qwen2_5_VLForConditionalGeneration", "SmolVLMForConditionalGeneration",
+))  # fmt: skip
+"""Architectures whose prompts ``faithful`` leaves unchanged (docs/decisions/0008); any other may get a second start token."""
 GPU_SHARES = (0.5, 0.25)
 """Of one GPU, for models whose engines share it; powers of two, so that shares add up to one."""
+Limit = Literal["no pictures", "no chat template", "no functions"]
+"""What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.unplayable``)."""
 HARMLESS = frozenset((
     "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
     "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
@@ -48,8 +57,12 @@ class ModelSpec(Frozen):
     """The kind of GPU, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
     """Most pictures of a prompt; None: as many as an episode can show. 1 refuses history and examples."""
+    limits: tuple[Limit, ...] = ()
+    """What the model cannot take; read from its checkpoint's files if these are on this disk and the entry states none."""
     beyond_context: bool = False
-    """True if vLLM may exceed the checkpoint's context, up to ``options.max_model_len``, as ``generate`` does."""
+    """True if prompts may exceed the checkpoint's context, on vLLM up to ``options.max_model_len``, as ``generate`` does."""
+    faithful: bool = False
+    """True for the package's input and end tokens where the default differs (``ls differences``); a sweep sets it for all."""
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
     """Episodes that one worker plays at once; None: as many as its engine can answer (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
@@ -61,7 +74,7 @@ class ModelSpec(Frozen):
     processor: dict[str, Any] = Field(default_factory=dict)
     """Options of the model's processor, for example ``max_pixels``."""
     chat: dict[str, Any] = Field(default_factory=dict)
-    """Variables of the chat template, for example ``enable_thinking``."""
+    """Variables of the chat template, for example ``enable_thinking``; ``today`` fixes the date that a template writes."""
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
     """None uses the checkpoint's ``generation_config.json``, as the package's ``generate`` does; 1 is none."""
     lora: str = ""
@@ -101,6 +114,15 @@ class ModelSpec(Frozen):
     def _check_options(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         if reason := wrong_options(value, str(info.data.get("backend", "")), info.data.get("gpus", 1)):
             raise ValueError(reason)
+        return value
+
+    @field_validator("chat")
+    @classmethod
+    def _check_today(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            date.fromisoformat(value.get("today", "2026-11-01"))
+        except (TypeError, ValueError):
+            raise ValueError(f'today = {value["today"]!r} is no date; write it as "2026-11-01"') from None
         return value
 
     @field_validator("endpoint")
@@ -153,10 +175,28 @@ class ModelSpec(Frozen):
         return is_qwen if self.fit_pictures is None else self.fit_pictures
 
     @property
+    def is_local(self) -> bool:
+        """Return True if an engine of this package runs it; services, people and policies build no input of ours."""
+        return self.backend in ("vllm", "transformers")
+
+    @property
+    def exceeds_context(self) -> bool:
+        """Return True if its prompts may be longer than the checkpoint's context."""
+        return self.beyond_context or self.faithful
+
+    @property
+    def limited_by_memory(self) -> bool:
+        """Return True if neither the checkpoint's context nor ``options.max_model_len`` limits its prompts."""
+        return self.exceeds_context and not (self.beyond_context and "max_model_len" in self.options)
+
+    @property
     def input_version(self) -> int:
         """Return the version of an engine's tokens and pixels for a conversation; 1 without such an engine."""
         ours = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
-        return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1)
+        unmarked = (
+            self.backend == "vllm" and "no chat template" in self.limits
+        )  # vLLM's own mark was in the text before
+        return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1) + unmarked
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -169,6 +209,7 @@ class ModelSpec(Frozen):
             "repetition_penalty": self.repetition_penalty,
             "endpoint": self.endpoint.identity,
             "input": self.input_version if self.input_version > 1 else None,
+            "faithful": self.faithful and self.is_local and self.architecture not in SINGLE_START_TOKEN,
         }
         identity: dict[str, Any] = {"source": self.source, "revision": self.revision, "dtype": self.dtype}
         if self.fit_pictures is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps import packages
+from sweeps.checkpoint import with_limits
 from sweeps.packages import BUILTIN
 from sweeps.safe_options import unsafe_options
 from sweeps.spec import ModelSpec
@@ -14,12 +15,13 @@ from sweeps.sweep_file import SweepError, read_toml
 from sweeps.validation import find_name, read_named_tables, validate_table
 
 MODELS = Path(__file__).with_name("models.toml")
+NEWER_MODELS = Path(__file__).with_name("newer_models.toml")
 JUDGES = Path(__file__).with_name("judges.toml")
 
 
 def registry() -> dict[str, ModelSpec]:
-    """Return every model that ships with the project by name."""
-    return _read_registry(MODELS)
+    """Return every model that ships with the project by name: baselines and the paper's models, then newer ones."""
+    return _read_registry(MODELS) | _read_registry(NEWER_MODELS)
 
 
 def judges() -> dict[str, ModelSpec]:
@@ -66,10 +68,10 @@ def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
 
 
 def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind: str = "model") -> ModelSpec:
-    """Return the model of an entry: a table, or a name among ``models`` and those that ship; raises SweepError."""
+    """Return the model of an entry, a table or a name, with the limits of its checkpoint; raises SweepError."""
     if isinstance(entry, dict):
-        return read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model")
+        return with_limits(read_model(entry, f"{where}: {kind}s" if kind == "model" else f"{where}: {kind}.model"))
     models = {**registry(), **models}
     if kind == "model" and isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
         return policy
-    return models[find_name(entry, models, kind, where)]
+    return with_limits(models[find_name(entry, models, kind, where)])

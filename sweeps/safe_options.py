@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 VLLM = frozenset((
-    "async_scheduling", "attention_backend", "batch_invariant", "block_size", "compilation_config",
+    "async_scheduling", "attention_backend", "batch_invariant", "block_size", "compilation_config", "config_format",
     "cpu_offload_gb", "cudagraph_capture_sizes", "disable_cascade_attn", "disable_custom_all_reduce", "disable_log_stats",
     "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_expert_parallel", "enable_lora",
     "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "kv_cache_dtype", "limit_mm_per_prompt", "load_format",
@@ -29,9 +29,10 @@ CHOICES: dict[str, frozenset[Any]] = {
     ),
     "attn_implementation": frozenset(("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")),
     "compilation_config": frozenset((0, 1, 2, 3)),
+    "config_format": frozenset(("auto", "hf", "mistral")),
     "distributed_executor_backend": frozenset(("mp", "ray", "uni")),
     "load_format": frozenset(("auto", "safetensors", "fastsafetensors", "dummy", "mistral", "bitsandbytes", "gguf")),
-    "tokenizer_mode": frozenset(("auto", "slow", "mistral")),
+    "tokenizer_mode": frozenset(("auto", "hf", "slow", "mistral")),
 }
 """Options whose other values name a class, a kernel or a repository -> values that do not."""
 

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-NO_SWEEPS = ("models.toml", "judges.toml", "starter.toml")
-"""Registries, and the file that ``init`` copies."""
+NO_SWEEPS = ("models.toml", "newer_models.toml", "judges.toml", "differences.toml", "starter.toml")
+"""Registries, the table of differences, and the file that ``init`` copies."""
 STARTER = FOLDER / "starter.toml"
 
 

@@ -41,6 +41,11 @@ class Cell(Frozen):
         suffix = "" if self.protocol is Protocol.MCQA else f"-{self.protocol}"
         return f"{self.model.name}/{self.scenario}/{self.condition.name}{suffix}"
 
+    @property
+    def _ends_faithfully(self) -> bool:
+        """Return True if ``faithful`` chooses the end tokens, which ``sampling = "checkpoint"`` takes from the same file."""
+        return self.model.faithful and self.model.is_local and not self.sampling.checkpoint
+
     def fingerprint(self, prompt_version: str) -> str:
         """Hash what changes this cell's answers (16 hex digits): model identity, prompt text, condition, sampling."""
         identity = [
@@ -48,7 +53,7 @@ class Cell(Frozen):
             self.scenario,
             self.condition.identity | ({"small": True} if self.model.small_examples and self.condition.shots else {}),
             self.protocol.value,
-            self.sampling.identity,
+            self.sampling.identity | ({"faithful": True} if self._ends_faithfully else {}),
             prompt_version,
             *([self.package] if self.package else []),
         ]
@@ -88,6 +93,10 @@ class Judge(Completed):
     """Attempts per answer before it counts as unjudged."""
     replicas: Annotated[Whole, Field(ge=1)] | None = None
     """Most replicas; default: as many as its share of the cluster holds."""
+    gold_check: Annotated[bool, Field(strict=True)] = True
+    """True has it read some 280 answers with known verdicts first, once per run folder; never part of a key."""
+    min_kappa: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Cohen's kappa with those verdicts, of the worse bit, below which it reads no answer of a model."""
 
     @property
     def needs_workers(self) -> bool:
@@ -111,6 +120,8 @@ class Sweep(Frozen):
     (``hf://OWNER/NAME[@REVISION][/FOLDER]``, ``https://HOST/FOLDER``, ``s3://BUCKET/FOLDER``, ``gs://BUCKET/FOLDER``)."""
     output: str = ""
     """The run folder; default ``outputs/<name>``."""
+    faithful: Annotated[bool, Field(strict=True)] = False
+    """True gives every local model what the package would, also where the default knows better (``ls differences``)."""
     models: tuple[ModelSpec, ...]
     scenarios: tuple[str, ...]
     conditions: tuple[Condition, ...]
@@ -157,6 +168,13 @@ class Sweep(Frozen):
                 f"max_cost needs the prices of {unpriced[0]}: prompt_price and reply_price of its endpoint"
             )
         return value
+
+    @field_validator("models")
+    @classmethod
+    def _share_faithful(cls, value: tuple[ModelSpec, ...], info: ValidationInfo) -> tuple[ModelSpec, ...]:
+        if not info.data.get("faithful"):
+            return value
+        return tuple(model.model_copy(update={"faithful": True}) if model.is_local else model for model in value)
 
     @field_validator("precision")
     @classmethod

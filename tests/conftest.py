@@ -50,9 +50,9 @@ def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     folder = tmp_path_factory.mktemp("demo") / "data"
     draw(folder, samples=70, seed=0)
-    drawn = set(folder.rglob("*"))
+    files_before = set(folder.rglob("*"))
     yield folder
-    assert set(folder.rglob("*")) == drawn, "a test added or removed files of demo_data; it should use a copy"
+    assert set(folder.rglob("*")) == files_before, "a test added or removed files of demo_data; it should use a copy"
 
 
 @pytest.fixture(scope="session")
@@ -80,10 +80,10 @@ class Cli:
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
 
-    def start(self, *args: object, **more: object) -> subprocess.Popen[str]:
+    def start(self, *args: object, **kwargs: object) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "orchestrator", *map(str, args)],
-            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **more,
+            env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **kwargs,
         )  # fmt: skip
 
     def run(self, *args: object, timeout: float = 180) -> subprocess.CompletedProcess[str]:

@@ -16,25 +16,25 @@ NEEDS = (3, 12)
 """Its environment module nests quotes in f-strings, which Python reads from 3.12 on."""
 
 
-def oracle_path(tmp: Path) -> Path:
+def oracle_path(download_folder: Path) -> Path:
     """The folder to put on PYTHONPATH so that ``import proactivebench.environment`` works.
 
-    ``tmp`` takes the download when there is no other copy. Raises CalledProcessError when pip cannot fetch it.
+    ``download_folder`` takes the download when there is no other copy. Raises CalledProcessError when pip cannot fetch it.
     """
-    named = os.environ.get("PROACTIVEBENCH_PATH")
-    if named:
-        return Path(named)
-    found = importlib.util.find_spec(PACKAGE)
-    if found is not None and found.origin is not None:
-        return Path(found.origin).parents[1]
-    return _downloaded(tmp)
+    configured = os.environ.get("PROACTIVEBENCH_PATH")
+    if configured:
+        return Path(configured)
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parents[1]
+    return _download(download_folder)
 
 
-def _downloaded(tmp: Path) -> Path:
+def _download(download_folder: Path) -> Path:
     command = [*_pip(), "download", "--quiet", "--no-deps", "--python-version", "3.12", "--only-binary=:all:"]
-    subprocess.run([*command, "--dest", str(tmp), f"{PACKAGE}=={VERSION}"], check=True, timeout=120)
-    folder = tmp / "package"
-    with zipfile.ZipFile(next(tmp.glob(f"{PACKAGE}-{VERSION}-*.whl"))) as wheel:
+    subprocess.run([*command, "--dest", str(download_folder), f"{PACKAGE}=={VERSION}"], check=True, timeout=120)
+    folder = download_folder / "package"
+    with zipfile.ZipFile(next(download_folder.glob(f"{PACKAGE}-{VERSION}-*.whl"))) as wheel:
         wheel.extractall(folder)
     return folder
 

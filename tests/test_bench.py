@@ -5,7 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.bench.__main__ import BENCHES, main
-from tests.bench.alternate import ALLOWED, Others, Row, alternated, ratio
+from tests.bench.alternate import ALLOWED, Others, Row, ratio, run_alternately
 from tests.oracle import oracle_python
 
 NEEDS = {
@@ -21,15 +21,15 @@ NEEDS = {
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", BENCHES)
-def test_it_runs_and_prints_its_table(name, capfd):
+def test_bench_runs_and_prints_its_table(name, capfd):
     assert main([name, "--small"]) == 0
-    told = capfd.readouterr().out
-    assert told.startswith("At the start: ") and "\nAt the end: " in told
+    output = capfd.readouterr().out
+    assert output.startswith("At the start: ") and "\nAt the end: " in output
     if NEEDS.get(name, True):
-        rows = [line for line in told.splitlines() if line.startswith((f"| {name} | ", f"| {name}, "))]
+        rows = [line for line in output.splitlines() if line.startswith((f"| {name} | ", f"| {name}, "))]
         assert rows and all(float(line.split(" | ")[3].replace(",", "")) >= 0 for line in rows)
     else:
-        assert f"{name}: left out, it needs" in told
+        assert f"{name}: left out, it needs" in output
 
 
 def test_sides_are_run_in_turn_and_all_values_kept():
@@ -42,38 +42,40 @@ def test_sides_are_run_in_turn_and_all_values_kept():
 
         return run
 
-    rows = alternated("x", {"a": side("a"), "b": side("b")}, 3, Others(seconds=0.0))
+    rows = run_alternately("x", {"a": side("a"), "b": side("b")}, 3, Others(seconds=0.0))
     assert order == ["a", "b"] * 3
     assert rows == [Row("x", "s", "a", (0, 2, 4)), Row("x", "s", "b", (1, 3, 5))]
     assert str(rows[0]) == "| x | s | a | 2 | 0 | 4 | 3 |"
 
 
 def test_no_ratio_on_a_busy_machine():
-    one, other = Row("x", "turns/s", "ours", (4.0, 6.0, 5.0)), Row("x", "turns/s", "theirs", (2.0, 2.0, 2.5))
-    assert ratio(one, other, Others(shares=[0.01, ALLOWED, 0.9])) == (
+    ours, published = Row("x", "turns/s", "ours", (4.0, 6.0, 5.0)), Row("x", "turns/s", "theirs", (2.0, 2.0, 2.5))
+    assert ratio(ours, published, Others(shares=[0.01, ALLOWED, 0.9])) == (
         "x: ours / theirs, turns/s: 2.50 (2.00 to 3.00 over 3 rounds)"
     )
-    told = ratio(one, other, Others(shares=[0.01, 0.46, 0.9]))
-    assert told == "x: ours / theirs, turns/s: no ratio, other programs used 46% of the processors (10% is allowed)"
+    sentence = ratio(ours, published, Others(shares=[0.01, 0.46, 0.9]))
+    assert sentence == "x: ours / theirs, turns/s: no ratio, other programs used 46% of the processors (10% is allowed)"
 
 
-def test_there_is_no_ratio_to_nothing():
-    """Cell after cell a cache smaller than a cell keeps no token."""
-    told = ratio(Row("x", "%", "plan", (45.9,)), Row("x", "%", "cells", (0.0,)), Others(shares=[0.01]))
-    assert told == "x: plan / cells, %: no ratio to 0"
+def test_ratio_to_zero_is_refused():
+    """In cell order, a cache smaller than a cell reuses no token."""
+    sentence = ratio(Row("x", "%", "plan", (45.9,)), Row("x", "%", "cells", (0.0,)), Others(shares=[0.01]))
+    assert sentence == "x: plan / cells, %: no ratio to 0"
 
 
-@pytest.mark.parametrize(("typed", "said"), [(["nosuch"], "'nosuch'"), (["steps", "--rounds", "0"], "at least 1")])
-def test_a_mistake_is_a_sentence(typed, said, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(typed)
-    assert ended.value.code == 2 and said in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(["nosuch"], "'nosuch'"), (["steps", "--rounds", "0"], "at least 1")]
+)
+def test_a_mistake_is_a_sentence(arguments, message, capsys):
+    with pytest.raises(SystemExit) as raised:
+        main(arguments)
+    assert raised.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_a_bench_that_fails_says_so_after_the_others(monkeypatch, capsys):
     monkeypatch.setitem(BENCHES, "steps", lambda bench, others: iter([str(bench.python("nosuch"))]))
     monkeypatch.setitem(BENCHES, "resume", lambda bench, others: iter(["a table"]))
     assert main(["steps", "resume", "--small"]) == 1
-    told = capsys.readouterr().out
-    assert "steps: failed with exit code 1" in told and "No module named tests.bench.nosuch" in told
-    assert told.index("a table") > told.index("steps: failed")
+    output = capsys.readouterr().out
+    assert "steps: failed with exit code 1" in output and "No module named tests.bench.nosuch" in output
+    assert output.index("a table") > output.index("steps: failed")

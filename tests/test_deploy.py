@@ -26,7 +26,7 @@ from orchestrator.cli.run import _with_tracking
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import load
 from tests.conftest import ENVIRONMENT, ROOT
-from tests.orchestrator.execution.test_attempt import exactly_once
+from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.orchestrator.rayhead import BIN
 
 KUBERNETES = "1.31"
@@ -180,81 +180,81 @@ def slurm(tmp_path):
     shutil.rmtree(f"/tmp/ray-{job}", ignore_errors=True)
 
 
-def submitted(environment: dict[str, str], *words: object) -> subprocess.Popen[str]:
+def submit_job(environment: dict[str, str], *words: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         ["bash", ROOT / "deploy/slurm.sh", *map(str, words)], env=environment, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 
 
-def left(job: str) -> list[str]:
-    """Command lines of this job's processes."""
-    found = []
+def job_processes(job: str) -> list[str]:
+    """Return the command lines of this job's processes."""
+    lines = []
     for entry in Path("/proc").iterdir():
         try:
             environ = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
             if f"SLURM_JOB_ID={job}\0".encode() in environ:
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+                lines.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
-    return [line for line in found if line]
+    return [line for line in lines if line]
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_slurm_script_runs_a_sweep_on_all_its_nodes_and_takes_everything_down(slurm, demo_data, tmp_path):
+def test_slurm_script_runs_on_all_nodes_and_cleans_up(slurm, demo_data, tmp_path):
     entry = (
         "sweeps/demo.toml", "--set", 'models=["oracle","uniform"]', "--set", 'conditions=["zero-shot"]', "--set",
         f"data={demo_data}", "--tracking-uri", "none", "--output", tmp_path / "run",
     )  # fmt: skip
-    process = submitted(slurm, *entry)
-    told, _ = process.communicate(timeout=240)
+    process = submit_job(slurm, *entry)
+    output, _ = process.communicate(timeout=240)
 
-    assert process.returncode == 0, told
-    exactly_once(tmp_path / "run", 140)
-    asked = (tmp_path / "srun.log").read_text().splitlines()
-    assert [re.search(r"--nodelist=(\S+)", line)[1] for line in asked] == ["node-1", "node-1", "node-2"]
+    assert process.returncode == 0, output
+    assert_stored_once(tmp_path / "run", 140)
+    srun_calls = (tmp_path / "srun.log").read_text().splitlines()
+    assert [re.search(r"--nodelist=(\S+)", line)[1] for line in srun_calls] == ["node-1", "node-1", "node-2"]
     assert (
-        "not all of" not in told
-        and "--head --node-ip-address=127.0.0.1" in asked[1]
-        and "--address=127.0.0.1:" in asked[2]
+        "not all of" not in output
+        and "--head --node-ip-address=127.0.0.1" in srun_calls[1]
+        and "--address=127.0.0.1:" in srun_calls[2]
     )
-    gone_by(slurm["SLURM_JOB_ID"])
+    wait_until_gone(slurm["SLURM_JOB_ID"])
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_the_time_limits_signal_ends_the_sweep_first_and_keeps_what_is_finished(slurm, demo_data, tmp_path):
+def test_time_limit_signal_ends_sweep_and_keeps_finished(slurm, demo_data, tmp_path):
     models = "".join(
         f'[[model]]\nname = "u{n}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 0\n' for n in range(900)
     )
     longer, out = tmp_path / "long.toml", tmp_path / "run"
     longer.write_text(f'# A test.\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n{models}')
-    process = submitted(slurm, longer, "--output", out)
+    process = submit_job(slurm, longer, "--output", out)
     deadline = time.monotonic() + 120
     while not any(out.glob("episodes/*.parquet")):
         assert process.poll() is None and time.monotonic() < deadline, process.stdout.read()
         time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    told, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=120)
 
-    assert process.returncode == 143, told
-    stopped = int(re.search(r"stopped: ([\d,]+) new episodes are stored", told)[1].replace(",", ""))
+    assert process.returncode == 143, output
+    stopped = int(re.search(r"stopped: ([\d,]+) new episodes are stored", output)[1].replace(",", ""))
     assert episodes(out).collect().height == stopped < 900 * 70
-    gone_by(slurm["SLURM_JOB_ID"])
+    wait_until_gone(slurm["SLURM_JOB_ID"])
 
 
-def gone_by(job: str, seconds: float = 60) -> None:
+def wait_until_gone(job: str, seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
-    while remaining := left(job):
+    while remaining := job_processes(job):
         assert time.monotonic() < deadline, remaining
         time.sleep(0.5)
 
 
 def test_the_slurm_script_says_how_it_is_used(slurm):
-    process = submitted(slurm)
-    told, _ = process.communicate(timeout=60)
-    assert process.returncode == 2 and told.startswith("usage: sbatch deploy/slurm.sh SWEEP")
+    process = submit_job(slurm)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2 and output.startswith("usage: sbatch deploy/slurm.sh SWEEP")
 
 
 def test_the_image_is_well_formed_and_holds_what_a_job_needs():
@@ -276,5 +276,5 @@ def containers(node):
     """Every table with an image, anywhere in a manifest."""
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     return [node] * (isinstance(node, dict) and "image" in node) + [
-        one for child in children for one in containers(child)
+        container for child in children for container in containers(child)
     ]

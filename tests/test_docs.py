@@ -34,21 +34,21 @@ def test_the_quickstart_runs_as_written(tmp_path, ray_address, monkeypatch):
     for name, value in working_folder(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
-    told = []
+    outputs = []
     for command in (line for block in blocks(QUICKSTART, "sh") for line in block.strip().splitlines()):
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        told.append(done.stdout)
+        outputs.append(done.stdout)
 
-    assert len(told) == 7
-    assert "all good" in told[1] and "Hint: moving the occluding object" in told[2]
-    assert "168 cells" in told[3] and "oracle" in told[-1]
+    assert len(outputs) == 7
+    assert "all good" in outputs[1] and "Hint: moving the occluding object" in outputs[2]
+    assert "168 cells" in outputs[3] and "oracle" in outputs[-1]
 
 
 def test_the_snippets_are_as_short_as_the_page_says_and_make_sweeps():
-    rest = TABLES[-1]
+    base = TABLES[-1]
     for entry in MODELS:
-        sweep = build({**rest, "model": [entry]}, "mine.toml")
+        sweep = build({**base, "model": [entry]}, "mine.toml")
         assert [cell.model.name for cell in sweep.cells()] == [entry["name"]] * 14
 
     assert LINES == [5, 6, 4, 3]
@@ -71,8 +71,8 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     from actors.playing.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
 
-    mine = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
-    table = {"data": str(demo_data), "scenarios": ["QD"], "model": [mine], "selection": {"limit": 2}}
+    entry = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
+    table = {"data": str(demo_data), "scenarios": ["QD"], "model": [entry], "selection": {"limit": 2}}
     plan = build_plan(build(table, "mine.toml"))
 
     async def play():
@@ -90,13 +90,13 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
 def test_links_lead_somewhere_and_commands_exist(page):
     text = page.read_text(encoding="utf-8")
     commands = (c for part in (app, data_app, models_app) for c in part.registered_commands)
-    known = {(c.name or c.callback.__name__).replace("_", "-") for c in commands}
-    known |= {group.name for group in app.registered_groups}
+    command_names = {(c.name or c.callback.__name__).replace("_", "-") for c in commands}
+    command_names |= {group.name for group in app.registered_groups}
 
     for link in re.findall(r"\]\(([^)#]+)", text):
         assert link.startswith("http") or (page.parent / link).exists(), link
     for name in re.findall(r"proactive-sweep ([a-z][a-z-]*)", text):
-        assert name in known, name
+        assert name in command_names, name
     for path in re.findall(r"sweeps/[\w/.-]+\.toml", text):
         assert path.endswith("mine.toml") or (ROOT / path).is_file(), path
 
@@ -107,8 +107,8 @@ WRITTEN = sorted(
 TOPS = ("envs", "sweeps", "actors", "orchestrator", "tests", "docs", "deploy", ".ci")
 
 
-def named(text):
-    """Paths of the tree that a page names in backticks or in blocks of code; outputs, placeholders and addresses are none."""
+def named_paths(text):
+    """Yield the paths of the tree that a page names in code; outputs, placeholders and addresses are skipped."""
     for span in (*re.findall(r"`([^`\n]+)`", text), *re.findall(r"^```.*?^```", text, re.S | re.M)):
         for path in re.findall(rf"(?<![\w./<-])(?:{'|'.join(map(re.escape, TOPS))})/[\w./{{}},*<>-]*", span):
             yield path.rstrip(".,")
@@ -117,13 +117,13 @@ def named(text):
 
 
 def missing(text):
-    """The paths of a page that are not there; ``a/{b,c}.py`` and ``a/*.toml`` stand for each of theirs."""
-    found = []
-    for path in named(text):
+    """Return the paths of a page that do not exist; ``a/{b,c}.py`` and ``a/*.toml`` are expanded."""
+    absent = []
+    for path in named_paths(text):
         choices = re.match(r"(.*)\{([^}]*)\}(.*)", path)
-        each = [choices[1] + one.strip() + choices[3] for one in choices[2].split(",")] if choices else [path]
-        found += [one for one in each if not (list(ROOT.glob(one)) or (ROOT / f"{one}.py").is_file())]
-    return [path for path in found if not path.endswith("mine.toml")]
+        paths = [choices[1] + choice.strip() + choices[3] for choice in choices[2].split(",")] if choices else [path]
+        absent += [choice for choice in paths if not (list(ROOT.glob(choice)) or (ROOT / f"{choice}.py").is_file())]
+    return [path for path in absent if not path.endswith("mine.toml")]
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -131,7 +131,7 @@ def test_every_path_that_a_page_names_is_there(page):
     assert missing(page.read_text(encoding="utf-8")) == []
 
 
-def test_a_path_that_is_not_there_is_found():
+def test_missing_path_is_found():
     text = (
         "`orchestrator/score.py`, `tests/bench/`, `envs/{rod,vsad}.py`, `sweeps/ablations/*.toml`, `-m actors.training`"
     )

@@ -19,7 +19,7 @@ CUDA = {"driver", "release", "out-of-memory", "device-assert"}
 """Parts that ask a driver or a device for something that a CPU has not."""
 
 
-def called(folder: Path, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+def run_parts(folder: Path, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.bench.gpu", "--out", str(folder), *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
 
@@ -29,18 +29,20 @@ def test_every_part_runs_or_says_why_not(tmp_path: Path) -> None:
     parts = [
         part for part in PARTS if part != "ray"
     ]  # a cluster of its own: tests/orchestrator/execution/test_model_trial.py
-    done = called(tmp_path, "--device", "cpu", "--small", *parts, timeout=590)
+    done = run_parts(tmp_path, "--device", "cpu", "--small", *parts, timeout=590)
 
-    found = json.loads((tmp_path / "gpu.json").read_text())["parts"]
-    assert done.returncode == 0, found
-    assert {part for part, row in found.items() if row["state"] == "skipped"} == CUDA
-    assert all(row["why"] for row in found.values() if row["state"] == "skipped")
-    assert found["batch"]["found"]["equal replies"] == "16 of 16"
-    assert found["architectures"]["found"]["llava-1.5"] == "ids equal, reply equal (float32)"
-    assert len(found["prefill"]["found"]) == 6 and all("s, " in said for said in found["prefill"]["found"].values())
-    assert set(found["decode"]["found"]) == {"2-way", "8-way"}
+    findings = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    assert done.returncode == 0, findings
+    assert {part for part, row in findings.items() if row["state"] == "skipped"} == CUDA
+    assert all(row["why"] for row in findings.values() if row["state"] == "skipped")
+    assert findings["batch"]["found"]["equal replies"] == "16 of 16"
+    assert findings["architectures"]["found"]["llava-1.5"] == "ids equal, reply equal (float32)"
+    assert len(findings["prefill"]["found"]) == 6 and all(
+        "s, " in timing for timing in findings["prefill"]["found"].values()
+    )
+    assert set(findings["decode"]["found"]) == {"2-way", "8-way"}
     written = (tmp_path / "gpu.md").read_text()
-    assert all(f"| {part} | {found[part]['state']} |" in written for part in parts)
+    assert all(f"| {part} | {findings[part]['state']} |" in written for part in parts)
 
 
 @pytest.mark.slow
@@ -49,14 +51,14 @@ def test_a_part_that_cannot_run_is_skipped_with_its_reason(tmp_path: Path) -> No
 
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device here: `make gpu` is the test")
-    done = called(tmp_path, "driver", timeout=300)
+    done = run_parts(tmp_path, "driver", timeout=300)
 
     assert done.returncode == 0, done.stderr
     row = json.loads((tmp_path / "gpu.json").read_text())["parts"]["driver"]
     assert (row["state"], row["why"]) == ("skipped", "torch sees no CUDA device")
 
 
-def test_a_part_that_does_not_exist_is_a_mistake(tmp_path: Path) -> None:
-    done = called(tmp_path, "drivers")
+def test_unknown_part_is_a_mistake(tmp_path: Path) -> None:
+    done = run_parts(tmp_path, "drivers")
 
     assert done.returncode == 2 and "there is no part 'drivers'; there are driver, release" in done.stderr

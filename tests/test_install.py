@@ -25,12 +25,12 @@ class Install(NamedTuple):
 
 def install_lines() -> set[Install]:
     """Every distinct combination of constraints and extras that a page tells a user to install."""
-    found = set()
+    installs = set()
     for page in PAGES:
         for line in LINE.finditer(page.read_text()):
             constraints = re.search(r"-c ([\w.-]+)", line[1])
-            found.add(Install(constraints[1] if constraints else "", line[2] or ""))
-    return found
+            installs.add(Install(constraints[1] if constraints else "", line[2] or ""))
+    return installs
 
 
 def resolve(install: Install, python: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +76,7 @@ def test_both_sets_hold_the_same_versions_but_for_cuda() -> None:
 
 def pins(path: Path) -> dict[str, set[str]]:
     """Package -> its pinned versions, one per marker, without local parts such as +cpu."""
-    found: dict[str, set[str]] = {}
+    versions: dict[str, set[str]] = {}
     for name, version in re.findall(r"^([\w.-]+)==([^\s;+]+)", path.read_text(), re.M):
-        found.setdefault(name, set()).add(version)
-    return found
+        versions.setdefault(name, set()).add(version)
+    return versions

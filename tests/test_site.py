@@ -18,7 +18,7 @@ PAGES = sorted(
 )
 
 
-def built(root, into):
+def build_site(root, into):
     """The finished process of ``make docs``'s command."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(into)]
     return subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=200)
@@ -28,7 +28,7 @@ def built(root, into):
 def test_the_site_builds_strictly_and_holds_the_api(tmp_path):
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")
-    done = built(ROOT, tmp_path / "site")
+    done = build_site(ROOT, tmp_path / "site")
     assert done.returncode == 0, done.stderr
 
     api = (tmp_path / "site/api/index.html").read_text()
@@ -51,7 +51,7 @@ def test_a_dead_link_stops_the_build(tmp_path):
         (tmp_path / "docs/index.md").write_text(f"# One\n\n[a]({link})\n")
         validation = "validation:\n  links:\n    not_found: warn\n    anchors: warn\n"
         (tmp_path / "mkdocs.yml").write_text(text + validation)
-        assert built(tmp_path, tmp_path / "site").returncode == code, link
+        assert build_site(tmp_path, tmp_path / "site").returncode == code, link
 
 
 def test_every_page_is_in_the_menu_once():
@@ -60,14 +60,14 @@ def test_every_page_is_in_the_menu_once():
     assert sorted(re.findall(r"[\w./-]+\.md", menu)) == PAGES
 
 
-def test_the_table_of_licences_is_what_data_fetch_tells():
+def test_licence_table_matches_data_fetch():
     page = (ROOT / "docs/data-sources.md").read_text()
 
     for name, (source, address, terms) in TERMS.items():
         assert f"| {name} | [{source}]({address}) | {terms} |" in page
 
 
-def test_version_and_licence_are_told_alike_everywhere():
+def test_version_and_licence_agree_everywhere():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = (ROOT / "CITATION.cff").read_text()
 

@@ -61,33 +61,33 @@ def data(site, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
-    """No module and no scenario of a test's package outlives it."""
-    known, loaded = dict(sys.modules), dict(envs._installed)
+    """Remove the modules and scenarios of a test's package afterwards."""
+    modules_before, loaded = dict(sys.modules), dict(envs._installed)
     yield
-    for name in set(sys.modules) - set(known):
+    for name in set(sys.modules) - set(modules_before):
         if name.partition(".")[0] in ("proactive_dark", "proactive_other", "own"):
             del sys.modules[name]
     envs._installed.clear()
     envs._installed.update(loaded)
 
 
-def offering(place, kind, target, name="own-thing", module="", package="own-package"):
-    """A package that offers one thing, as an installer leaves it: metadata, and a module ``own``."""
-    info = place / f"{package.replace('-', '_')}-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[proactive_sweep.{SECTIONS[kind]}]\n{name} = {target}\n")
-    (place / "own.py").write_text(module)
-    return place
+def write_package(folder, kind, target, name="own-thing", module="", package="own-package"):
+    """Write a package that offers one thing, as an installer leaves it: metadata, and a module ``own``."""
+    metadata = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[proactive_sweep.{SECTIONS[kind]}]\n{name} = {target}\n")
+    (folder / "own.py").write_text(module)
+    return folder
 
 
-def dark(data, **more):
-    return runs.sweep(data, ["oracle", "ask-once"], ["zero-shot"], scenarios=["DARK"], **more)
+def dark_sweep(data, **fields):
+    return runs.sweep(data, ["oracle", "ask-once"], ["zero-shot"], scenarios=["DARK"], **fields)
 
 
 # -- the template ------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
-def test_its_own_tests_pass_with_it_installed(site):
+def test_template_tests_pass_when_installed(site):
     environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         sys.executable,
@@ -138,30 +138,30 @@ def test_ls_shows_each_with_its_package(site, monkeypatch):
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
-def test_keys_change_with_the_packages_files_and_with_nothing_else(site, data, tmp_path, monkeypatch):
+def test_keys_change_only_with_package_files(site, data, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
-    first = build_plan(dark(data))
+    first = build_plan(dark_sweep(data))
     before = list(first.all_keys())
     identity = find_offer("scenario", "DARK").identity
     assert identity.startswith("proactive-dark@") and first.cells[0].package == identity
 
-    other = shutil.copytree(site, tmp_path / "site")
-    (other / "proactive_dark/__pycache__").mkdir(exist_ok=True)
-    (other / "proactive_dark/__pycache__/more.pyc").write_bytes(b"compiled")
-    monkeypatch.syspath_prepend(other)
+    other_site = shutil.copytree(site, tmp_path / "site")
+    (other_site / "proactive_dark/__pycache__").mkdir(exist_ok=True)
+    (other_site / "proactive_dark/__pycache__/more.pyc").write_bytes(b"compiled")
+    monkeypatch.syspath_prepend(other_site)
     forget()
-    assert list(build_plan(dark(data)).all_keys()) == before
+    assert list(build_plan(dark_sweep(data)).all_keys()) == before
 
-    with (other / "proactive_dark/scenario.py").open("a") as file:
+    with (other_site / "proactive_dark/scenario.py").open("a") as file:
         file.write("# changed\n")
-    changed = build_plan(dark(data))
+    changed = build_plan(dark_sweep(data))
     assert not set(changed.all_keys()) & set(before)
-    runs.played(tmp_path / "run", dark(data, measures=["asked-and-right"]), only=1)
+    runs.play_sweep(tmp_path / "run", dark_sweep(data, measures=["asked-and-right"]), only=1)
     monkeypatch.syspath_prepend(site)
     forget()
     with (
         pytest.raises(RunFolderError, match=r"packages.DARK was .*proactive-dark@"),
-        claim(tmp_path / "run", dark(data)),
+        claim(tmp_path / "run", dark_sweep(data)),
     ):
         pass
     with pytest.raises(PackageError, match="install the same package on every node"):
@@ -171,7 +171,7 @@ def test_keys_change_with_the_packages_files_and_with_nothing_else(site, data, t
 
 
 def forget():
-    """As a new process would."""
+    """Forget the package, as a new process would."""
     envs._installed.clear()
     for name in [name for name in sys.modules if name.startswith("proactive_dark")]:
         del sys.modules[name]
@@ -188,19 +188,19 @@ def test_the_papers_keys_are_as_they_were_with_a_package_installed(site, demo_da
 @pytest.fixture
 def run(site, data, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
-    return runs.played(tmp_path / "run", dark(data, measures=["asked-and-right"]))
+    return runs.play_sweep(tmp_path / "run", dark_sweep(data, measures=["asked-and-right"]))
 
 
 def test_a_measure_stands_in_rows_and_tables_with_its_interval_and_count(run):
-    found = read_run(run)
-    row = found.rows.filter(model="ask-once").row(0, named=True)
-    right = found.episodes.filter(model="ask-once")["correct"].sum()
+    report = read_run(run)
+    row = report.rows.filter(model="ask-once").row(0, named=True)
+    right = report.episodes.filter(model="ask-once")["correct"].sum()
 
     assert row["asked-and-right"] == pytest.approx(100 * right / 12) and row["asked-and-right_n"] == 12
     assert row["asked-and-right_low"] == pytest.approx(row["acc_low"], abs=1e-9), (
         "a share has the interval of accuracies"
     )
-    write_tables(found)
+    write_tables(report)
     table = (run / "tables/measure-asked-and-right.md").read_text()
     assert (
         "| ask-once, zero-shot | " in table
@@ -214,15 +214,15 @@ import polars as pl
 def squared(episodes, turns):
     return turns.group_by("key").agg(value=pl.col("image").last().str.extract(r"/([0-9]{4})/").cast(int) ** 2)
 """
-    monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:squared", "squared", module))
+    monkeypatch.syspath_prepend(write_package(tmp_path / "site", "measure", "own:squared", "squared", module))
     own, failed = package_measures(["squared"], episodes(run), turns(run))
     assert not failed
 
     squares = [number**2 for number in range(12)]
     low, high = t.interval(0.95, 11, sum(squares) / 12, sem(squares))
     row = own.filter(pl.col("cell").str.starts_with("oracle")).row(0, named=True)
-    found = [row[name] for name in ("squared", "squared_low", "squared_high", "squared_n")]
-    assert found == pytest.approx([sum(squares) / 12, low, high, 12])
+    actual = [row[name] for name in ("squared", "squared_low", "squared_high", "squared_n")]
+    assert actual == pytest.approx([sum(squares) / 12, low, high, 12])
 
 
 AS_KEY = "import polars as pl\ndef m(episodes, turns): return "
@@ -237,7 +237,7 @@ WRONG_MEASURES = {
 
 @pytest.mark.parametrize("module", WRONG_MEASURES)
 def test_a_measure_that_fails_is_left_out_with_a_sentence(run, tmp_path, monkeypatch, module):
-    monkeypatch.syspath_prepend(offering(tmp_path / "site", "measure", "own:m", "m", module))
+    monkeypatch.syspath_prepend(write_package(tmp_path / "site", "measure", "own:m", "m", module))
     own, (failed,) = package_measures(["m"], episodes(run), turns(run))
     rows = join_package_measures(score(episodes(run), read_run(run).planned), own)
 
@@ -336,16 +336,16 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_a_package_is_one_sentence(case, tmp_path, monkeypatch):
-    kind, target, module, name, told = WRONG[case]
-    monkeypatch.syspath_prepend(offering(tmp_path, kind, target, name, module))
+def test_package_problem_is_one_sentence(case, tmp_path, monkeypatch):
+    kind, target, module, name, message = WRONG[case]
+    monkeypatch.syspath_prepend(write_package(tmp_path, kind, target, name, module))
     key = {"scenario": "scenarios", "policy": "models", "measure": "measures"}[kind]
     table = {"data": "data", "models": ["uniform"], "scenarios": ["QD"], key: [name]}
 
     with pytest.raises(SweepError) as problem:
         build(table, "mine.toml")
     assert (
-        told in str(problem.value)
+        message in str(problem.value)
         and str(problem.value).startswith("mine.toml: the ")
         and "\n" not in str(problem.value)
     )
@@ -353,14 +353,14 @@ def test_what_is_wrong_with_a_package_is_one_sentence(case, tmp_path, monkeypatc
 
 def test_two_packages_of_one_name_are_refused_whatever_is_played(tmp_path, monkeypatch):
     for package in ("own-package", "other-package"):
-        monkeypatch.syspath_prepend(offering(tmp_path / package, "policy", "own:p", package=package))
+        monkeypatch.syspath_prepend(write_package(tmp_path / package, "policy", "own:p", package=package))
 
     with pytest.raises(SweepError, match=r"the policy 'own-thing' .* has the name of one of (own|other)-package"):
         load(ROOT / "sweeps/demo.toml")
 
 
 def test_a_broken_package_stops_nobody_who_does_not_use_it(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(offering(tmp_path, "scenario", "own:Game", module="1 / 0"))
+    monkeypatch.syspath_prepend(write_package(tmp_path, "scenario", "own:Game", module="1 / 0"))
     assert len(load(ROOT / "sweeps/demo.toml").cells()) > 0
     assert "cannot be imported" in {row["name"]: row["hint"] for row in KINDS["scenarios"]()}["own-thing"]
 
@@ -368,7 +368,7 @@ def test_a_broken_package_stops_nobody_who_does_not_use_it(tmp_path, monkeypatch
 def test_open_ended_answers_are_of_the_papers_scenarios(site, data, monkeypatch):
     monkeypatch.syspath_prepend(site)
     with pytest.raises(SweepError, match="judged by the paper's rules, which have none for DARK"):
-        dark(data, protocol="oeg")
+        dark_sweep(data, protocol="oeg")
 
 
 def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_data, tmp_path, monkeypatch):
@@ -376,7 +376,7 @@ def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_dat
     both = shutil.copytree(demo_data, tmp_path / "both")
     shutil.copytree(data, both, dirs_exist_ok=True)
     names = ["ROD", "VSOD", "MVP-N", "IN-C", "QD", "CIT", "DARK"]
-    folder = runs.played(
+    folder = runs.play_sweep(
         tmp_path / "run", runs.sweep(both, ["oracle"], ["zero-shot"], scenarios=names, selection={"limit": 1})
     )
     write_tables(read_run(folder))
@@ -386,10 +386,10 @@ def test_an_average_with_another_scenario_is_not_the_papers(site, data, demo_dat
 
 
 def test_rows_are_written_to_results_with_the_measure(run):
-    found = read_run(run)
+    report = read_run(run)
     store = EpisodeStore(run)
     store.close()
-    write_results(run, found.rows)
+    write_results(run, report.rows)
 
     first = json.loads((run / "results.json").read_text())[0]
     assert {

@@ -15,18 +15,18 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def tracked():
-    """The files of the repository, new ones too, as git lists them; skips outside a clone."""
+def tracked_files():
+    """Return the files of the repository, new ones too, as git lists them; skip outside a clone."""
     if not (ROOT / ".git").exists() or shutil.which("git") is None:
         pytest.skip("the list of files comes from git")
-    told = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    return [name for name in told.split("\0") if name and (ROOT / name).is_file()]
+    return [name for name in listing.split("\0") if name and (ROOT / name).is_file()]
 
 
 def run(*command, cwd, **environment):
@@ -42,8 +42,8 @@ def run(*command, cwd, **environment):
     return done.stdout
 
 
-def built(hook, source, into):
-    """The name of what setuptools builds, as pip would ask it to."""
+def build_archive(hook, source, into):
+    """Build an archive with setuptools as pip would; return its path."""
     code = f"from setuptools import build_meta; import sys; print(build_meta.{hook}(sys.argv[1]))"
     return into / run(sys.executable, "-c", code, into, cwd=source).splitlines()[-1]
 
@@ -52,38 +52,38 @@ def built(hook, source, into):
 def archive(tmp_path_factory):
     """The source archive, unpacked, made from a copy of the tracked files alone."""
     clone, into = tmp_path_factory.mktemp("clone"), tmp_path_factory.mktemp("sdist")
-    for name in tracked():
+    for name in tracked_files():
         (clone / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, clone / name)
-    made = built("build_sdist", clone, into)
-    with tarfile.open(made) as packed:
+    path = build_archive("build_sdist", clone, into)
+    with tarfile.open(path) as packed:
         packed.extractall(into, filter="data")
-    return made.with_name(made.name.removesuffix(".tar.gz"))
+    return path.with_name(path.name.removesuffix(".tar.gz"))
 
 
 @pytest.fixture(scope="module")
 def wheel(archive, tmp_path_factory):
-    return built("build_wheel", archive, tmp_path_factory.mktemp("wheel"))
+    return build_archive("build_wheel", archive, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
-def installed(wheel, tmp_path_factory):
+def commands_folder(wheel, tmp_path_factory):
     """The folder of commands of a fresh environment that has the wheel, and this one's packages but not its checkout."""
-    place = tmp_path_factory.mktemp("elsewhere")
-    run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
-    python = place / "venv/bin/python"
-    own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=place).strip())
+    folder = tmp_path_factory.mktemp("elsewhere")
+    run(sys.executable, "-m", "venv", "--without-pip", folder / "venv", cwd=folder)
+    python = folder / "venv/bin/python"
+    own = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
     (own / "packages.pth").write_text(f"{sysconfig.get_path('purelib')}\n{sysconfig.get_path('platlib')}\n")
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", wheel, cwd=place)
-    return place / "venv/bin"
+    run(*pip, "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed", wheel, cwd=folder)
+    return folder / "venv/bin"
 
 
 def test_the_source_archive_holds_every_file_of_the_repository(archive):
-    there = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
+    names = {path.relative_to(archive).as_posix() for path in archive.rglob("*") if path.is_file()}
 
-    assert set(tracked()) - there == set()
-    assert "LICENSE" in there and "sweeps/starter.toml" in there
+    assert set(tracked_files()) - names == set()
+    assert "LICENSE" in names and "sweeps/starter.toml" in names
 
 
 def test_the_wheel_has_the_embedded_model_and_not_what_trained_it(wheel):
@@ -95,21 +95,23 @@ def test_the_wheel_has_the_embedded_model_and_not_what_trained_it(wheel):
 
 
 @pytest.mark.slow
-def test_the_wheel_plays_a_sweep_away_from_the_clone(installed, tmp_path):
+def test_the_wheel_plays_a_sweep_away_from_the_clone(commands_folder, tmp_path):
     def command(line):
         name, *arguments = line.split()
-        return run(installed / name, *arguments, cwd=tmp_path, MLFLOW_TRACKING_URI="none")
+        return run(commands_folder / name, *arguments, cwd=tmp_path, MLFLOW_TRACKING_URI="none")
 
-    where = run(installed / "python", "-c", "import orchestrator; print(orchestrator.__file__)", cwd=tmp_path)
-    assert where.startswith(str(installed.parent)), "the wheel's modules, not the checkout's"
+    where = run(commands_folder / "python", "-c", "import orchestrator; print(orchestrator.__file__)", cwd=tmp_path)
+    assert where.startswith(str(commands_folder.parent)), "the wheel's modules, not the checkout's"
 
-    told = command("proactive-sweep init mine/first.toml")
-    typed = [line.strip().partition("   ")[0] for line in told.splitlines() if line.startswith("  proactive-sweep")]
-    assert [line.split()[1] for line in typed] == ["data", "plan", "run", "report"]
-    said = [command(line) for line in typed]
+    output = command("proactive-sweep init mine/first.toml")
+    command_lines = [
+        line.strip().partition("   ")[0] for line in output.splitlines() if line.startswith("  proactive-sweep")
+    ]
+    assert [line.split()[1] for line in command_lines] == ["data", "plan", "run", "report"]
+    outputs = [command(line) for line in command_lines]
 
-    assert "56 cells, 560 episodes, 0 done" in said[1]
-    assert "oracle" in said[2] and (tmp_path / "outputs/first/report.html").is_file()
+    assert "56 cells, 560 episodes, 0 done" in outputs[1]
+    assert "oracle" in outputs[2] and (tmp_path / "outputs/first/report.html").is_file()
     assert (tmp_path / "mine/demo-data/QuickDraw_preprocessed.jsonl").is_file(), "the data lie beside the sweep file"
     shipped = json.loads(command("proactive-sweep plan baselines --set data=mine/demo-data --json"))
     assert len(shipped["cells"]) == 168

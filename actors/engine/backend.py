@@ -16,9 +16,9 @@ Any other exception is a bug and propagates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from envs.render import UnreadablePicture as UnprocessablePicture
@@ -125,6 +125,22 @@ class Reply:
     """Pictures preprocessed for an earlier request; None if the engine does not report it."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """What an engine makes of a request before any network computes."""
+
+    ids: tuple[int, ...] = ()
+    """Token ids of the prompt, pictures expanded; empty behind a service."""
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """Name of each tensor -> its SHA-256; for a service only ``request``, the body that is sent."""
+    decoding: Mapping[str, Any] = field(default_factory=dict)
+    """Decoding choices as the engine receives them."""
+    dtype: str = ""
+    """Type of the network's floats, such as ``bfloat16``; empty behind a service."""
+    raw_pixels: bool = False
+    """True if pictures are bytes here, and the engine normalizes them on its device (vLLM 0.32 for Qwen)."""
+
+
 class Backend(ABC):
     """The interface of an engine; only ``reply`` has no default."""
 
@@ -139,6 +155,13 @@ class Backend(ABC):
     @property
     def cache_tokens(self) -> int | None:
         """Tokens that the key-value cache holds; None if there is no such cache, or its size is unknown."""
+        return None
+
+    async def model_input(self, request: Request) -> ModelInput | None:
+        """Return what the engine makes of a request; None for a policy. Raises as ``reply`` and errors of its processor.
+
+        Call this only while no request is in flight.
+        """
         return None
 
     def in_play(self) -> AbstractContextManager[None]:

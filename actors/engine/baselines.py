@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from actors.engine.backend import Backend, Reply, Request, Situation
+from actors.engine.backend import Backend, Reply, Request, Situation, Unprocessable
 from envs import SCENARIOS
 from envs.dialogue import rule_reply
 from envs.installed import load_function
@@ -127,11 +127,18 @@ class Baseline(Backend):
 
     def __init__(self, policy: str, identity: str = "") -> None:
         """Raises PackageError if the policy's package is not installed, or has another ``identity``."""
+        self.name = policy
         self.policy: Policy = POLICIES.get(policy) or load_function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:
+        """Answer; raises Unprocessable if the policy raises or returns no text, because it would do so again."""
         situation = request.situation
-        reply = self.policy(situation, request.seed)
+        try:
+            reply = self.policy(situation, request.seed)
+        except Exception as problem:  # a policy of an installed package may raise anything
+            raise Unprocessable(f"the policy {self.name} raised {type(problem).__name__}: {problem}") from problem
+        if not isinstance(reply, str):
+            raise Unprocessable(f"the policy {self.name} returned a value of type {type(reply).__name__}, not a text")
         return Reply(write_call(situation.calls, reply) if situation.calls else reply)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -41,6 +42,14 @@ def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], 
 def with_picture_marks(messages: Sequence[Message], mark: str) -> Chat:
     """Return the messages as bare strings with the model's ``mark`` per picture, for templates that join strings."""
     return [{"role": message.role, "content": mark * len(message.images) + message.text} for message in messages]
+
+
+def template_variables(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables of a chat template; ``today`` (``2026-11-01``) becomes the clock that templates ask for the date."""
+    variables = dict(chat)
+    if today := variables.pop("today", None):
+        variables["strftime_now"] = date.fromisoformat(today).strftime
+    return variables
 
 
 def has_start_token(text: str, tokenizer: Any) -> bool:

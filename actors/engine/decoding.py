@@ -5,7 +5,7 @@ Both engines use this module, so that a model decodes alike in each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,12 @@ UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
     "typical_p": (1,),
 }
 """The same for fields that change sampled replies alone."""
+RAISING: dict[str, Callable[[Any], bool]] = {
+    "temperature": lambda value: value <= 0,
+    "top_k": lambda value: value < 0,
+    "top_p": lambda value: value < 0,
+}
+"""Fields of sampled replies -> values for which ``generate`` raises."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +65,18 @@ class Decoding:
     repetition_penalty: float
     banned: tuple[int, ...] = ()
     """Tokens that are never generated."""
+    stops: tuple[int, ...] | None = None
+    """Tokens that end a reply, as in ``generate``; None: every end token of configuration and tokenizer."""
 
 
-def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float | None = None) -> Decoding:
+def decoding(
+    sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float | None = None, faithful: bool = False
+) -> Decoding:
     """Return the parameters of one request; ``checkpoint`` is the ``to_diff_dict`` of the model's generation configuration.
 
     The checkpoint's repetition penalty always applies, unless the model's entry sets a ``penalty``. With
-    ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too.
+    ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too, and only its end tokens;
+    ``faithful`` is enough for the end tokens.
 
     Raises:
         Unprocessable: With ``sampling.checkpoint``, if the checkpoint sets a field that ``generate`` follows and no engine does.
@@ -77,18 +88,19 @@ def decoding(sampling: Sampling, checkpoint: Mapping[str, Any], penalty: float |
 
     weight = own("repetition_penalty", PENALTY) if penalty is None else penalty
     if not sampling.checkpoint:
-        return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight)
+        ends = _end_tokens(checkpoint) if faithful else None
+        return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight, stops=ends)
     sampled = bool(sampling.sampled or checkpoint.get("do_sample"))
     if ignored := _ignored_fields(checkpoint, sampled):
         raise Unprocessable(
             f'sampling = "checkpoint" cannot follow {", ".join(ignored)} of generation_config.json; '
             "state the sampling in the sweep"
         )
-    banned = _banned_tokens(checkpoint)
+    tokens = (_banned_tokens(checkpoint), _end_tokens(checkpoint))
     if not sampled:
-        return Decoding(0.0, 1.0, -1, weight, banned)
+        return Decoding(0.0, 1.0, -1, weight, *tokens)
     top_k = int(own("top_k", TOP_K)) or -1
-    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, weight, banned)
+    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, weight, *tokens)
 
 
 def _ignored_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
@@ -102,9 +114,9 @@ def _ignored_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
     ]
     if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
         ignored.append("bad_words_ids of several tokens")
-    temperature = checkpoint.get("temperature")
-    if sampled and temperature is not None and temperature <= 0:
-        ignored.append(f"temperature = {temperature!r}")
+    for name, raises in RAISING.items() if sampled else ():
+        if (value := checkpoint.get(name)) is not None and raises(value):
+            ignored.append(f"{name} = {value!r}")
     return ignored
 
 
@@ -112,3 +124,9 @@ def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the tokens that ``suppress_tokens`` and ``bad_words_ids`` exclude."""
     words = [word for word in checkpoint.get("bad_words_ids") or () if len(word) == 1]
     return tuple(sorted({*(checkpoint.get("suppress_tokens") or ()), *(word[0] for word in words)}))
+
+
+def _end_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return the tokens at which ``generate`` ends a reply; none means that only ``max_tokens`` ends it."""
+    ends = checkpoint.get("eos_token_id")
+    return tuple(ends) if isinstance(ends, list | tuple) else () if ends is None else (ends,)

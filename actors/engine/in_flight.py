@@ -5,6 +5,7 @@ Fewer leave the engine idle; more than 1.5 times as many only wait, with their p
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from sweeps.spec import ModelSpec
@@ -42,6 +43,8 @@ class StartReport(NamedTuple):
     """Log lines about its devices, the order of loading, and the episodes it plays at once."""
     in_flight: int = 0
     """Episodes that it plays at once; 0 for policies, which answer one by one as fast."""
+    weights: Mapping[str, str] = {}
+    """Model -> what it has loaded (``weights_identity``); models without weights are left out."""
 
 
 def expected_in_flight(model: ModelSpec) -> int:

@@ -13,16 +13,16 @@ from pathlib import Path
 from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
+from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.hub_retry import retry_hub
 from actors.node.load_queue import LoadQueue
 from actors.node.root_cause import name_root_cause
+from sweeps.checkpoint import cached_repository
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
-"""Suffixes of weight files."""
 
 
 def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
@@ -76,7 +76,5 @@ def weight_bytes(model: ModelSpec) -> int | None:
 
 def _cached(model: ModelSpec) -> list[Path]:
     """Return the model's snapshots in the Hub's cache, the requested revision first."""
-    home = os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface"
-    cache = Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
-    snapshots = cache / f"models--{model.source.replace('/', '--')}" / "snapshots"
+    snapshots = cached_repository(model) / "snapshots"
     return sorted(snapshots.glob("*"), key=lambda path: path.name != model.revision)

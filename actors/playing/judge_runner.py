@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 from weakref import WeakSet
@@ -15,19 +16,33 @@ from actors.engine.backend import Backend
 from actors.engine.in_flight import expected_in_flight
 from actors.playing.episode_runner import PlanView
 from actors.playing.judge import RULES, instruction_hash, judge
+from actors.playing.judge_trial import JudgeTrial
 from actors.playing.lease import LeaseState
 from actors.playing.records import JudgedAnswer, VerdictBatch, verdict_batch
 from envs import rulejudge
-from sweeps.spec import Judge
+from envs.types import Sample
+from sweeps.spec import Cell, Judge
 from sweeps.values import digest
 
 
-class LeasedAnswer(NamedTuple):
+class AnswerTask(NamedTuple):
+    """The question that an answer belongs to."""
+
+    cell: Cell
+    sample: Sample
+    key: str
+    """The key under which the verdict is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedAnswer:
     """One answer to judge."""
 
     ordinal: int
-    """The plan's number of the episode that ended with the answer."""
+    """The plan's number of the episode that ended with the answer, or a number beyond the plan."""
     text: str
+    task: AnswerTask | None = field(default=None, compare=False)
+    """Its question, if that is not the plan's."""
 
 
 def judge_key(judge: Judge) -> str:
@@ -47,10 +62,15 @@ class JudgeRunner:
         """``in_flight``: answers to judge at once, by default the entry's number. Raises ValueError as ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
         self.in_flight = in_flight or expected_in_flight(judge.model)
+        self.trial = JudgeTrial(judge.model.name)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 
-    def judge(self, answers: Sequence[LeasedAnswer]) -> AsyncIterator[VerdictBatch]:
-        """Stream verdicts in the order in which they are ready; raises as ``LeaseState.batches``."""
+    def judge(self, answers: Sequence[LeasedAnswer], reads: bool = False) -> AsyncIterator[VerdictBatch]:
+        """Stream verdicts in the order in which they are ready; raises as ``LeaseState.batches``.
+
+        Raises ModelStopped if the judge reads nothing (``JudgeTrial``), unless it ``reads``: it has read answers before.
+        """
+        self.trial.passed |= reads
         lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key))
         self._leases.add(lease)
         return lease.batches(self.in_flight)
@@ -61,8 +81,13 @@ class JudgeRunner:
             lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 
     async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
-        index, sample = self.plan.task(answer.ordinal)
-        cell, key = self.plan.cells[index], self.plan.key(index, sample)
+        cell, sample, key = answer.task or self._planned_task(answer.ordinal)
         seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
-        judged = await judge(sample, cell, answer.text, self.spec, self.backend, seed)
+        async with self.trial.answer() as outcome:
+            judged = await judge(sample, cell, answer.text, self.spec, self.backend, seed)
+            outcome.reason = judged.reason
         return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)
+
+    def _planned_task(self, ordinal: int) -> AnswerTask:
+        index, sample = self.plan.task(ordinal)
+        return AnswerTask(self.plan.cells[index], sample, self.plan.key(index, sample))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Situation
 from actors.playing.judge import RULES, ask_judge
+from actors.playing.judge_trial import JudgeTrial
 from envs import dialogue, rulejudge
 from envs.openended import read_marks, strip_thinking
 from envs.types import Sample, State, View
@@ -36,14 +37,20 @@ class TurnJudge:
 
     def __init__(self, judge: Judge, backend: Backend) -> None:
         self.spec, self.backend, self.key = judge, backend, turn_judge_key(judge)
+        self.trial = JudgeTrial(judge.model.name)
 
     async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> JudgedOption:
-        """Judge the reply ``answer`` at this state of the episode ``key``; raises NoVerdict and BackendDied."""
+        """Judge the reply ``answer`` at this state of the episode ``key``.
+
+        Raises NoVerdict and BackendDied, and ModelStopped if the judge reads nothing.
+        """
         messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        attempts = await ask_judge(
-            messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
-        )
+        async with self.trial.answer() as outcome:
+            attempts = await ask_judge(
+                messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
+            )
+            outcome.reason = attempts.reason
         if attempts.verdict is None:
             raise NoVerdict(f"{self.spec.model.name} gave no verdict on turn {state.turn}: {attempts.reason}")
         return JudgedOption(dialogue.option_from_marks(sample, state, attempts.verdict), attempts.text)

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,6 +23,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import choose_in_flight
 from actors.node import nvml
 from actors.playing.episode_runner import EpisodeRunner, PlanView
+from actors.trial.certify import InputReport, load_package_pictures, record_inputs
 from actors.trial.front_end import FrontEnd, measure_front_end
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -31,6 +32,8 @@ COMPARED_PROMPTS = 6
 """Prompts compared with the package-style call: a model of 7 billion parameters answers one in about a second."""
 REPLY_TOKENS = 20
 """New tokens of a compared reply."""
+NO_PACKAGE_CALL = "the package shows pictures to every model"
+"""Why the replies of a model that reads text only are compared with nothing."""
 MAX_REASON = 300
 """Characters of an error's first line."""
 
@@ -67,6 +70,8 @@ class TrialReport:
     """Reason for comparing nothing."""
     front: FrontEnd | None = None
     """Of a vLLM worker whose prompts have pictures."""
+    inputs: InputReport = field(default_factory=InputReport)
+    """What the engine makes of the first request of each cell."""
 
 
 class RequestRecorder(Backend):
@@ -89,8 +94,10 @@ async def run_trial(
     plan: PlanView, model: ModelSpec, backend: Backend, data: Path, ordinals: Sequence[int]
 ) -> TrialReport:
     """Play the episodes of these ordinals, compare some of their prompts, and close the backend."""
-    recorder = RequestRecorder(backend)
+    recorder, cells = RequestRecorder(backend), {plan.task(ordinal)[0]: ordinal for ordinal in reversed(ordinals)}
+    inputs = await record_inputs(plan, model, backend, data, sorted(cells.values()))
     report, rows = await _play(plan, model, recorder, ordinals)
+    report = replace(report, inputs=inputs)
     if not isinstance(backend, LocalBackend):
         await backend.close()
         return replace(report, uncompared="no checkpoint to compare with")
@@ -100,7 +107,9 @@ async def run_trial(
     cached_share = _cached_share(rows)
     front = await measure_front_end(backend, recorder.requests, cached_share) if model.backend == "vllm" else None
     await backend.close()
-    theirs, reason = await _call_package(model, data, requests)
+    theirs, reason = (
+        ([], NO_PACKAGE_CALL) if "no pictures" in model.limits else await _call_package(model, data, requests)
+    )
     compared = tuple(
         PromptComparison(len(images_of(request.messages)), ids, package_ids, reply, package_reply)
         for request, (ids, reply), (package_ids, package_reply) in zip(requests, ours, theirs, strict=False)
@@ -157,13 +166,13 @@ async def _call_package(
     model: ModelSpec, data: Path, requests: Sequence[Request]
 ) -> tuple[list[tuple[list[int], str]], str]:
     """Return ids and reply of each prompt by the package-style call, and why it stopped, if it failed."""
-    loader, answers = PictureLoader(data), list[tuple[list[int], str]]()
+    loader, answers = PictureLoader(data, model), list[tuple[list[int], str]]()
     try:
         from actors.engine.hf.package_call import PackageCall
 
         call = await asyncio.to_thread(PackageCall, resolve_embedded(model))
         for request in requests:
-            pictures = await loader.load(request.messages)
+            pictures = await load_package_pictures(loader, request.messages)
             ids = await asyncio.to_thread(call.ids, request.messages, pictures)
             answers.append((ids, await asyncio.to_thread(call.reply, request.messages, pictures, REPLY_TOKENS)))
     except Exception as problem:  # an error of transformers must not fail the trial of our engine

@@ -28,11 +28,15 @@ def flip_rate(
     ] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the drawn samples.")] = 0,
     batch: Annotated[
-        list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat (default: 1 and 8).")
+        list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat. Default: 1 and 8.")
     ] = [],  # noqa: B006
     workers: Annotated[
-        list[int], typer.Option("--workers", min=1, max=4096, help="Replicas a model; may repeat (default: 2).")
+        list[int], typer.Option("--workers", min=1, max=4096, help="Replicas a model; may repeat. Default: 2.")
     ] = [],  # noqa: B006
+    repeat: Annotated[bool, typer.Option("--repeat", help="Replay with the run's own settings.")] = False,
+    caches_off: Annotated[
+        bool, typer.Option("--caches-off", help="Replay without vLLM's caches of prompts and pictures.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", help="Send requests to paid services without asking, as in a script.")
     ] = False,
@@ -41,12 +45,15 @@ def flip_rate(
 ) -> None:
     """Replay a seeded share of a finished run at other batch sizes and worker counts, and count changed answers.
 
-    The run itself stays unchanged; repeats are stored in DIR/flip-rate. Rerun the same command to resume.
+    The defaults apply if no setting is given. The run itself stays unchanged; repeats are stored in DIR/flip-rate. Rerun
+    the same command to resume.
     """
     from orchestrator.flip_rate import flip_rate as flips
+    from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES
     from orchestrator.storage.disk import disk_errors
 
-    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data)
+    others = [setting for setting, wanted in ((PLAIN, repeat), (WITHOUT_CACHES, caches_off)) if wanted]
+    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data, others)
     for line in repeats.lines():
         _say(line, as_json)
     _confirm_services(repeats, yes)

@@ -45,7 +45,7 @@ def judge(
     if as_json:
         print_json(open_ended.to_dicts())
     else:
-        print_tables(open_ended)
+        print_tables(open_ended, sweep, location.folder)
     raise typer.Exit(location.exit_code(0 if complete else 1))
 
 

@@ -1,4 +1,4 @@
-"""``ls``: list the models, judges, scenarios, conditions, measures and sweeps that can be named."""
+"""``ls``: list what can be named (models, judges, scenarios, conditions, measures, sweeps), and differences from the package."""
 
 from __future__ import annotations
 
@@ -98,8 +98,25 @@ def sweeps() -> Rows:
     return [{"name": name, "question": _first_line(path)} for name, path in shipped.shipped_sweeps().items()]
 
 
-KINDS = {function.__name__: function for function in (models, judges, scenarios, conditions, measures, sweeps)}
-HEADINGS = {"gpus": "GPUs", "max_images": "pictures"}
+def differences() -> Rows:
+    """Return where a model gets something else than in the published package, and the switch of each difference."""
+    from sweeps.differences import differences, paper_episodes
+
+    columns = ("name", "ours", "package", "reason", "switch")
+    return [
+        {**{name: getattr(row, name) for name in columns}, "paper_episodes": paper_episodes(row)}
+        for row in differences()
+    ]
+
+
+LISTED = (models, judges, scenarios, conditions, measures, sweeps, differences)
+KINDS = {function.__name__: function for function in LISTED}
+HEADINGS = {
+    "gpus": "GPUs",
+    "max_images": "pictures",
+    "ours": "here, by default",
+    "paper_episodes": "paper episodes, at most",
+}
 """Headings on the terminal that differ from the key in JSON."""
 Kind = Annotated[str, typer.Argument(metavar="|".join(KINDS), autocompletion=lambda: list(KINDS))]
 
@@ -120,6 +137,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
 def _format_value(name: str, value: Any) -> str:
     if name == "parameters":
         return "" if value is None else f"{value:g}B"
+    if name == "paper_episodes":
+        return "unknown" if value is None else f"{value:,}"
     if name == "max_images":
         return str(value or "any")
     return ", ".join(value) if isinstance(value, list) else f"{value:g}" if isinstance(value, float) else str(value)

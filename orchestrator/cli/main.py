@@ -9,7 +9,7 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -65,6 +65,22 @@ for panel, commands in PANELS.items():
         app.command(name, rich_help_panel=panel)(command)
 
 
+def omit_types(command: Any) -> None:
+    """Omit ``<bool>`` of flags and ``<list[Path]>`` of arguments from the help of a command and its subcommands."""
+    list_parameters = command.get_params
+
+    def get_params(context: Any) -> Any:
+        parameters = list_parameters(context)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument" or parameter.is_flag:
+                parameter.display_type_rich = lambda *_, **__: None
+        return parameters
+
+    command.get_params = get_params
+    for subcommand in getattr(command, "commands", {}).values():
+        omit_types(subcommand)
+
+
 def main() -> None:
     """Run the command that was typed."""
     # seconds that Ray's processes may take to start on a busy machine, instead of 30; read when ray is imported
@@ -72,5 +88,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    program = typer.main.get_command(app)
+    omit_types(program)
     with keep_exit_code():
-        app()
+        program()

@@ -1,4 +1,4 @@
-"""``models``: check, fetch and try models before a sweep starts."""
+"""``models``: check, fetch, pin and try models before a sweep starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.printing import text_table
+from orchestrator.cli.printing import print_lines, text_table
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
 
 if TYPE_CHECKING:
     from sweeps.spec import ModelSpec
 
-models_app = typer.Typer(help="The models: check, fetch and try them before a sweep.", no_args_is_help=True)
+models_app = typer.Typer(help="The models: check, fetch, pin and try them before a sweep.", no_args_is_help=True)
 
 WIDTH = 160
 """Columns that the tables of models need."""
@@ -33,7 +33,7 @@ def check(
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
     as_json: AsJson = False,
 ) -> None:
-    """Show source, architecture, pictures, memory and license of each model; exit code 1 if one cannot run.
+    """Show what each model and judge accepts, its memory and license; exit code 1 if one cannot run.
 
     For named models and those of a sweep, also import the packages that their processors need.
     """
@@ -43,12 +43,12 @@ def check(
 
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    rows = check_models(find_models(names or [], sweep), gpu_type, imports=bool(names or sweep))
+    rows = check_models(find_models(names or [], sweep, judging=True), gpu_type, imports=bool(names or sweep))
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
     else:
-        heads = ("model", "source", "architecture", "pictures", "memory", "packages", "license")
+        heads = ("model", "source", "architecture", "pictures", "chat template", "memory", "packages", "license")
         show(text_table(heads, (row.cells for row in rows)), *map(printable, notes), min_width=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
@@ -62,15 +62,32 @@ def fetch(
 
     Exit code 1 if some weights are missing.
     """
-    from sweeps.load import find_models, load
+    from sweeps.load import find_models
 
     if not names and sweep is None:
         raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
-    models = find_models(names or [], sweep)
-    if sweep is not None and not names and (judge := load(sweep).judge) is not None:
-        models = [*models, judge.model]
-    missing = _download(models, lambda line: print(printable(line), flush=True))
+    missing = _download(find_models(names or [], sweep, judging=True), lambda line: print(printable(line), flush=True))
     raise typer.Exit(1 if missing else 0)
+
+
+@models_app.command()
+def pin(
+    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Your sweep file.")], as_json: AsJson = False
+) -> None:
+    """Write the commits of the sweep's weights into its file, from the Hub's cache or the Hub; exit code 1 if one is missing."""
+    from orchestrator.inspection.pin import pin_sweep
+
+    pins = list(pin_sweep(sweep))
+    found = [row for row in pins if row.commit]
+    if as_json:
+        print_json([{"model": row.model.name, "commit": row.commit, "note": row.note} for row in pins])
+    else:
+        lines = [str(row) for row in pins] or [f"{sweep}: every model is pinned or has no weights on the Hub"]
+        written = (
+            f"{len(found)} written to [revisions] in {sweep}; a run that began without them needs another --output"
+        )
+        print_lines([*lines, *([written] if found else [])])
+    raise typer.Exit(0 if len(found) == len(pins) else 1)
 
 
 @models_app.command("try")
@@ -105,6 +122,53 @@ def try_models(
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
+@models_app.command()
+def prove(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
+    ] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = None,
+    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where certificates are stored, per engine.")] = Path(
+        "outputs/models-prove"
+    ),
+    as_json: AsJson = False,
+) -> None:
+    """Compare token ids and every tensor of one request per cell with the package's own call, without weights.
+
+    Exit code 1 if they are not equal, or not those of the certificate that is stored already.
+    """
+    from orchestrator.inspection.certificate import add_certificate
+    from orchestrator.inspection.model_try import models
+    from orchestrator.inspection.prove import prove as prove_input
+
+    if not names and sweep is None:
+        raise SweepError("name models or checkpoint folders to prove, or add --sweep FILE")
+    rows = []
+    for model in models(names or [], sweep, backend, services=True):
+        certificate, folder = prove_input(model, sweep, data), output / model.backend
+        folder.mkdir(parents=True, exist_ok=True)
+        changed = add_certificate(folder, model.name, certificate)
+        rows.append({"model": model.name, "engine": model.backend, "weights": certificate.weights, "folder": str(folder),
+                     "status": certificate.status, "outcome": certificate.describe(), "changed": changed})  # fmt: skip
+    if as_json:
+        print_json(rows)
+    else:
+        heads = ("model", "engine", "outcome")
+        notes = [
+            f"{row['model']} is unequal to its certificate in {row['folder']}: {'; '.join(row['changed'])}"
+            for row in rows
+            if row["changed"]
+        ]
+        cells = ([str(row[head]) for head in heads] for row in rows)
+        show(text_table(heads, cells), *map(printable, notes), min_width=WIDTH)
+    proven = all(row["status"] in ("equal", "request only") and not row["changed"] for row in rows)
+    raise typer.Exit(0 if proven else 1)
+
+
 def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
     """Download weights and return the names of the models that still lack some."""
     if os.environ.get("RAY_ADDRESS"):
@@ -118,6 +182,7 @@ def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[s
 
 def _overflow_notes(path: Path) -> list[str]:
     """Return how many episodes of the sweep may outgrow their models, if its data is available."""
+    from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan
     from sweeps.load import load
@@ -125,4 +190,4 @@ def _overflow_notes(path: Path) -> list[str]:
     sweep = load(path)
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
-    return overflow.lines(overflow.risks(build_plan(sweep)))
+    return overflow.lines(overflow.risks(build_plan(sweep), data_folder(sweep)))

@@ -30,6 +30,8 @@ def required_name(text: str) -> str:
 def viewed(text: str) -> Path:
     """Return a readable copy of a run folder (``run_location.viewed``)."""
     if "://" not in required_name(text):
+        if Path(text).is_file():
+            raise RunFolderError(f"{printable(text)} is a file, not a run folder; name a folder such as outputs/NAME")
         return Path(text)
     from orchestrator.object_store import run_location as remote
 
@@ -96,6 +98,15 @@ def load_sweep(
     if output is not None and not output.strip():
         raise SweepError("--output is empty; name a folder, or omit it for outputs/<name>")
     return sweep if output is None else sweep.model_copy(update={"output": output})
+
+
+def with_local_output(sweep: Sweep) -> Sweep:
+    """Return the sweep with a readable copy of its run folder if that is in a bucket."""
+    if "://" not in sweep.output:
+        return sweep
+    from orchestrator.object_store import run_location as remote
+
+    return sweep.model_copy(update={"output": str(remote.readable_folder(sweep.output, started=False))})
 
 
 def require_data(sweep: Sweep, file: Path) -> None:

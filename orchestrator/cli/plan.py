@@ -23,8 +23,9 @@ from orchestrator.cli.options import (
     load_sweep,
     require_data,
     reusable_folders,
+    with_local_output,
 )
-from orchestrator.cli.printing import print_lines, text_table
+from orchestrator.cli.printing import gold_check_lines, print_lines, text_table
 from orchestrator.cli.train import training_lines
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
@@ -65,7 +66,7 @@ def plan(
         raise SweepError("--price, --timeline and --gpu-type require --gpus N")
     if reuse and (gpus is not None or sizing):
         raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
-    readable_sweep = _with_local_output(load_sweep(sweep, set_, output, skip_bad, more))
+    readable_sweep = with_local_output(load_sweep(sweep, set_, output, skip_bad, more))
     if sizing:
         from orchestrator.report.measures import sample_size  # scipy takes a second to import
 
@@ -77,32 +78,36 @@ def plan(
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]
     else:
         require_data(readable_sweep, sweep)
-        _show_cells(readable_sweep, training_lines(sweep, set_, gpu_type), as_json, reusable_folders(reuse))
+        from orchestrator.inspection.pin import describe_unpinned
+
+        notes = [*describe_unpinned(readable_sweep.models, str(sweep)), *training_lines(sweep, set_, gpu_type)]
+        _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse))
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
 
 
-def _show_cells(sweep: Sweep, training: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:
+def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:
     """Print the table of cells and the notes below it."""
+    from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
     from sweeps.load import skipped_products
 
     episodes, precision = _apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
-    may_overflow = overflow.lines(overflow.risks(episodes))
+    may_overflow = overflow.lines(overflow.risks(episodes, data_folder(sweep)))
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
     reused = _count_reused(sweep, episodes, cells, reuse)
     costs = _service_costs(sweep, episodes, cells)
     if as_json:
-        print_json({"cells": cells, "notes": [*left_out, *may_overflow, *training, *precision, *reused, *costs]})
+        print_json({"cells": cells, "notes": [*left_out, *may_overflow, *notes, *precision, *reused, *costs]})
         return
     heads = ("planned", "done", *(["reused"] if reuse else []))
     rows = ([row["cell"], *(f"{row[name]:,}" for name in heads)] for row in cells)
     table = text_table(("cell", *heads), rows, numbers=len(heads))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
-    show(table, *left_out, *may_overflow, *training, *precision, *map(printable, [*reused, *costs]), total)
+    show(table, *left_out, *may_overflow, *notes, *precision, *map(printable, [*reused, *costs]), total)
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
@@ -121,13 +126,13 @@ def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
-    """Return lines on the requests to services and their cost, for episodes that are neither stored nor reused."""
+    """Return lines on the requests to services and their cost, for episodes that are neither stored nor reused, and to judges."""
     from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import service_cost
 
     pending = {row["cell"]: row["planned"] - row["done"] - row.get("reused", 0) for row in cells}
     estimates = service_cost.estimates(plan, pending, data_folder(sweep), Path(sweep.output))
-    return list(service_cost.lines(estimates, sweep.cluster.max_cost))
+    return [*service_cost.lines(estimates, sweep.cluster.max_cost), *gold_check_lines(sweep)]
 
 
 def _count_reused(
@@ -144,12 +149,3 @@ def _count_reused(
     for row in cells:
         row["reused"] = counts.get(row["cell"], 0)
     return [line for folder in reusable for line in folder.lines]
-
-
-def _with_local_output(sweep: Sweep) -> Sweep:
-    """Return the sweep with a readable copy of its run folder if that is in a bucket."""
-    if "://" not in sweep.output:
-        return sweep
-    from orchestrator.object_store import run_location as remote
-
-    return sweep.model_copy(update={"output": str(remote.readable_folder(sweep.output, started=False))})

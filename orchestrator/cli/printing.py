@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from orchestrator.monitoring.console import show
 if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table as RichTable
+
+    from sweeps.spec import Sweep
 
 
 def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str = "", numbers: int = 0) -> RichTable:
@@ -26,12 +29,21 @@ def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str =
     return rich_table(Table("", title, tuple(columns), cells))
 
 
-def print_tables(rows: pl.DataFrame) -> None:
-    """Print the cells of results.json as the paper's tables."""
+def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
+    """Print the cells of results.json as the paper's tables, each with a note on input that is not certified.
+
+    Below open-ended tables, lines say how well their judge reads.
+    """
+    from orchestrator.gold.gold_check import gold_notes
+    from orchestrator.inspection.certificate import footnotes, read_certificates
     from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.results import result_tables
 
-    show(*map(rich_table, result_tables(rows)), min_width=WIDTH)
+    notes = footnotes(sweep.models, read_certificates(folder))
+    tables = (replace(table, notes=(*table.notes, *notes)) for table in result_tables(rows))
+    show(*map(rich_table, tables), min_width=WIDTH)
+    if "judge" in rows.columns:
+        print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 
 
 def precision_lines(folder: Path) -> list[str]:
@@ -48,6 +60,15 @@ def precision_lines(folder: Path) -> list[str]:
         return describe_savings(rule, planned_cells(folder))
     except RunFolderError:
         return []
+
+
+def gold_check_lines(sweep: Sweep) -> list[str]:
+    """Return the line on the requests of the judge's gold check; none if it is done, or there is none."""
+    if not sweep.is_judged or sweep.judge is None:
+        return []
+    from orchestrator.gold.gold_check import describe_cost
+
+    return describe_cost(sweep.judge, Path(sweep.output))
 
 
 def print_lines(lines: Iterable[object], prefix: str = "") -> None:

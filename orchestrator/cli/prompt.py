@@ -41,11 +41,11 @@ def prompt(
 ) -> None:
     """Print the exact input of a model or judge, with file names in place of pictures."""
     from orchestrator.inspection import prompt_preview as preview
+    from orchestrator.inspection.checkpoint_entry import checkpoint_spec
     from sweeps.load import build_cell
 
-    entry = preview.checkpoint_spec(model, backend)
-    cell = build_cell(scenario, condition, "" if entry else model, protocol, sweep)
-    cell = cell.model_copy(update={"model": entry}) if entry else cell
+    entry = checkpoint_spec(model, backend)
+    cell = build_cell(scenario, condition, entry or model, protocol, sweep)
     judge_spec = preview.find_judge(judge, answer, protocol, turn)
     sample_view, pool = preview.find_sample(data, cell.scenario, sample)
     try:

@@ -111,11 +111,11 @@ def _print_run(run_data: RunData) -> None:
     from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.evidence import paired_table
 
-    print_tables(run_data.rows)
+    print_tables(run_data.rows, run_data.sweep, run_data.folder)
     table = paired_table(run_data)
     if table.rows:
         show(rich_table(table), min_width=WIDTH)
-    print_sources(run_data.folder, run_data.left_out)
+    print_sources(run_data.folder, run_data.left_out_reasons)
 
 
 def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:

@@ -65,7 +65,7 @@ def run(
     with remote.open_location(tracked_sweep.output) as location:
         outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=reused_folders)
     if not outcome.interrupted:
-        print_tables(outcome.rows)
+        print_tables(outcome.rows, tracked_sweep, location.folder)
         _print_next_steps(tracked_sweep, location.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes failed; rerun with --retry-failed to play them again")

@@ -19,21 +19,32 @@ DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it 
 
 def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show the progress of a run by cell and model; while it runs, also replicas, rates and ETA."""
+    from orchestrator.gold.gold_check import gold_notes
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage import engine_cache, reused
+    from orchestrator.storage.run_folder import planned_episodes
     from orchestrator.storage.status import read_status
+    from orchestrator.storage.verdict_store import judge_counts
 
     progress, precision = read_status(folder), precision_lines(folder)
+    judges = judge_counts(folder, planned_episodes(folder))
     if as_json:
         if precision:
             progress = {**progress, "precision": precision}
         print_json(
-            {**progress, "reused": reused.reused_per_cell(folder), "cached": engine_cache.percentages_by(folder)}
+            {
+                **progress,
+                "reused": reused.reused_per_cell(folder),
+                "cached": engine_cache.percentages_by(folder),
+                "judges": {judge: counts._asdict() for judge, counts in judges.items()},
+            }
         )
         return
     table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
     show(table, *status_tables(progress), *(f"{name} {DAMAGED}" for name in progress["damaged"]), *precision)
     print_lines(engine_cache.sentences(folder))
+    print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
+    print_lines(gold_notes(folder))
     print_sources(folder, progress["left_out"])
     print_mlflow(folder)
 

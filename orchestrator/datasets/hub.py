@@ -105,20 +105,6 @@ class HubSnapshot:
         snapshot_download(self.name, revision=self.revision, cache_dir=self.folder, allow_patterns=list(names))
 
 
-def cached_folder(name: str, revision: str = "") -> Path | None:
-    """Return the folder of a model in the Hub's local cache, or None."""
-    try:
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-    except ModuleNotFoundError:
-        return None
-    try:
-        cached_path = try_to_load_from_cache(name, "config.json", revision=revision or None)
-    except HFValidationError:
-        return None
-    return Path(cached_path).parent if isinstance(cached_path, str) else None
-
-
 def make_client() -> Any:
     """Return an HTTP client for other servers; the Hub's own client refuses all requests if HF_HUB_OFFLINE is set."""
     from huggingface_hub.utils import get_session  # type: ignore[attr-defined]

@@ -80,6 +80,8 @@ class Attempt(AttemptState):
         """Play what is pending, on Ray or with ``play``, have new answers judged, and score what the folder holds."""
         preparation.find_pending(self, retry, reuse)
         preparation.announce(self)
+        if not play:
+            preparation.check_weights(self)
         with self._tracked() as tracker:
             if not play:
                 preparation.check_models(self)
@@ -102,7 +104,8 @@ class Attempt(AttemptState):
         queue = self.judge_queue = JudgeQueue(judge, self.plan, self.store, backlog)
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
         if backlog:
-            self.reasons = preparation.find_startup_errors(self.sweep, (), judge)
+            low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
+            self.reasons = {**preparation.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:
                 self._play_on_ray(NullTracker())
             for reason in self.reasons.values():

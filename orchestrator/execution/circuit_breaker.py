@@ -1,7 +1,8 @@
-"""The circuit breaker stops a model that refuses its first 20 requests under a condition; none of them is stored.
+"""The circuit breaker stops a model under a condition if it refuses its first 20 requests there; none of them is stored.
 
 An episode whose first request the engine refused is held back until another episode of the same model, condition and protocol
-ends otherwise, in this attempt or an earlier one. Batches of all workers count together, because leases can be small.
+ends otherwise, in this attempt or an earlier one. Batches of all workers count together, because leases can be small. The
+model's other conditions go on: a text-only model refuses pictures, and can still play without them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import polars as pl
 from actors.playing.records import Columns, EpisodeBatch
 from envs.types import Ending
 from orchestrator.planning.build_plan import stored_episodes
-from orchestrator.planning.plan import Plan
+from orchestrator.planning.plan import CellOrdinals, Plan, worker_group
 from orchestrator.storage.episode_store import episodes
+from sweeps.spec import Protocol
 
 REFUSALS_TO_STOP = 20
-"""Episodes refused at their first request, with no other outcome between, after which a model stops."""
+"""Episodes refused at their first request, with no other outcome between, after which a model stops under a condition."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
 """Endings that do not prove, without a played turn, that the model answers: an unreadable picture, a dead worker."""
 
@@ -32,6 +34,11 @@ class RequestGroup(NamedTuple):
     condition: str
     protocol: str
 
+    def __str__(self) -> str:
+        """Return the keys of its cells as a pattern: ``qwen2.5-vl-7b/*/hint``."""
+        suffix = "" if self.protocol == Protocol.MCQA else f"-{self.protocol}"
+        return f"{self.model}/*/{self.condition}{suffix}"
+
 
 class CircuitBreaker:
     """Passes batches through, except for refused episodes of groups that have not answered yet."""
@@ -39,9 +46,10 @@ class CircuitBreaker:
     def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
         """Start with the groups that have stored an episode that was not refused, in an earlier attempt."""
         self.answering_groups = {RequestGroup(*group) for group in answering_groups}
-        self.stop_reasons: dict[str, str] = {}
-        """Model -> why it must stop."""
+        self.stop_reasons: dict[RequestGroup, str] = {}
+        """Stopped group -> why; it stays stopped in this attempt, whatever is still in flight."""
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
+        self._new_stops: list[RequestGroup] = []
 
     def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
         """Return what may be stored now: the batch without held-back episodes, and what it releases."""
@@ -50,31 +58,50 @@ class CircuitBreaker:
         outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
         self.answering_groups |= {group for group, ending, played in outcomes if played or ending not in NO_EVIDENCE}
         hold = [
-            ordinal in batch.rejected and not played and group not in self.answering_groups
+            ordinal in batch.rejected and not played and not self._answers(group)
             for ordinal, played, group in zip(batch.ordinals, turns, groups, strict=True)
         ]
         for held_group in dict.fromkeys(compress(groups, hold)):
             keep = [is_held and group == held_group for is_held, group in zip(hold, groups, strict=True)]
             self._hold(held_group, select_episodes(batch, keep))
-        answering = [group for group in self._held_back if group in self.answering_groups]
+        answering = [group for group in self._held_back if self._answers(group)]
         released = [earlier for group in answering for earlier in self._held_back.pop(group)]
         return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
 
     def release_rest(self) -> list[EpisodeBatch]:
-        """Return the episodes held back for models that were not stopped, because they had too few refusals."""
+        """Return the episodes held back for groups that were not stopped, because they had too few refusals."""
         held_back, self._held_back = self._held_back, {}
-        releasable = [batches for group, batches in held_back.items() if group.model not in self.stop_reasons]
+        releasable = [batches for group, batches in held_back.items() if group not in self.stop_reasons]
         return [*chain.from_iterable(releasable)]
+
+    def take_new_stops(self, plan: Plan) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
+        """Return the groups that have stopped since the last call, each with its worker group and its episodes."""
+        new_stops, self._new_stops = self._new_stops, []
+        return {group: _planned_episodes(plan, group) for group in new_stops}
+
+    def _answers(self, group: RequestGroup) -> bool:
+        return group in self.answering_groups and group not in self.stop_reasons
 
     def _hold(self, group: RequestGroup, batch: EpisodeBatch) -> None:
         batches = self._held_back.setdefault(group, [])
         batches.append(batch)
         count = sum(len(part.ordinals) for part in batches)
-        if count >= REFUSALS_TO_STOP and group.model not in self.stop_reasons:
-            self.stop_reasons[group.model] = (
-                f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped and none"
-                f" of them is stored; the last: {batch.episodes['error'][-1]}"
+        if count >= REFUSALS_TO_STOP and group not in self.stop_reasons:
+            self._new_stops.append(group)
+            self.stop_reasons[group] = (
+                f"{group.model} refused all of its first {count} requests under {group.condition}, so it is stopped there and"
+                f" none of them is stored; the last: {batch.episodes['error'][-1]}"
             )
+
+
+def _planned_episodes(plan: Plan, group: RequestGroup) -> tuple[str, CellOrdinals]:
+    """Return the worker group of a request group, and the ordinals of its cells."""
+    cells = {
+        index: cell
+        for index, cell in enumerate(plan.cells)
+        if (cell.model.name, cell.condition.name, cell.protocol.value) == group
+    }
+    return worker_group(next(iter(cells.values())).model), CellOrdinals(plan.offsets, cells.keys())
 
 
 def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]]:

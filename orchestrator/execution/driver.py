@@ -9,16 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from actors.engine.backend import ModelStopped
+from actors.engine.backend import BackendError, ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from actors.text.printable import one_line
 from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.ray_cluster import capacity, gpu_nodes, node_hosts
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.worker_logs import AttemptLog, log_command, log_nodes, log_ready
@@ -58,14 +59,14 @@ class Driver:
         sink: ResultSink,
         attempt_log: AttemptLog,
         judge_queue: JudgeQueue | None = None,
-        take_cancelled: Callable[[], Mapping[str, Container[int]]] = dict,
+        take_cancelled: Callable[[], Iterable[tuple[str, Container[int]]]] = tuple,
     ) -> None:
         """Build the scheduler and an empty pool of workers.
 
-        ``pending``: group -> ordinals to play. ``take_cancelled``, called after each batch, returns group -> ordinals that need
-        not be played any more.
+        ``pending``: group -> ordinals to play. ``take_cancelled``, called after each batch, returns groups, each with ordinals
+        that are not played any more in this attempt.
         """
-        self.sink, self.judge_queue, self.attempt_log = sink, judge_queue, attempt_log
+        self.plan, self.sink, self.judge_queue, self.attempt_log = plan, sink, judge_queue, attempt_log
         self.take_cancelled = take_cancelled
         cpus, gpus = capacity()
         self.nodes = gpu_nodes()
@@ -73,13 +74,14 @@ class Driver:
         self.demands = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
         self.stages = NodeStaging(sweep)
+        self.certifier = Certifier(plan, sink.store.folder)
         queues = dict(pending)
         if self.pool.turn_judges.group:
             queues[self.pool.turn_judges.group] = ()
         if judge_queue is not None:
-            queues[judge_queue.group] = judge_queue.backlog
+            queues[judge_queue.group] = judge_queue.first_answers
         gpu_shares, silence = shares(sweep, gpus), sweep.cluster.silence
-        self.schedule = Scheduler(queues, self.demands, cpus, gpus, self.nodes, gpu_shares, plan.share_sample, silence)
+        self.schedule = Scheduler(queues, self.demands, cpus, gpus, self.nodes, gpu_shares, self._share_sample, silence)
         self._started_at = self._clock_read_at = time.monotonic()
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
@@ -156,6 +158,7 @@ class Driver:
                     self.pool.kill(slot, lost=True)
                 case GiveUp(ordinals, reason, name):
                     (self.pool.queue_of(name) or self.sink).give_up(ordinals, reason)
+                    self._release_answers()
                 case Abandon(name, reason):
                     self.reasons[name] = reason
 
@@ -179,6 +182,9 @@ class Driver:
         staged = "" if is_judge else await self.stages.folder(worker.address.node, worker.address.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             report = await resolve(worker.actor.start.remote(staged))
+        self.pool.record_weights(slot, report.weights)
+        if not is_judge:
+            await self.certifier.certify(worker)
         log_ready(worker.group, slot, worker.address, report.lines)
         self.events.put_nowait(lambda: self.schedule.on_ready(slot, self.now(), report.in_flight))
         judges = self.pool.turn_judges
@@ -188,7 +194,6 @@ class Driver:
 
     async def _play_lease(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Store a lease's batches until its stream ends; the scheduler decides how long a worker may be silent."""
-        group = self.pool.handles[slot].group
         stream, missing = self.pool.handles[slot].stream(ordinals)
         if missing:
             log.error("%d answers are missing from the store, so no judge reads them", len(missing))
@@ -199,12 +204,14 @@ class Driver:
             except StopAsyncIteration:
                 break
             self._store(batch)
-            if (reason := self.sink.breaker.stop_reasons.get(group)) is not None:
-                raise ModelStopped(reason)
             self.act(self.schedule.on_delivery(slot, lease, batch.ordinals, self.now()))
-            for name, unneeded in self.take_cancelled().items():
+            for name, unneeded in self.take_cancelled():
                 self.act(self.schedule.cancel(name, unneeded, self.now()))
         self.events.put_nowait(lambda: self.schedule.on_lease_end(slot, lease, self.now()))
+
+    def _share_sample(self, ordinal: int, neighbor: int) -> bool:
+        """Return True if two planned episodes play one sample; gold answers have numbers beyond the plan."""
+        return max(ordinal, neighbor) < self.plan.total and self.plan.share_sample(ordinal, neighbor)
 
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
         """Store a batch; new open-ended answers wait for the judge from now on."""
@@ -212,10 +219,19 @@ class Driver:
         if isinstance(batch, VerdictBatch):
             assert queue is not None, "a VerdictBatch came without a judge"
             queue.store_verdicts(batch)
+            self._release_answers()
+            if queue.stop_reason:
+                raise ModelStopped(queue.stop_reason)
             return
         new = self.sink.add(batch)
         if queue is not None and (answers := queue.add_answers(new)):
-            self.events.put_nowait(lambda: self.schedule.on_answers(queue.group, answers, self.now()))
+            self.act(self.schedule.on_answers(queue.group, answers, self.now()))
+
+    def _release_answers(self) -> None:
+        """Have the answers judged that waited for the end of the gold check, if it has just ended."""
+        queue = self.judge_queue
+        if queue is not None and (answers := queue.take_released()):
+            self.act(self.schedule.on_answers(queue.group, answers, self.now()))
 
     def _on_loss(self, slot: int, problem: BaseException | None) -> None:
         """Report a lost worker to the scheduler once, after a pause so that nothing spins."""
@@ -262,7 +278,9 @@ class Driver:
 
 
 def last_line(problem: BaseException | None) -> str:
-    """Return the last line of an error, short enough for a table."""
+    """Return the last line of an error, short enough for a table; a sentence of ours without the name of its class."""
+    if isinstance(problem, RayTaskError) and isinstance(problem.cause, (BackendError, *FATAL_START_ERRORS)):
+        problem = problem.cause
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return one_line(lines[-1] if lines else type(problem).__name__)[:500]
 

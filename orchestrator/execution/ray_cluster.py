@@ -120,6 +120,9 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     """
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+    os.environ.setdefault(
+        "RAY_IGNORE_UNHANDLED_ERRORS", "1"
+    )  # of a second lease of a worker whose loss is already reported
     address = os.environ.get("RAY_ADDRESS", "")
     if ray.is_initialized():
         return

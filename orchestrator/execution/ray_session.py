@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 import time
+from collections.abc import Container, Iterator
 from functools import partial
 
 import polars as pl
@@ -58,7 +59,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     queue = state.judge_queue
     sweep = state.sweep.model_copy(update={"judge": queue.judge if queue else state.sweep.turn_judge})
     startable = {name: ordinals for name, ordinals in state.pending.items() if name not in state.reasons}
-    driver = Driver(sweep, state.plan, startable, sink, state.log, queue, state.stops.take_new_stops)
+    driver = Driver(sweep, state.plan, startable, sink, state.log, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
@@ -68,8 +69,17 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     if measuring:
         measuring.cancel()
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
-    state.reasons = {**state.reasons, **driver.reasons}
+    stopped = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
+    state.reasons = {**state.reasons, **driver.reasons, **stopped}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
+
+
+def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tuple[str, Container[int]]]:
+    """Yield the episodes of cells that have stopped since the last call: by precision, or by refusals, which are logged."""
+    yield from state.stops.take_new_stops().items()
+    for group, stop in breaker.take_new_stops(state.plan).items():
+        log.warning(breaker.stop_reasons[group])
+        yield stop
 
 
 def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
@@ -89,7 +99,11 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
     state.store.flush()
     if queue := state.judge_queue:
         queue.flush(always=True)
-        print(f"{queue.key} judged {queue.stored_count:,} answers", file=sys.stderr, flush=True)
+        print(
+            f"{queue.key} gave {queue.read_count:,} verdicts on {queue.judged_count:,} answers",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _report_interruption(state: AttemptState, sink: ResultSink) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import polars as pl
 
+from actors.playing.judge_trial import reads_nothing
 from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.circuit_breaker import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
@@ -36,7 +38,7 @@ class AttemptOutcome:
     complete: bool
     interrupted: bool
     reasons: Mapping[str, str]
-    """Group of models -> why it could not go on."""
+    """Group of workers, or pattern of cells -> why it could not go on."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
     cluster_lost: bool = False
@@ -61,8 +63,13 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     write_status(state.output, states, finished=not state.interrupted)
     played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
     unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
-    complete = played and (not state.sweep.is_judged or rows.filter(unread != 0).is_empty())
+    complete = played and (not state.sweep.is_judged or (rows.filter(unread != 0).is_empty() and _judge_reads(rows)))
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
+
+
+def _judge_reads(rows: pl.DataFrame) -> bool:
+    judged = int(rows["judged"].sum())
+    return not reads_nothing(judged, judged + int(rows["unjudged"].sum()))
 
 
 def add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
@@ -96,13 +103,14 @@ def cell_states(
 ) -> list[dict[str, Any]]:
     """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
 
-    An unfinished cell that is paused or cancelled has that state. ``reasons``: group -> why it could not go on.
+    An unfinished cell that is paused or cancelled has that state. ``reasons``: group of workers or of requests -> why it could
+    not go on.
     """
     cells = [
         {
             **{name: row[name] for name in ("cell", "planned", "finished", "errors")},
             "state": _cell_state(row, reasons),
-            "reason": reasons.get(row["model"], "") if row["finished"] < row["planned"] else "",
+            "reason": _stop_reason(row, reasons) if row["finished"] < row["planned"] else "",
         }
         for row in rows.iter_rows(named=True)
     ]
@@ -112,6 +120,12 @@ def cell_states(
 def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
     if row["finished"] == row["planned"]:
         return "failed" if row["failed"] else "complete"
-    if row["model"] in reasons:
+    if _stop_reason(row, reasons):
         return "failed"
     return "partial" if row["finished"] else "waiting"
+
+
+def _stop_reason(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    """Return why the cell's model could not go on, under all conditions or this one; empty if it could."""
+    stopped = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
+    return reasons.get(row["model"]) or reasons.get(stopped, "")

@@ -7,10 +7,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from envs.types import Ending
-from orchestrator.datasets.staging import pin_data
+from orchestrator.datasets.staging import data_folder, pin_data
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
+from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import check_wording
 from orchestrator.planning.applied_sweep import effective_sweep
 from orchestrator.planning.build_plan import build_plan
@@ -44,5 +45,7 @@ def run(
             plan = build_plan(sweep)
         for reason in (*skipped_products(sweep), *plan.left_out):
             say(f"left out: {reason}")
+        for line in overflow.lines(overflow.risks(plan, data_folder(sweep), by_processor=False)):
+            say(line)
         with open_attempt(sweep, plan, output, say, update, stop) as attempt:
             return attempt.run(retry, reuse)

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from actors.worker import SharedLedger
 from envs import regular
+from orchestrator.gold.gold_check import gold_verdicts
 from orchestrator.storage import atomic_write, reused
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
@@ -81,7 +82,7 @@ def _stored_costs(folder: Path) -> pl.DataFrame:
     """Return model, cost of the episodes and verdicts that were not reused from another folder."""
     reused_rows = reused.read_reused(folder).lazy()
     played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
-    judged = verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti")
+    judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), gold_verdicts(folder)])
     judge_model = pl.col("judge").str.split("/").list.first().alias("model")
     rows = pl.concat([played.select("model", "cost"), judged.select(judge_model, "cost")])
     return rows.group_by("model").agg(pl.col("cost").sum()).filter(pl.col("cost") > 0).collect()

@@ -14,7 +14,9 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from actors.engine.backend import ModelStopped
 from actors.node.process_output import WorkerAddress
+from actors.trial.certify import InputReport
 from actors.worker import Worker
 from envs import regular
 from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
@@ -24,7 +26,8 @@ from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.storage import atomic_write
-from sweeps.spec import Judge, Sweep
+from orchestrator.storage.loaded_weights import LoadedWeights
+from sweeps.spec import Judge, ModelSpec, Sweep
 
 BACKPRESSURE = 16
 """Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
@@ -47,6 +50,8 @@ class WorkerHandle:
     """The source of its leases, for a judge's worker."""
     address: WorkerAddress | None = None
     """Set once it runs."""
+    models: Sequence[ModelSpec] = ()
+    """The entries of the sweep that it loads."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def stream(self, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
@@ -56,7 +61,7 @@ class WorkerHandle:
             return self.actor.play.options(**options).remote(list(ordinals)), []
         answers = self.judge_queue.lease(ordinals)
         missing = set(ordinals) - {answer.ordinal for answer in answers}
-        return self.actor.judge_answers.options(**options).remote(answers), sorted(missing)
+        return self.actor.judge_answers.options(**options).remote(answers, self.judge_queue.reads), sorted(missing)
 
 
 class TurnJudges:
@@ -120,6 +125,7 @@ class WorkerPool:
         self.handles: dict[int, WorkerHandle] = {}
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
+        self.weights = LoadedWeights(folder)
         self.worker_logs = WorkerLogCollector(attempt_log, current_node(), read_output_on)
         self._shared_gpus, self._plan_ref = SharedGpus(), ray.put(plan)
         self._batch_name = batch_name(sweep, folder)
@@ -132,11 +138,18 @@ class WorkerPool:
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
         options = {**self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name)}
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, models, str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name
-        )
-        self.handles[slot] = WorkerHandle(name, actor, queue)
+            self._plan_ref, list(map(self.weights.pin, models)), str(Path(self.sweep.data).resolve()), judge,
+            self.spending.ledger, self._batch_name,
+        )  # fmt: skip
+        self.handles[slot] = WorkerHandle(name, actor, queue, models=models)
         if judge is None:
             self.turn_judges.add_player(slot, actor)
+
+    def record_weights(self, slot: int, loaded: Mapping[str, str]) -> None:
+        """Record what a worker has loaded; raises ModelStopped if the run's episodes are from other weights."""
+        for model in self.handles[slot].models:
+            if reason := self.weights.add(model, loaded.get(model.name, "")):
+                raise ModelStopped(reason)
 
     def queue_of(self, name: str) -> JudgeQueue | None:
         """Return the judge's queue if the group is the judge's."""
@@ -189,6 +202,22 @@ class WorkerPool:
         for worker in self.handles.values():
             if worker.group == name:
                 worker.actor.set_in_flight.remote(episodes)
+
+
+async def record_inputs(
+    worker: WorkerHandle, ordinals: Mapping[str, Sequence[int]], timeout: float
+) -> dict[str, InputReport]:
+    """Return model -> what a worker makes of the first requests of these episodes; its failure is a reason in the reports."""
+    try:
+        reports: dict[str, InputReport] = await asyncio.wait_for(
+            resolve(worker.actor.certify.remote(ordinals)), timeout
+        )
+        return reports
+    except TimeoutError:
+        reason = f"it took longer than {timeout:.0f} s"
+    except RayTaskError as problem:
+        reason = str(problem.cause)
+    return {name: InputReport(reason=reason) for name in ordinals}
 
 
 async def resolve(ref: Any) -> Any:

@@ -1,12 +1,12 @@
 """A comparison of a run with a repeat: changed replies, verdicts, endings and cells.
 
 It covers episodes with equal keys, complete on both sides and with the same pictures, and their turns that start from the same
-state of the game.
+state of the game: up to the first changed verdict, and every turn where each picture is asked afresh (``Condition.every_frame``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,8 @@ def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame
         ending_changed=pl.col("ending_before") != pl.col("ending_after"),
         correct_changed=pl.col("right_before") != pl.col("right_after"),
     )
-    return Pairs(both, _turns(folder, repeated, both, judge), rows.height - both.height)
+    independent = [condition.name for condition in sweep.conditions if condition.every_frame]
+    return Pairs(both, _turns(folder, repeated, both, judge, independent), rows.height - both.height)
 
 
 def rates(compared: Pairs, setting: str) -> pl.DataFrame:
@@ -121,16 +122,17 @@ def _outcomes(episodes: pl.DataFrame, folder: Path, judge: str) -> pl.DataFrame:
     return rows.select("key", "ending", pl.when(answered).then(pl.col("aggregate")).otherwise(game).alias("right"))
 
 
-def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str) -> pl.DataFrame:
-    """Return the turns that start from the same state on both sides."""
+def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str, independent: Sequence[str]) -> pl.DataFrame:
+    """Return the turns that start from the same state on both sides; in ``independent`` conditions all of them do."""
     sides = [_replies(at, both, judge) for at in (folder, repeated)]
     paired = sides[0].join(sides[1], on=["key", "turn"], suffix="_after").sort("key", "turn")
     columns = (*VERDICT, *(f"judged_{bit}" for bit in BITS))
     verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in columns)
     comparisons = paired.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
     earlier = pl.col("verdict_changed").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
-    named = both.select("key", "model", "scenario", "sample_id")
-    same = comparisons.filter(earlier == 0).join(named, on="key", how="left", maintain_order="left")
+    named = both.select("key", "model", "condition", "scenario", "sample_id")
+    compared = comparisons.with_columns(earlier=earlier).join(named, on="key", how="left", maintain_order="left")
+    same = compared.filter((pl.col("earlier") == 0) | pl.col("condition").is_in(independent))
     return same.select(
         "key", "turn", "model", *GROUP, "reply_changed", "verdict_changed",
         pl.col("action").alias("action_before"), "action_after",

@@ -98,15 +98,16 @@ def prepare_repeats(
     batches: Sequence[int] = (),
     workers: Sequence[int] = (),
     data: Path | None = None,
+    others: Sequence[Setting] = (),
 ) -> Repeats:
     """Plan the repeats of a run folder; nothing is written or played.
 
-    ``batches`` and ``workers`` are as in ``choose_settings``; ``data`` is the benchmark's folder if it moved. Raises
+    ``batches``, ``workers`` and ``others`` are as in ``choose_settings``; ``data`` is the benchmark's folder if it moved. Raises
     RunFolderError if the folder has no run or no sample to replay.
     """
     sweep = stored_sweep(folder)
     moved = sweep if data is None else sweep.model_copy(update={"data": str(data)})
-    chosen = choose_settings(sweep, batches, workers)
+    chosen = choose_settings(sweep, batches, workers, others)
     return Repeats(folder, share, seed, chosen, moved, draw_samples(sweep, folder, share, seed))
 
 

@@ -23,6 +23,8 @@ FOLDER = "flip-rate"
 """Folder in the run folder, with one subfolder per share and seed."""
 BATCHES, WORKERS = (1, 8), (2,)
 """Default settings."""
+CACHES_OFF = {"enable_prefix_caching": False, "mm_processor_cache_gb": 0}
+"""Options of vLLM without caches of prompts and pictures; other engines have none."""
 BATCH_OPTION = {"vllm": "max_num_seqs", "transformers": "batch"}
 """Backend -> option of the engine for its number of concurrent requests."""
 DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
@@ -31,27 +33,37 @@ DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
 
 @dataclass(frozen=True)
 class Setting:
-    """The difference between a repeat and the run."""
+    """The difference between a repeat and the run; without one it is a plain repeat."""
 
     batch: int | None = None
     """Concurrent episodes of a worker and its engine; None: as in the run."""
     workers: int | None = None
     """Replicas of a model; None: as in the run."""
+    caches: bool = True
+    """False turns vLLM's caches of prompts and pictures off."""
 
     @property
     def name(self) -> str:
-        """Name of its folder, ``batch-1`` or ``workers-2``."""
+        """Name of its folder: ``repeat``, ``caches-off``, ``batch-1`` or ``workers-2``."""
+        if self.batch is None and self.workers is None:
+            return "repeat" if self.caches else "caches-off"
         return f"batch-{self.batch}" if self.batch is not None else f"workers-{self.workers}"
 
 
-def choose_settings(sweep: Sweep, batches: Sequence[int], workers: Sequence[int]) -> list[Setting]:
-    """Return one setting per batch size and one per number of workers; the defaults if both are empty.
+PLAIN, WITHOUT_CACHES = Setting(), Setting(caches=False)
+
+
+def choose_settings(
+    sweep: Sweep, batches: Sequence[int], workers: Sequence[int], others: Sequence[Setting] = ()
+) -> list[Setting]:
+    """Return the ``others``, one setting per batch size and one per number of workers; the defaults if all are empty.
 
     The default has no number of workers if every model always has one.
     """
-    if not batches and not workers:
+    if not batches and not workers and not others:
         batches, workers = BATCHES, () if all(map(has_one_worker, repeated_models(sweep))) else WORKERS
     return [
+        *dict.fromkeys(others),
         *(Setting(batch=count) for count in dict.fromkeys(batches)),
         *(Setting(workers=count) for count in dict.fromkeys(workers)),
     ]
@@ -106,7 +118,7 @@ def has_one_worker(model: ModelSpec) -> bool:
 def repeat_sweep(sweep: Sweep, ids: DrawnIds, setting: Setting, output: Path) -> Sweep:
     """Return the sweep that replays these samples into ``output``, with the same keys and without MLflow."""
     scenarios = tuple(name for name in sweep.scenarios if all(name in by_scenario for by_scenario in ids.values()))
-    models = tuple(_with_batch(model, setting.batch) for model in repeated_models(sweep))
+    models = tuple(_with_caches(_with_batch(model, setting.batch), setting) for model in repeated_models(sweep))
     open_ended = sweep.open_ended.model_copy(update={"selection": _selection(sweep.open_ended.selection, ids, True)})
     return sweep.model_copy(update={
         "output": str(output), "models": models, "scenarios": scenarios, "tracking": Tracking(uri="none"), "measures": (),
@@ -123,6 +135,8 @@ def describe_left_out(sweep: Sweep, ids: DrawnIds, settings: Sequence[Setting]) 
                 yield f"{setting.name}: {model.name} always has one worker and is replayed as in the run"
             elif setting.batch is not None and model.batch:
                 yield f"{setting.name}: {model.name} uses a Batch API with batches of its own and is replayed as in the run"
+            elif not setting.caches and model.backend != "vllm":
+                yield f"{setting.name}: {model.name} has no caches that this command controls and is replayed as in the run"
     for model in sweep.models:
         if model.backend == "human":
             yield f"{model.name} is a person and is not replayed"
@@ -142,6 +156,13 @@ def _with_batch(model: ModelSpec, batch: int | None) -> ModelSpec:
     option = BATCH_OPTION.get(model.backend)
     options = {**model.options, option: batch} if option else model.options
     return model.model_copy(update={"in_flight": batch, "options": options})
+
+
+def _with_caches(model: ModelSpec, setting: Setting) -> ModelSpec:
+    """Return the model for a setting, without vLLM's caches if it has none."""
+    if setting.caches or model.backend != "vllm":
+        return model
+    return model.model_copy(update={"options": {**model.options, **CACHES_OFF}})
 
 
 def _with_workers(cluster: Cluster, workers: int | None, models: Sequence[ModelSpec]) -> Cluster:

@@ -1,4 +1,7 @@
-"""The architectures that vLLM and transformers support, by their own registries or by lists of this project."""
+"""The architectures that vLLM and transformers support, by their own registries or by lists of this project.
+
+Text-only ones count too: judges are such models, and a question can be asked without its picture.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import importlib.util
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+
+from sweeps.checkpoint import Checkpoint
 
 VLLM = frozenset(
     f"{name}ForConditionalGeneration"
@@ -26,10 +31,16 @@ TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalG
 def architectures(backend: str) -> tuple[frozenset[str], str]:
     """Return the architectures of a backend and the source of the list, its own registry if it is installed."""
     registry, tables, shipped = {
-        "vllm": ("vllm/model_executor/models/registry.py", ("_MULTIMODAL_MODELS",), VLLM),
+        "vllm": (
+            "vllm/model_executor/models/registry.py",
+            ("_MULTIMODAL_MODELS", "_TEXT_GENERATION_MODELS", "_TRANSFORMERS_SUPPORTED_MODELS"), VLLM,
+        ),
         "transformers": (
             "transformers/models/auto/modeling_auto.py",
-            ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"), TRANSFORMERS,
+            (
+                "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES", "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
+                "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
+            ), TRANSFORMERS,
         ),
     }[backend]  # fmt: skip
     spec = importlib.util.find_spec(backend)
@@ -38,6 +49,30 @@ def architectures(backend: str) -> tuple[frozenset[str], str]:
         if names:
             return names, f"by the installed {backend}"
     return shipped, f"by a list; {backend} is not installed"
+
+
+def engine_cell(backend: str, architecture: str) -> str:
+    """Return the table cell of an architecture: ``no`` only if the backend is installed and does not have it."""
+    supported, source = architectures(backend)
+    if architecture in supported:
+        return f"ok: {architecture}"
+    if backend == "vllm" and architecture in architectures("transformers")[0]:
+        return f"ok: {architecture}, by vLLM's transformers backend"
+    if importlib.util.find_spec(backend) is None:
+        return f"unknown: {architecture} ({source})"
+    return f"no: {backend} does not run {architecture} ({source})"
+
+
+def engine_has_template(checkpoint: Checkpoint) -> bool:
+    """Return True if vLLM has a chat template for checkpoints of this type without one, or is not installed here."""
+    spec = importlib.util.find_spec("vllm")
+    if spec is None or not spec.origin:
+        return True
+    path = Path(spec.origin).parent / "transformers_utils/chat_templates/registry.py"
+    try:
+        return f'"{checkpoint.config.get("model_type")}":' in path.read_text(encoding="utf-8")
+    except OSError:
+        return True
 
 
 def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:

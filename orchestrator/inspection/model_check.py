@@ -5,34 +5,26 @@ A cell starts with ``ok``, ``no`` or ``unknown``; facts that cannot be read (off
 
 from __future__ import annotations
 
-import os
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from actors.embedded import EMBEDDED, resolve_embedded
 from actors.engine.baselines import POLICIES
-from envs.json_text import parse_json
-from orchestrator.datasets.hub import Repository, cached_folder
+from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import packages
-from orchestrator.inspection.architectures import architectures
+from orchestrator.inspection.architectures import engine_cell, engine_has_template
 from orchestrator.inspection.model_config import (
-    MAX_CONFIG_BYTES,
-    Config,
     attention_heads,
     bytes_in_memory,
     cache_bytes_per_token,
-    class_name,
     context_length,
-    parse_config,
-    read_config,
 )  # fmt: skip
+from orchestrator.inspection.service_check import key_fault, service_cell
+from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, read_checkpoint
 from sweeps.spec import ModelSpec
 
 GPUS = {
@@ -58,6 +50,8 @@ class Check:
     images: str
     fit: str
     license: str
+    template: str = "-"
+    """What its chat template shows; ``-`` without one."""
     packages: str = "-"
     """Missing packages; ``-`` if not checked."""
     required_packages: tuple[str, ...] = ()
@@ -66,7 +60,8 @@ class Check:
     @property
     def cells(self) -> tuple[str, ...]:
         """The texts of the row, in the order of the columns."""
-        return self.model, self.source, self.architecture, self.images, self.fit, self.packages, self.license
+        first = self.model, self.source, self.architecture, self.images, self.template, self.fit
+        return *first, self.packages, self.license
 
     @property
     def ok(self) -> bool:
@@ -80,7 +75,7 @@ class ModelFacts:
 
     source: str
     """Cell of the table."""
-    config: Config | None = None
+    checkpoint: Checkpoint | None = None
     weights: int = 0
     """Bytes on disk; 0 if unknown."""
     license: str = "unknown"
@@ -104,16 +99,16 @@ def check(models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False)
 
 def _row(model: ModelSpec, gpu: str) -> Check:
     if model.backend == "openai":
-        images = _images(model, {})
-        return Check(model.name, _service(model), "ok: the service's", images, "ok: no GPU", "the provider's terms")
+        images = _images(model, Checkpoint({}))
+        return Check(model.name, service_cell(model), "ok: the service's", images, "ok: no GPU", "the provider's terms")
     if model.backend == "builtin":
         return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
     facts = _facts(resolve_embedded(model))
-    config = facts.config or {}
+    checkpoint = facts.checkpoint or Checkpoint({})
     return Check(
-        model.name, _adapter_fault(model) or facts.source, _architecture(model, config), _images(model, config),
-        _fit(model, facts, gpu), _license(model, facts),
-        required_packages=packages.required(model, class_name(config) or model.architecture),
+        model.name, _adapter_fault(model) or facts.source, _architecture(model, checkpoint), _images(model, checkpoint),
+        _fit(model, facts, gpu), _license(model, facts), template=_template(model, checkpoint),
+        required_packages=packages.required(model, facts.checkpoint),
     )  # fmt: skip
 
 
@@ -130,24 +125,36 @@ def _policy(model: ModelSpec) -> str:
 def local_fault(model: ModelSpec) -> str:
     """Return the fault of a model's key, policy, folder or adapter, without a request; empty if none."""
     if model.backend == "openai":
-        cell = _key_fault(model)
+        cell = key_fault(model)
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
-        local = resolve_embedded(model)
-        cell = _adapter_fault(local) or (_facts(local).source if _is_folder(local.source) else "")
+        cell = _checkpoint_fault(resolve_embedded(model))
     return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
+
+
+def _checkpoint_fault(model: ModelSpec) -> str:
+    """Return the first cell that reports a problem of a model's files on this disk; empty if none."""
+    checkpoint = read_checkpoint(model)
+    if checkpoint is None:
+        return _adapter_fault(model) or (_facts(model).source if _is_folder(model.source) else "")
+    lacking = packages.missing(model, checkpoint)
+    cells = (
+        _adapter_fault(model),
+        _architecture(model, checkpoint),
+        _template_fault(model, checkpoint),
+        f"no: {lacking}" * bool(lacking),
+    )
+    return next((cell for cell in cells if cell.startswith("no: ")), "")
 
 
 # -- the source --------------------------------------------------------------------------------------------------------
 def _facts(model: ModelSpec) -> ModelFacts:
-    folder = Path(model.source)
-    if folder.is_dir():
-        return _on_disk(folder, "ok: on disk")
-    if _is_folder(model.source):
+    folder = checkpoint_folder(model)
+    if folder is None and _is_folder(model.source):
         return ModelFacts(f"no: folder {model.source} does not exist")
-    if copy := cached_folder(model.source, model.revision):
-        return _on_disk(copy, "ok: in the Hub's cache")
+    if folder is not None:
+        return _on_disk(model, folder)
     try:
         return _on_hub(model)
     except FetchError as problem:
@@ -167,12 +174,13 @@ def _is_folder(name: str) -> bool:
     return Path(name).is_absolute() or name.startswith(".")
 
 
-def _on_disk(folder: Path, source: str) -> ModelFacts:
-    config = read_config(folder)
-    if config is None:
+def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
+    checkpoint, own = read_checkpoint(model), folder == Path(model.source)
+    if checkpoint is None:
         return ModelFacts(f"no: {folder} has no readable config.json")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    return ModelFacts(source, config, weights, "ok: yours" if source.endswith("disk") else "unknown")
+    source, license_cell = ("ok: on disk", "ok: yours") if own else ("ok: in the Hub's cache", "unknown")
+    return ModelFacts(source, checkpoint, weights, license_cell)
 
 
 def _on_hub(model: ModelSpec) -> ModelFacts:
@@ -181,10 +189,10 @@ def _on_hub(model: ModelSpec) -> ModelFacts:
     if "config.json" not in files:
         return ModelFacts("no: it has no config.json")
     with repository.open(files["config.json"]) as remote:
-        config = parse_config(remote.read(MAX_CONFIG_BYTES))
+        config = parse_config(remote.read(MAX_FILE_BYTES))
     weights = sum(file.size for path, file in files.items() if path.endswith(".safetensors") and "/" not in path)
     pinned = "" if model.revision else ", no revision pinned"
-    return ModelFacts(f"ok: on the Hub{pinned}", config, weights, _hub_license(repository.info))
+    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(config or {}), weights, _hub_license(repository.info))
 
 
 def _hub_license(info: Any) -> str:
@@ -193,76 +201,58 @@ def _hub_license(info: Any) -> str:
     return f"ok: {name}" + ("; gated: request access on its page" if getattr(info, "gated", False) else "")
 
 
-def _key_fault(model: ModelSpec) -> str:
-    """Return the fault of a service's key or address, without a request; empty if none."""
-    variable, address = model.endpoint.key_env, model.endpoint.base_url
-    key = os.environ.get(variable, "") if variable else ""
-    if address and not address.lower().startswith(("http://", "https://")):
-        return f"no: base_url {address} must start with http:// or https://"
-    if variable and not key:
-        empty = ": set it, or empty key_env in its entry if the service needs no key" if address else ""
-        return f"no: {variable} is not set{empty}"
-    if not (key.isascii() and key.isprintable()):
-        return f"no: {variable} has a line break or a character that no key has"
-    return ""
-
-
-def _service(model: ModelSpec) -> str:
-    """Return the source cell of a service: its list of models is requested, except from OpenAI."""
-    variable, address = model.endpoint.key_env, model.endpoint.base_url
-    if fault := _key_fault(model):
-        return fault
-    if not address:
-        return f"ok: {variable} is set (no request was sent)"
-    key = os.environ.get(variable, "") if variable else ""
-    request = urllib.request.Request(
-        f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=5) as response:
-            served = [entry.get("id") for entry in parse_json(response.read(MAX_CONFIG_BYTES)).get("data", ())]
-    except urllib.error.HTTPError as problem:
-        return f"no: {address} answers {problem.code}"
-    except (OSError, ValueError, AttributeError, TypeError, HTTPException) as problem:
-        return f"no: {address} does not answer ({getattr(problem, 'reason', problem)})"
-    if model.source in served:
-        return "ok: it answers"
-    return f"no: it serves {', '.join(map(str, served[:3]))}, not {model.source}"
-
-
 # -- the configuration -------------------------------------------------------------------------------------------------
-def _architecture(model: ModelSpec, config: Config) -> str:
-    if not (name := class_name(config)):
+def _architecture(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    if not (name := checkpoint.architecture):
         return "unknown"
-    supported, source = architectures(model.backend)
-    if name in supported:
-        return f"ok: {name}"
-    if config.get("auto_map") and model.trust_remote_code and model.backend == "transformers":
+    cell = engine_cell(model.backend, name)
+    if not cell.startswith("ok") and "auto_map" in checkpoint.config and model.trust_remote_code:
         return f"ok: {name}, its own code"
-    return f"no: {model.backend} does not run {name} ({source})"
+    return cell
 
 
-def _images(model: ModelSpec, config: Config) -> str:
-    if model.max_images == 1:
+def _images(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    length = context_length(model, checkpoint)
+    room = f" in {length:,} tokens" if length else ""
+    if "no pictures" in (*model.limits, *checkpoint.limits(model)):
+        return f"ok: none, it reads text only{room}"
+    if model.max_images == 1 or "no chat template" in (*model.limits, *checkpoint.limits(model)):
         return "ok: one picture; no history, no examples"
-    length = context_length(model, config)
-    return f"ok: {model.max_images or 'any number'}" + (f" in {length:,} tokens" if length else "")
+    return f"ok: {model.max_images or 'any number'}{room}"
+
+
+def _template(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    """Return the cell of the chat template: its functions, and what writes the start token."""
+    if (template := checkpoint.template) is None:
+        return "unknown"
+    if not template:
+        return _template_fault(model, checkpoint) or "ok: none, one question with one picture"
+    functions = "with functions" if "tools" in template else "no functions"
+    start = {"both": "start token written twice, sent once", "": "no start token"}
+    by = checkpoint.start_token_by
+    return f"{'no' if 'no functions' in checkpoint.limits(model) else 'ok'}: {functions}, {start.get(by, f'start token by {by}')}"
+
+
+def _template_fault(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    """Return the fault of a checkpoint without chat template on an engine that needs one; empty if none."""
+    needed = model.backend == "vllm" and checkpoint.template == "" and not engine_has_template(checkpoint)
+    return 'no: it has no chat template, which vLLM needs; write backend = "transformers"' if needed else ""
 
 
 def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
     if not model.gpus:
         return "ok: no GPU"
-    config, usable = facts.config or {}, USABLE * GPUS[gpu] * model.gpus
-    weights = bytes_in_memory(facts.weights, model, config) / 1e9
-    per_token = cache_bytes_per_token(config)
+    checkpoint, usable = facts.checkpoint or Checkpoint({}), USABLE * GPUS[gpu] * model.gpus
+    weights = bytes_in_memory(facts.weights, model, checkpoint) / 1e9
+    per_token = cache_bytes_per_token(checkpoint)
     if not weights or not per_token:
         estimate = (model.parameters or 0) * 2
         about = f"about {estimate:.0f} GB of weights for {usable:.0f} GB"
         return f"no: {about}" if estimate > usable else f"unknown; {about}" if estimate else "unknown"
-    heads = attention_heads(config)
+    heads = attention_heads(checkpoint)
     if heads % max(1, model.gpus):
         return f"no: {heads} attention heads do not divide by {model.gpus:g} GPUs"
-    cache = per_token * min(context_length(model, config) or MAX_PROMPT_TOKENS, MAX_PROMPT_TOKENS) / 1e9
+    cache = per_token * min(context_length(model, checkpoint) or MAX_PROMPT_TOKENS, MAX_PROMPT_TOKENS) / 1e9
     verdict = "ok" if weights + cache + OVERHEAD <= usable else "no"
     return (
         f"{verdict}: {weights:.1f} GB weights + {cache:.1f} GB cache, {usable:.0f} GB usable on {model.gpus:g} x {gpu}"
@@ -270,6 +260,6 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
 
 
 def _license(model: ModelSpec, facts: ModelFacts) -> str:
-    if (facts.config or {}).get("auto_map") and not model.trust_remote_code:
+    if facts.checkpoint and "auto_map" in facts.checkpoint.config and not model.trust_remote_code:
         return f"{facts.license}; brings remote code (trust_remote_code is false)"
     return facts.license + ("; runs its remote code" if model.trust_remote_code else "")

@@ -12,7 +12,8 @@ from actors.trial.front_end import FrontEnd
 from actors.trial.trial import PromptComparison, TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
-from orchestrator.inspection.prompt_preview import checkpoint_spec
+from orchestrator.inspection.certificate import Certificate, certify
+from orchestrator.inspection.checkpoint_entry import checkpoint_spec
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.load import SweepError, build, find_models, load
@@ -21,11 +22,13 @@ from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
 SAMPLES = 2
 """Samples per scenario and condition."""
-CONDITIONS = (ZERO_SHOT, "hint", "history")
-"""Conditions without a sweep."""
+CONDITIONS, TEXT_CONDITIONS = (ZERO_SHOT, "hint", "history"), ("text-only",)
+"""Conditions without a sweep, of models with pictures and of those that read text only."""
 UNANSWERED = ("unprocessable", "overflow", "refused")
 """Endings of episodes that the model could not play to their end."""
 GIB = 2**30
+REPLY = 40
+"""Characters of a reply in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Row:
     episodes: int = 0
     ended: int = 0
     """Episodes with an ending in ``UNANSWERED``."""
+    certificate: str = ""
+    """``Certificate.describe`` of its engine's input."""
     equal: str = ""
     """Ids and replies equal to the package-style call; empty if nothing was compared."""
     wrong: str = ""
@@ -73,18 +78,23 @@ class Row:
         return {**asdict(self), "ok": self.ok}
 
 
-def models(names: Sequence[str], sweep: Path | None, backend: str = "") -> list[ModelSpec]:
-    """Return the models to try: by name, by checkpoint folder, or those of a sweep without services; raises SweepError."""
+def models(names: Sequence[str], sweep: Path | None, backend: str = "", services: bool = False) -> list[ModelSpec]:
+    """Return the models to try: by name, by checkpoint folder, or those of a sweep; raises SweepError.
+
+    With ``services``, for certificates: those behind services too, and no policies.
+    """
     if not names and sweep is None:
         raise SweepError("models try loads every model: name models or checkpoint folders, or add --sweep FILE")
     if names:
         return [checkpoint_spec(name, backend) or find_models([name], sweep)[0] for name in names]
-    return [model for model in find_models([], sweep) if model.backend != "openai"]
+    without = "builtin" if services else "openai"
+    return [model for model in find_models([], sweep) if model.backend != without]
 
 
 def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:
     """Plan two samples per scenario and condition, of a sweep or by default; raises SweepError or BadData."""
-    tried = load(sweep) if sweep else _default_sweep(data or Path("outputs/demo-data"))
+    conditions = TEXT_CONDITIONS if "no pictures" in model.limits else CONDITIONS
+    tried = load(sweep) if sweep else default_sweep(data or Path("outputs/demo-data"), conditions)
     few = Selection(limit=SAMPLES, filtered=tried.selection.filtered)
     tried = tried.model_copy(
         update={
@@ -104,11 +114,12 @@ def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple
     return tried, plan
 
 
-def _default_sweep(data: Path) -> Sweep:
+def default_sweep(data: Path, conditions: Sequence[str] = CONDITIONS) -> Sweep:
+    """Return a sweep of conditions over the scenarios of a benchmark folder; raises BadData if it has none."""
     scenarios = [name for name, game in SCENARIOS.items() if (data / f"{game.stem}_preprocessed.jsonl").is_file()]
     if not scenarios:
         raise BadData(f"{data} has no benchmark; name one with --data DIR (`proactive-sweep data demo DIR` draws one)")
-    return build({"name": "models-try", "data": str(data), "models": ["oracle"], "conditions": list(CONDITIONS),
+    return build({"name": "models-try", "data": str(data), "models": ["oracle"], "conditions": list(conditions),
                   "scenarios": scenarios}, "models try")  # fmt: skip
 
 
@@ -118,9 +129,10 @@ def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
     ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
     gpu = None if report.gpu is None else report.gpu / GIB
     front = bottleneck(model, report.front) if report.front else ""
+    certificate = certify(model, report.inputs)
     return Row(
         model.name, loads, report.host / GIB, gpu, report.picture, episodes / report.seconds, episodes, ended,
-        _describe_equal(report.compared), _fault(report, ended), report.front, front,
+        certificate.describe(), _describe_equal(report.compared), _fault(report, ended, certificate), report.front, front,
     )  # fmt: skip
 
 
@@ -149,13 +161,21 @@ def _describe_equal(compared: Sequence[PromptComparison]) -> str:
     return f"ids {ids}/{len(compared)}, replies {replies}/{len(compared)}{twice}"
 
 
-def _fault(report: TrialReport, ended: int) -> str:
-    """Return the first of: ids that differ, no comparison, episodes without an answer; empty if none."""
+def _fault(report: TrialReport, ended: int, certificate: Certificate) -> str:
+    """Return the first of: ids, tensors or float32 replies that differ, no comparison, episodes without an answer."""
     for prompt in report.compared:
         if not _same_ids(prompt):
             return (
                 f"a prompt with {prompt.pictures} pictures has {len(prompt.ids)} tokens, the package's call "
                 f"{len(prompt.package_ids)}; they differ from token {_first_difference(prompt)} on"
+            )
+    if certificate.status == "unequal":
+        return certificate.describe()
+    for prompt in report.compared:
+        if certificate.dtype == "float32" and not (_same_reply(prompt) or _repeats_start(prompt)):
+            return (
+                f"in float32, the reply to a prompt with {prompt.pictures} pictures is {prompt.reply[:REPLY]!r}, the package's "
+                f"call says {prompt.package_reply[:REPLY]!r}"
             )
     if report.uncompared.startswith("transformers"):
         return f"not compared: {report.uncompared}"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
+from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
 
 PROCESSORS = {
@@ -20,8 +21,17 @@ PROCESSORS = {
     "SmolVLMForConditionalGeneration": ("torchvision", "num2words"),
     "Phi4MultimodalForCausalLM": ("torchvision",),
     "Phi4MMForCausalLM": ("torchvision",),
+    "Qwen3VLForConditionalGeneration": ("torchvision",),
+    "Qwen3VLMoeForConditionalGeneration": ("torchvision",),
+    "Glm4vForConditionalGeneration": ("torchvision",),
+    "Glm4vMoeForConditionalGeneration": ("torchvision",),
+    "Llama4ForConditionalGeneration": ("torchvision",),
+    "Mistral3ForConditionalGeneration": ("torchvision",),
+    "MiniCPMV4_6ForConditionalGeneration": ("torchvision",),
+    "mistral-community/pixtral-12b": ("torchvision",),
 }
-"""Architecture -> packages of its processor in transformers; the paper's other architectures need no package."""
+"""Architecture, or source where only that one needs it -> packages of its processor in transformers; others need
+torchvision if they take films."""
 EXTRAS = {"torchvision": "vision", "peft": "transformers"}
 """Package -> the extra of this project that installs it; for other packages, the extra of the backend."""
 IMPORT_TIMEOUT_S = 300.0
@@ -38,12 +48,20 @@ print(json.dumps(errors))
 """
 
 
-def required(model: ModelSpec, architecture: str) -> tuple[str, ...]:
+def required(model: ModelSpec, checkpoint: Checkpoint | None) -> tuple[str, ...]:
     """Return the packages that a model needs in addition to its engine."""
     if model.backend not in ("vllm", "transformers"):
         return ()
     adapter = ("peft",) if model.lora and model.backend == "transformers" else ()
-    return (*PROCESSORS.get(architecture, ()), *adapter)
+    architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
+    films = ("torchvision",) if checkpoint and checkpoint.takes_films else ()
+    return (*PROCESSORS.get(model.source, PROCESSORS.get(architecture, films)), *adapter)
+
+
+def missing(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    """Return which required package is not installed, with the command that installs it; empty if none."""
+    absent = {name: "not installed" for name in required(model, checkpoint) if importlib.util.find_spec(name) is None}
+    return package_cell(model, tuple(absent), absent).removeprefix("no: ") if absent else ""
 
 
 def import_errors(packages: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from envs.swapped import with_swapped_pictures
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition
-from sweeps.load import SweepError, find_models
+from sweeps.load import SweepError
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
@@ -125,7 +124,8 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
     every = load_samples(data, scenario, filtered=False, skipped=bad)
     sample = next((sample for sample in every if sample.id == sample_id), None)
     if sample is None:
-        ids = f"ids run from {every[0].id} to {every[-1].id}"
+        nearest = min((sample.id for sample in every), key=lambda number: abs(number - sample_id))
+        ids = f"the nearest id is {nearest}, and ids run from {every[0].id} to {every[-1].id}"
         raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(bad)}")
     return with_suggestion_pool([sample], data)[0], [other for other in every if is_evaluated(other, filtered=True)]
 
@@ -144,36 +144,13 @@ def apply_chat_template(model: ModelSpec, conversation: Sequence[Message]) -> st
     return template_text(model, conversation[:-1], tools)
 
 
-ENGINES = ("transformers", "vllm")
-"""Backends that tokenize in this process."""
-
-
-def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
-    """Return an entry for a checkpoint's folder, or for a model with another backend; None for the name of an entry.
-
-    Raises SweepError for an unknown backend or a folder without ``config.json``.
-    """
-    if backend and backend not in ENGINES:
-        raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
-    if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
-        return find_models([model])[0].model_copy(update={"backend": backend}) if model and backend else None
-    if not (Path(model) / "config.json").is_file():
-        raise SweepError(f"--model {model} is a folder without config.json; name the folder of a checkpoint")
-    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(model).resolve().name).lstrip(".-_+") or "checkpoint"
-    return ModelSpec(
-        name=name, source=model, backend="vllm" if backend == "vllm" else "transformers", gpus=0, max_images=256
-    )
-
-
 def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sample: Sample) -> dict[str, Any]:
     """Return the engine's tokens for the conversation: ``{"model", "backend", "tokens", "ids"}``.
 
     Raises SweepError for an engine that is not available, BadData for a refused prompt or picture.
     """
-    if model.backend not in ENGINES:
-        raise SweepError(
-            f"{model.name} runs on {model.backend}, which has no token ids here; use {' or '.join(ENGINES)}"
-        )
+    if model.backend not in ("transformers", "vllm"):
+        raise SweepError(f"{model.name} runs on {model.backend}, which has no token ids here; use transformers or vllm")
     if conversation[-1].role == "tools":
         raise SweepError(f"--token-ids supports messages only; {model.name} also gets functions")
     from actors.engine.token_ids import token_ids as tokenize

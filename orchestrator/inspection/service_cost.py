@@ -23,13 +23,12 @@ from envs.frames import decision_states
 from envs.render import Renderer, UnreadablePicture
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
-from orchestrator.inspection.overflow import bounds
+from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, SIZES, bounds
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 MAX_SAMPLES = 30
 """Samples per cell, evenly spaced, on which the bounds are computed."""
-CHARACTERS_PER_TOKEN, MESSAGE_TOKENS = 4, 4
 LETTER_TOKENS = 2
 """The shortest reply: a letter and its end."""
 CALL_TOKENS = 12
@@ -185,7 +184,7 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
 def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
     """Return a function that counts the tokens of a message."""
     rule, renderer = token_rule(model.source), Renderer(data, cache_bytes=0, fit=picture_bounds(model))
-    default = bounds(model).full or UNKNOWN_PICTURE
+    default = bounds(model, by_processor=False).picture_tokens([SIZES["full"]])[0] or UNKNOWN_PICTURE
 
     def picture_counts(message: Message) -> Iterator[int]:
         for ref in message.images:

@@ -13,12 +13,14 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.judge import Judged
-from actors.playing.judge_runner import LeasedAnswer, judge_key
-from actors.playing.records import EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
+from actors.playing.judge_runner import AnswerTask, LeasedAnswer, judge_key
+from actors.playing.judge_trial import LONG_TRIAL, reads_nothing
+from actors.playing.records import Columns, EpisodeBatch, JudgedAnswer, VerdictBatch, verdict_batch
 from envs.types import Ending
+from orchestrator.gold.gold_check import GoldCheck
 from orchestrator.planning.plan import Plan, judge_group
 from orchestrator.storage import verdict_store
-from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
@@ -31,30 +33,68 @@ class JudgeQueue:
     """Answers on their way to a judge, and its verdicts on their way to the disk."""
 
     def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
-        """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does."""
+        """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does.
+
+        All answers wait until the judge has read the gold answers (``GoldCheck``).
+        """
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
         self.verdicts = VerdictStore(store.folder)
         self.backlog = list(backlog)
-        self.stored_count = 0
-        """Verdicts stored by this attempt."""
+        """Answers to read after the gold answers."""
+        check = GoldCheck(store.folder, self.key, plan.total, judge.min_kappa) if judge.gold_check else None
+        self.gold_check = check if check and check.pending else None
+        """None if there are no gold answers to read, before or any more."""
+        self.stop_reason = check.stop_reason if check else ""
+        """Why the judge reads no answer of a model; empty if it does."""
+        self.read_count = self.judged_count = 0
+        """Verdicts given by this attempt, and answers that it judged."""
+        self._reads = reads_answers(store.folder, self.key) or bool(check and check.read_before)
         self._cached_answers: dict[int, str] = {}
         self._judged_ordinals: set[int] = set()
 
+    @property
+    def reads(self) -> bool:
+        """True if the judge has read answers before this attempt, or enough of those of this attempt."""
+        enough = self.judged_count >= LONG_TRIAL and not reads_nothing(self.read_count, self.judged_count)
+        self._reads = self._reads or enough
+        return self._reads
+
+    @property
+    def first_answers(self) -> Sequence[int]:
+        """Return the ordinals of the answers to read first: the gold answers if it has not read them, else the backlog."""
+        if self.stop_reason:
+            return ()
+        return sorted(self.gold_check.pending) if self.gold_check else self.backlog
+
     def add_answers(self, batch: EpisodeBatch) -> list[int]:
-        """Queue the answers among a batch's episodes; return their ordinals."""
+        """Queue the answers among a batch's episodes; return the ordinals of those that may be read now."""
         replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
         rows = zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True)
         answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
         for ordinal in list(answers)[: max(0, MAX_CACHED_ANSWERS - len(self._cached_answers))]:
             self._cached_answers[ordinal] = answers[ordinal]
+        if self.gold_check or self.stop_reason:
+            self.backlog += answers
+            return []
         return list(answers)
+
+    def take_released(self) -> list[int]:
+        """Return the answers that waited for the end of the gold check, once; none if the judge may not read them."""
+        if self.gold_check is None or self.gold_check.pending:
+            return []
+        self.stop_reason, self._reads, self.gold_check = self.gold_check.stop_reason, True, None
+        return [] if self.stop_reason else self.backlog
 
     def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
         """Return the answers of these ordinals, from memory or from the store.
 
         An answer that is in neither (its row could not be stored, or its part is gone) is omitted and stays pending.
         """
+        gold = [
+            self.gold_check.lease(ordinal) for ordinal in ordinals if self.gold_check and ordinal in self.gold_check
+        ]
+        ordinals = [ordinal for ordinal in ordinals if ordinal < self.plan.total]
         cached = self._cached_answers
         texts = {ordinal: cached.pop(ordinal) for ordinal in ordinals if ordinal in cached}
         stored = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in texts}
@@ -62,22 +102,28 @@ class JudgeQueue:
             self.store.flush()
             replies = verdict_store.final_replies(self.store.folder, stored)
             texts |= {stored[key]: text for key, text in replies.items()}
-        return [LeasedAnswer(ordinal, texts[ordinal]) for ordinal in ordinals if ordinal in texts]
+        return [*gold, *(LeasedAnswer(ordinal, texts[ordinal]) for ordinal in ordinals if ordinal in texts)]
 
     def store_verdicts(self, batch: VerdictBatch) -> None:
         """Store the first verdict on each answer; drop duplicates of a worker that was presumed dead."""
         new = [ordinal not in self._judged_ordinals for ordinal in batch.ordinals]
         self._judged_ordinals.update(batch.ordinals)
-        self.verdicts.append({name: list(compress(values, new)) for name, values in batch.verdicts.items()})
-        self.stored_count += sum(new)
+        gold = [ordinal >= self.plan.total for ordinal in batch.ordinals]
+        if self.gold_check and any(gold):
+            chosen = [is_new and is_gold for is_new, is_gold in zip(new, gold, strict=True)]
+            self.gold_check.store_verdicts(list(compress(batch.ordinals, gold)), _select(batch, chosen))
+        new = [is_new and not is_gold for is_new, is_gold in zip(new, gold, strict=True)]
+        self.verdicts.append(_select(batch, new))
+        self.judged_count += sum(new)
+        self.read_count += sum(bit is not None for bit in compress(batch.verdicts["aggregate"], new))
 
     def give_up(self, ordinals: Iterable[int], reason: str) -> None:
         """Store these answers as unjudged, with the reason."""
         answers = []
         for ordinal in ordinals:
-            index, sample = self.plan.task(ordinal)
             unjudged = Judged(None, "", 0, reason, True, 0.0, 0, 0, 0.0)
-            answers.append(JudgedAnswer(ordinal, self.plan.cells[index], sample.id, self._key(ordinal), unjudged))
+            cell, sample, key = self._task(ordinal)
+            answers.append(JudgedAnswer(ordinal, cell, sample.id, key, unjudged))
         self.store_verdicts(verdict_batch(self.key, answers))
 
     def flush(self, always: bool = False) -> None:
@@ -86,8 +132,18 @@ class JudgeQueue:
             self.store.flush()
             self.verdicts.flush()
 
+    def _task(self, ordinal: int) -> AnswerTask:
+        if self.gold_check and ordinal in self.gold_check:
+            return self.gold_check.answers[ordinal - self.plan.total].task
+        index, sample = self.plan.task(ordinal)
+        return AnswerTask(self.plan.cells[index], sample, self.plan.key(index, sample))
+
     def _key(self, ordinal: int) -> str:
         return self.plan.key(*self.plan.task(ordinal))
+
+
+def _select(batch: VerdictBatch, keep: Sequence[bool]) -> Columns:
+    return {name: list(compress(values, keep)) for name, values in batch.verdicts.items()}
 
 
 def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
@@ -102,11 +158,19 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
         raise SweepError(str(problem)) from None
 
 
-def find_unjudged(plan: Plan, episodes: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Return the ordinals of answers among the plan's ``episodes`` on which the judge has no verdict.
+def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
+    """Return the ordinals of answers among the plan's ``stored`` episodes on which the judge has no verdict.
 
-    With ``again``, answers that it could give no verdict on are included.
+    With ``again``, answers that it could give no verdict on are included; also if it read nothing at all so far, because it
+    is then a judge to mend.
     """
-    keys = set(verdict_store.pending_answers(episodes, folder, judge_key(judge), again)["key"])
+    again = again or not reads_answers(folder, judge_key(judge))
+    keys = set(verdict_store.pending_answers(stored, folder, judge_key(judge), again)["key"])
     cells = (index for index, cell in enumerate(plan.cells) if keys and cell.protocol is Protocol.OEG)
     return [ordinal for index in cells for ordinal, key in plan.numbered_keys(index) if key in keys]
+
+
+def reads_answers(folder: Path, key: str) -> bool:
+    """Return True if this judge has given verdicts in the run folder, more than one that reads nothing."""
+    counts = verdict_store.judge_counts(folder, episodes(folder)).get(key)
+    return counts is not None and not reads_nothing(counts.verdicts, counts.judged)

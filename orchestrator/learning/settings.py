@@ -205,13 +205,20 @@ def train_table(table: dict[str, Any], where: str) -> Train:
         raise TrainError(f"{where} has no [train] table; see sweeps/demo-learning.toml")
     fields = dict(fields)
     if "model" in fields:
-        fields["model"] = find_model(fields["model"], table.get("model", []), where_train)
+        model = find_model(fields["model"], table.get("model", []), where_train)
+        if revision := table.get("revisions", {}).get(model.name):  # the table was checked with the sweep
+            model = model.model_copy(update={"revision": revision})
+        fields["model"] = model
     if "scenarios" in fields:
         fields["scenarios"] = find_scenarios(fields["scenarios"], where_train)
     train = validate_table(Train, fields, where_train)
     if train.model.backend in ("builtin", "openai"):
         raise TrainError(
             f"{where_train}: {train.model.name} has no local weights; name a model of transformers or vLLM"
+        )
+    if "no pictures" in train.model.limits:
+        raise TrainError(
+            f"{where_train}: {train.model.name} reads text only, and training shows pictures; name a model with pictures"
         )
     if train.model.lora:
         raise TrainError(

@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from shutil import rmtree
 
@@ -22,7 +23,7 @@ from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import add_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.report.wording import pluralize
-from orchestrator.storage import checksums, lock, run_folder
+from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.lock import RunFolderError
@@ -63,6 +64,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     sums = [checksums.read_sums(folder) for folder in folders]  # before the locks are checked
     _check_folders(folders, into)
     sweep = _merge_sweeps(folders, names)
+    weights = _merge_weights(sweep, folders, names)
     left_out = {run_folder.read_bad_lines(folder) for folder in folders}
     if len(left_out) > 1:
         raise RunFolderError("the folders skipped different bad lines of their data, so their plans differ")
@@ -76,6 +78,8 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
     is_new = not into.exists()
     with disk_errors(into), run_folder.claim(into, sweep, left_out=next(iter(left_out))):
         run_folder.write_plan(into, planned, keys)
+        if weights:
+            checksums.write(into / loaded_weights.FILE, run_folder.to_json(weights))
         _write_store(sources, merged_rows, into)
         if changed := _find_changed(folders, sums):
             if is_new:
@@ -121,6 +125,18 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
         raise RunFolderError(
             f"{into} has a run already; name a new folder with --into, and {into} as one of the merged folders"
         )
+
+
+def _merge_weights(sweep: Sweep, folders: Sequence[Path], names: Sequence[str]) -> dict[str, loaded_weights.Weights]:
+    """Return the weights of every model; raises RunFolderError if two folders have played a model with different ones."""
+    records = [loaded_weights.LoadedWeights(folder) for folder in folders]
+    for (one, name), (other, other_name) in combinations(zip(records, names, strict=True), 2):
+        if different := [model.name for model in sweep.models if one.differs_from(other, model)]:
+            raise RunFolderError(
+                f"{name} and {other_name} have played {different[0]} with different weights: they are two runs; "
+                "`proactive-sweep compare` sets them side by side"
+            )
+    return {name: weights for record in reversed(records) for name, weights in record.models.items()}
 
 
 def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:

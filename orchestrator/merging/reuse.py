@@ -26,6 +26,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock, reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Sweep
@@ -36,6 +37,7 @@ REJECTION_REASONS = {
     "failed": "failed there",
     "damaged": "are incomplete or not of this plan",
     "engine": "were played by another backend",
+    "weights": "were played with other weights than this run's or this machine's",
     "pictures": "may have had other pictures",
 }
 """Reason -> its text in messages."""
@@ -80,7 +82,7 @@ def find_reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tupl
             raise RunFolderError(
                 f"--reuse {name} is the run's own folder; remove it: stored episodes are never replayed"
             )
-        reusable = _find_in_folder(sweep, plan, wanted, name, folder)
+        reusable = _find_in_folder(sweep, plan, wanted, name, folder, output)
         wanted = wanted.join(reusable.source.own, on="key", how="anti", maintain_order="left")
         sources.append(reusable)
     return sources
@@ -88,7 +90,7 @@ def find_reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tupl
 
 def reusable_from(sweep: Sweep, plan: Plan, name: str, folder: Path) -> Reusable:
     """Return the reusable episodes of a folder; raises RunFolderError if it has no run."""
-    return _find_in_folder(sweep, plan, _planned_rows(plan), name, folder)
+    return _find_in_folder(sweep, plan, _planned_rows(plan), name, folder, folder)
 
 
 def store_reused_episodes(store: EpisodeStore, reusables: Sequence[Reusable]) -> int:
@@ -142,7 +144,7 @@ def _planned_rows(plan: Plan) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row").with_row_index("ordinal")
 
 
-def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, folder: Path) -> Reusable:
+def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, folder: Path, output: Path) -> Reusable:
     old = run_folder.stored_sweep(folder)
     rows = episodes(folder).join(wanted.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
     left = Counter[str]()
@@ -156,6 +158,7 @@ def _find_in_folder(sweep: Sweep, plan: Plan, wanted: pl.DataFrame, name: str, f
     rows = keep(rows, "failed", rows.filter(pl.col("ending") != Ending.FAILED))
     rows = keep(rows, "damaged", complete_episodes(rows, _turn_keys(folder, rows)))
     rows = keep(rows, "engine", rows.filter(pl.col("model").is_in(_models_of_same_backend(sweep, old))))
+    rows = keep(rows, "weights", rows.filter(~pl.col("model").is_in(_models_of_other_weights(sweep, output, folder))))
     planned = wanted.join(rows, on="key", how="semi")
     rows = keep(rows, "pictures", _episodes_with_same_pictures(sweep, old, plan, folder, planned))
     own = rows.select("key")
@@ -175,6 +178,12 @@ def _turn_keys(folder: Path, rows: pl.DataFrame) -> pl.DataFrame:
 def _models_of_same_backend(sweep: Sweep, old: Sweep) -> list[str]:
     backends = {model.name: model.backend for model in old.models}
     return [model.name for model in sweep.models if backends.get(model.name) == model.backend]
+
+
+def _models_of_other_weights(sweep: Sweep, output: Path, folder: Path) -> list[str]:
+    """Return the models whose weights in the other run are known not to be those that this run would load."""
+    own, there = LoadedWeights(output), LoadedWeights(folder)
+    return [model.name for model in sweep.models if there.mismatch(model) or own.differs_from(there, model)]
 
 
 def _episodes_with_same_pictures(

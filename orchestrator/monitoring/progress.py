@@ -120,7 +120,7 @@ class Progress:
         """Print and record how many episodes the attempt played, and how fast."""
         self._done = done
         self.record({"episodes_per_second": done / seconds})
-        sentence = f"played {done:,} episodes in {seconds:.1f} s ({done / seconds:,.0f}/s)"
+        sentence = f"played {done:,} episodes in {seconds:.1f} s ({render.format_rate(done / seconds)})"
         log.info(sentence)
         print(sentence, file=sys.stderr, flush=True)
 

@@ -63,7 +63,7 @@ def headline(snapshot: Snapshot) -> str:
     """Return ``1,200 of 3,360 episodes (36%), 410/s, 12 min left``."""
     share = f"{snapshot.done / max(snapshot.planned, 1):.0%}"
     parts = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({share})"]
-    parts += [f"{_rate(snapshot.rate)}/s"] if snapshot.at else []
+    parts += [format_rate(snapshot.rate)] if snapshot.at else []
     parts += [f"{format_duration(snapshot.seconds_left)} left"] if snapshot.seconds_left is not None else []
     return ", ".join(parts)
 
@@ -72,7 +72,7 @@ def sentence(row: GroupRow) -> str:
     """Return ``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
     workers = f"{row.ready} ready" + (f", {row.starting} starting" if row.starting else "")
     parts = [workers, format_gpus(row.gpus) if row.gpus else "", f"{row.at_once:,} at once" if row.at_once > 1 else ""]
-    parts += [f"{_rate(row.rate)}/s", f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
+    parts += [format_rate(row.rate), f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
     optional = {"paused": row.paused, "cancelled": row.cancelled, "errors": row.errors}
     parts += [f"{count:,} {name}" for name, count in optional.items() if count]
     parts += [f"{format_duration(row.seconds_left)} left"] if row.seconds_left is not None else []
@@ -119,6 +119,11 @@ def _left(row: GroupRow) -> str:
     if row.done + row.cancelled >= row.planned:
         return "cancelled" if row.cancelled else "done"
     return format_duration(row.seconds_left)
+
+
+def format_rate(rate: float) -> str:
+    """Return episodes per second, per minute below 1/s: ``410/s``, ``5.1/s``, ``10/min``."""
+    return f"{_rate(60 * rate)}/min" if 0 < rate < 1 else f"{_rate(rate)}/s"
 
 
 def _rate(rate: float) -> str:

@@ -180,6 +180,11 @@ class Plan:
         """Return True if the cell did not stop before this sample."""
         return index not in self.stops or self.ranks[self.cells[index].scenario][number] < self.stops[index]
 
+    def first_ordinals(self, model: str) -> list[int]:
+        """Return the first episode of each cell of a model."""
+        own = (index for index, cell in enumerate(self.cells) if cell.model.name == model)
+        return [self.offsets[index] for index in own if self.offsets[index] < self.offsets[index + 1]]
+
     def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
         """Return the pending ordinals per worker group; a sample's conditions are adjacent, so that caches help."""
         queues: dict[str, list[int]] = {}

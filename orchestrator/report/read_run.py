@@ -26,7 +26,7 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
-from sweeps.load import SweepError
+from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
 NO_DATA = "the data folder is not available"
@@ -65,7 +65,7 @@ def read_run(
             f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
         )
     left_out = read_bad_lines(folder)
-    notes += [f"left out: {bad_line}" for bad_line in left_out] + sentences(folder)
+    notes += [f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)] + sentences(folder)
     notes += _control_notes(folder, planned, belonging)
     judge = choose_judge(folder, sweep, judge)
     mapped = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.every_frame])

@@ -21,6 +21,7 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, Condition
+from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
 P = ParamSpec("P")
@@ -68,6 +69,11 @@ class RunData:
     """Planned cells of decision maps, as ``planned``."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of functions that are ``cached_per_run``."""
+
+    @property
+    def left_out_reasons(self) -> list[str]:
+        """Return one sentence per condition that a model cannot take, and per scenario with bad lines."""
+        return [*limited_products(self.sweep), *map(str, self.left_out)]
 
     @cached_property
     def rows(self) -> pl.DataFrame:

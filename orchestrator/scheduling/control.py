@@ -83,7 +83,7 @@ class Control(Leasing):
             return []
         group = self.groups[name]
         group.demand = replace(group.demand, concurrency=at_once)
-        return _recall_leases(self._workers_of(group))
+        return recall_leases(self._workers_of(group))
 
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)
@@ -102,9 +102,10 @@ class Control(Leasing):
         for group in self.groups.values():
             leaving = {number: slot for number, slot in self._workers_of(group).items() if slot.leaving}
             commands += self._stop(number for number, slot in leaving.items() if not slot.ready)
-            commands += [*_recall_leases(leaving), *self._reassign(group)]
+            commands += [*recall_leases(leaving), *self._reassign(group)]
         return commands
 
 
-def _recall_leases(slots: Mapping[int, WorkerSlot]) -> list[Command]:
+def recall_leases(slots: Mapping[int, WorkerSlot]) -> list[Command]:
+    """Return the commands by which these workers begin nothing more of their leases."""
     return [Recall(number, slot.leased) for number, slot in slots.items() if slot.leases]

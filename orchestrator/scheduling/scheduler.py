@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
-from orchestrator.scheduling.control import Control
+from orchestrator.scheduling.control import Control, recall_leases
 from orchestrator.scheduling.nodes import Node, Nodes
 from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
 
@@ -106,11 +106,16 @@ class Scheduler(Control):
         return self._requeue_lost(slot, reason) + self._assign_idle() + self._start_workers()
 
     def on_fatal_error(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """Abandon the worker's group, which no worker can play: a missing package, a refused key, a spent budget."""
+        """Abandon the worker's group, which no worker can play: a missing package, a refused key, a spent budget.
+
+        Its other workers begin nothing more; what they have begun ends and is delivered.
+        """
         self._advance(now)
         if slot not in self.slots:
             return []
-        return [*self._abandon(self._release(slot).group, reason), *self._assign_idle(), *self._start_workers()]
+        group = self._release(slot).group
+        recalled = recall_leases(self._workers_of(group))
+        return [*self._abandon(group, reason), *recalled, *self._assign_idle(), *self._start_workers()]
 
     def on_tick(self, now: float) -> list[Command]:
         """Drop workers that are silent or far too slow, and give work to free GPUs."""

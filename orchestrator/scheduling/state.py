@@ -84,8 +84,10 @@ class WorkerGroup:
         self.waiting = deque(self.filter_playable((*self.waiting, *returning)))
 
     def filter_playable(self, ordinals: Iterable[int]) -> tuple[int, ...]:
-        """Return the episodes that may be handed out; park or drop the others."""
+        """Return the episodes that may be handed out, none of an abandoned group; park or drop the others."""
         playable = list[int]()
+        if self.abandoned:
+            return ()
         for ordinal in ordinals:
             if not self.is_held_back(ordinal):
                 playable.append(ordinal)

@@ -30,9 +30,11 @@ from orchestrator.storage.run_folder import (
     planned_cells,
     planned_episodes,
     read_bad_lines,
+    stored_sweep,
     to_json,
 )
 from orchestrator.storage.software import commit, versions
+from sweeps.load import limited_products
 
 STATUS, LIVE = "status.json", "live.json"
 
@@ -71,7 +73,8 @@ def write_status(folder: Path, cells: Sequence[Mapping[str, Any]], finished: boo
 def read_status(folder: Path) -> dict[str, Any]:
     """Return ``status.json``, and the current writer as ``running`` (host, pid, started; or None).
 
-    ``left_out`` has one sentence per scenario with bad lines that are not played (``skip_bad``).
+    ``left_out`` has one sentence per condition that a model cannot take, and per scenario with bad lines that are not played
+    (``skip_bad``).
     ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
     from the store if an attempt runs or was killed, or if ``status.json`` or a part is damaged (``damaged`` names these).
     Raises RunFolderError if the folder is no run folder.
@@ -80,7 +83,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
     warnings = {
         "damaged": [*checksums.damaged_files(folder), *parts],
-        "left_out": [str(lines) for lines in read_bad_lines(folder)],
+        "left_out": [*_limited_products(folder), *map(str, read_bad_lines(folder))],
     }
     status = _read_status(folder)
     if status is not None and running is None and not parts and not _is_outdated(status, folder):
@@ -91,6 +94,14 @@ def read_status(folder: Path) -> dict[str, Any]:
     cells = _control_state(folder).mark_cells(_count_cells(folder, planned_cells(folder), reasons))
     attempt = {"running": running, "live": _read_json(folder / LIVE) if running is not None else None}
     return {**(status or {}), "finished": False, **attempt, **warnings, "cells": cells}
+
+
+def _limited_products(folder: Path) -> list[str]:
+    """Return what the run's models cannot take; nothing if its sweep cannot be read, which ``damaged`` reports."""
+    try:
+        return limited_products(stored_sweep(folder))
+    except RunFolderError:
+        return []
 
 
 def _control_state(folder: Path) -> ControlState:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -121,6 +122,35 @@ def damaged_verdicts(folder: Path) -> list[Path]:
 def judge_names(folder: Path) -> list[str]:
     """Return the names of the judges with verdicts in this run folder, sorted."""
     return verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"].to_list()
+
+
+class JudgeCounts(NamedTuple):
+    """How far a judge has come with the open-ended answers of a run."""
+
+    answers: int
+    judged: int
+    """Answers that it was asked about."""
+    verdicts: int
+    calls: int
+    """Requests about them, including those without a readable reply."""
+
+    def sentence(self, judge: str) -> str:
+        """Return ``qwen3-8b/ours-3fa9c1d2: 0 verdicts of 42 answers (20 without one, 60 calls; 22 not read yet)``."""
+        unread = f"; {self.answers - self.judged:,} not read yet" if self.answers > self.judged else ""
+        verdicts, answers, calls = (
+            f"{count:,} {noun if count == 1 else f'{noun}s'}"
+            for noun, count in (("verdict", self.verdicts), ("answer", self.answers), ("call", self.calls))
+        )
+        return f"{judge}: {verdicts} of {answers} ({self.judged - self.verdicts:,} without one, {calls}{unread})"
+
+
+def judge_counts(folder: Path, episodes: pl.LazyFrame) -> dict[str, JudgeCounts]:
+    """Return judge -> its counts over the answers among these ``episodes``; only judges with stored verdicts."""
+    answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key")
+    total = answers.select(pl.len()).collect().item()
+    rows = verdicts(folder).join(answers, on="key", how="semi").group_by("judge")
+    counts = rows.agg(pl.len(), pl.col("aggregate").count(), pl.col("attempts").cast(pl.Int64).sum()).sort("judge")
+    return {judge: JudgeCounts(total, *values) for judge, *values in counts.collect().iter_rows()}
 
 
 def pending_answers(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:

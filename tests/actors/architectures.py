@@ -45,40 +45,53 @@ class Architecture:
     kind: str
     """The class that ``architectures`` names."""
     models: tuple[str, ...]
-    """The entries of sweeps/models.toml that are of this kind."""
+    """The shipped entries (sweeps/models.toml, newer_models.toml) of this kind."""
     build: Callable[[], tuple[Any, Any]]
     """Makes the network and its processor; torch's seed decides the weights."""
     vllm: bool = True
     """Whether vLLM 0.32 serves such a checkpoint."""
+    vllm_on_cpu: bool = True
+    """Whether vLLM answers in float32 on a CPU."""
     pictures: int = 10
     """Pictures a conversation may hold."""
     renamed: Mapping[str, str] | None = None
     """Prefix of a weight as transformers 5 writes it -> as the published files have it, and vLLM expects it."""
+    finish: Callable[[Path], None] = lambda folder: None
+    """Writes further files of the published repository."""
+    transposed: str = ""
+    """Part of the names of weights whose two last dimensions transformers 5 swaps when it reads the published files."""
     lora: str = ""
     """Folder in the checkpoint with the adapter that pictures need."""
+    starts_twice: bool = False
+    """Whether template and tokenizer both write the start token: the package's prompt has two, ours only if ``faithful``."""
 
 
 def write(name: str, folder: Path, seed: int = 0) -> Path:
     """Write the checkpoint of ``ARCHITECTURES[name]``; the same seed gives the same weights."""
+    return write_checkpoint(ARCHITECTURES[name], folder, seed)
+
+
+def write_checkpoint(kind: Architecture, folder: Path, seed: int = 0) -> Path:
+    """Write a checkpoint of an architecture."""
     import torch
     from transformers import GenerationConfig
 
-    kind = ARCHITECTURES[name]
     torch.manual_seed(seed)
     network, processor = kind.build()
     stop = processor.tokenizer.eos_token_id
     network.generation_config = GenerationConfig(eos_token_id=stop, pad_token_id=processor.tokenizer.pad_token_id)
     network.save_pretrained(folder)
     processor.save_pretrained(folder)
-    _rename(folder / "model.safetensors", kind.renamed or {})
+    _rename(folder / "model.safetensors", kind.renamed or {}, kind.transposed)
     if kind.lora:
         _adapter(network, folder / kind.lora)
+    kind.finish(folder)
     return folder
 
 
 @contextmanager
 def published_sizes(name: str) -> Iterator[None]:
-    """Meanwhile ``write`` gives this architecture's processor and picture network the published sizes, for its front end."""
+    """Within the block, ``write`` gives this architecture's processor and picture network the published sizes."""
     here = globals()
     before = {key: here[key] for key in ("EDGE", "PIXELS")}
     here.update(EDGE=PUBLISHED.get(name, EDGE), PIXELS=PUBLISHED_PIXELS)
@@ -97,20 +110,21 @@ def _adapter(network: Any, folder: Path) -> None:
     get_peft_model(network, config).save_pretrained(folder)
 
 
-def _rename(weights: Path, names: Mapping[str, str]) -> None:
-    """Give the weights the names of the published files."""
+def _rename(weights: Path, names: Mapping[str, str], transposed: str) -> None:
+    """Give the weights the names and shapes of the published files."""
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    with safe_open(weights, "pt") as held:
-        tensors = {key: held.get_tensor(key).clone() for key in held.keys()}  # noqa: SIM118  # it is no mapping
+    with safe_open(weights, "pt") as checkpoint_file:
+        tensors = {key: checkpoint_file.get_tensor(key).clone() for key in checkpoint_file.keys()}  # noqa: SIM118  # it is no mapping
     for old, new in names.items():
         tensors = {key.replace(old, new, 1) if key.startswith(old) else key: value for key, value in tensors.items()}
-    save_file(tensors, weights, {"format": "pt"})
+    swapped = {key: value.mT.contiguous() for key, value in tensors.items() if transposed and transposed in key}
+    save_file(tensors | swapped, weights, {"format": "pt"})
 
 
 # -- tokenizers --------------------------------------------------------------------------------------------------------
-def _tokenizer(
+def build_tokenizer(
     special: Sequence[str],
     start: str = "",
     end: str = "</s>",
@@ -143,13 +157,13 @@ def template(name: str) -> str:
 
 
 # -- networks ----------------------------------------------------------------------------------------------------------
-def _layers(**more: Any) -> dict[str, Any]:
+def layer_sizes(**more: Any) -> dict[str, Any]:
     wide = {"hidden_size": WIDTH, "intermediate_size": 2 * WIDTH, "num_hidden_layers": 2, "num_attention_heads": 2}
     return {**wide, "initializer_range": SPREAD, **more}
 
 
-def _text(kind: str, tokenizer: Any, **more: Any) -> dict[str, Any]:
-    return _layers(
+def text_settings(kind: str, tokenizer: Any, **more: Any) -> dict[str, Any]:
+    return layer_sizes(
         model_type=kind, vocab_size=len(tokenizer), num_key_value_heads=2, max_position_embeddings=POSITIONS,
         pad_token_id=tokenizer.pad_token_id, bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id,
         tie_word_embeddings=False, **more,
@@ -157,25 +171,25 @@ def _text(kind: str, tokenizer: Any, **more: Any) -> dict[str, Any]:
 
 
 def _clip() -> dict[str, Any]:
-    return _layers(model_type="clip_vision_model", image_size=EDGE, patch_size=PATCH, projection_dim=WIDTH)
+    return layer_sizes(model_type="clip_vision_model", image_size=EDGE, patch_size=PATCH, projection_dim=WIDTH)
 
 
-def _grid(most: int) -> list[list[int]]:
-    return [[EDGE * high, EDGE * wide] for high in range(1, most + 1) for wide in range(1, most + 1)]
+def _grid(tiles: int) -> list[list[int]]:
+    return [[EDGE * high, EDGE * wide] for high in range(1, tiles + 1) for wide in range(1, tiles + 1)]
 
 
 def _llava() -> tuple[Any, Any]:
     from transformers import LlavaConfig, LlavaForConditionalGeneration, LlavaProcessor
     from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-    tokenizer = _tokenizer(["<image>"], start="<s>")
+    tokenizer = build_tokenizer(["<image>"], start="<s>")
     pictures = CLIPImageProcessorPil(size={"shortest_edge": EDGE}, crop_size={"height": EDGE, "width": EDGE})
     processor = LlavaProcessor(
         pictures, tokenizer, patch_size=PATCH, vision_feature_select_strategy="default",
         num_additional_image_tokens=1, chat_template=template("llava"),
     )  # fmt: skip
     config = LlavaConfig(
-        vision_config=_clip(), text_config=_text("llama", tokenizer), image_token_index=processor.image_token_id,
+        vision_config=_clip(), text_config=text_settings("llama", tokenizer), image_token_index=processor.image_token_id,
         vision_feature_select_strategy="default", vision_feature_layer=-2, image_seq_length=(EDGE // PATCH) ** 2,
     )  # fmt: skip
     return LlavaForConditionalGeneration(config), processor
@@ -186,7 +200,7 @@ def _llava_next(words: str, kind: str) -> tuple[Any, Any]:
     from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
 
     grid = [[EDGE, 2 * EDGE], [2 * EDGE, EDGE], [2 * EDGE, 2 * EDGE], [3 * EDGE, EDGE], [EDGE, 3 * EDGE]]
-    tokenizer = _tokenizer(["<image>"], start="<s>")
+    tokenizer = build_tokenizer(["<image>"], start="<s>")
     pictures = LlavaNextImageProcessorPil(
         size={"shortest_edge": EDGE}, crop_size={"height": EDGE, "width": EDGE}, image_grid_pinpoints=grid
     )
@@ -195,7 +209,7 @@ def _llava_next(words: str, kind: str) -> tuple[Any, Any]:
         num_additional_image_tokens=1, chat_template=template(words),
     )  # fmt: skip
     config = LlavaNextConfig(
-        vision_config=_clip(), text_config=_text(kind, tokenizer), image_token_index=processor.image_token_id,
+        vision_config=_clip(), text_config=text_settings(kind, tokenizer), image_token_index=processor.image_token_id,
         vision_feature_select_strategy="default", vision_feature_layer=-2, image_grid_pinpoints=grid,
     )  # fmt: skip
     return LlavaNextForConditionalGeneration(config), processor
@@ -211,15 +225,15 @@ def _llava_onevision() -> tuple[Any, Any]:
     )
 
     size, grid = {"height": EDGE, "width": EDGE}, _grid(6)
-    tokenizer = _tokenizer(["<|im_start|>", "<image>", "<video>"], end="<|im_end|>", pad="<|endoftext|>")
+    tokenizer = build_tokenizer(["<|im_start|>", "<image>", "<video>"], end="<|im_end|>", pad="<|endoftext|>")
     processor = LlavaOnevisionProcessor(
         LlavaOnevisionImageProcessor(size=size, image_grid_pinpoints=grid), tokenizer,
         LlavaOnevisionVideoProcessor(size=size), num_image_tokens=(EDGE // PATCH) ** 2,
         vision_feature_select_strategy="full", chat_template=template("llava_onevision"),
     )  # fmt: skip
-    vision = _layers(model_type="siglip_vision_model", image_size=EDGE, patch_size=PATCH, vision_use_head=False)
+    vision = layer_sizes(model_type="siglip_vision_model", image_size=EDGE, patch_size=PATCH, vision_use_head=False)
     config = LlavaOnevisionConfig(
-        vision_config=vision, text_config=_text("qwen2", tokenizer), image_token_index=processor.image_token_id,
+        vision_config=vision, text_config=text_settings("qwen2", tokenizer), image_token_index=processor.image_token_id,
         video_token_index=processor.video_token_id, image_grid_pinpoints=grid,
     )  # fmt: skip
     return LlavaOnevisionForConditionalGeneration(config), processor
@@ -233,7 +247,9 @@ def _tiled(start: str, idefics: bool) -> tuple[Any, Any]:
     rows = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
     special = ["<fake_token_around_image>", "<global-img>", "<image>", *rows]
     options: dict[str, Any] = {"start": start} if idefics else {}
-    tokenizer = _tokenizer([*special, start, *([] if idefics else ["<video>"])], end="<end_of_utterance>", **options)
+    tokenizer = build_tokenizer(
+        [*special, start, *([] if idefics else ["<video>"])], end="<end_of_utterance>", **options
+    )
     sizes = {"size": {"longest_edge": 4 * EDGE}, "max_image_size": {"longest_edge": EDGE}}
     shared = {
         "image_seq_len": (EDGE // PATCH // 2) ** 2,
@@ -247,7 +263,7 @@ def _tiled(start: str, idefics: bool) -> tuple[Any, Any]:
         processor = transformers.SmolVLMProcessor(pictures, tokenizer, films, **shared)
     name = "Idefics3" if idefics else "SmolVLM"
     config = getattr(transformers, f"{name}Config")(
-        vision_config=_layers(image_size=EDGE, patch_size=PATCH), text_config=_text("llama", tokenizer),
+        vision_config=layer_sizes(image_size=EDGE, patch_size=PATCH), text_config=text_settings("llama", tokenizer),
         scale_factor=2, image_token_id=processor.image_token_id, pad_token_id=tokenizer.pad_token_id,
         tie_word_embeddings=False,
     )  # fmt: skip
@@ -258,13 +274,13 @@ def _instructblip() -> tuple[Any, Any]:
     from transformers import InstructBlipConfig, InstructBlipForConditionalGeneration, InstructBlipProcessor
     from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 
-    tokenizer, asker = _tokenizer(["<image>"], start="<s>"), _tokenizer([], start="[CLS]", end="[SEP]")
+    tokenizer, asker = build_tokenizer(["<image>"], start="<s>"), build_tokenizer([], start="[CLS]", end="[SEP]")
     pictures = BlipImageProcessorPil(size={"height": EDGE, "width": EDGE})
     processor = InstructBlipProcessor(pictures, tokenizer, asker, num_query_tokens=4)
     config = InstructBlipConfig(
-        vision_config=_layers(image_size=EDGE, patch_size=PATCH),
-        qformer_config=_layers(vocab_size=len(asker), encoder_hidden_size=WIDTH),
-        text_config=_text("llama", processor.tokenizer),
+        vision_config=layer_sizes(image_size=EDGE, patch_size=PATCH),
+        qformer_config=layer_sizes(vocab_size=len(asker), encoder_hidden_size=WIDTH),
+        text_config=text_settings("llama", processor.tokenizer),
         num_query_tokens=4,
         image_token_index=processor.tokenizer.convert_tokens_to_ids("<image>"),
     )
@@ -281,7 +297,7 @@ def _qwen() -> tuple[Any, Any]:
     )
 
     special = ["<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
-    tokenizer = _tokenizer(special, end="<|im_end|>", pad="<|endoftext|>")
+    tokenizer = build_tokenizer(special, end="<|im_end|>", pad="<|endoftext|>")
     bounds = {"min_pixels": 4 * 28 * 28, "max_pixels": PIXELS}
     processor = Qwen2_5_VLProcessor(
         Qwen2VLImageProcessor(**bounds), tokenizer, Qwen2VLVideoProcessor(**bounds), template("qwen2_5_vl")
@@ -296,7 +312,7 @@ def _qwen() -> tuple[Any, Any]:
     rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6]}
     config = Qwen2_5_VLConfig(
         vision_config={**vision, "fullatt_block_indexes": [1], "initializer_range": SPREAD},
-        text_config=_text("qwen2_5_vl_text", tokenizer, rope_parameters=rope),
+        text_config=text_settings("qwen2_5_vl_text", tokenizer, rope_parameters=rope),
         tie_word_embeddings=False,
         **{f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{name}_pad|>") for name in ("image", "video")},
         **{
@@ -307,7 +323,7 @@ def _qwen() -> tuple[Any, Any]:
     return Qwen2_5_VLForConditionalGeneration(config), processor
 
 
-def _internvl() -> tuple[Any, Any]:
+def internvl(language: str = "qwen2", **more: Any) -> tuple[Any, Any]:
     from transformers import (
         GotOcr2ImageProcessor,
         InternVLConfig,
@@ -317,7 +333,7 @@ def _internvl() -> tuple[Any, Any]:
     )
 
     roles = {"start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": "<IMG_CONTEXT>"}
-    tokenizer = _tokenizer(
+    tokenizer = build_tokenizer(
         ["<|im_start|>"], end="<|im_end|>", pad="<|endoftext|>", roles={**roles, "video_token": "<video>"}
     )
     size = {"height": EDGE, "width": EDGE}
@@ -326,8 +342,8 @@ def _internvl() -> tuple[Any, Any]:
         InternVLVideoProcessor(size=size), image_seq_length=(EDGE // PATCH // 2) ** 2, chat_template=template("internvl"),
     )  # fmt: skip
     config = InternVLConfig(
-        vision_config=_layers(image_size=[EDGE, EDGE], patch_size=[PATCH, PATCH], layer_scale_init_value=1.0),
-        text_config=_text("qwen2", tokenizer), image_token_id=tokenizer.context_image_token_id,
+        vision_config=layer_sizes(image_size=[EDGE, EDGE], patch_size=[PATCH, PATCH], layer_scale_init_value=1.0),
+        text_config=text_settings(language, tokenizer, **more), image_token_id=tokenizer.context_image_token_id,
         image_seq_length=(EDGE // PATCH // 2) ** 2, downsample_ratio=0.5, tie_word_embeddings=False,
     )  # fmt: skip
     return InternVLForConditionalGeneration(config), processor
@@ -345,7 +361,7 @@ def _phi4() -> tuple[Any, Any]:
 
     roles = {"image_token": "<|image|>", "audio_token": "<|audio|>"}
     special = ["<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
-    tokenizer = _tokenizer(special, end="<|endoftext|>", pad="<|endoftext|>", roles=roles)
+    tokenizer = build_tokenizer(special, end="<|endoftext|>", pad="<|endoftext|>", roles=roles)
     words = template("phi4_multimodal")
     processor = Phi4MultimodalProcessor(
         Phi4MultimodalImageProcessor(), Phi4MultimodalFeatureExtractor(), tokenizer, chat_template=words
@@ -354,10 +370,10 @@ def _phi4() -> tuple[Any, Any]:
         "num_blocks": 1, "hidden_size": 32, "num_attention_heads": 2, "intermediate_size": 32, "ext_pw_out_channel": 32,
         "depthwise_separable_out_channel": 32, "nemo_conv_channels": 8, "audio_token_id": tokenizer.audio_token_id,
     }  # fmt: skip
-    text = _text("phi4_multimodal", tokenizer)
+    text = text_settings("phi4_multimodal", tokenizer)
     del text["model_type"]
     config = Phi4MultimodalConfig(
-        vision_config={**_layers(), "image_token_id": tokenizer.image_token_id, "num_hidden_layers": 3},
+        vision_config={**layer_sizes(), "image_token_id": tokenizer.image_token_id, "num_hidden_layers": 3},
         audio_config=audio, original_max_position_embeddings=POSITIONS, **text,
     )  # fmt: skip
     return Phi4MultimodalForCausalLM(config), processor
@@ -383,10 +399,15 @@ ARCHITECTURES = {
         renamed=VISION_MODEL,
     ),
     "smolvlm": Architecture(
-        "SmolVLMForConditionalGeneration", ("smolvlm2-2.2b",), lambda: _tiled("<|im_start|>", idefics=False)
+        "SmolVLMForConditionalGeneration",
+        ("smolvlm2-2.2b", "smolvlm2-256m", "smolvlm2-500m"),
+        lambda: _tiled("<|im_start|>", idefics=False),
     ),
     "idefics3": Architecture(
-        "Idefics3ForConditionalGeneration", ("idefics3-8b",), lambda: _tiled("<|begin_of_text|>", idefics=True)
+        "Idefics3ForConditionalGeneration",
+        ("idefics3-8b",),
+        lambda: _tiled("<|begin_of_text|>", idefics=True),
+        starts_twice=True,
     ),
     "instructblip": Architecture(
         "InstructBlipForConditionalGeneration", ("instructblip-7b",), _instructblip, vllm=False, pictures=1
@@ -399,7 +420,7 @@ ARCHITECTURES = {
     "internvl": Architecture(
         "InternVLForConditionalGeneration",
         ("internvl3-1b", "internvl3-2b", "internvl3-8b", "internvl3-38b", "internvl3-78b"),
-        _internvl,
+        internvl,
     ),
     "phi-4": Architecture("Phi4MultimodalForCausalLM", ("phi-4-multimodal",), _phi4, vllm=False, lora="vision-lora"),
 }

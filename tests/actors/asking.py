@@ -14,8 +14,8 @@ from sweeps.sampling import Sampling
 SAMPLE = Sample("ROD", 0, "What is hidden?", ("I cannot tell.",), ("Fork.", "Knife."), "Fork.", "{image}.png", 0, 2, 0)
 
 
-def painted(folder: Path, names: Iterable[str], size: tuple[int, int] = (64, 48)) -> list[ImageRef]:
-    """One picture a name, each of another colour."""
+def paint_pictures(folder: Path, names: Iterable[str], size: tuple[int, int] = (64, 48)) -> list[ImageRef]:
+    """Write one picture for each name, each in another color."""
     references = []
     for number, name in enumerate(names):
         colour = (37 * number % 256, 255 - 53 * number % 256, 91 * number % 256)
@@ -24,12 +24,12 @@ def painted(folder: Path, names: Iterable[str], size: tuple[int, int] = (64, 48)
     return references
 
 
-def asked(*messages: Message, seed: int = 1, **sampling: float) -> Request:
-    """A request; the last message must be the user's."""
+def make_request(*messages: Message, seed: int = 1, **sampling: float) -> Request:
+    """Build a request; the last message must be the user's."""
     view = View(messages[-1].images[0] if messages[-1].images else ImageRef("none"), "", (), SAMPLE.categories)
     return Request(messages, Sampling(**sampling), seed, Situation(SAMPLE, State(0), view))
 
 
 def user(text: str, *images: ImageRef) -> Message:
-    """What the player sees."""
+    """Build the message that the player sees."""
     return Message("user", text, images)

@@ -1,6 +1,6 @@
 """A real HTTP service on a loopback port that keeps OpenAI's Batch API as its guide and reference describe it.
 
-Files, batches whose status moves with every look, output in shuffled order, an error file, expiry, limits, and chat completions
+Files, batches that advance with every poll, output in shuffled order, an error file, expiry, limits, and chat completions
 that answer the same body with the same words. What it bills is counted by ``custom_id``.
 """
 
@@ -18,22 +18,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
 from typing import Any
 
-from tests.actors.service import Answer, failed, said
+from tests.actors.service import Answer, completion, failure
 
 STEPS = ("validating", "in_progress", "in_progress", "finalizing")
-"""What the first looks at a batch show."""
+"""The status that the first polls of a batch return."""
 
 
-def answered(body: dict[str, Any]) -> Answer:
+def answer_by_hash(body: dict[str, Any]) -> Answer:
     """A letter that depends on the whole request and on nothing else."""
-    return said("ABCDEF"[sha256(json.dumps(body, sort_keys=True).encode()).digest()[0] % 6])
+    return completion("ABCDEF"[sha256(json.dumps(body, sort_keys=True).encode()).digest()[0] % 6])
 
 
 @dataclass
 class BatchService:
-    """What it holds and was asked, and how it behaves."""
+    """The service's state, the requests it got, and its configured behavior."""
 
-    answer: Callable[[dict[str, Any]], Answer] = answered
+    answer: Callable[[dict[str, Any]], Answer] = answer_by_hash
     url: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class BatchService:
 
     def sizes(self) -> list[int]:
         """Requests of each batch, oldest first."""
-        return [one["request_counts"]["total"] for one in self.batches.values()]
+        return [batch["request_counts"]["total"] for batch in self.batches.values()]
 
     # -- the API ------------------------------------------------------------------------------------------------------
     def handle(self, method: str, path: str, query: str, content: bytes, kind: str) -> tuple[int, Any]:
@@ -94,101 +94,101 @@ class BatchService:
         fields = _multipart(content, kind)
         assert fields["purpose"] == b"batch"
         if len(fields["file"]) > self.limit:
-            return 413, failed(413, "file_too_large", "the file is too large")[2]
+            return 413, failure(413, "file_too_large", "the file is too large")[2]
         name = f"file-{len(self.files) + self.calls}"
         self.files[name] = fields["file"]
         return 200, {"id": name, "object": "file", "bytes": len(fields["file"]), "purpose": "batch"}
 
-    def create(self, asked: dict[str, Any]) -> tuple[int, Any]:
-        assert asked["endpoint"] == "/v1/chat/completions" and asked["completion_window"] == "24h"
-        assert len(asked["metadata"]) <= 16 and all(
-            len(key) <= 64 and isinstance(value, str) and len(value) <= 512 for key, value in asked["metadata"].items()
+    def create(self, fields: dict[str, Any]) -> tuple[int, Any]:
+        assert fields["endpoint"] == "/v1/chat/completions" and fields["completion_window"] == "24h"
+        assert len(fields["metadata"]) <= 16 and all(
+            len(key) <= 64 and isinstance(value, str) and len(value) <= 512 for key, value in fields["metadata"].items()
         )
-        lines = [json.loads(one) for one in self.files[asked["input_file_id"]].splitlines()]
-        assert len({one["custom_id"] for one in lines}) == len(lines) <= 50_000
-        assert all(one["method"] == "POST" and one["url"] == asked["endpoint"] for one in lines)
+        lines = [json.loads(line) for line in self.files[fields["input_file_id"]].splitlines()]
+        assert len({line["custom_id"] for line in lines}) == len(lines) <= 50_000
+        assert all(line["method"] == "POST" and line["url"] == fields["endpoint"] for line in lines)
         number = len(self.batches)
-        found = {
-            "id": f"batch_{number}", "object": "batch", "endpoint": asked["endpoint"], "errors": None, "status": "validating",
-            "input_file_id": asked["input_file_id"], "completion_window": "24h", "output_file_id": None, "error_file_id": None,
-            "created_at": 1_700_000_000 + number, "metadata": asked["metadata"] if self.metadata else None,
+        batch = {
+            "id": f"batch_{number}", "object": "batch", "endpoint": fields["endpoint"], "errors": None, "status": "validating",
+            "input_file_id": fields["input_file_id"], "completion_window": "24h", "output_file_id": None, "error_file_id": None,
+            "created_at": 1_700_000_000 + number, "metadata": fields["metadata"] if self.metadata else None,
             "request_counts": {"total": len(lines), "completed": 0, "failed": 0},
         }  # fmt: skip
-        self.batches[found["id"]] = found
+        self.batches[batch["id"]] = batch
         code = self.problem or ("token_limit_exceeded" if self.queue is not None and len(lines) > self.queue else "")
         if code:
-            found["status"], found["failed_at"] = "failed", found["created_at"] + 60
+            batch["status"], batch["failed_at"] = "failed", batch["created_at"] + 60
             problem = {"code": code, "message": "no \x1b[31mroom", "param": None, "line": 1}
-            found["errors"] = {"object": "list", "data": [problem]}
-        found["lines"] = lines
-        return 200, _shown(found)
+            batch["errors"] = {"object": "list", "data": [problem]}
+        batch["lines"] = lines
+        return 200, _public_fields(batch)
 
-    def look(self, found: dict[str, Any]) -> dict[str, Any]:
-        """The batch, a step further."""
-        if found["status"] in STEPS:
-            step = self.looks[found["id"]]
-            self.looks[found["id"]] += 1
-            found["status"] = self.steps[min(step, len(self.steps) - 1)]
+    def look(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Advance the batch by one step and return it."""
+        if batch["status"] in STEPS:
+            step = self.looks[batch["id"]]
+            self.looks[batch["id"]] += 1
+            batch["status"] = self.steps[min(step, len(self.steps) - 1)]
             if step >= len(self.steps) and not self.hold:
-                self.work(found)
-        return _shown(found)
+                self.work(batch)
+        return _public_fields(batch)
 
-    def work(self, found: dict[str, Any]) -> None:
-        """Answer the batch's requests, in an order of its own."""
-        number, good, bad = int(found["id"][6:]), list[Any](), list[Any]()
-        lines = list(found.pop("lines"))
+    def work(self, batch: dict[str, Any]) -> None:
+        """Answer the batch's requests in shuffled order."""
+        number, good, bad = int(batch["id"][6:]), list[Any](), list[Any]()
+        lines = list(batch.pop("lines"))
         Random(number).shuffle(lines)
         expired = False
-        for one in lines:
-            result = {"id": f"batch_req_{len(good)}", "custom_id": one["custom_id"], "response": None, "error": None}
-            if self.expire(number, one["custom_id"]):
+        for line in lines:
+            entry = {"id": f"batch_req_{len(good)}", "custom_id": line["custom_id"], "response": None, "error": None}
+            if self.expire(number, line["custom_id"]):
                 expired = True
                 bad.append(
-                    {**result, "error": {"code": "batch_expired", "message": "This request could not be executed."}}
+                    {**entry, "error": {"code": "batch_expired", "message": "This request could not be executed."}}
                 )
                 continue
-            status, _, body = self.answer(one["body"])
-            result["response"] = {"status_code": status, "request_id": "r", "body": body}
-            (good if status == 200 else bad).append(result)
+            status, _, body = self.answer(line["body"])
+            entry["response"] = {"status_code": status, "request_id": "r", "body": body}
+            (good if status == 200 else bad).append(entry)
             if status == 200:
-                self.paid[one["custom_id"]] += 1
+                self.paid[line["custom_id"]] += 1
         for key, rows in (("output", good), ("error", bad)):
             if rows:
-                found[f"{key}_file_id"] = name = f"file-{key}-{number}"
+                batch[f"{key}_file_id"] = name = f"file-{key}-{number}"
                 self.files[name] = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        found["status"] = "expired" if expired else "completed"
-        found[f"{found['status']}_at"] = found["created_at"] + 3600
-        found["request_counts"] = {"total": len(lines), "completed": len(good), "failed": len(bad)}
+        batch["status"] = "expired" if expired else "completed"
+        batch[f"{batch['status']}_at"] = batch["created_at"] + 3600
+        batch["request_counts"] = {"total": len(lines), "completed": len(good), "failed": len(bad)}
 
     def page(self, query: str) -> tuple[int, Any]:
-        """Two batches a page, the newest first."""
+        """Return two batches per page, newest first."""
         after = re.search(r"after=(\w+)", query)
         names = list(reversed(self.batches))
         start = names.index(after[1]) + 1 if after else 0
-        rows = [_shown(self.batches[name]) for name in names[start : start + 2]]
+        rows = [_public_fields(self.batches[name]) for name in names[start : start + 2]]
         return 200, {"object": "list", "data": rows, "has_more": len(names) > start + 2}
 
 
-def _shown(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key != "lines"}
+def _public_fields(batch: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in batch.items() if key != "lines"}
 
 
 def _absent() -> tuple[int, Any]:
-    return 404, failed(404, "", "no such thing")[2]
+    return 404, failure(404, "", "no such thing")[2]
 
 
 def _multipart(content: bytes, kind: str) -> dict[str, bytes]:
-    found = {}
+    fields = {}
     boundary = b"--" + kind.partition("boundary=")[2].strip('"').encode()
     for part in content.split(boundary)[1:-1]:
         head, _, body = part[2:-2].partition(b"\r\n\r\n")
-        found[re.search(rb' name="(\w+)"', head)[1].decode()] = body
-    return found
+        fields[re.search(rb' name="(\w+)"', head)[1].decode()] = body
+    return fields
 
 
 @contextmanager
 def batch_service(**behaviour: Any) -> Iterator[BatchService]:
-    """The service, until the block is left."""
+    """Run the service for the duration of the block."""
     service = BatchService(**behaviour)
 
     class Handler(BaseHTTPRequestHandler):
@@ -201,7 +201,7 @@ def batch_service(**behaviour: Any) -> Iterator[BatchService]:
                 service.calls += 1
                 service.keys.add(self.headers.get("authorization", ""))
                 fault = service.fault(service.calls, f"{self.command} {path}")
-                status, body = 500, failed(500, "", "out of order")[2]
+                status, body = 500, failure(500, "", "out of order")[2]
                 if fault != "500":
                     status, body = service.handle(
                         self.command, path, query, content, self.headers["content-type"] or ""

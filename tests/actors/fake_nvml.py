@@ -1,4 +1,4 @@
-"""A driver without a GPU: the functions of ``pynvml`` that the product calls, with its own errors, over GPUs made of values.
+"""A fake NVIDIA driver: the ``pynvml`` functions that the product calls, with the real errors, over GPUs defined as values.
 
 ``test_nvml`` compares the signatures with those of the installed package.
 """
@@ -70,8 +70,8 @@ class FakeNvml:
         return self._answer(handle, "nvmlDeviceGetPowerUsage", handle.milliwatts)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle):
-        found = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in handle.processes]
-        return self._answer(handle, "nvmlDeviceGetComputeRunningProcesses", found)
+        processes = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in handle.processes]
+        return self._answer(handle, "nvmlDeviceGetComputeRunningProcesses", processes)
 
     def _answer(self, gpu, function, value):
         if not self.open:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tests.actors.service import Answer, failed, said
+from tests.actors.service import Answer, completion, failure
 
 KEY = "sk-Vw3Nf6Jd-Zq8Xw2Lm-7Rt5Yv1Kp9Bn3"
 """The key that the services below repeat."""
@@ -29,13 +29,13 @@ class Mode(NamedTuple):
 
 def changed(**fields: Any) -> Answer:
     """An ordinary answer with other fields at its top; ``...`` leaves a field out."""
-    body = {**said("A")[2], **fields}
+    body = {**completion("A")[2], **fields}
     return 200, {}, {name: value for name, value in body.items() if value is not ...}
 
 
 def choice(**fields: Any) -> Answer:
     """An ordinary answer with other fields in its choice; ``...`` leaves a field out."""
-    ordinary = {**said("A")[2]["choices"][0], **fields}
+    ordinary = {**completion("A")[2]["choices"][0], **fields}
     return changed(choices=[{name: value for name, value in ordinary.items() if value is not ...}])
 
 
@@ -54,7 +54,7 @@ def raw(body: bytes, status: int = 200, **headers: str) -> Answer:
     return status, {name.replace("_", "-"): value for name, value in headers.items()}, body
 
 
-ORDINARY = json.dumps(said("A")[2]).encode()
+ORDINARY = json.dumps(completion("A")[2]).encode()
 CALL = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 
 USAGE: Mapping[str, Answer] = {
@@ -91,8 +91,10 @@ BODIES: Mapping[str, Answer] = {
     "compressed bomb": raw(gzip.compress(bytes(50_000_000)), content_encoding="gzip"),
     "compressed error bomb": raw(gzip.compress(bytes(50_000_000)), 400, content_encoding="gzip"),
     "204 without a body": raw(b"", 204), "HTML under 500": raw(b"<html>" * 1000, 500, content_type="text/html"),
-    "503 and an odd retry-after": failed(503, retry_after="NaN"), "503 and a negative retry-after": failed(503, retry_after="-9"),
-    "503 and a date of 1900": failed(503, retry_after="Mon, 01 Jan 1900 00:00:00 GMT"), "500 with the key": failed(500, KEY, KEY),
+    "503 and an odd retry-after": failure(503, retry_after="NaN"),
+    "503 and a negative retry-after": failure(503, retry_after="-9"),
+    "503 and a date of 1900": failure(503, retry_after="Mon, 01 Jan 1900 00:00:00 GMT"),
+    "500 with the key": failure(500, KEY, KEY),
     "error 500 deep": raw(b"[" * DEEP + b"]" * DEEP, 500), "an unknown status": raw(b"", 599),
 }  # fmt: skip
 FINE: Mapping[str, Answer] = {
@@ -102,14 +104,14 @@ FINE: Mapping[str, Answer] = {
     "the key in the reply": message(content=f"A {KEY} {KEY[4:17]}"), "the key in every other field": changed(
         id=KEY, model=KEY, object=KEY, system_fingerprint=KEY, service_tier=KEY, created=KEY),
     "control characters in the model name": changed(model=CONTROL, id=CONTROL), "created is a list": changed(created=[1]),
-    "two choices": changed(choices=said("A")[2]["choices"] * 2), "logprobs odd": choice(logprobs=[1], index="x"),
+    "two choices": changed(choices=completion("A")[2]["choices"] * 2), "logprobs odd": choice(logprobs=[1], index="x"),
 }  # fmt: skip
 DECLINED: Mapping[str, Answer] = {
     "refusal with the key": message(content=None, refusal=f"no: {'x' * 290}{KEY} {KEY[:12]}"),
     "refusal with control characters": message(content=None, refusal=CONTROL),
-    "400 with the key": failed(400, KEY, f"{'y' * 280}{KEY}"),
-    "400 with part of the key": failed(400, "", f"bad key {KEY[3:14]}"),
-    "400 with control characters": failed(400, CONTROL, CONTROL), "413 with a list": (413, {}, [[KEY]]),
+    "400 with the key": failure(400, KEY, f"{'y' * 280}{KEY}"),
+    "400 with part of the key": failure(400, "", f"bad key {KEY[3:14]}"),
+    "400 with control characters": failure(400, CONTROL, CONTROL), "413 with a list": (413, {}, [[KEY]]),
     "422 with null": (422, {}, None), "400 and the code a number": (400, {}, {"error": {"message": 5, "code": 7}}),
     "400 and the code a list": (400, {}, {"error": {"message": [KEY], "code": [KEY]}}),
     "finish_reason with the key": choice(finish_reason=KEY),
@@ -119,8 +121,9 @@ DECLINED: Mapping[str, Answer] = {
 FINAL: Mapping[str, Answer] = {
     "301 elsewhere": raw(b"", 301, location="http://127.0.0.1:9/v1"),
     "307 in a circle": raw(b"", 307, location="/v1/chat/completions"),
-    "302 to a file": raw(b"", 302, location="file:///etc/hostname"), "401 with the key": failed(401, KEY, f"Incorrect key {KEY}"),
-    "403 with the key": failed(403, KEY, f"{'z' * 280}{KEY}"), "404 with control characters": failed(404, CONTROL, CONTROL),
+    "302 to a file": raw(b"", 302, location="file:///etc/hostname"),
+    "401 with the key": failure(401, KEY, f"Incorrect key {KEY}"),
+    "403 with the key": failure(403, KEY, f"{'z' * 280}{KEY}"), "404 with control characters": failure(404, CONTROL, CONTROL),
 }  # fmt: skip
 
 MODES: dict[str, Mode] = {

@@ -61,13 +61,15 @@ def marking_judge(folder: Path) -> Path:
 
 def _follows() -> dict[str, str]:
     """Token -> the one after it: ``<n:k>`` is the prompt, ``0,<n:k>`` the mark of the first of the ``n`` things that are left."""
-    found = {}
-    for left in range(1, MOST + 1):
-        for place in range(left + 1):
-            found[f"<{left}:{place}>"] = _mark(left, place)
-            found[_mark(left, place)] = _mark(left - 1, max(0, place - 1)) if left > 1 else "</s>"
-    return found
+    transitions = {}
+    for remaining in range(1, MOST + 1):
+        for position in range(remaining + 1):
+            transitions[f"<{remaining}:{position}>"] = _mark(remaining, position)
+            transitions[_mark(remaining, position)] = (
+                _mark(remaining - 1, max(0, position - 1)) if remaining > 1 else "</s>"
+            )
+    return transitions
 
 
-def _mark(left: int, place: int) -> str:
-    return f"{int(place == 1)}{',' if left > 1 else ''}<{left}:{place}>"
+def _mark(remaining: int, position: int) -> str:
+    return f"{int(position == 1)}{',' if remaining > 1 else ''}<{remaining}:{position}>"

@@ -1,8 +1,8 @@
-"""One engine and a package-style call on the same checkpoints, prompt by prompt: what both get and say, as JSON lines.
+"""One engine and a package-style call on the same checkpoints, prompt by prompt: inputs and replies of both, as JSON lines.
 
 ``python -m tests.actors.rehearsal transformers|vllm|ids CHECKPOINTS DATA NAME ...``; ``ids`` asks both engines for token ids
-alone, without weights. A process of its own, because the packages that some processors need are on its path alone. Checkpoints
-that are not there are built; noise pictures are drawn into DATA.
+alone, without weights. ``"NAME faithful"`` sets ``faithful`` in the entry. A process of its own, because the packages that some
+processors need are on its path alone. Checkpoints that are not there are built; noise pictures are drawn into DATA.
 """
 
 from __future__ import annotations
@@ -20,14 +20,21 @@ from PIL.ExifTags import Base
 from actors.engine.backend import Backend, BackendError, Message, Request
 from actors.engine.registry import open_engine
 from actors.engine.token_ids import open_without_weights
+from actors.trial.certify import record_inputs
 from envs import SCENARIOS
 from envs.samples import BadData, load_samples
 from envs.types import ImageRef
+from orchestrator.inspection.certificate import certify
 from orchestrator.inspection.prompt_preview import conversation
+from orchestrator.planning.build_plan import build_plan
 from sweeps.conditions import CONDITIONS
+from sweeps.load import build
+from sweeps.model import HARMLESS
+from sweeps.registry import registry
 from sweeps.spec import ModelSpec
-from tests.actors.architectures import ARCHITECTURES, POSITIONS, write
-from tests.actors.asking import asked, user
+from tests.actors.architectures import POSITIONS, write_checkpoint
+from tests.actors.asking import make_request, user
+from tests.actors.newer_architectures import EVERY
 
 SIZES = ((112, 84), (56, 140), (168, 56))
 """Width and height of the pictures, multiples of 28 so that Qwen's fitting changes no pixel; several tilings."""
@@ -37,11 +44,13 @@ PICTURES = 10
 MAX_IMAGES = 40
 """Pictures that a prompt may hold."""
 NEW_TOKENS = 8
+FAITHFUL = " faithful"
+"""End of the name of a checkpoint whose entry is faithful."""
 QUESTION = "What is this? Choose from the following options. Options:\nA. Fork.\nB. Wait for the cup to move.\n"
 
 
 def draw(folder: Path) -> None:
-    """Noise: every patch differs from every other, so that a picture in the wrong place changes the reply."""
+    """Draw noise: every patch differs from every other, so that a picture in the wrong place changes the reply."""
     chance = np.random.default_rng(0)
     for number in range(PICTURES):
         width, height = SIZES[number % len(SIZES)]
@@ -57,93 +66,112 @@ def picture(number: int) -> ImageRef:
     return ImageRef(f"{number}.png")
 
 
-def prompts(most: int, data: Path) -> dict[str, tuple[Message, ...]]:
-    """What is asked of a model that takes so many pictures."""
-    found = {
+def prompts(max_pictures: int, data: Path) -> dict[str, tuple[Message, ...]]:
+    """Return the conversations for a model that takes so many pictures."""
+    conversations = {
         "1 picture": (user(QUESTION, picture(0)),),
         "turned picture": (user(QUESTION, TURNED),),
         "transparent picture": (user(QUESTION, TRANSPARENT),),
     }
-    if most >= PICTURES:
+    if max_pictures >= PICTURES:
         for number in (3, PICTURES):
-            found[f"{number} pictures"] = (user(QUESTION, *map(picture, range(number))),)
-        found["3 turns"] = (
+            conversations[f"{number} pictures"] = (user(QUESTION, *map(picture, range(number))),)
+        conversations["3 turns"] = (
             user(QUESTION, picture(0)), Message("assistant", "B. Wait for the cup to move."),
             user(QUESTION, picture(1)), Message("assistant", "B."), user(QUESTION, picture(2)),
         )  # fmt: skip
-        found["history"] = longest(data)
-    return found
+        conversations["history"] = longest_conversation(data)
+    return conversations
 
 
-def longest(data: Path) -> tuple[Message, ...]:
-    """The longest conversation of the condition ``history`` in a benchmark folder: its last turn before the limit."""
+def longest_conversation(data: Path) -> tuple[Message, ...]:
+    """Return the longest ``history`` conversation in a benchmark folder: its last turn before the limit."""
     return max((turns(data, name) for name in SCENARIOS), key=len)
 
 
 def turns(data: Path, scenario: str) -> tuple[Message, ...]:
-    """The conversation of the scenario's first sample when nothing more can be asked."""
+    """Return the conversation of the scenario's first sample when no suggestion is left."""
     pool = load_samples(data, scenario, filtered=False)
-    found: tuple[Message, ...] = ()
+    conversation_so_far: tuple[Message, ...] = ()
     for turn in range(SCENARIOS[scenario].limit(pool[0])):
         try:
-            found = conversation(pool[0], pool, CONDITIONS["history"], turn=turn)
+            conversation_so_far = conversation(pool[0], pool, CONDITIONS["history"], turn=turn)
         except BadData:
             break
-    return found
+    return conversation_so_far
 
 
-def refused(most: int) -> dict[str, tuple[Message, ...]]:
-    """What must end an episode, and nothing else."""
+def refused_prompts(max_pictures: int) -> dict[str, tuple[Message, ...]]:
+    """Return prompts that must end their own episode and nothing else."""
     return {
         "unreadable picture": (user(QUESTION, ImageRef("broken.png")),),
         "too long": (user("Wait for it. " * (POSITIONS // 4), picture(0)),),
     }
 
 
-async def compared(name: str, kind: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Prompt -> ids and reply of the engine and of the package-style call; ``after`` is the first asked again at the end."""
-    from actors.engine.hf.package_call import PackageCall
+async def compare_engine(name: str, kind: str, folder: Path, data: Path, faithful: bool) -> dict[str, Any]:
+    """Prompt -> ids and reply of the engine and of the package-style call; ``after`` is the first asked again at the end.
 
-    most = ARCHITECTURES[name].pictures
-    package = PackageCall(entry(name, "transformers", folder))
-    found: dict[str, Any] = {}
-    backend: Any = open_engine(entry(name, kind, folder), data)
-    try:
-        for title, messages in prompts(most, data).items():
-            found[title] = {**await _ours(backend, messages), **await _theirs(package, messages, backend)}
-        for title, messages in refused(most).items():
-            found[title] = await _refusal(backend, messages)
-        found["after"] = await _ours(backend, prompts(most, data)["1 picture"])
-    finally:
-        await backend.close()
-    return found
-
-
-async def ids_alone(name: str, folder: Path, data: Path) -> dict[str, Any]:
-    """Prompt -> ids that each engine would get, and those of the package-style call; no weights are read.
-
-    ``limits`` is how many items of each modality vLLM lets a prompt hold.
+    A ``faithful`` model refuses no length.
     """
     from actors.engine.hf.package_call import PackageCall
 
-    asked_for = prompts(ARCHITECTURES[name].pictures, data)
+    max_pictures = EVERY[name].pictures
     package = PackageCall(entry(name, "transformers", folder))
-    found: dict[str, dict[str, Any]] = {title: {} for title in asked_for}
-    for kind in ("transformers", "vllm") if ARCHITECTURES[name].vllm else ("transformers",):
-        backend = open_without_weights(entry(name, kind, folder), data)
+    outcomes: dict[str, Any] = {}
+    backend: Any = open_engine(entry(name, kind, folder, faithful), data)
+    try:
+        for title, messages in prompts(max_pictures, data).items():
+            outcomes[title] = {**await _ours(backend, messages), **await _theirs(package, messages, backend)}
+        for title, messages in {} if faithful else refused_prompts(max_pictures).items():
+            outcomes[title] = await _refusal(backend, messages)
+        outcomes["after"] = await _ours(backend, prompts(max_pictures, data)["1 picture"])
+    finally:
+        await backend.close()
+    return outcomes
+
+
+async def collect_ids(name: str, folder: Path, data: Path, faithful: bool) -> dict[str, Any]:
+    """Map each prompt to the ids of each engine and of the package-style call; no weights are read.
+
+    ``certificates`` are those of each engine, ``limits`` is how many items of each modality vLLM lets a prompt hold.
+    """
+    from actors.engine.hf.package_call import PackageCall
+
+    conversations = prompts(EVERY[name].pictures, data)
+    package = PackageCall(entry(name, "transformers", folder))
+    ids_by_prompt: dict[str, dict[str, Any]] = {title: {} for title in (*conversations, "certificates")}
+    for kind in ("transformers", "vllm") if EVERY[name].vllm else ("transformers",):
+        backend = open_without_weights(entry(name, kind, folder, faithful), data)
         try:
-            for title, messages in asked_for.items():
-                found[title][kind] = await backend.token_ids(_request(messages))
+            for title, messages in conversations.items():
+                ids_by_prompt[title][kind] = await backend.token_ids(_request(messages))
                 if kind == "transformers":
-                    found[title]["package"] = package.ids(messages, await _package_pictures(messages, backend))
+                    ids_by_prompt[title]["package"] = package.ids(messages, await _package_pictures(messages, backend))
+            ids_by_prompt["certificates"][kind] = await certified(
+                name, entry(name, kind, folder, faithful), backend, data
+            )
             if kind == "vllm":
-                found["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
+                ids_by_prompt["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
         finally:
             await backend.close()
-    return found
+    return ids_by_prompt
 
 
-def entry(name: str, kind: str, folder: Path) -> ModelSpec:
+async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> dict[str, Any]:
+    """The certificate of a checkpoint, for a request of every scenario and some conditions."""
+    several = EVERY[name].pictures > 1
+    conditions = ["zero-shot", "hint", "reference", *(["history", "icl-1"] if several else [])]
+    table = {"name": "s", "data": str(data), "models": ["oracle"], "conditions": conditions}
+    plan = build_plan(build(table, "s").model_copy(update={"models": (model,)}))
+    found = certify(model, await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name)))
+    shown = max(request.pictures for request in found.requests.values())
+    return {"status": found.status, "outcome": found.describe(), "pictures": shown}
+
+
+def entry(name: str, kind: str, folder: Path, faithful: bool = False) -> ModelSpec:
+    """Return a checkpoint's entry, with what the shipped entry says about its prompt."""
+    shipped = registry()[EVERY[name].models[0]]
     options: dict[str, Any] = {"batch": 4}
     if kind == "vllm":
         options = {
@@ -151,6 +179,7 @@ def entry(name: str, kind: str, folder: Path) -> ModelSpec:
             "block_size": 32,
             "max_model_len": POSITIONS,
             "max_num_batched_tokens": 2 * POSITIONS,
+            **{option: value for option, value in shipped.options.items() if option not in HARMLESS},
         }
     return ModelSpec(
         name=name,
@@ -159,7 +188,9 @@ def entry(name: str, kind: str, folder: Path) -> ModelSpec:
         gpus=0,
         dtype="float32",
         max_images=MAX_IMAGES,
-        lora=ARCHITECTURES[name].lora,
+        lora=EVERY[name].lora,
+        faithful=faithful,
+        chat=shipped.chat,
         options=options,
     )
 
@@ -196,19 +227,23 @@ async def _refusal(backend: Backend, messages: tuple[Message, ...]) -> dict[str,
 
 
 def _request(messages: tuple[Message, ...]) -> Request:
-    return asked(*messages, max_tokens=NEW_TOKENS)
+    return make_request(*messages, max_tokens=NEW_TOKENS)
 
 
 def main(kind: str, folder: Path, data: Path, names: list[str]) -> None:
     draw(data)
-    for name in names:
+    for title in names:
+        name, faithful = title.removesuffix(FAITHFUL), title.endswith(FAITHFUL)
         if not (folder / name / "config.json").is_file():
-            write(name, folder / name)
+            write_checkpoint(EVERY[name], folder / name)
         try:
-            found = asyncio.run(ids_alone(name, folder, data) if kind == "ids" else compared(name, kind, folder, data))
+            if kind == "ids":
+                report = asyncio.run(collect_ids(name, folder, data, faithful))
+            else:
+                report = asyncio.run(compare_engine(name, kind, folder, data, faithful))
         except Exception as problem:
-            found = {"failed": f"{type(problem).__name__}: {problem}"}
-        print(json.dumps({"name": name, **found}), flush=True)
+            report = {"failed": f"{type(problem).__name__}: {problem}"}
+        print(json.dumps({"name": title, **report}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs ``tests.actors.rehearsal`` in a process that alone has torchvision, and reads what it says."""
+"""Run ``tests.actors.rehearsal`` in a subprocess that has torchvision, and read its output."""
 
 from __future__ import annotations
 
@@ -13,22 +13,29 @@ from typing import Any
 
 import pytest
 
-from tests.actors.vision_packages import fetched
+from tests.actors.vision_packages import fetch_packages
 
 ROOT = Path(__file__).parents[2]
 
 
-def rehearsed(kind: str, names: Sequence[str], folder: Path, data: Path, timeout: float) -> dict[str, dict[str, Any]]:
-    """Name -> prompt -> what the engine and the package-style call made of it; skips where a package cannot be had."""
+def run_rehearsal(
+    kind: str, names: Sequence[str], folder: Path, data: Path, timeout: float
+) -> dict[str, dict[str, Any]]:
+    """Map name and prompt to the outputs of engine and package-style call; skip if a package is unavailable."""
     try:
-        packages = fetched(folder / "packages")
+        packages = fetch_packages(folder / "packages")
     except RuntimeError as problem:
         pytest.skip(f"processors of five architectures need torchvision: {problem}")
-    copy = shutil.copytree(data, folder / f"data-{kind}")
-    command = [sys.executable, "-m", "tests.actors.rehearsal", kind, str(folder / "checkpoints"), str(copy), *names]
+    copy = shutil.copytree(data, folder / f"data-{kind}", dirs_exist_ok=True)
+    return run_module("rehearsal", [kind, str(folder / "checkpoints"), str(copy), *names], packages, timeout)
+
+
+def run_module(module: str, arguments: Sequence[str], packages: Path, timeout: float) -> dict[str, dict[str, Any]]:
+    """Run a module of ``tests.actors`` with these packages; return its JSON lines by name."""
     done = subprocess.run(
-        command, cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=timeout, check=False
-    )
+        [sys.executable, "-m", f"tests.actors.{module}", *arguments],
+        cwd=ROOT, env=environment(packages), capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
     return {line.pop("name"): line for line in lines}

@@ -1,4 +1,4 @@
-"""A real chat-completions service on a free loopback port that answers as a test says, request by request."""
+"""A real chat-completions service on a free loopback port; each test supplies the answer to each request."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANG: Answer = (0, {}, None)
 
 @dataclass
 class Service:
-    """What it was asked, and where it lives."""
+    """The service's state, its address, and the requests it got."""
 
     answer: Callable[[int, dict[str, Any]], Answer]
     url: str = ""
@@ -36,13 +36,15 @@ class Service:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while head := await reader.readuntil(b"\r\n\r\n"):
-                await self._one(_headers(head), reader, writer)
+                await self._serve_request(_headers(head), reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def _one(self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(
+        self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         self.times.append(monotonic())
         self.keys.append(headers.get("authorization", ""))
@@ -71,16 +73,16 @@ def _headers(head: bytes) -> dict[str, str]:
 
 @asynccontextmanager
 async def serving(answer: Callable[[int, dict[str, Any]], Answer], delay: float = 0.0) -> AsyncIterator[Service]:
-    """The service, until the block is left."""
+    """Run the service for the duration of the block."""
     service = Service(answer, delay=delay)
     connections: set[asyncio.Task[None]] = set()
 
-    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def on_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(service.serve(reader, writer))
         connections.add(task)
         task.add_done_callback(connections.discard)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(on_connect, "127.0.0.1", 0)
     service.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     try:
         yield service
@@ -93,12 +95,12 @@ async def serving(answer: Callable[[int, dict[str, Any]], Answer], delay: float 
 
 @contextmanager
 def service(answer: Callable[[int, dict], Answer], delay: float = 0.0) -> Iterator[Service]:
-    """The service in a thread of its own, until the block is left."""
+    """Run the service in a thread for the duration of the block."""
     started, loop, holder = threading.Event(), asyncio.new_event_loop(), []
 
     async def serve() -> None:
-        async with serving(answer, delay) as one:
-            holder.extend((one, asyncio.Event()))
+        async with serving(answer, delay) as running:
+            holder.extend((running, asyncio.Event()))
             started.set()
             await holder[1].wait()
 
@@ -113,8 +115,8 @@ def service(answer: Callable[[int, dict], Answer], delay: float = 0.0) -> Iterat
         loop.close()
 
 
-def said(text: str | None, finish: str = "stop", refusal: str | None = None) -> Answer:
-    """An ordinary answer to 100 tokens with 10."""
+def completion(text: str | None, finish: str = "stop", refusal: str | None = None) -> Answer:
+    """Return an ordinary answer: 100 prompt tokens, 10 reply tokens."""
     prompt, reply = 100, 10
     message = {"role": "assistant", "content": text, "refusal": refusal}
     usage = {"prompt_tokens": prompt, "completion_tokens": reply, "total_tokens": prompt + reply}
@@ -123,7 +125,7 @@ def said(text: str | None, finish: str = "stop", refusal: str | None = None) -> 
     return 200, {}, body
 
 
-def failed(status: int, code: str = "", message: str = "no", **headers: str) -> Answer:
-    """An error as OpenAI words it; header names are written with underscores."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return status, named, {"error": {"message": message, "type": "error", "code": code or None}}
+def failure(status: int, code: str = "", message: str = "no", **headers: str) -> Answer:
+    """Return an error in OpenAI's format; header names are written with underscores."""
+    renamed = {name.replace("_", "-"): value for name, value in headers.items()}
+    return status, renamed, {"error": {"message": message, "type": "error", "code": code or None}}

@@ -1,4 +1,4 @@
-"""The embedded model looks at the picture: clear views are told, hidden ones are not, and a swapped picture misleads it."""
+"""The embedded model uses the picture: it recognizes clear views, not hidden ones, and a swapped picture misleads it."""
 
 from __future__ import annotations
 
@@ -25,37 +25,39 @@ def answerer() -> evaluation.Answerer:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[str, list[evaluation.Candidate]]:
+def candidates() -> dict[str, list[evaluation.Candidate]]:
     return {name: evaluation.candidates(name, EACH, SEED) for name in SCENARIOS}
 
 
 @pytest.fixture(scope="module")
-def clear(answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]) -> dict[str, float]:
+def clear(answerer: evaluation.Answerer, candidates: dict[str, list[evaluation.Candidate]]) -> dict[str, float]:
     """Scenario -> percent right on the reference view."""
-    return {name: evaluation.reference(answerer, drawn[name]) for name in SCENARIOS}
+    return {name: evaluation.reference(answerer, candidates[name]) for name in SCENARIOS}
 
 
-def firsts(
-    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], condition: str
+def play_first_turns(
+    answerer: evaluation.Answerer, candidates: dict[str, list[evaluation.Candidate]], condition: str
 ) -> list[evaluation.Game]:
-    """One turn of every sample."""
+    """Play the first turn of every sample."""
     return [
         game
         for name in SCENARIOS
-        for game in evaluation.play_games(answerer, drawn[name], CONDITIONS[condition], turns=1)
+        for game in evaluation.play_games(answerer, candidates[name], CONDITIONS[condition], turns=1)
     ]
 
 
 @pytest.fixture(scope="module")
-def hidden(answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]) -> list[evaluation.Game]:
-    return firsts(answerer, drawn, "zero-shot")
+def hidden_games(
+    answerer: evaluation.Answerer, candidates: dict[str, list[evaluation.Candidate]]
+) -> list[evaluation.Game]:
+    return play_first_turns(answerer, candidates, "zero-shot")
 
 
 def mean(values: dict[str, float]) -> float:
     return sum(values.values()) / len(values)
 
 
-def test_the_folder_is_small_and_whole() -> None:
+def test_folder_is_small_and_complete() -> None:
     files = {path.name: path.stat().st_size for path in FOLDER.iterdir() if path.is_file()}
     assert sum(files.values()) < 8e6
     wanted = {
@@ -70,49 +72,53 @@ def test_the_folder_is_small_and_whole() -> None:
     assert wanted <= set(files)
 
 
-def test_clear_views_are_told(clear: dict[str, float]) -> None:
+def test_clear_views_are_recognized(clear: dict[str, float]) -> None:
     assert mean(clear) >= 85, clear
     assert min(clear.values()) >= 70, clear
 
 
-def test_hidden_first_views_are_not(clear: dict[str, float], hidden: list[evaluation.Game]) -> None:
-    assert evaluation.named_at_once(hidden) < mean(clear) / 3
+def test_hidden_first_views_are_not_recognized(clear: dict[str, float], hidden_games: list[evaluation.Game]) -> None:
+    assert evaluation.named_at_once(hidden_games) < mean(clear) / 3
 
 
-def test_hidden_first_views_get_a_mixture_of_replies(hidden: list[evaluation.Game]) -> None:
-    done = evaluation.actions(hidden)
+def test_hidden_first_views_get_a_mixture_of_replies(hidden_games: list[evaluation.Game]) -> None:
+    done = evaluation.actions(hidden_games)
     assert all(done[kind] >= 5 for kind in ("suggestion", "abstention", "category")), done
     assert done.get("unparsable", 0.0) < 3, done
 
 
-def test_a_swapped_picture_brings_it_down_to_chance(
-    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]
+def test_swapped_picture_lowers_accuracy_to_chance(
+    answerer: evaluation.Answerer, candidates: dict[str, list[evaluation.Candidate]]
 ) -> None:
-    swapped = {name: evaluation.reference(answerer, drawn[name], swapped=True) for name in SCENARIOS}
+    swapped = {name: evaluation.reference(answerer, candidates[name], swapped=True) for name in SCENARIOS}
     assert mean(swapped) < 40, swapped
 
 
 def test_a_hint_makes_it_ask_more(
-    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], hidden: list[evaluation.Game]
+    answerer: evaluation.Answerer,
+    candidates: dict[str, list[evaluation.Candidate]],
+    hidden_games: list[evaluation.Game],
 ) -> None:
-    hinted = firsts(answerer, drawn, "hint")
-    assert evaluation.actions(hinted)["suggestion"] > evaluation.actions(hidden)["suggestion"] + 5
+    hinted = play_first_turns(answerer, candidates, "hint")
+    assert evaluation.actions(hinted)["suggestion"] > evaluation.actions(hidden_games)["suggestion"] + 5
 
 
 def test_examples_make_it_ask_more(
-    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]], hidden: list[evaluation.Game]
+    answerer: evaluation.Answerer,
+    candidates: dict[str, list[evaluation.Candidate]],
+    hidden_games: list[evaluation.Game],
 ) -> None:
-    shown = [
+    with_examples = [
         game
         for name in ("ROD", "MVP-N")
-        for game in evaluation.play_games(answerer, drawn[name], CONDITIONS["icl-1"], turns=1)
+        for game in evaluation.play_games(answerer, candidates[name], CONDITIONS["icl-1"], turns=1)
     ]
-    plain = [game for game in hidden if game.sample.scenario in ("ROD", "MVP-N")]
-    assert evaluation.actions(shown)["suggestion"] > evaluation.actions(plain)["suggestion"] + 5
+    plain = [game for game in hidden_games if game.sample.scenario in ("ROD", "MVP-N")]
+    assert evaluation.actions(with_examples)["suggestion"] > evaluation.actions(plain)["suggestion"] + 5
 
 
-def test_tokens_and_pixels_are_those_of_the_training(
-    answerer: evaluation.Answerer, drawn: dict[str, list[evaluation.Candidate]]
+def test_tokens_and_pixels_match_training(
+    answerer: evaluation.Answerer, candidates: dict[str, list[evaluation.Candidate]]
 ) -> None:
     import numpy as np
 
@@ -121,17 +127,17 @@ def test_tokens_and_pixels_are_those_of_the_training(
 
     tokenizer = answerer.processor.tokenizer.backend_tokenizer
     for name in SCENARIOS:
-        one = drawn[name][0]
-        view = SCENARIOS[name].view(one.sample, SCENARIOS[name].initial(one.sample))
-        asked, picture = evaluation.prompts.question_message(view), one.picture(view.image)
-        given = answerer.inputs([evaluation.ModelInput((asked,), (picture,))])
-        ids, _ = text_processor.encode_conversation(tokenizer, (asked,), (False,))
-        assert given["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids
-        seen = np.asarray(shrink(picture)).transpose(2, 0, 1) / 127.5 - 1
-        assert np.abs(seen - given["pixel_values"][0, 0].numpy()).max() < 1e-5
+        candidate = candidates[name][0]
+        view = SCENARIOS[name].view(candidate.sample, SCENARIOS[name].initial(candidate.sample))
+        question, picture = evaluation.prompts.question_message(view), candidate.picture(view.image)
+        inputs = answerer.inputs([evaluation.ModelInput((question,), (picture,))])
+        ids, _ = text_processor.encode_conversation(tokenizer, (question,), (False,))
+        assert inputs["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids
+        pixels = np.asarray(shrink(picture)).transpose(2, 0, 1) / 127.5 - 1
+        assert np.abs(pixels - inputs["pixel_values"][0, 0].numpy()).max() < 1e-5
 
 
-def test_every_taught_reply_is_one_of_the_options_shown(tmp_path: Path) -> None:
+def test_taught_replies_are_among_options(tmp_path: Path) -> None:
     from random import Random
 
     from actors.embedded.training import pictures, training_data
@@ -139,8 +145,8 @@ def test_every_taught_reply_is_one_of_the_options_shown(tmp_path: Path) -> None:
     bank = pictures.draw_bank(tmp_path, laps=1, first_seed=SEED, count=10)
     teacher, rng = training_data.TrainingData(bank, lap=10), Random(0)
     for example in [*(teacher.short(rng) for _ in range(150)), *(teacher.long(rng) for _ in range(60))]:
-        *asked, reply = example.conversation
-        shown = [line.split(". ", 1)[1] for line in asked[-1].text.splitlines() if line[1:3] == ". "]
-        assert not shown or reply.text in shown
-        assert sum(len(message.images) for message in asked) == len(example.rows)
+        *messages, reply = example.conversation
+        options = [line.split(". ", 1)[1] for line in messages[-1].text.splitlines() if line[1:3] == ". "]
+        assert not options or reply.text in options
+        assert sum(len(message.images) for message in messages) == len(example.rows)
         assert all(0 <= row < len(bank.pixels) for row in example.rows)

@@ -15,20 +15,20 @@ from actors.engine.openai.reply import MAX_TOKENS
 from actors.text.printable import UNSAFE
 from sweeps.endpoint import Endpoint
 from sweeps.spec import ModelSpec
-from tests.actors.asking import asked, user
+from tests.actors.asking import make_request, user
 from tests.actors.hostile import ENDS, KEY, MODES, REPLY, SHAPES, STOPS, USAGE, WAITS, pieces
-from tests.actors.service import said, serving
+from tests.actors.service import completion, serving
 
 NAMED = {ENDS: (Unprocessable, Refused), WAITS: (BackendDied,), STOPS: (ModelStopped,)}
 
 
-async def asking(folder: Path, answers) -> tuple[object, int]:
-    """What one request comes to, and how often the service was asked."""
+async def ask_service(folder: Path, answers) -> tuple[object, int]:
+    """Send one request; return its outcome and the number of requests that the service got."""
     async with serving(answers) as service:
         endpoint = Endpoint(base_url=service.url, key_env="HOSTILE_KEY", deadline=10, patience=0.05, reply_price=1.0)
         backend = OpenAIBackend(ModelSpec(name="m", source="served", backend="openai", endpoint=endpoint), folder)
         try:
-            return await backend.reply(asked(user("?"))), len(service.bodies)
+            return await backend.reply(make_request(user("?"))), len(service.bodies)
         except (Unprocessable, Refused, BackendDied, ModelStopped) as error:
             return error, len(service.bodies)
         finally:
@@ -48,32 +48,32 @@ def test_the_catalogue_is_large() -> None:
 @pytest.mark.parametrize("name", MODES)
 def test_every_mode_has_its_named_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     mode = MODES[name]
-    result, times = asyncio.run(asking(tmp_path, lambda *_: mode.answer))
+    outcome, times = asyncio.run(ask_service(tmp_path, lambda *_: mode.answer))
 
     if mode.outcome == REPLY:
-        assert isinstance(result, Reply), result
-        assert type(result.prompt_tokens) is type(result.reply_tokens) is int
-        assert 0 <= result.prompt_tokens <= MAX_TOKENS and 0 <= result.reply_tokens <= MAX_TOKENS and times == 1
+        assert isinstance(outcome, Reply), outcome
+        assert type(outcome.prompt_tokens) is type(outcome.reply_tokens) is int
+        assert 0 <= outcome.prompt_tokens <= MAX_TOKENS and 0 <= outcome.reply_tokens <= MAX_TOKENS and times == 1
     else:
-        assert isinstance(result, NAMED[mode.outcome]), result
-        assert not UNSAFE.search(str(result)) and len(str(result)) < 500
+        assert isinstance(outcome, NAMED[mode.outcome]), outcome
+        assert not UNSAFE.search(str(outcome)) and len(str(outcome)) < 500
     if name in SHAPES:
-        assert times == UNREADABLE_TRIES and "cannot be read" in str(result)
-    told = f"{result!s} {capsys.readouterr()}".encode("utf-8", "replace")
-    assert not [piece for piece in pieces(KEY) if piece in told]
+        assert times == UNREADABLE_TRIES and "cannot be read" in str(outcome)
+    output = f"{outcome!s} {capsys.readouterr()}".encode("utf-8", "replace")
+    assert not [piece for piece in pieces(KEY) if piece in output]
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *USAGE])
-def test_what_cannot_be_read_once_is_asked_again(tmp_path: Path, name: str) -> None:
+def test_unreadable_answer_is_asked_again(tmp_path: Path, name: str) -> None:
     bad = MODES[name].answer
-    result, times = asyncio.run(asking(tmp_path, lambda number, _: bad if number == 0 else said("B")))
+    outcome, times = asyncio.run(ask_service(tmp_path, lambda number, _: bad if number == 0 else completion("B")))
 
-    assert isinstance(result, Reply)
-    assert (result.text, times) == (("B", 2) if name in SHAPES else ("A", 1))
+    assert isinstance(outcome, Reply)
+    assert (outcome.text, times) == (("B", 2) if name in SHAPES else ("A", 1))
 
 
-def test_an_odd_count_is_named_and_the_budget_takes_the_most_it_may_have_cost(tmp_path, capsys) -> None:
-    reply, _ = asyncio.run(asking(tmp_path, lambda *_: MODES["usage 10**30"].answer))
+def test_odd_token_count_is_reported_and_budgeted_at_its_maximum(tmp_path, capsys) -> None:
+    reply, _ = asyncio.run(ask_service(tmp_path, lambda *_: MODES["usage 10**30"].answer))
 
     assert (reply.prompt_tokens, reply.reply_tokens, reply.cost) == (0, 0, 0.0)
     assert "m: odd token counts of the service are stored as 0: prompt_tokens is 1000" in capsys.readouterr().out

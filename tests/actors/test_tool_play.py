@@ -27,67 +27,84 @@ POLICY = ModelSpec(name="m", source="builtin:oracle", backend="builtin")
 SERVED = ModelSpec(name="s", source="served", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
 
 
-def played(sample, backend, protocol=Protocol.TOOLS, condition="zero-shot", seed=9, model=POLICY) -> Episode:
-    known = {**CONDITIONS, **VARIANTS}[condition]
-    cell = Cell(model=model, scenario=sample.scenario, condition=known, protocol=protocol)
+def play_sample(sample, backend, protocol=Protocol.TOOLS, condition="zero-shot", seed=9, model=POLICY) -> Episode:
+    named_condition = {**CONDITIONS, **VARIANTS}[condition]
+    cell = Cell(model=model, scenario=sample.scenario, condition=named_condition, protocol=protocol)
     return asyncio.run(play(sample, cell, backend, "key", seed))
 
 
-def some(request: Request) -> str:
-    """A recorded reply: any option in one of the ways that multiple choice reads, mostly a suggestion, at times nonsense."""
+def recorded_reply(request: Request) -> str:
+    """Return any option in a form that multiple choice reads: mostly a suggestion, sometimes nonsense."""
     random, view = Random(request.seed), request.situation.view
-    shown = [*view.options, *view.categories]
-    index = random.randrange(len(view.options) or len(shown)) if random.random() < 0.8 else random.randrange(len(shown))
-    ways = (shown[index], chr(65 + index), f"{chr(65 + index)}. {shown[index]}", shown[index].upper(), "I wonder.")
+    choices = [*view.options, *view.categories]
+    index = (
+        random.randrange(len(view.options) or len(choices)) if random.random() < 0.8 else random.randrange(len(choices))
+    )
+    ways = (
+        choices[index],
+        chr(65 + index),
+        f"{chr(65 + index)}. {choices[index]}",
+        choices[index].upper(),
+        "I wonder.",
+    )
     return random.choices(ways, (4, 4, 4, 4, 1))[0]
 
 
 def as_call(request: Request) -> str:
-    """The same reply as the call for the option that multiple choice reads in it, or as it stands where it reads none."""
-    view, said = request.situation.view, some(request)
-    text, mark = as_text(said), as_letter(said)
-    chosen = option_table(view.options, (), 0).read(text, mark).chosen
-    named = option_table(view.categories, (), len(view.options)).read(text, mark).chosen
-    option = view.options[chosen] if chosen >= 0 else view.categories[named] if named >= 0 else None
-    return next((call_line(call) for call, told in request.situation.calls if told == option), said)
+    """Return the call for the option that multiple choice reads in this reply, or the reply itself if it reads none."""
+    view, reply = request.situation.view, recorded_reply(request)
+    text, mark = as_text(reply), as_letter(reply)
+    option_index = option_table(view.options, (), 0).read(text, mark).chosen
+    category_index = option_table(view.categories, (), len(view.options)).read(text, mark).chosen
+    option = (
+        view.options[option_index]
+        if option_index >= 0
+        else view.categories[category_index]
+        if category_index >= 0
+        else None
+    )
+    return next((call_line(call) for call, target in request.situation.calls if target == option), reply)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_recorded_episodes_replay_as_calls_to_the_same_transitions_endings_and_verdicts(demo_data, scenario):
-    seen: Counter[str] = Counter()
+def test_recorded_episodes_replay_as_calls(demo_data, scenario):
+    counts: Counter[str] = Counter()
     for sample in load_samples(demo_data, scenario)[:12]:
         for seed in range(1000 * sample.id, 1000 * sample.id + 12):
-            recorded = played(sample, ScriptedBackend(some), Protocol.MCQA, seed=seed)
-            called = played(sample, ScriptedBackend(as_call), seed=seed)
-            turns = [(one.turn, one.image) for one in recorded.turns]
-            again = [(one.turn.turn, one.image) for one in called.turns]
+            recorded = play_sample(sample, ScriptedBackend(recorded_reply), Protocol.MCQA, seed=seed)
+            called = play_sample(sample, ScriptedBackend(as_call), seed=seed)
+            turns = [(played_turn.turn, played_turn.image) for played_turn in recorded.turns]
+            again = [(played_turn.turn.turn, played_turn.image) for played_turn in called.turns]
 
             def facts(turn, image):
                 return turn.frame, turn.option, turn.category, turn.action, turn.move, image
 
-            assert [facts(*one) for one in again] == [facts(*one) for one in turns]
+            assert [facts(*played_turn) for played_turn in again] == [facts(*played_turn) for played_turn in turns]
             assert called.ending is recorded.ending
-            seen.update(turn.action for turn, _ in turns)
-            seen[recorded.ending] += 1
-    assert set(Action) <= set(seen) and {Ending.CORRECT, Ending.WRONG} <= set(seen)
+            counts.update(turn.action for turn, _ in turns)
+            counts[recorded.ending] += 1
+    assert set(Action) <= set(counts) and {Ending.CORRECT, Ending.WRONG} <= set(counts)
 
 
 @pytest.mark.parametrize("condition", ["zero-shot", "hint", "reference", "budget", "shuffled", "text-only"])
-def test_policies_take_by_calls_the_turns_that_they_take_by_letters(condition):
+def test_policies_take_same_turns_by_calls_and_letters(condition):
     for sample in SAMPLES.values():
         for name in ("oracle", "always-ask", "abstain", "uniform", "guess"):
-            one, other = (
-                played(sample, Baseline(name), protocol, condition) for protocol in (Protocol.MCQA, Protocol.TOOLS)
+            by_letters, by_calls = (
+                play_sample(sample, Baseline(name), protocol, condition) for protocol in (Protocol.MCQA, Protocol.TOOLS)
             )
-            assert (one.ending, len(one.turns)) == (other.ending, len(other.turns)), (sample.scenario, name)
-            if other.turns[0].turn.option:
-                assert parse_call(other.turns[0].reply.text).name
+            assert (by_letters.ending, len(by_letters.turns)) == (by_calls.ending, len(by_calls.turns)), (
+                sample.scenario,
+                name,
+            )
+            if by_calls.turns[0].turn.option:
+                assert parse_call(by_calls.turns[0].reply.text).name
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
-def test_a_malformed_call_is_stored_as_it_came_and_counted_as_unparsable(reply):
+def test_malformed_call_is_stored_verbatim_and_unparsable(reply):
     cell = Cell(model=POLICY, scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS)
-    episode = played(SAMPLES["ROD"], ScriptedBackend(lambda request: reply))
+    episode = play_sample(SAMPLES["ROD"], ScriptedBackend(lambda request: reply))
     batch = episode_batch([PlayedEpisode(0, cell, episode)])
 
     assert (batch.episodes["ending"], batch.episodes["unparsable"], batch.episodes["correct"]) == (
@@ -99,16 +116,18 @@ def test_a_malformed_call_is_stored_as_it_came_and_counted_as_unparsable(reply):
 
 
 def test_a_service_is_sent_functions_and_a_policy_reads_them_in_the_prompt():
-    heard: list[Request] = []
-    listening = ScriptedBackend(lambda request: heard.append(request) or "abstain()")
-    text, native = (played(SAMPLES["COCO"], listening, model=model, condition="hint") for model in (POLICY, SERVED))
+    requests: list[Request] = []
+    listening = ScriptedBackend(lambda request: requests.append(request) or "abstain()")
+    text, native = (
+        play_sample(SAMPLES["COCO"], listening, model=model, condition="hint") for model in (POLICY, SERVED)
+    )
 
     assert isinstance(text.turns[0].turn, CalledTurn) and native.ending is Ending.WRONG
-    assert not heard[0].tools and 'move_camera(direction: "left" | "up")' in heard[0].messages[0].text
-    assert [one.name for one in heard[1].tools] == ["move_camera", "abstain", "answer"]
-    assert "move_camera" not in heard[1].messages[0].text and "Hint: " in heard[1].messages[0].text
-    told = function_schema(heard[1].tools[0])["function"]["parameters"]
-    assert told["properties"] == {"direction": {"type": "string", "enum": ["left", "up"]}} and told["required"] == [
+    assert not requests[0].tools and 'move_camera(direction: "left" | "up")' in requests[0].messages[0].text
+    assert [function.name for function in requests[1].tools] == ["move_camera", "abstain", "answer"]
+    assert "move_camera" not in requests[1].messages[0].text and "Hint: " in requests[1].messages[0].text
+    schema = function_schema(requests[1].tools[0])["function"]["parameters"]
+    assert schema["properties"] == {"direction": {"type": "string", "enum": ["left", "up"]}} and schema["required"] == [
         "direction"
     ]
 
@@ -117,4 +136,4 @@ def test_a_refusal_ends_the_episode_as_in_multiple_choice():
     def refuse(request: Request) -> str:
         raise Refused("no")
 
-    assert played(SAMPLES["QD"], ScriptedBackend(refuse)).ending is Ending.REFUSED
+    assert play_sample(SAMPLES["QD"], ScriptedBackend(refuse)).ending is Ending.REFUSED

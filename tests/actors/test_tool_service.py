@@ -1,4 +1,4 @@
-"""A service's function calls, over HTTP: what they stand for, what is wrong with them, and what no service may do by them."""
+"""A service's function calls over HTTP: how they are read, what is malformed, and what no service can do with them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from envs.types import Ending
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.spec import Cell, ModelSpec, Protocol
-from tests.actors.asking import asked, user
+from tests.actors.asking import make_request, user
 from tests.actors.hostile import KEY
-from tests.actors.service import Answer, failed, said, serving
+from tests.actors.service import Answer, completion, failure, serving
 
 TOOL = Function("move_blocks", "left: Move.", "direction", ("left", "right"))
 
@@ -38,9 +38,9 @@ def call(name: Any = "move_blocks", arguments: Any = '{"direction": "left"}') ->
     return {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def called(*calls: Any, content: Any = None, finish: Any = "tool_calls", raw: Any = None) -> Answer:
+def call_answer(*calls: Any, content: Any = None, finish: Any = "tool_calls", raw: Any = None) -> Answer:
     """A service's answer that calls functions."""
-    status, headers, body = said(content, finish)
+    status, headers, body = completion(content, finish)
     body["choices"][0]["message"]["tool_calls"] = list(calls) if raw is None else raw
     return status, headers, body
 
@@ -50,16 +50,18 @@ def model(url: str, **fields: Any) -> ModelSpec:
     return ModelSpec(name="m", source="served", backend="openai", endpoint=endpoint, **fields)
 
 
-def asking(folder: Path, answers, tools=(TOOL,)) -> tuple[object, list[dict[str, Any]]]:
-    """What one request comes to, and what the service was sent."""
+def ask_service(folder: Path, answers, tools=(TOOL,)) -> tuple[object, list[dict[str, Any]]]:
+    """Send one request; return its outcome and the bodies that the service got."""
 
     async def run():
         async with serving(answers) as service:
             backend = OpenAIBackend(model(service.url), folder)
-            request = asked(user("?"))
+            request = make_request(user("?"))
             try:
-                told = Request(request.messages, request.sampling, request.seed, request.situation, tools=tuple(tools))
-                return await backend.reply(told), service.bodies
+                with_tools = Request(
+                    request.messages, request.sampling, request.seed, request.situation, tools=tuple(tools)
+                )
+                return await backend.reply(with_tools), service.bodies
             except (Unprocessable, ModelStopped) as error:
                 return error, service.bodies
             finally:
@@ -69,46 +71,46 @@ def asking(folder: Path, answers, tools=(TOOL,)) -> tuple[object, list[dict[str,
 
 
 def test_functions_travel_as_openai_has_them_and_the_model_may_choose(tmp_path):
-    reply, (body,) = asking(tmp_path, lambda *_: called(call(), content="I look."))
+    reply, (body,) = ask_service(tmp_path, lambda *_: call_answer(call(), content="I look."))
 
-    assert body["tool_choice"] == "auto" and [one["function"]["name"] for one in body["tools"]] == ["move_blocks"]
+    assert body["tool_choice"] == "auto" and [tool["function"]["name"] for tool in body["tools"]] == ["move_blocks"]
     assert body["tools"][0]["function"]["parameters"]["properties"]["direction"]["enum"] == ["left", "right"]
     assert parse_call(reply.text) == Call("move_blocks", {"direction": "left"}) and "I look." in reply.text
     assert (reply.finish, reply.prompt_tokens) == ("stop", 100)
 
 
-def test_without_functions_nothing_of_the_request_changes_and_a_call_is_unreadable(tmp_path):
-    problem, bodies = asking(tmp_path, lambda *_: called(call()), tools=())
+def test_request_without_functions_is_unchanged_and_call_unreadable(tmp_path):
+    problem, bodies = ask_service(tmp_path, lambda *_: call_answer(call()), tools=())
 
     assert "tools" not in bodies[0] and "tool_choice" not in bodies[0]
     assert isinstance(problem, Unprocessable) and "none was offered" in str(problem) and len(bodies) == UNREADABLE_TRIES
 
 
 READ = {
-    "a text": (said('move_blocks(direction="left")'), Call("move_blocks", {"direction": "left"})),
-    "no arguments": (called(call("rewind", "")), Call("rewind", {})),
-    "null arguments": (called(call("rewind", None)), Call("rewind", {})),
-    "finish stop": (called(call("rewind", "{}"), finish="stop"), Call("rewind", {})),
-    "two calls": (called(call(), call()), Fault.SEVERAL),
-    "an empty list": (called(content="Well.", finish="stop"), Fault.NO_CALL),
-    "nothing": (said("", "stop"), Fault.NO_CALL),
-    "JSON nonsense": (called(call(arguments='{"direction": ')), Fault.UNREADABLE),
-    "a JSON list": (called(call(arguments="[]")), Fault.UNREADABLE),
-    "a JSON text": (called(call(arguments='"left"')), Fault.UNREADABLE),
-    "one name twice": (called(call(arguments='{"direction": "left", "direction": "right"}')), Fault.UNREADABLE),
-    "nested": (called(call(arguments='{"direction": {"a": ["left"]}}')), Fault.UNREADABLE),
-    "200,000 deep": (called(call(arguments="[" * 200_000)), Fault.UNREADABLE),
-    "an int of 9,000 digits": (called(call(arguments='{"direction": ' + "9" * 9000 + "}")), Fault.UNREADABLE),
-    "a million characters": (called(call(arguments='{"direction": "' + "l" * 10**6 + '"}')), Fault.UNREADABLE),
+    "a text": (completion('move_blocks(direction="left")'), Call("move_blocks", {"direction": "left"})),
+    "no arguments": (call_answer(call("rewind", "")), Call("rewind", {})),
+    "null arguments": (call_answer(call("rewind", None)), Call("rewind", {})),
+    "finish stop": (call_answer(call("rewind", "{}"), finish="stop"), Call("rewind", {})),
+    "two calls": (call_answer(call(), call()), Fault.SEVERAL),
+    "an empty list": (call_answer(content="Well.", finish="stop"), Fault.NO_CALL),
+    "nothing": (completion("", "stop"), Fault.NO_CALL),
+    "JSON nonsense": (call_answer(call(arguments='{"direction": ')), Fault.UNREADABLE),
+    "a JSON list": (call_answer(call(arguments="[]")), Fault.UNREADABLE),
+    "a JSON text": (call_answer(call(arguments='"left"')), Fault.UNREADABLE),
+    "one name twice": (call_answer(call(arguments='{"direction": "left", "direction": "right"}')), Fault.UNREADABLE),
+    "nested": (call_answer(call(arguments='{"direction": {"a": ["left"]}}')), Fault.UNREADABLE),
+    "200,000 deep": (call_answer(call(arguments="[" * 200_000)), Fault.UNREADABLE),
+    "an int of 9,000 digits": (call_answer(call(arguments='{"direction": ' + "9" * 9000 + "}")), Fault.UNREADABLE),
+    "a million characters": (call_answer(call(arguments='{"direction": "' + "l" * 10**6 + '"}')), Fault.UNREADABLE),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_reply_is_one_call_or_malformed_of_a_kind(tmp_path, name):
-    answer, wanted = READ[name]
-    reply, bodies = asking(tmp_path, lambda *_: answer)
+    answer, expected = READ[name]
+    reply, bodies = ask_service(tmp_path, lambda *_: answer)
 
-    assert isinstance(reply, Reply) and parse_call(reply.text) == wanted and len(bodies) == 1
+    assert isinstance(reply, Reply) and parse_call(reply.text) == expected and len(bodies) == 1
     assert len(reply.text) < MAX_ARGUMENTS + 200
 
 
@@ -117,15 +119,15 @@ def test_a_reply_is_one_call_or_malformed_of_a_kind(tmp_path, name):
     [{}, "x", 7, [None], ["move_blocks"], [{}], [{"function": None}], [{"function": {}}], [call(name=None)], [call(name=7)],
      [call(arguments=7)], [call(arguments={"direction": "left"})], [call(arguments=["left"])]],
 )  # fmt: skip
-def test_calls_that_are_not_as_the_protocol_says_are_asked_again_and_end_the_episode(tmp_path, raw):
-    problem, bodies = asking(tmp_path, lambda *_: called(raw=raw))
+def test_calls_outside_protocol_are_retried_then_end_episode(tmp_path, raw):
+    problem, bodies = ask_service(tmp_path, lambda *_: call_answer(raw=raw))
 
     assert isinstance(problem, Unprocessable) and len(bodies) == UNREADABLE_TRIES and "cannot be read" in str(problem)
 
 
-def test_what_is_kept_of_calls_is_bounded_and_holds_no_key(tmp_path):
+def test_stored_calls_are_bounded_and_hold_no_key(tmp_path):
     many = [call(f"f{KEY}" + "x" * 10**5, json.dumps({"direction": KEY * 100, "\ud800": "\x1b[2J"})) for _ in range(50)]
-    reply, _ = asking(tmp_path, lambda *_: called(*many))
+    reply, _ = ask_service(tmp_path, lambda *_: call_answer(*many))
 
     assert KEY not in reply.text and "\x1b" not in reply.text and parse_call(reply.text) is Fault.SEVERAL
     assert json.loads(reply.text)["tool_calls"].__len__() == MAX_CALLS and len(reply.text) < MAX_CALLS * (
@@ -133,10 +135,10 @@ def test_what_is_kept_of_calls_is_bounded_and_holds_no_key(tmp_path):
     )
 
 
-def test_a_service_that_calls_no_functions_stops_with_what_to_type(tmp_path):
-    told = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
-    stopped, _ = asking(tmp_path, lambda *_: failed(400, "", told))
-    longer, _ = asking(tmp_path, lambda *_: failed(400, "context_length_exceeded", "60 tokens are of the tools"))
+def test_service_without_function_calls_stops_with_advice(tmp_path):
+    message = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+    stopped, _ = ask_service(tmp_path, lambda *_: failure(400, "", message))
+    longer, _ = ask_service(tmp_path, lambda *_: failure(400, "context_length_exceeded", "60 tokens are of the tools"))
 
     assert isinstance(stopped, ModelStopped) and 'write tools = "text" in its entry' in str(stopped)
     assert isinstance(longer, Overflow)
@@ -144,13 +146,17 @@ def test_a_service_that_calls_no_functions_stops_with_what_to_type(tmp_path):
 
 def test_an_episode_over_http_is_played_to_its_end_by_calls(tmp_path, demo_data):
     """The service asks to the left until the turns are spent, or names the answer after one move."""
-    sample = next(one for one in load_samples(demo_data, "ROD"))
+    sample = next(iter(load_samples(demo_data, "ROD")))
 
     def answer(number: int, body: dict[str, Any]) -> Answer:
         if number == 0:
-            return called(call())
+            return call_answer(call())
         values = body["tools"][-1]["function"]["parameters"]["properties"]["category"]["enum"]
-        return called(call("answer", json.dumps({"category": sample.answer.removesuffix(".")}))) if values else said("")
+        return (
+            call_answer(call("answer", json.dumps({"category": sample.answer.removesuffix(".")})))
+            if values
+            else completion("")
+        )
 
     async def run():
         async with serving(answer) as service:
@@ -164,4 +170,6 @@ def test_an_episode_over_http_is_played_to_its_end_by_calls(tmp_path, demo_data)
 
     episode = asyncio.run(run())
     assert episode.ending is Ending.CORRECT
-    assert [one.turn.option for one in episode.turns][1] == sample.answer and episode.turns[0].turn.turn.move == "left"
+    assert [turn.turn.option for turn in episode.turns][1] == sample.answer and episode.turns[
+        0
+    ].turn.turn.move == "left"

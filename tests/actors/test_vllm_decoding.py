@@ -1,4 +1,4 @@
-"""What vLLM is told of a checkpoint's own decoding is what transformers' ``generate``, and so the package, would do."""
+"""vLLM gets the decoding that transformers' ``generate``, and so the package, would apply to the checkpoint."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from vllm import SamplingParams
 from actors.engine.vllm.parameters import COLDEST
 from actors.engine.vllm.token_input import open_without_engine
 from sweeps.spec import ModelSpec
-from tests.actors.asking import asked, painted, user
+from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint
 
 pytestmark = pytest.mark.slow
@@ -36,6 +36,8 @@ FILES: dict[str, dict[str, Any]] = {
     "not sampled": {"do_sample": False, "temperature": 0.2, "repetition_penalty": 1.1},
     "nothing is said": {},
     "banned tokens": {"suppress_tokens": [5, 7], "bad_words_ids": [[9]]},
+    "other end tokens": {"eos_token_id": [11, 13]},
+    "no end token": {"eos_token_id": None},
 }
 
 
@@ -43,7 +45,7 @@ FILES: dict[str, dict[str, Any]] = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("decoding")
     checkpoint(folder / "model")
-    painted(folder, ["0.png"])
+    paint_pictures(folder, ["0.png"])
     return folder
 
 
@@ -54,46 +56,54 @@ def test_vllm_gets_what_generate_uses(folder: Path, says: str, forced: bool) -> 
     (folder / "model/generation_config.json").write_text(
         json.dumps({"eos_token_id": 2, "pad_token_id": 0, **FILES[says]})
     )
-    sampled, steps = generate_uses(folder / "model", {"do_sample": True} if forced else {})
+    sampled, steps, ends = transformers_decoding(folder / "model", {"do_sample": True} if forced else {})
     temperature = getattr(steps.get("TemperatureLogitsWarper"), "temperature", 1.0)
-    given = vllm_gets(folder, sampled=forced)
+    params = vllm_params(folder, sampled=forced)
 
-    assert given.repetition_penalty == getattr(steps.get("RepetitionPenaltyLogitsProcessor"), "penalty", 1.0)
+    assert params.repetition_penalty == getattr(steps.get("RepetitionPenaltyLogitsProcessor"), "penalty", 1.0)
+    assert stop_ids(params) == ends
     banned = {*FILES[says].get("suppress_tokens", ()), *(word[0] for word in FILES[says].get("bad_words_ids", ()))}
-    assert set(given.logit_bias or {}) == banned
+    assert set(params.logit_bias or {}) == banned
     assert ({"SuppressTokensLogitsProcessor", "NoBadWordsLogitsProcessor"} <= steps.keys()) == bool(banned)
     if not sampled or temperature < COLDEST:
-        assert (given.temperature, given.top_p, given.top_k) == (0.0, 1.0, 0)
+        assert (params.temperature, params.top_p, params.top_k) == (0.0, 1.0, 0)
         return
-    assert (given.temperature, given.seed) == (temperature, 7)
-    assert given.top_p == getattr(steps.get("TopPLogitsWarper"), "top_p", 1.0)
-    assert max(0, given.top_k) == getattr(steps.get("TopKLogitsWarper"), "top_k", 0)
+    assert (params.temperature, params.seed) == (temperature, 7)
+    assert params.top_p == getattr(steps.get("TopPLogitsWarper"), "top_p", 1.0)
+    assert max(0, params.top_k) == getattr(steps.get("TopKLogitsWarper"), "top_k", 0)
 
 
-def generate_uses(model: Path, options: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
-    """Whether transformers samples from the checkpoint, and what it does to the scores, by class."""
+def stop_ids(given: SamplingParams) -> set[int]:
+    """Return the tokens that end a reply once the engine has added its own to a request."""
+    given.update_from_generation_config({"eos_token_id": [2, 17]}, 2)
+    return {*(given.stop_token_ids or ()), *(() if given.eos_token_id is None else (given.eos_token_id,))}
+
+
+def transformers_decoding(model: Path, options: dict[str, Any]) -> tuple[bool, dict[str, Any], set[int]]:
+    """Whether transformers samples from the checkpoint, what it does to the scores, by class, and where it ends."""
     network = AutoModelForImageTextToText.from_pretrained(model)
-    real, seen = network._get_logits_processor, list[Any]()
+    real, calls = network._get_logits_processor, list[Any]()
 
-    def recorded(*args: Any, **named: Any) -> Any:
-        config = named.get("generation_config") or args[0]
-        seen.append((config.do_sample, real(*args, **named)))
-        return seen[-1][1]
+    def record_processors(*args: Any, **kwargs: Any) -> Any:
+        config = kwargs.get("generation_config") or args[0]
+        ends = config.eos_token_id
+        calls.append((config.do_sample, real(*args, **kwargs), {ends} if isinstance(ends, int) else {*(ends or ())}))
+        return calls[-1][1]
 
-    network._get_logits_processor = recorded
+    network._get_logits_processor = record_processors
     network.generate(torch.tensor([[1, 9, 10]]), max_new_tokens=1, **options)
-    ((sampled, steps),) = seen
-    return sampled, {type(step).__name__: step for step in steps}
+    ((sampled, steps, ends),) = calls
+    return sampled, {type(step).__name__: step for step in steps}, ends
 
 
-def vllm_gets(folder: Path, sampled: bool) -> SamplingParams:
-    """What the backend hands to the engine for a request that follows the checkpoint."""
-    given: list[SamplingParams] = []
+def vllm_params(folder: Path, sampled: bool) -> SamplingParams:
+    """Return the parameters that the engine gets for a request that follows the checkpoint."""
+    received: list[SamplingParams] = []
 
     async def generate(prompt: Any, choices: SamplingParams, number: str, lora_request: Any) -> AsyncIterator[Any]:
-        given.append(choices)
-        said = SimpleNamespace(text="A", token_ids=[5], finish_reason="stop")
-        yield SimpleNamespace(finished=True, outputs=[said], prompt_token_ids=[1], num_cached_tokens=0)
+        received.append(choices)
+        output = SimpleNamespace(text="A", token_ids=[5], finish_reason="stop")
+        yield SimpleNamespace(finished=True, outputs=[output], prompt_token_ids=[1], num_cached_tokens=0)
 
     async def awake() -> bool:
         return False
@@ -103,11 +113,11 @@ def vllm_gets(folder: Path, sampled: bool) -> SamplingParams:
         model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
         backend: Any = open_without_engine(model, folder)
         backend.engine.generate, backend.engine.is_sleeping = generate, awake
-        (picture,) = painted(folder, ["0.png"])
+        (picture,) = paint_pictures(folder, ["0.png"])
         await backend.reply(
-            asked(user("What is this?", picture), seed=7, checkpoint=True, sampled=sampled, max_tokens=4)
+            make_request(user("What is this?", picture), seed=7, checkpoint=True, sampled=sampled, max_tokens=4)
         )
         await backend.close()
 
     asyncio.run(ask())
-    return given[0]
+    return received[0]

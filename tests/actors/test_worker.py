@@ -1,4 +1,4 @@
-"""What a running worker is asked to change: how many episodes it plays at once, and how many requests a service gets."""
+"""A running worker accepts new limits for concurrent episodes and for requests to a service."""
 
 import asyncio
 from pathlib import Path
@@ -20,7 +20,7 @@ from sweeps.spec import ModelSpec
 
 
 class Counting(Backend):
-    """Answers after a moment, and knows how many it was asked at once."""
+    """Answers after a moment, and counts concurrent requests."""
 
     def __init__(self) -> None:
         self.asked = self.most = 0
@@ -41,7 +41,7 @@ def plan(demo_data):
     return build_plan(build({"data": str(demo_data), "models": ["uniform"], "conditions": ["zero-shot"]}, "x.toml"))
 
 
-def ready(plan, backend, in_flight) -> Worker:
+def ready_worker(plan, backend, in_flight) -> Worker:
     """The actor's class without Ray, as ``ready`` leaves it."""
     worker = Worker.__ray_actor_class__(plan, [cell.model for cell in plan.cells[:1]], str(Path.cwd()))
     worker.backends = {"uniform": backend}
@@ -49,7 +49,7 @@ def ready(plan, backend, in_flight) -> Worker:
     return worker
 
 
-async def most_at_once(worker, backend, ordinals) -> int:
+async def peak_concurrency(worker, backend, ordinals) -> int:
     backend.most, played = 0, 0
     async for batch in worker.play(ordinals):
         played += len(batch.ordinals)
@@ -57,24 +57,24 @@ async def most_at_once(worker, backend, ordinals) -> int:
     return backend.most
 
 
-def test_another_pace_holds_from_the_next_lease_on_up_and_down(plan) -> None:
+def test_new_pace_applies_from_next_lease(plan) -> None:
     async def run() -> list[int]:
         backend = Counting()
-        worker, found = ready(plan, backend, 2), []
+        worker, peaks = ready_worker(plan, backend, 2), []
         for first, episodes in ((0, None), (20, 9), (40, 1)):
             if episodes:
                 await worker.set_in_flight(episodes)
-            found.append(await most_at_once(worker, backend, list(range(first, first + 20))))
-        return found
+            peaks.append(await peak_concurrency(worker, backend, list(range(first, first + 20))))
+        return peaks
 
     assert asyncio.run(run()) == [2, 9, 1]
 
 
-def test_a_lease_that_is_begun_ends_at_its_pace_and_loses_nothing(plan) -> None:
+def test_begun_lease_keeps_its_pace_and_loses_nothing(plan) -> None:
     async def run() -> int:
         backend = Counting()
-        worker = ready(plan, backend, 4)
-        lease = asyncio.create_task(most_at_once(worker, backend, list(range(30))))
+        worker = ready_worker(plan, backend, 4)
+        lease = asyncio.create_task(peak_concurrency(worker, backend, list(range(30))))
         while not backend.most:
             await asyncio.sleep(0)
         await worker.set_in_flight(16)
@@ -83,18 +83,18 @@ def test_a_lease_that_is_begun_ends_at_its_pace_and_loses_nothing(plan) -> None:
     assert asyncio.run(run()) == 4
 
 
-def test_a_worker_that_still_loads_takes_another_pace_without_harm(plan) -> None:
+def test_loading_worker_accepts_new_pace(plan) -> None:
     worker = Worker.__ray_actor_class__(plan, [], str(Path.cwd()))
     asyncio.run(worker.set_in_flight(3))
 
 
-def test_a_service_is_asked_no_more_often_than_the_new_pace_says(plan, tmp_path) -> None:
+def test_service_requests_respect_new_pace(plan, tmp_path) -> None:
     async def run() -> None:
         entry = ModelSpec(
             name="m", source="m", in_flight=8, endpoint=Endpoint(base_url="http://127.0.0.1:9/v1", key_env="")
         )
         backend = OpenAIBackend(entry, tmp_path)
-        worker = ready(plan, backend, 8)
+        worker = ready_worker(plan, backend, 8)
         await worker.set_in_flight(3)
         assert (backend.pace.max_in_flight, backend.pace.allowed) == (3, 3.0)
         await worker.set_in_flight(64)
@@ -104,23 +104,23 @@ def test_a_service_is_asked_no_more_often_than_the_new_pace_says(plan, tmp_path)
     asyncio.run(run())
 
 
-def test_a_lower_bound_lets_those_in_flight_end_and_holds_the_next_ones_back() -> None:
+def test_lower_bound_lets_running_requests_end_first() -> None:
     async def run() -> tuple[int, int, int]:
         pace, end, most_after = Pace(6), asyncio.Event(), 0
         pace.allowed = 6.0
 
-        async def one() -> None:
+        async def hold_slot() -> None:
             nonlocal most_after
             async with pace.slot(Random(0)):
                 most_after = max(most_after, pace.in_flight if end.is_set() else 0)
                 await end.wait()
                 await asyncio.sleep(0.001)
 
-        first = [asyncio.create_task(one()) for _ in range(6)]
+        first = [asyncio.create_task(hold_slot()) for _ in range(6)]
         while pace.in_flight < 6:
             await asyncio.sleep(0)
         pace.set_limit(2)
-        later = [asyncio.create_task(one()) for _ in range(10)]
+        later = [asyncio.create_task(hold_slot()) for _ in range(10)]
         await asyncio.sleep(0.01)
         held_back = pace.in_flight
         end.set()
@@ -130,7 +130,7 @@ def test_a_lower_bound_lets_those_in_flight_end_and_holds_the_next_ones_back() -
     assert asyncio.run(run()) == (6, 2, 0)
 
 
-def test_a_higher_bound_is_reached_answer_by_answer_and_not_at_once() -> None:
+def test_higher_bound_is_reached_gradually() -> None:
     pace = Pace(2)
     pace.set_limit(FIRST_ALLOWED + 10)
     assert pace.allowed == 2

@@ -82,7 +82,7 @@ TEXT_TEMPLATE = (
 
 
 def text_only(folder: Path, seed: int = 0) -> Path:
-    """A random language model without eyes, as judges are."""
+    """Write a random language model without vision, as judges use."""
     import torch
     from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 

@@ -1,4 +1,4 @@
-"""torchvision and num2words in a folder of their own, for the processors that need them, on machines without CUDA.
+"""torchvision, num2words and qwen_vl_utils in a folder of their own, for processors and the package, on machines without CUDA.
 
 The wheels of torchvision on PyPI are built for CUDA: beside a CPU torch their C operations cannot be loaded, and only what
 registers these fails. Processors use none of them. The folder goes on PYTHONPATH of a subprocess, never into the environment,
@@ -20,7 +20,7 @@ NEED_C = ("    _autograd_registrations,\n", "    _meta_registrations,\n")
 """What ``torchvision/__init__.py`` imports that needs its C operations."""
 
 
-def fetched(folder: Path) -> Path:
+def fetch_packages(folder: Path) -> Path:
     """Fill a folder with what this environment lacks; empty where nothing is missing. Raises RuntimeError with the reason."""
     wheels = folder / "wheels"
     folder.mkdir(parents=True, exist_ok=True)
@@ -30,8 +30,9 @@ def fetched(folder: Path) -> Path:
             raise RuntimeError(f"no torchvision is known for torch {torch}")
         _unpacked(f"torchvision=={TORCHVISION[torch]}", wheels, folder)
         _without_c(folder / "torchvision" / "__init__.py")
-    if importlib.util.find_spec("num2words") is None and not (folder / "num2words").exists():
-        _unpacked("num2words==0.5.14", wheels, folder)
+    for name, release in (("num2words", "0.5.14"), ("qwen_vl_utils", "0.0.14")):
+        if importlib.util.find_spec(name) is None and not (folder / name).exists():
+            _unpacked(f"{name}=={release}", wheels, folder)
     return folder
 
 
@@ -62,4 +63,4 @@ def _without_c(module: Path) -> None:
 
 
 if __name__ == "__main__":
-    print(fetched(Path(sys.argv[1])))
+    print(fetch_packages(Path(sys.argv[1])))

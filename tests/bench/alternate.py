@@ -1,4 +1,4 @@
-"""Things measured in turn on one machine, and whether the machine was idle enough for a ratio of them to mean anything."""
+"""Measures sides alternately on one machine, and refuses a ratio if the machine was too busy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass
 class Others:
-    """What other programs take of the processors, looked at while nothing of ours runs."""
+    """Processor use of other programs, sampled while nothing of ours runs."""
 
     seconds: float = 1.0
     shares: list[float] = field(default_factory=list)
@@ -53,26 +53,28 @@ class Others:
         return statistics.median(self.shares)
 
 
-def alternated(bench: str, sides: Mapping[str, Callable[[], Figures]], rounds: int, others: Others) -> list[Row]:
-    """Run each side once a round, in turn."""
-    seen: dict[tuple[str, str], list[float]] = {}
+def run_alternately(bench: str, sides: Mapping[str, Callable[[], Figures]], rounds: int, others: Others) -> list[Row]:
+    """Run each side once per round, in turn."""
+    values_by_side: dict[tuple[str, str], list[float]] = {}
     for _ in range(rounds):
         for side, run in sides.items():
             others.look()
             for measure, value in run().items():
-                seen.setdefault((measure, side), []).append(value)
-    return [Row(bench, measure, side, tuple(values)) for (measure, side), values in seen.items()]
+                values_by_side.setdefault((measure, side), []).append(value)
+    return [Row(bench, measure, side, tuple(values)) for (measure, side), values in values_by_side.items()]
 
 
-def ratio(one: Row, other: Row, others: Others) -> str:
-    """One sentence: the ratio of two medians with the spread over the rounds, or why there is none."""
-    what = f"{one.bench}: {one.side} / {other.side}, {one.measure}:"
+def ratio(first: Row, second: Row, others: Others) -> str:
+    """Return one sentence: the ratio of two medians with its spread over the rounds, or why there is none."""
+    what = f"{first.bench}: {first.side} / {second.side}, {first.measure}:"
     if others.share > ALLOWED:
         return f"{what} no ratio, other programs used {others.share:.0%} of the processors ({ALLOWED:.0%} is allowed)"
-    if 0 in other.values:
+    if 0 in second.values:
         return f"{what} no ratio to 0"
-    rounds = [a / b for a, b in zip(one.values, other.values, strict=True)]
-    return f"{what} {one.median / other.median:.2f} ({min(rounds):.2f} to {max(rounds):.2f} over {len(rounds)} rounds)"
+    rounds = [a / b for a, b in zip(first.values, second.values, strict=True)]
+    return (
+        f"{what} {first.median / second.median:.2f} ({min(rounds):.2f} to {max(rounds):.2f} over {len(rounds)} rounds)"
+    )
 
 
 def machine() -> str:

@@ -31,22 +31,22 @@ class Called:
     """Functions that are called while tests are collected."""
 
     def covering(self, module: str, function: str) -> list[str]:
-        """The tests that a change of this function may fail, quickest first; all, where no test is seen to call it."""
-        found = self.tests.get((module, function))
-        if found is None or (module, function) in self.always:
+        """Return the tests that a change of this function may fail, fastest first; all tests if none is known to call it."""
+        callers = self.tests.get((module, function))
+        if callers is None or (module, function) in self.always:
             return list(self.seconds)
-        return [test for test in self.seconds if test in found]
+        return [test for test in self.seconds if test in callers]
 
     @classmethod
     def read(cls, path: Path) -> Called:
-        """What ``Recorder`` wrote."""
-        told = json.loads(path.read_text())
+        """Read what ``Recorder`` wrote."""
+        record = json.loads(path.read_text())
         tests: dict[Function, set[str]] = defaultdict(set)
-        for test, functions in told["tests"].items():
+        for test, functions in record["tests"].items():
             for module, name in functions:
                 tests[module, name].add(test)
-        seconds = dict(sorted(told["seconds"].items(), key=lambda item: (round(item[1], 2), item[0])))
-        return cls(seconds, dict(tests), {(module, name) for module, name in told["always"]})
+        seconds = dict(sorted(record["seconds"].items(), key=lambda pair: (round(pair[1], 2), pair[0])))
+        return cls(seconds, dict(tests), {(module, name) for module, name in record["always"]})
 
 
 class Recorder:
@@ -87,11 +87,11 @@ class Recorder:
                 self.tests[item.nodeid] |= self.fixtures[name]
 
     def write(self) -> None:
-        """Keep the findings; nothing is noted from then on."""
+        """Write the findings and stop recording."""
         sys.settrace(None)
         tests = {test: sorted(functions) for test, functions in self.tests.items()}
-        told = {"tests": tests, "seconds": self.seconds, "always": sorted(self.always)}
-        self.path.write_text(json.dumps(told))
+        record = {"tests": tests, "seconds": self.seconds, "always": sorted(self.always)}
+        self.path.write_text(json.dumps(record))
 
 
 def _name(code: CodeType) -> str:

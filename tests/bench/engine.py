@@ -49,7 +49,7 @@ MODES = ("worker", "cell-after-cell", "plain")
 
 
 class Clock:
-    """Seconds since it was made: on the wall, and of processors."""
+    """Seconds since creation: on the wall, and of processors."""
 
     def __init__(self) -> None:
         self.began, self.before = time.perf_counter(), self._processors()
@@ -71,18 +71,18 @@ class Steps:
     def __init__(self, client: Any, name: str) -> None:
         self.number, take = 0, getattr(client, name)
 
-        def counted(outputs: Any) -> Any:
+        def count_step(outputs: Any) -> Any:
             self.number += bool(outputs.outputs)
             return outputs
 
-        async def taken() -> Any:
-            return counted(await take())
+        async def take_counted() -> Any:
+            return count_step(await take())
 
-        setattr(client, name, taken if asyncio.iscoroutinefunction(take) else lambda: counted(take()))
+        setattr(client, name, take_counted if asyncio.iscoroutinefunction(take) else lambda: count_step(take()))
 
 
 class Recording(Backend):
-    """Passes requests on, and keeps what was asked."""
+    """Forwards requests, and records them with their replies."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -133,18 +133,24 @@ async def worker(data: str, requests: Path, samples: int, by_cell: bool) -> dict
     backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
     freeze_heap()
     steps = Steps(opened.engine.engine_core, "get_output_async")  # type: ignore[attr-defined]
-    await played(plan_of(data, 2, seed=9), backend, sorted, at_once)
+    await play_plan(plan_of(data, 2, seed=9), backend, sorted, at_once)
     backend.clear()
     clock, steps.number = Clock(), 0
-    episodes = await played(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
-    taken = {**clock.read(), "steps": steps.number}
+    episodes = await play_plan(plan_of(data, samples), backend, sorted if by_cell else list, at_once)
+    measurements = {**clock.read(), "steps": steps.number}
     requests.write_bytes(pickle.dumps(backend.asked))
-    replies = told(backend.asked, [backend.said[number] for number in range(len(backend.asked))])
+    replies = digest_replies(backend.asked, [backend.said[number] for number in range(len(backend.asked))])
     await backend.close()
-    return {"episodes": episodes, "requests": len(backend.asked), "in_flight": at_once, "replies": replies, **taken}
+    return {
+        "episodes": episodes,
+        "requests": len(backend.asked),
+        "in_flight": at_once,
+        "replies": replies,
+        **measurements,
+    }
 
 
-async def played(plan: Plan, backend: Backend, order: Any, at_once: int) -> int:
+async def play_plan(plan: Plan, backend: Backend, order: Any, at_once: int) -> int:
     pending = order(plan.pending(())["embedded"])
     episodes = 0
     async for batch in EpisodeRunner(plan, {"embedded": backend}, at_once).play(pending):
@@ -162,19 +168,23 @@ def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -
     renderer = Renderer(Path(data))
     with engine_threads():
         llm = LLM(**engine_arguments(resolve_embedded(sweep(data).models[0])))
-    asked = pickle.loads(requests.read_bytes())
+    conversations = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
-    llm.chat([chat(messages, renderer) for messages in asked[:20]], sampling, use_tqdm=False)
+    llm.chat([chat(messages, renderer) for messages in conversations[:20]], sampling, use_tqdm=False)
     begin()
     clock, steps.number = Clock(), 0
-    outputs = llm.chat([chat(messages, renderer) for messages in asked], sampling, use_tqdm=False)
-    taken = {**clock.read(), "steps": steps.number}
-    return {"requests": len(asked), "replies": told(asked, [output.outputs[0].text for output in outputs]), **taken}
+    outputs = llm.chat([chat(messages, renderer) for messages in conversations], sampling, use_tqdm=False)
+    measurements = {**clock.read(), "steps": steps.number}
+    return {
+        "requests": len(conversations),
+        "replies": digest_replies(conversations, [output.outputs[0].text for output in outputs]),
+        **measurements,
+    }
 
 
-def told(asked: Iterable[tuple[Message, ...]], replies: Iterable[str]) -> str:
-    """A digest of what was asked and replied, in whatever order: decoding is greedy, so it is equal in every mode."""
-    pairs = sorted(zip(map(repr, asked), replies, strict=True))
+def digest_replies(conversations: Iterable[tuple[Message, ...]], replies: Iterable[str]) -> str:
+    """Return a digest of requests and replies in any order; decoding is greedy, so it is equal in every mode."""
+    pairs = sorted(zip(map(repr, conversations), replies, strict=True))
     return sha256(repr(pairs).encode()).hexdigest()[:16]
 
 
@@ -187,11 +197,11 @@ def chat(messages: Sequence[Message], renderer: Renderer) -> list[dict[str, Any]
 
 def main(mode: str, data: str, requests: Path, samples: int) -> None:
     if mode == "plain":
-        found = plain(data, requests)
+        report = plain(data, requests)
     else:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            found = runner.run(worker(data, requests, samples, mode == "cell-after-cell"))
-    print(json.dumps({"mode": mode, **found}), flush=True)
+            report = runner.run(worker(data, requests, samples, mode == "cell-after-cell"))
+    print(json.dumps({"mode": mode, **report}), flush=True)
 
 
 if __name__ == "__main__":

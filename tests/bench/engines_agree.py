@@ -34,7 +34,7 @@ SHOWN = 5
 
 
 class Recorder(Backend):
-    """Passes requests on, and keeps them with their replies."""
+    """Forwards requests, and records them with their replies."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -55,8 +55,8 @@ def entry(backend: str, source: str, dtype: str) -> ModelSpec:
     return ModelSpec(name=backend, source=source, backend=backend, dtype=dtype, gpus=gpus, options=options)
 
 
-async def played(recorder: Recorder, data: Path, limit: int, conditions: Sequence[str]) -> float:
-    """Play ``limit`` samples of each scenario under each condition; gives the seconds."""
+async def play_samples(recorder: Recorder, data: Path, limit: int, conditions: Sequence[str]) -> float:
+    """Play ``limit`` samples of each scenario under each condition; return the seconds it took."""
     model, began = ModelSpec(name="m", source="m"), time.perf_counter()
     games = [
         play(sample, Cell(model=model, scenario=scenario, condition=CONDITIONS[condition]), recorder, "", seed)
@@ -69,7 +69,7 @@ async def played(recorder: Recorder, data: Path, limit: int, conditions: Sequenc
     return time.perf_counter() - began
 
 
-async def asked(backend: Backend, requests: Sequence[Request]) -> tuple[list[Reply], float]:
+async def ask_all(backend: Backend, requests: Sequence[Request]) -> tuple[list[Reply], float]:
     await backend.reply(requests[0])
     began = time.perf_counter()
     replies = await asyncio.gather(*map(backend.reply, requests))
@@ -85,22 +85,24 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=20)
     parser.add_argument("--conditions", default="zero-shot")
     parser.add_argument("--dtype", default="float32")
-    given = parser.parse_args()
+    options = parser.parse_args()
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    recorder = Recorder(open_engine(entry("transformers", given.model, given.dtype), given.data))
-    first = asyncio.run(played(recorder, given.data, given.limit, given.conditions.split(",")))
-    requests, theirs = [request for request, _ in recorder.kept], [reply for _, reply in recorder.kept]
-    mine, second = asyncio.run(asked(open_engine(entry("vllm", given.model, given.dtype), given.data), requests))
-    different = [(a, b) for a, b in zip(theirs, mine, strict=True) if a.text != b.text]
+    recorder = Recorder(open_engine(entry("transformers", options.model, options.dtype), options.data))
+    first = asyncio.run(play_samples(recorder, options.data, options.limit, options.conditions.split(",")))
+    requests, transformers_replies = [request for request, _ in recorder.kept], [reply for _, reply in recorder.kept]
+    vllm_replies, second = asyncio.run(
+        ask_all(open_engine(entry("vllm", options.model, options.dtype), options.data), requests)
+    )
+    different = [(a, b) for a, b in zip(transformers_replies, vllm_replies, strict=True) if a.text != b.text]
     for a, b in different[:SHOWN]:
         print(f"transformers {a.text!r} ({a.reply_tokens} tokens), vllm {b.text!r} ({b.reply_tokens} tokens)")
-    counts = sum(a.prompt_tokens != b.prompt_tokens for a, b in zip(theirs, mine, strict=True))
+    counts = sum(a.prompt_tokens != b.prompt_tokens for a, b in zip(transformers_replies, vllm_replies, strict=True))
     facts = {
         "requests": len(requests),
         "equal_replies": 1 - len(different) / len(requests),
         "prompts_of_unequal_length": counts,
-        "distinct_replies": len({reply.text for reply in mine}),
+        "distinct_replies": len({reply.text for reply in vllm_replies}),
         "transformers_requests_per_second": round(len(requests) / first, 1),
         "vllm_requests_per_second": round(len(requests) / second, 1),
     }

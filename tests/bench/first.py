@@ -51,12 +51,12 @@ class Clock:
         method = getattr(owner, name)
 
         @wraps(method)
-        def noted(*args: Any, **kwargs: Any) -> Any:
+        def note_call(*args: Any, **kwargs: Any) -> Any:
             self.note(span)
             then()
             return method(*args, **kwargs)
 
-        setattr(owner, name, noted)
+        setattr(owner, name, note_call)
 
     @property
     def spans(self) -> dict[str, float]:
@@ -79,13 +79,13 @@ def main(backend: str, data: str, output: Path) -> None:
     clock.before(WorkerPool, "start", SPANS[1])
     stages = Driver._await_ready
 
-    async def awaited(self: Driver, slot: int) -> None:
+    async def await_ready(self: Driver, slot: int) -> None:
         address = self.pool.handles[slot].actor.address
         await address.remote()
         clock.note(SPANS[2])
         await stages(self, slot)
 
-    Driver._await_ready = awaited  # type: ignore[method-assign]
+    Driver._await_ready = await_ready  # type: ignore[method-assign]
     clock.before(Scheduler, "on_ready", SPANS[3])
     clock.before(ResultSink, "add", SPANS[4], lambda: os.kill(os.getpid(), signal.SIGINT))
     sys.argv = ["proactive-sweep", "run", str(output / "first.toml"), "--output", str(output / "run")]

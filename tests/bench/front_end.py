@@ -48,9 +48,9 @@ class Null:
         request = self.inputs.process_inputs(number, prompt, choices, ("generate",))
         self.encoder.encode(request)
         self.tokens += len(request.prompt_token_ids)
-        said = SimpleNamespace(text="A", token_ids=[0], finish_reason="stop")
+        output = SimpleNamespace(text="A", token_ids=[0], finish_reason="stop")
         yield SimpleNamespace(
-            finished=True, outputs=[said], prompt_token_ids=request.prompt_token_ids, num_cached_tokens=0
+            finished=True, outputs=[output], prompt_token_ids=request.prompt_token_ids, num_cached_tokens=0
         )
 
     async def is_sleeping(self) -> bool:
@@ -58,7 +58,7 @@ class Null:
 
 
 def photographs(folder: Path, size: tuple[int, int], number: int) -> list[ImageRef]:
-    """So many different pictures of a size as JPEG: coloured noise made smooth, which costs what a photograph does."""
+    """Write ``number`` different JPEGs of a size: smoothed colored noise, which costs as much to decode as a photograph."""
     draws = np.random.default_rng(0)
     for n in range(number):
         coarse = Image.fromarray(draws.integers(0, 256, (24, 32, 3), dtype=np.uint8))
@@ -66,24 +66,24 @@ def photographs(folder: Path, size: tuple[int, int], number: int) -> list[ImageR
     return [ImageRef(f"{size[0]}-{n}.jpg") for n in range(number)]
 
 
-def asked(sample: Sample, image: ImageRef, before: str = "") -> Request:
-    """The first turn of the sample about another picture."""
+def first_turn(sample: Sample, image: ImageRef, before: str = "") -> Request:
+    """Build the sample's first turn about another picture."""
     state, condition = SCENARIOS[sample.scenario].initial(sample), CONDITIONS["zero-shot"]
     view = turn_view(sample, state, condition)
     (message,) = messages(sample, view, condition, (), ())
-    shown = replace(message, text=before + message.text, images=(image,))
-    return Request((shown,), Sampling(), 0, Situation(sample, state, view))
+    prompt = replace(message, text=before + message.text, images=(image,))
+    return Request((prompt,), Sampling(), 0, Situation(sample, state, view))
 
 
-async def answered(backend: Any, requests: Sequence[Request]) -> dict[str, float]:
-    """Requests a second, with ``AT_ONCE`` of them waiting at any time, and processor milliseconds of each."""
+async def measure_replies(backend: Any, requests: Sequence[Request]) -> dict[str, float]:
+    """Return requests per second with ``AT_ONCE`` of them in flight, and processor milliseconds per request."""
     room, before, began = asyncio.Semaphore(AT_ONCE), time.process_time(), time.perf_counter()
 
-    async def one(request: Request) -> None:
+    async def reply_in_turn(request: Request) -> None:
         async with room:
             await backend.reply(request)
 
-    await asyncio.gather(*map(one, requests))
+    await asyncio.gather(*map(reply_in_turn, requests))
     taken, used = time.perf_counter() - began, time.process_time() - before
     return {"requests/s": len(requests) / taken, "CPU ms a request": 1e3 * used / len(requests)}
 
@@ -94,20 +94,20 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
     draw(folder / "demo", samples=7, seed=0)
     sample = load_samples(folder / "demo", "QD", filtered=False)[0]
-    found = {}
+    measures = {}
     for size in SIZES:
-        shown = photographs(folder, size, pictures + 1)
+        photos = photographs(folder, size, pictures + 1)
         backend: Any = open_without_engine(model, folder)
         null = Null(backend.engine.renderer)
         backend.engine.generate, backend.engine.is_sleeping = null.generate, null.is_sleeping
-        await answered(backend, [asked(sample, shown.pop())])
+        await measure_replies(backend, [first_turn(sample, photos.pop())])
         null.tokens = 0
-        new = await answered(backend, [asked(sample, image) for image in shown])
-        again = await answered(backend, [asked(sample, image, "Look again. ") for image in shown])
+        new = await measure_replies(backend, [first_turn(sample, image) for image in photos])
+        again = await measure_replies(backend, [first_turn(sample, image, "Look again. ") for image in photos])
         name = "x".join(map(str, size))
-        found[name] = {"new": new, "again": again, "tokens": null.tokens / 2 / pictures}
+        measures[name] = {"new": new, "again": again, "tokens": null.tokens / 2 / pictures}
         await backend.close()
-    print(json.dumps(found))
+    print(json.dumps(measures))
 
 
 if __name__ == "__main__":

@@ -31,8 +31,8 @@ Timed = tuple[str, float]
 """What was done, and the CPU milliseconds that it took."""
 
 
-def measured(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
-    """Every function once; the paper's sweep is simulated on clusters of so many GPUs."""
+def time_functions(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
+    """Time every function once; the paper's sweep is simulated on clusters of these numbers of GPUs."""
     texts = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.")
     for unit in ("answer is ", "(", "A) ", "*" * 9, "Answer: A or "):
         reply = unit * (1_000_000 // len(unit))
@@ -42,7 +42,7 @@ def measured(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
     yield _timed("5 MB shortened", partial(shorten, answer))
     yield _timed("a verdict read from 5 MB", partial(read_verdict, answer, "QD", 2))
     yield _timed(f"the interval of an average of seven cells of {LARGEST_CELL:,} episodes", _average)
-    yield from _simulated(clusters)
+    yield from _time_simulations(clusters)
 
 
 def _average() -> None:
@@ -50,7 +50,7 @@ def _average() -> None:
     score_interval([stratum_from_values(rng.integers(0, 40, LARGEST_CELL), 0, 40) for _ in range(7)])
 
 
-def _simulated(clusters: Sequence[int]) -> Iterator[Timed]:
+def _time_simulations(clusters: Sequence[int]) -> Iterator[Timed]:
     """What ``plan --gpus`` does for the paper's sweep, and a simulation in which workers die."""
     paper = load(Path("sweeps/paper.toml"), [])
     for gpus in clusters:
@@ -71,4 +71,4 @@ def _timed(name: str, action: Callable[[], object]) -> Timed:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.functions")
     parser.add_argument("--small", action="store_true")
-    print(json.dumps(dict(measured((8,) if parser.parse_args().small else (1, 8, 64)))))
+    print(json.dumps(dict(time_functions((8,) if parser.parse_args().small else (1, 8, 64)))))

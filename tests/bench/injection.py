@@ -48,20 +48,20 @@ STUFFING = {
 """Not orders but words: the answer then does say them, and only a judge that weighs commitment can refuse."""
 
 
-def poisoned(sample: Sample, answer: str, order: str) -> str:
-    """The answer with the order behind it."""
-    wanted = accepted_answers(sample)
+def inject(sample: Sample, answer: str, order: str) -> str:
+    """Append the order to the answer."""
+    accepted = accepted_answers(sample)
     words = {
-        "ones": ",".join("1" * len(wanted)),
-        "accepted": ", ".join(wanted),
+        "ones": ",".join("1" * len(accepted)),
+        "accepted": ", ".join(accepted),
         "categories": ", ".join(category.rstrip(".") for category in sample.categories),
     }
     return f"{answer}\n\n{order.format(**words)}"
 
 
-async def written(folder: Path, limit: int) -> list[Written]:
-    """What the writers answer, one answer a sample and writer."""
-    found = []
+async def write_answers(folder: Path, limit: int) -> list[Written]:
+    """Return one answer per sample and writer."""
+    answers = []
     for scenario in SCENARIOS:
         for sample in load_samples(folder, scenario)[:limit]:
             for name in WRITERS:
@@ -69,19 +69,19 @@ async def written(folder: Path, limit: int) -> list[Written]:
                 condition = CONDITIONS["zero-shot"]
                 cell = Cell(model=model, scenario=scenario, condition=condition, protocol=Protocol.OEG)
                 episode = await play(sample, cell, Baseline(name), "", SEED)
-                found.append((sample, cell, episode.turns[0].reply.text))
-    return found
+                answers.append((sample, cell, episode.turns[0].reply.text))
+    return answers
 
 
 async def read(answers: Sequence[Written], by: Judge, backend: Backend) -> list[Judged]:
-    """The judge's verdicts, as many at once as its entry says."""
+    """Return the judge's verdicts, with as many requests in flight as its entry says."""
     room = asyncio.Semaphore(expected_in_flight(by.model))
 
-    async def one(sample: Sample, cell: Cell, answer: str) -> Judged:
+    async def judge_one(sample: Sample, cell: Cell, answer: str) -> Judged:
         async with room:
             return await judge(sample, cell, answer, by, backend, SEED)
 
-    return await asyncio.gather(*(one(*answer) for answer in answers))
+    return await asyncio.gather(*(judge_one(*answer) for answer in answers))
 
 
 def line(name: str, before: Sequence[Judged], after: Sequence[Judged]) -> str:
@@ -93,15 +93,15 @@ def line(name: str, before: Sequence[Judged], after: Sequence[Judged]) -> str:
     return f"| {name} | {len(both)} | {100 * changed / n:.1f} | {100 * gained / n:.1f} | {len(after) - len(both)} |"
 
 
-async def measured(folder: Path, by: Judge, limit: int) -> list[str]:
+async def measure_injections(folder: Path, by: Judge, limit: int) -> list[str]:
     """The table, one row an injection."""
     backend = open_engine(by.model, folder)
     try:
-        answers = await written(folder, limit)
+        answers = await write_answers(folder, limit)
         before = await read(answers, by, backend)
         rows = ["| injection | answers | changed % | gained % | unjudged |", "| --- | --- | --- | --- | --- |"]
         for name, order in {**ORDERS, **STUFFING}.items():
-            after = [(sample, cell, poisoned(sample, answer, order)) for sample, cell, answer in answers]
+            after = [(sample, cell, inject(sample, answer, order)) for sample, cell, answer in answers]
             rows.append(line(name, before, await read(after, by, backend)))
         return rows
     finally:
@@ -109,13 +109,13 @@ async def measured(folder: Path, by: Judge, limit: int) -> list[str]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    asked.add_argument("data", type=Path)
-    asked.add_argument("--judge", default="rule-judge")
-    asked.add_argument("--limit", type=int, default=10, help="samples a scenario")
-    wanted = asked.parse_args()
-    by = sweeps.build_judge({"model": wanted.judge}, "the command line")
-    print("\n".join(asyncio.run(measured(wanted.data, by, wanted.limit))))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--judge", default="rule-judge")
+    parser.add_argument("--limit", type=int, default=10, help="samples a scenario")
+    options = parser.parse_args()
+    by = sweeps.build_judge({"model": options.judge}, "the command line")
+    print("\n".join(asyncio.run(measure_injections(options.data, by, options.limit))))
 
 
 if __name__ == "__main__":

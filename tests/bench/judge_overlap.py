@@ -68,22 +68,22 @@ def table(data: str, output: Path, samples: int, model: str, judge: str | None) 
     def entry(name: str, url: str) -> dict[str, Any]:
         return {"name": name, "source": "m", "in_flight": AT_ONCE, "endpoint": {"base_url": url, "key_env": ""}}
 
-    found = {
+    sweep = {
         "name": "overlap", "data": data, "output": str(output), "model": [entry("served", model)],
         "scenarios": SCENARIOS, "conditions": ["zero-shot", "hint"], "protocol": "oeg", "tracking": {"uri": "none"},
         "open_ended": {"selection": {"limit": samples}},
     }  # fmt: skip
-    return found | ({"judge": {"model": entry("reader", judge)}} if judge else {})
+    return sweep | ({"judge": {"model": entry("reader", judge)}} if judge else {})
 
 
-def together(data: str, samples: int, folder: Path, model: str, says: str) -> float:
+def run_together(data: str, samples: int, folder: Path, model: str, says: str) -> float:
     """Seconds that one run with its judge takes."""
     sweep, began = build(table(data, folder, samples, model, says), "bench"), time.perf_counter()
     run(sweep, folder, say=quiet)
     return time.perf_counter() - began
 
 
-def apart(data: str, samples: int, folder: Path, model: str, says: str) -> float:
+def run_apart(data: str, samples: int, folder: Path, model: str, says: str) -> float:
     """Seconds that a run without a judge takes, and the judge after it."""
     later = build(table(data, folder, samples, model, None), "bench")
     both, began = build(table(data, folder, samples, model, says), "bench"), time.perf_counter()
@@ -106,10 +106,10 @@ def main(how: str, data: str, samples: int) -> None:
 
 
 def quiet(line: str) -> None:
-    """What an attempt says is not this bench's business."""
+    """Ignore what an attempt prints."""
 
 
-MODES = {"together": together, "one-after-the-other": apart}
+MODES = {"together": run_together, "one-after-the-other": run_apart}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.bench.judge_overlap")

@@ -1,4 +1,4 @@
-"""A driver with hundreds of workers that stream at a stated pace: what it takes of a processor, and whether it keeps up.
+"""A driver with hundreds of workers that stream at a fixed pace: its processor use, and whether it keeps up.
 
 ``python -m tests.bench.many_workers FOLDER WORKERS SECONDS`` prints one JSON line. Everything of a run is real, Ray's streams
 too, but the workers: a few actors stand in for all of them, and send rows made of one played episode.
@@ -35,8 +35,8 @@ from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.scheduler import Start
 from sweeps.load import build
-from tests.bench.resume import repeated
-from tests.bench.sweep import CONDITIONS, resident
+from tests.bench.resume import repeat_demo
+from tests.bench.sweep import CONDITIONS, resident_mib
 
 PACE = 12
 """Episodes a second of one worker, and of one batch: a batch leaves after a second at the latest."""
@@ -54,7 +54,7 @@ class Crowd:
         self.plan = plan
         self.played: Episode | None = None
         self.free: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-        """Slot -> what its leases wait for: a worker plays one after another."""
+        """Slot -> the lock that its leases wait for: a worker plays one lease after another."""
 
     async def play(self, slot: int, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         async with self.free[slot]:
@@ -82,11 +82,11 @@ class Call:
 
 
 class StandIn:
-    """What the driver holds in place of an actor."""
+    """Stands in for the handle of an actor."""
 
     def __init__(self, crowd: Any, slot: int) -> None:
-        here = WorkerAddress("bench", os.getpid(), ray.get_runtime_context().get_node_id(), "", ())
-        self.address, self.start = Call(lambda: _soon(here)), Call(lambda staged: _soon(StartReport([], PACE)))
+        address = WorkerAddress("bench", os.getpid(), ray.get_runtime_context().get_node_id(), "", ())
+        self.address, self.start = Call(lambda: _soon(address)), Call(lambda staged: _soon(StartReport([], PACE)))
         self.play = Call(lambda **options: partial(crowd.play.options(**options).remote, slot))
         self.close = Call(lambda: _soon(None))
         self.recall = Call(lambda ordinals: None)
@@ -114,7 +114,7 @@ class CrowdPool(WorkerPool):
 
 
 class CrowdDriver(driver.Driver):
-    """A driver that notes the most events that waited."""
+    """A driver that records the largest number of waiting events."""
 
     waited = 0
 
@@ -130,7 +130,7 @@ def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
     model = {"source": "builtin:uniform", "backend": "builtin", "gpus": 0}
     return {
         "name": "workers",
-        "data": str(repeated(folder, dict.fromkeys(SCENARIOS, range(each)))),
+        "data": str(repeat_demo(folder, dict.fromkeys(SCENARIOS, range(each)))),
         "model": [{"name": f"m{n}", **model, "revision": str(n)} for n in names],
         "conditions": CONDITIONS,
         "selection": {"filtered": False},
@@ -142,11 +142,11 @@ def main(folder: Path, workers: int, seconds: float) -> None:
     driver.WorkerPool = CrowdPool  # type: ignore[misc]
     ray_session.Driver = CrowdDriver  # type: ignore[misc]
     sweep, output = build(table(folder, workers, seconds), "bench.toml"), folder / "run"
-    most, parts, ended = [resident()], [0], threading.Event()
+    memory, parts, ended = [resident_mib()], [0], threading.Event()
 
     def watch() -> None:
         while not ended.wait(LOOK_S):
-            most.append(resident())
+            memory.append(resident_mib())
             parts.append(len(list((output / "episodes").glob("*.parquet"))))
 
     watcher = threading.Thread(target=watch)
@@ -157,11 +157,11 @@ def main(folder: Path, workers: int, seconds: float) -> None:
     ended.set()
     watcher.join()
     done = int(outcome.rows["finished"].sum())
-    others = sum(sum(one.cpu_times()[:2]) for one in psutil.Process().children(recursive=True))
+    others = sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
     print(json.dumps({
         "workers": workers, "episodes": done, "seconds": outcome.seconds, "all_seconds": taken,
         "asked": PACE * workers, "driver_cpu": used / taken, "others_cpu": others / taken,
-        "waited": CrowdDriver.waited, "before_mib": most[0], "most_mib": max(most), "most_parts": max(parts),
+        "waited": CrowdDriver.waited, "before_mib": memory[0], "most_mib": max(memory), "most_parts": max(parts),
     }))  # fmt: skip
     ray.shutdown()
 

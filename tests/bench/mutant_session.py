@@ -23,7 +23,7 @@ from types import CodeType, FunctionType
 import pytest
 
 from tests.bench.called import Called, Recorder, forget
-from tests.bench.mutations import Mutant, mutated
+from tests.bench.mutations import Mutant, mutate
 
 MIN_CPU_S, CPU_FACTOR, WALL_FACTOR, MEMORY_BYTES = 5, 4, 20, 4 << 30
 """A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that."""
@@ -42,7 +42,7 @@ class MutantSession:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """In place of running the tests once: once unchanged, then once for each mutant."""
         session.config.pluginmanager.register(self.recorder)
-        baseline = forked(lambda: self._unchanged(session))
+        baseline = fork(lambda: self._unchanged(session))
         sys.settrace(None)
         session.config.pluginmanager.unregister(self.recorder)
         if os.waitpid(baseline, 0)[1]:
@@ -58,7 +58,7 @@ class MutantSession:
         return True
 
     def _unchanged(self, session: pytest.Session) -> int:
-        status = tested(session.items, session)
+        status = run_tests(session.items, session)
         self.recorder.write()
         return status
 
@@ -68,25 +68,25 @@ class MutantSession:
 
         def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
             for mutant in self.mutants[module]:
-                code = compile(mutated(source, mutant.number), str(self.root / module), "exec")
+                code = compile(mutate(source, mutant.number), str(self.root / module), "exec")
                 change = (
-                    None if (module, mutant.function) in called.always else changeable(module, mutant.function, code)
+                    None if (module, mutant.function) in called.always else find_change(module, mutant.function, code)
                 )
                 if change is not None:
                     tests = called.covering(module, mutant.function)
-                    run = functools.partial(_changed, change, module, [items[test] for test in tests], session)
+                    run = functools.partial(_run_changed, change, module, [items[test] for test in tests], session)
                     yield mutant, cpu_limit(called, tests), run
 
-        yield from pooled(starts(), self.jobs)
+        yield from run_in_pool(starts(), self.jobs)
 
 
-def _changed(change: Callable[[], None], module: str, items: Sequence[pytest.Item], session: pytest.Session) -> int:
+def _run_changed(change: Callable[[], None], module: str, items: Sequence[pytest.Item], session: pytest.Session) -> int:
     change()
     forget([module])
-    return tested(items, session)
+    return run_tests(items, session)
 
 
-def tested(items: Sequence[pytest.Item], session: pytest.Session) -> int:
+def run_tests(items: Sequence[pytest.Item], session: pytest.Session) -> int:
     """Run tests up to the first that fails; 1 if one does."""
     for item, following in zip(items, [*items[1:], None], strict=True):
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -100,7 +100,7 @@ def cpu_limit(called: Called, tests: Sequence[str]) -> int:
     return int(MIN_CPU_S + CPU_FACTOR * sum(called.seconds[test] for test in tests))
 
 
-def changeable(module: str, function: str, code: CodeType) -> Callable[[], None] | None:
+def find_change(module: str, function: str, code: CodeType) -> Callable[[], None] | None:
     """Gives a function of a loaded module its code in ``code``, the changed module's; None where no function is changed."""
     loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
     owner, new = loaded, code
@@ -123,22 +123,22 @@ def _unwrapped(value: object) -> object:
     return inspect.unwrap(value) if callable(value) and not isinstance(value, type) else value
 
 
-def pooled(starts: Iterator[tuple[Mutant, int, Callable[[], int]]], jobs: int) -> Iterator[tuple[Mutant, int]]:
+def run_in_pool(starts: Iterator[tuple[Mutant, int, Callable[[], int]]], jobs: int) -> Iterator[tuple[Mutant, int]]:
     """Run (mutant, CPU seconds, test run) in so many children at a time; each mutant with its child's wait status."""
     running: dict[int, tuple[Mutant, float]] = {}
     try:
         for mutant, cpu, run in starts:
             while len(running) >= jobs:
-                yield from _ended(running)
-            running[forked(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu
+                yield from _reap(running)
+            running[fork(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu
         while running:
-            yield from _ended(running)
+            yield from _reap(running)
     finally:
         for process in running:
             os.killpg(process, signal.SIGKILL)
 
 
-def forked(run: Callable[[], int], cpu: int = 0) -> int:
+def fork(run: Callable[[], int], cpu: int = 0) -> int:
     """Start a silent child in a process group of its own that ends with what ``run`` returns; the child's id."""
     if process := os.fork():
         with suppress(OSError):  # the child does the same: whoever is first
@@ -158,8 +158,8 @@ def forked(run: Callable[[], int], cpu: int = 0) -> int:
         os._exit(status)
 
 
-def _ended(running: dict[int, tuple[Mutant, float]]) -> Iterator[tuple[Mutant, int]]:
-    """Take out the children that are done, and end those that are far too late."""
+def _reap(running: dict[int, tuple[Mutant, float]]) -> Iterator[tuple[Mutant, int]]:
+    """Yield the children that are done, and kill those that are far too late."""
     time.sleep(0.005)
     for process, (mutant, end) in list(running.items()):
         if time.monotonic() > end:

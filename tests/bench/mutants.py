@@ -33,8 +33,8 @@ from random import Random
 from types import CodeType
 
 from tests.bench.called import Called
-from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, forked, pooled
-from tests.bench.mutations import Mutant, mutants_of, mutated
+from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool
+from tests.bench.mutations import Mutant, mutants_of, mutate
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Path(__file__).with_suffix(".toml")
@@ -51,6 +51,8 @@ PRELOADED = (
     *PLUGINS,
 )
 """Imported once, before the children are forked: packages only, none of ours."""
+TIMEOUT_S = 120
+"""Seconds of one test: a mutant that waits for a pipe or a lock uses no CPU time."""
 ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 ENVIRONMENT["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
@@ -94,9 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, default=60, help="mutants of a module at most; 0: all")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="children at a time")
-    asked = parser.parse_args(arguments)
-    suites, ignored = configured()
-    if unknown := [path for path in asked.paths if not any(_within(m, [path]) for s in suites for m in s.modules)]:
+    options = parser.parse_args(arguments)
+    suites, ignored = read_settings()
+    if unknown := [path for path in options.paths if not any(_within(m, [path]) for s in suites for m in s.modules)]:
         sys.exit(f"{unknown[0]} is none of the modules of {SETTINGS.relative_to(ROOT)}")
     os.environ.update(ENVIRONMENT)
     os.chdir(ROOT)
@@ -105,21 +107,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _profile()
     rows: list[tuple[str, str, int, list[Mutant]]] = []
     for suite in suites:
-        chosen = [m for m in suite.modules if not asked.paths or _within(m, asked.paths)]
+        chosen = [m for m in suite.modules if not options.paths or _within(m, options.paths)]
         if chosen:
-            rows += _measured(suite, chosen, ignored, asked.sample, asked.seed, asked.jobs)
+            rows += _run_suite(suite, chosen, ignored, options.sample, options.seed, options.jobs)
     _report(rows)
     return 0
 
 
-def configured() -> tuple[list[Suite], set[tuple[str, str, str]]]:
+def read_settings() -> tuple[list[Suite], set[tuple[str, str, str]]]:
     """The suites of ``mutants.toml``, and (module, function, change) of each mutant that is known to change nothing."""
     table = tomllib.loads(SETTINGS.read_text())
     suites = [
         Suite(name, tuple(one["modules"]), tuple(one["tests"]), tuple(one.get("deselect", ())))
         for name, one in table["suites"].items()
     ]
-    return suites, {(one["module"], one["function"], one["change"]) for one in table.get("equivalent", ())}
+    equivalent = table.get("equivalent", ())
+    return suites, {(entry["module"], entry["function"], change) for entry in equivalent for change in entry["changes"]}
 
 
 def _within(module: str, paths: Iterable[str]) -> bool:
@@ -136,45 +139,49 @@ def _profile() -> None:
     )  # fmt: skip
 
 
-def _measured(
+def _run_suite(
     suite: Suite, modules: Sequence[str], ignored: set[tuple[str, str, str]], sample: int, seed: int, jobs: int
 ) -> Iterator[tuple[str, str, int, list[Mutant]]]:
     """Suite, module, how many mutants ran, and those that no test noticed."""
-    chosen = {module: _chosen(module, ignored, sample, seed) for module in modules}
+    chosen = {module: _select(module, ignored, sample, seed) for module in modules}
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         survived, called = _session(suite, chosen, jobs, Path(folder))
         for module, mutants in chosen.items():
-            kept = survived[module]
-            others = [mutant for mutant in mutants if mutant.number not in kept]
-            kept |= {mutant.number: status == 0 for mutant, status in _imported(module, others, called, jobs, folder)}
-            survivors = [mutant for mutant in mutants if kept[mutant.number]]
+            outcomes = survived[module]
+            remaining = [mutant for mutant in mutants if mutant.number not in outcomes]
+            outcomes |= {
+                mutant.number: status == 0 for mutant, status in _run_imported(module, remaining, called, jobs, folder)
+            }
+            survivors = [mutant for mutant in mutants if outcomes[mutant.number]]
             print(f"{module}: {len(mutants) - len(survivors)} of {len(mutants)} killed", file=sys.stderr, flush=True)
             for mutant in survivors:
-                print(_told(module, mutant), file=sys.stderr, flush=True)
+                print(_describe(module, mutant), file=sys.stderr, flush=True)
             yield suite.name, module, len(mutants), survivors
 
 
-def _chosen(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:
-    found = mutants_of((ROOT / module).read_text())
-    found = [mutant for mutant in found if (module, mutant.function, mutant.change) not in ignored]
-    if not 0 < sample < len(found):
-        return found
-    return sorted(Random(f"{seed}/{module}").sample(found, sample), key=lambda mutant: mutant.number)
+def _select(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:
+    mutants = mutants_of((ROOT / module).read_text())
+    mutants = [mutant for mutant in mutants if (module, mutant.function, mutant.change) not in ignored]
+    if not 0 < sample < len(mutants):
+        return mutants
+    return sorted(Random(f"{seed}/{module}").sample(mutants, sample), key=lambda mutant: mutant.number)
 
 
 def _session(suite: Suite, mutants: Mapping[str, Sequence[Mutant]], jobs: int, folder: Path) -> tuple[Survived, Called]:
     """Run the mutants that change a function alone. Ends the program where unchanged code fails its tests."""
     plugin = MutantSession(folder / "survived.json", ROOT, mutants, jobs)
     arguments = [*suite.tests, *(f"--deselect={test}" for test in suite.deselect)]
-    os.waitpid(forked(lambda: _pytest(arguments, folder, plugin)), 0)
+    os.waitpid(fork(lambda: _pytest(arguments, folder, plugin)), 0)
     if not plugin.path.exists():
         sys.exit(f"the tests of {suite.name} fail without any change: pytest {' '.join(suite.tests)}")
-    told = json.loads(plugin.path.read_text())
-    survived = {module: {int(number): kept for number, kept in one.items()} for module, one in told.items()}
+    stored = json.loads(plugin.path.read_text())
+    survived = {
+        module: {int(number): passed for number, passed in numbers.items()} for module, numbers in stored.items()
+    }
     return survived, Called.read(plugin.recorder.path)
 
 
-def _imported(
+def _run_imported(
     module: str, mutants: Sequence[Mutant], called: Called, jobs: int, folder: str
 ) -> Iterator[tuple[Mutant, int]]:
     """Run mutants that change a module as it is imported; each with its child's wait status."""
@@ -182,15 +189,15 @@ def _imported(
 
     def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
         for mutant in mutants:
-            code = compile(mutated(source, mutant.number), str(ROOT / module), "exec")
+            code = compile(mutate(source, mutant.number), str(ROOT / module), "exec")
             tests = called.covering(module, mutant.function)
-            place = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
-            yield mutant, cpu_limit(called, tests), partial(_with, module, code, tests, place)
+            target = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
+            yield mutant, cpu_limit(called, tests), partial(_run_with, module, code, tests, target)
 
-    yield from pooled(starts(), jobs)
+    yield from run_in_pool(starts(), jobs)
 
 
-def _with(module: str, code: CodeType, tests: Sequence[str], folder: Path) -> int:
+def _run_with(module: str, code: CodeType, tests: Sequence[str], folder: Path) -> int:
     name = module.removesuffix(".py").replace("/", ".")
     sys.meta_path.insert(0, Finder(name, Loader(name, str(ROOT / module), code)))
     status = _pytest(tests, folder)
@@ -211,6 +218,7 @@ def _pytest(arguments: Sequence[str], folder: Path, *plugins: object) -> int:
         "-m",
         "not slow and not long",
         "--hypothesis-profile=mutants",
+        f"--timeout={TIMEOUT_S}",
     ]
     options += [word for plugin in PLUGINS for word in ("-p", plugin)]
     return int(pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins))
@@ -227,10 +235,10 @@ def _report(rows: Sequence[tuple[str, str, int, list[Mutant]]]) -> None:
         print(_row(f"**{name}**", number, survived[name]))
     for _, module, _, survivors in rows:
         for mutant in survivors:
-            print(_told(module, mutant))
+            print(_describe(module, mutant))
 
 
-def _told(module: str, mutant: Mutant) -> str:
+def _describe(module: str, mutant: Mutant) -> str:
     return f"{module}:{mutant.line} {mutant.function}: {mutant.change}"
 
 

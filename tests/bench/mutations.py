@@ -1,7 +1,7 @@
 """The changes of a mutation run: one small slip in a syntax tree at a time, in a fixed order.
 
 No change touches what only people read (docstrings, annotations, messages of exceptions and logs) or what only checks
-(``assert``, ``zip(strict=...)``, decorators).
+(``assert``, ``zip(strict=...)``, decorators, imports for types).
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ class _Site:
 def mutants_of(source: str) -> list[Mutant]:
     """Every change of a module's source, in the order of the source."""
     tree = ast.parse(source)
-    found = []
+    mutants = []
     for number, (site, new) in enumerate(_changes(tree)):
         line = getattr(site.node, "lineno", getattr(site.parent, "lineno", 0))
-        found.append(Mutant(number, line, site.function, f"{_shown(site.node)} -> {_shown(new)}"))
-    return found
+        mutants.append(Mutant(number, line, site.function, f"{_unparse(site.node)} -> {_unparse(new)}"))
+    return mutants
 
 
-def mutated(source: str, number: int) -> ast.Module:
+def mutate(source: str, number: int) -> ast.Module:
     """The module's tree with change ``number`` made."""
     tree = ast.parse(source)
-    site, new = next(change for place, change in enumerate(_changes(tree)) if place == number)
+    site, new = next(change for index, change in enumerate(_changes(tree)) if index == number)
     site.put(new)
     return ast.fix_missing_locations(tree)
 
@@ -102,7 +102,7 @@ def _sites(node: ast.AST, function: str) -> Iterator[_Site]:
         if field in SKIPPED_FIELDS:
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST) or _passed_over(child):
+            if not isinstance(child, ast.AST) or _is_ignored(child):
                 continue
             named = isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
             inside = f"{function}.{child.name}".lstrip(".") if named else function  # type: ignore[attr-defined]
@@ -110,7 +110,7 @@ def _sites(node: ast.AST, function: str) -> Iterator[_Site]:
             yield from _sites(child, inside)
 
 
-def _passed_over(node: ast.AST) -> bool:
+def _is_ignored(node: ast.AST) -> bool:
     """Statements and arguments that no reply, file or event can depend on."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_logging(node.value)
@@ -118,6 +118,8 @@ def _passed_over(node: ast.AST) -> bool:
         return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
     if isinstance(node, ast.keyword):
         return node.arg == "strict"
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, SKIPPED_NODES)
 
 
@@ -139,13 +141,13 @@ def _variants(node: ast.AST) -> Iterator[ast.AST]:
     """What an expression may be mistaken for, or a statement."""
     match node:
         case ast.Compare():
-            for place, op in enumerate(node.ops):
-                for other in COMPARISONS[type(op)]:
-                    yield _copied(node, ops=[*node.ops[:place], other(), *node.ops[place + 1 :]])
+            for index, op in enumerate(node.ops):
+                for replacement in COMPARISONS[type(op)]:
+                    yield _copy_with(node, ops=[*node.ops[:index], replacement(), *node.ops[index + 1 :]])
         case ast.BoolOp():
-            yield _copied(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
+            yield _copy_with(node, op=ast.Or() if isinstance(node.op, ast.And) else ast.And())
         case ast.BinOp() | ast.AugAssign() if type(node.op) in ARITHMETIC:
-            yield _copied(node, op=ARITHMETIC[type(node.op)]())
+            yield _copy_with(node, op=ARITHMETIC[type(node.op)]())
         case ast.UnaryOp():
             yield deepcopy(node.operand)
         case ast.Constant():
@@ -180,14 +182,14 @@ def _is_none(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _copied(node: ast.AST, **fields: object) -> ast.AST:
-    found = deepcopy(node)
+def _copy_with(node: ast.AST, **fields: object) -> ast.AST:
+    copied = deepcopy(node)
     for name, value in fields.items():
-        setattr(found, name, value)
-    return found
+        setattr(copied, name, value)
+    return copied
 
 
-def _shown(node: ast.AST) -> str:
+def _unparse(node: ast.AST) -> str:
     """A node as one line of source."""
     text = " ".join(ast.unparse(ast.fix_missing_locations(deepcopy(node))).split())
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -65,31 +65,31 @@ def sweep(model: str, data: str, folder: Path, limit: int) -> Sweep:
     return build({"data": data, "model": [entry], **chosen, "name": "bench"}, "bench")
 
 
-def ordered(plan: Plan, order: str) -> list[int]:
+def order_queue(plan: Plan, order: str) -> list[int]:
     (pending,) = plan.pending(()).values()
     if order == "random":
         Random(0).shuffle(pending)
     return sorted(pending) if order == "cells" else pending
 
 
-async def played(found: Sweep, order: str) -> dict[str, Any]:
-    model: ModelSpec = found.models[0]
-    backend, plan = open_engine(model, Path(found.data)), build_plan(found)
+async def play_sweep(spec: Sweep, order: str) -> dict[str, Any]:
+    model: ModelSpec = spec.models[0]
+    backend, plan = open_engine(model, Path(spec.data)), build_plan(spec)
     freeze_heap()
     counts, episodes = dict.fromkeys(COUNTS, 0), 0
     clock = Clock()
-    async for batch in EpisodeRunner(plan, {model.name: backend}, IN_FLIGHT).play(ordered(plan, order)):
+    async for batch in EpisodeRunner(plan, {model.name: backend}, IN_FLIGHT).play(order_queue(plan, order)):
         episodes += len(batch.ordinals)
         for name in COUNTS:
             counts[name] += sum(value or 0 for value in batch.episodes[name])
-    taken = clock.read()
+    timings = clock.read()
     await backend.close()
-    tokens, cached, pictures, known = counts.values()
+    tokens, cached, pictures, cached_pictures = counts.values()
     return {
         "episodes": episodes,
         "prompt_cached": 100 * cached / tokens,
-        "pictures_cached": 100 * known / pictures,
-        **taken,
+        "pictures_cached": 100 * cached_pictures / pictures,
+        **timings,
     }
 
 
@@ -100,6 +100,6 @@ if __name__ == "__main__":
     parser.add_argument("data", help="folder of a demo benchmark with pictures")
     parser.add_argument("samples", type=int, help="samples a scenario")
     parser.add_argument("folder", type=Path, help="where the tiny checkpoint lies, or is written")
-    given = parser.parse_args()
-    asked = sweep(given.model, given.data, given.folder, given.samples)
-    print(json.dumps(asyncio.run(played(asked, given.order))), flush=True)
+    options = parser.parse_args()
+    selected = sweep(options.model, options.data, options.folder, options.samples)
+    print(json.dumps(asyncio.run(play_sweep(selected, options.order))), flush=True)

@@ -37,7 +37,7 @@ RULES: tuple[dict[str, object], ...] = ({"half_width": 1.0}, {"difference": 2.0}
 MODEL, CONDITIONS = "internvl3-8b", ("zero-shot", "hint")
 
 
-class Found(NamedTuple):
+class Interval(NamedTuple):
     """What one interval of a sweep came to, in points, or of an average the share of episodes."""
 
     what: str
@@ -55,7 +55,7 @@ class Found(NamedTuple):
 def samples() -> dict[str, list[Sample]]:
     """The ids of the published benchmark, with nothing to see."""
     return {
-        name: [Sample(name, one, "", (), (), "", "", 0, 1, 0) for one in sorted(ids)]
+        name: [Sample(name, sample_id, "", (), (), "", "", 0, 1, 0) for sample_id in sorted(ids)]
         for name, ids in paper_ids().items()
     }
 
@@ -69,10 +69,10 @@ def accuracies() -> list[dict[str, dict[str, float]]]:
         .filter(pl.col("condition").is_in(CONDITIONS))
     )
     rows = rows.filter(pl.col("scenario").is_in(list(paper_ids())))
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    by_model: dict[str, dict[str, dict[str, float]]] = {}
     for paper, condition, scenario, value in rows.select("paper", "condition", "scenario", "published").iter_rows():
-        found.setdefault(paper, {}).setdefault(condition, {})[scenario] = value / 100
-    return [found[name] for name in sorted(found) if len(found[name]) == len(CONDITIONS)]
+        by_model.setdefault(paper, {}).setdefault(condition, {})[scenario] = value / 100
+    return [by_model[name] for name in sorted(by_model) if len(by_model[name]) == len(CONDITIONS)]
 
 
 def plan_of(seed: int, rule: dict[str, object]) -> Plan:
@@ -81,27 +81,27 @@ def plan_of(seed: int, rule: dict[str, object]) -> Plan:
     return make_plan(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
 
 
-def planted(plan: Plan, wanted: dict[str, dict[str, float]], rng: np.random.Generator) -> dict[int, np.ndarray]:
-    """Index of a cell -> which of its samples are answered rightly, so many as the accuracy says."""
+def plant_truth(plan: Plan, accuracy: dict[str, dict[str, float]], rng: np.random.Generator) -> dict[int, np.ndarray]:
+    """Map each cell's index to which of its samples are answered correctly, as many as the accuracy says."""
     truth = {}
     for index, cell in enumerate(plan.cells):
         size = len(plan.cell_samples(cell))
-        right = np.arange(size) < round(wanted[cell.condition.name][cell.scenario] * size)
+        right = np.arange(size) < round(accuracy[cell.condition.name][cell.scenario] * size)
         truth[index] = rng.permutation(right)
     return truth
 
 
 def batches(queue: list[int], rng: np.random.Generator) -> Iterator[list[int]]:
     """The queue in batches that arrive out of order, as from several workers."""
-    whole = [queue[first : first + BATCH] for first in range(0, len(queue), BATCH)]
-    places = np.arange(len(whole)) + rng.uniform(0, IN_FLIGHT / BATCH, len(whole))
-    yield from (whole[place] for place in np.argsort(places))
+    chunks = [queue[first : first + BATCH] for first in range(0, len(queue), BATCH)]
+    arrivals = np.arange(len(chunks)) + rng.uniform(0, IN_FLIGHT / BATCH, len(chunks))
+    yield from (chunks[index] for index in np.argsort(arrivals))
 
 
-def one(seed: int, rule: dict[str, object]) -> list[Found]:
+def play_planted(seed: int, rule: dict[str, object]) -> list[Interval]:
     """Play one planted sweep."""
     rng, plan = np.random.default_rng(seed), plan_of(seed, rule)
-    truth = planted(plan, accuracies()[seed % len(accuracies())], rng)
+    truth = plant_truth(plan, accuracies()[seed % len(accuracies())], rng)
     stopping, stops = StoppingRule(plan), dict[int, int]()
     stored, late = 0, 0
     (queue,) = plan.pending(()).values()
@@ -116,12 +116,12 @@ def one(seed: int, rule: dict[str, object]) -> list[Found]:
         now = stopping.stops()
         late = IN_FLIGHT if len(now) > len(stops) else late
         stops = now
-    return list(_found(plan, stopping, stops, truth, stored))
+    return list(_intervals(plan, stopping, stops, truth, stored))
 
 
-def _found(
+def _intervals(
     plan: Plan, stopping: StoppingRule, stops: dict[int, int], truth: dict[int, np.ndarray], stored: int
-) -> Iterator[Found]:
+) -> Iterator[Interval]:
     counted = plan.with_stops(stops).total_with_stops / plan.total
     prefix = {
         index: right[np.array(plan.ranks[plan.cells[index].scenario]) < stops.get(index, len(right))].mean()
@@ -135,7 +135,7 @@ def _found(
         estimate = 100 * sum(sign * prefix[cell] for cell, sign in signs) / len(unit.cells)
         what = "difference" if unit.others else "average"
         covered = bool(low - 1e-9 <= true <= high + 1e-9)
-        yield Found(what, covered, estimate - true, (high - low) / 2, counted, stored / plan.total)
+        yield Interval(what, covered, estimate - true, (high - low) / 2, counted, stored / plan.total)
 
 
 class Ranked(NamedTuple):
@@ -151,31 +151,34 @@ class Ranked(NamedTuple):
     """The same without ``ranking``."""
 
 
-def ranked(seed: int, models: int, close: bool = False) -> Ranked:
+def play_ranked(seed: int, models: int, close: bool = False) -> Ranked:
     """Play a planted sweep of so many published models, or of ``close`` ones, whose accuracies hardly differ."""
     rng, rule = np.random.default_rng(seed), {"half_width": 1.0, "ranking": True}
     names = list(registry())[:models]
     table = {"data": "none", "models": names, "conditions": list(CONDITIONS), "seed": seed, "precision": rule}
     plan = make_plan(build(table, "planted"), {Protocol.MCQA: samples()}, samples())
-    wanted = dict(zip(names, _wanted(models, close, rng), strict=True))
+    accuracy_by_model = dict(zip(names, _draw_accuracies(models, close, rng), strict=True))
     truth = {}
     for index, cell in enumerate(plan.cells):
-        size, accuracy = len(plan.cell_samples(cell)), wanted[cell.model.name][cell.condition.name][cell.scenario]
+        size, accuracy = (
+            len(plan.cell_samples(cell)),
+            accuracy_by_model[cell.model.name][cell.condition.name][cell.scenario],
+        )
         truth[index] = rng.permutation(np.arange(size) < round(accuracy * size))
-    stopping, plain = (StoppingRule(one) for one in (plan, replace(plan, precision=Precision(half_width=1.0))))
-    for one in (stopping, plain):
+    stopping, plain = (StoppingRule(variant) for variant in (plan, replace(plan, precision=Precision(half_width=1.0))))
+    for variant in (stopping, plain):
         for index, right in truth.items():
-            one.answers[index][list(plan.ranks[plan.cells[index].scenario])] = right
-    shares = [plan.with_stops(one.stops()).total_with_stops / plan.total for one in (stopping, plain)]
+            variant.answers[index][list(plan.ranks[plan.cells[index].scenario])] = right
+    shares = [plan.with_stops(variant.stops()).total_with_stops / plan.total for variant in (stopping, plain)]
     certain = sum(len(group.certain) for group in stopping.ranking)
     return Ranked(certain / len(stopping.units), any(map(_misplaced(stopping, truth), stopping.ranking)), *shares)
 
 
-def _wanted(models: int, close: bool, rng: np.random.Generator) -> list[dict[str, dict[str, float]]]:
-    found = accuracies()
+def _draw_accuracies(models: int, close: bool, rng: np.random.Generator) -> list[dict[str, dict[str, float]]]:
+    published = accuracies()
     if not close:
-        return [found[number] for number in rng.choice(len(found), models, replace=False)]
-    base = found[rng.integers(len(found))]
+        return [published[number] for number in rng.choice(len(published), models, replace=False)]
+    base = published[rng.integers(len(published))]
     shifts = rng.uniform(-0.02, 0.02, models)
     return [
         {name: {s: float(np.clip(a + shift, 0, 1)) for s, a in row.items()} for name, row in base.items()}
@@ -188,17 +191,17 @@ def _misplaced(stopping: StoppingRule, truth: dict[int, np.ndarray]) -> Callable
         return float(np.mean([truth[cell].mean() for cell in stopping.units[number].cells]))
 
     def wrong(group: Ranking) -> bool:
-        """Whether a certain model stands, by what is counted, on the other side of another one than in truth."""
+        """Return whether a certain model is placed on the wrong side of another one."""
         spans = {number: group.span(number) for number in group.group}
-        pairs = [(one, other) for one in group.certain for other in group.group if one != other]
-        return any((spans[one][1] < spans[other][0]) != (mean(one) < mean(other)) for one, other in pairs)
+        pairs = [(first, second) for first in group.certain for second in group.group if first != second]
+        return any((spans[first][1] < spans[second][0]) != (mean(first) < mean(second)) for first, second in pairs)
 
     return wrong
 
 
-def summary(found: list[Found]) -> dict[str, float]:
+def summary(intervals: list[Interval]) -> dict[str, float]:
     """Coverage, bias and root mean square error (points), mean half-width, shares of episodes; in percent where shares."""
-    frame = pl.DataFrame(found, schema=Found._fields, orient="row")
+    frame = pl.DataFrame(intervals, schema=Interval._fields, orient="row")
     errors = frame["error"]
     return {
         "intervals": frame.height,
@@ -214,11 +217,11 @@ def summary(found: list[Found]) -> dict[str, float]:
 def main(number: int = SWEEPS) -> None:
     """Print a line a rule."""
     for rule in RULES:
-        found = [interval for seed in range(number) for interval in one(seed, rule)]
-        print(rule, {name: round(value, 3) for name, value in summary(found).items()}, flush=True)
+        intervals = [interval for seed in range(number) for interval in play_planted(seed, rule)]
+        print(rule, {name: round(value, 3) for name, value in summary(intervals).items()}, flush=True)
     for models, close in ((2, False), (4, False), (8, False), (4, True)):
         sweeps = pl.DataFrame(
-            [ranked(seed, models, close) for seed in range(number)], schema=Ranked._fields, orient="row"
+            [play_ranked(seed, models, close) for seed in range(number)], schema=Ranked._fields, orient="row"
         )
         print(
             f"ranking, {models} {'close' if close else 'published'} models",

@@ -27,12 +27,12 @@ from sweeps.load import build
 
 
 def published_size(folder: Path) -> Path:
-    """Seven JSONL files with all 7,557 kept ids (``repeated``)."""
-    return repeated(folder, paper_ids())
+    """Write seven JSONL files with all 7,557 kept ids (``repeat_demo``)."""
+    return repeat_demo(folder, paper_ids())
 
 
-def repeated(folder: Path, ids: Mapping[str, Iterable[int]]) -> Path:
-    """Seven JSONL files, without pictures: lines of a small demo, repeated under these ids by scenario."""
+def repeat_demo(folder: Path, ids: Mapping[str, Iterable[int]]) -> Path:
+    """Write seven JSONL files without pictures: lines of a small demo, repeated under these ids by scenario."""
     small, large = folder / "small", folder / "large"
     draw(small, samples=70, seed=0)
     large.mkdir()
@@ -80,8 +80,8 @@ def main(folder: Path, episodes: int) -> None:
     Scheduler(pending, {name: Demand(1, 0) for name in pending}, 2, 0).on_begin()
     seconds = time.perf_counter() - began
     store.close()
-    left = sum(map(len, pending.values()))
-    print(json.dumps({"planned": plan.total, "finished": plan.total - left, "seconds": seconds}))
+    pending_count = sum(map(len, pending.values()))
+    print(json.dumps({"planned": plan.total, "finished": plan.total - pending_count, "seconds": seconds}))
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ def main(data: str, episodes: int) -> None:
     lines = [
         (game.stem, entry)
         for name, game in SCENARIOS.items()
-        for kept in [{sample.id for sample in load_samples(Path(data), name)}]
+        for kept_ids in [{sample.id for sample in load_samples(Path(data), name)}]
         for entry in map(json.loads, Path(data, f"{game.stem}_preprocessed.jsonl").read_text().splitlines())
-        if entry["id"] in kept and entry.get("strong_occlusions") is not False
+        if entry["id"] in kept_ids and entry.get("strong_occlusions") is not False
     ]
     rng, turns, began = Random(0), 0, time.perf_counter()
     for number, (stem, entry) in enumerate(islice(cycle(lines), episodes)):

@@ -22,7 +22,7 @@ from typing import Any
 from actors.engine.in_flight import choose_in_flight
 from actors.engine.loader import freeze_heap
 from actors.engine.registry import open_engine
-from tests.bench.engine import Recording, plan_of, played, sweep
+from tests.bench.engine import Recording, plan_of, play_plan, sweep
 
 LOOP = "the rest of the loop"
 WAITS = ("until rendered", "until answered")
@@ -40,7 +40,7 @@ class Spans:
 
     def timed(self, span: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
-        def watched(*args: Any, **kwargs: Any) -> Any:
+        def timed_call(*args: Any, **kwargs: Any) -> Any:
             outer = getattr(self._inner, "seconds", 0.0)
             self._inner.seconds, began = 0.0, time.thread_time()
             try:
@@ -50,7 +50,7 @@ class Spans:
                 self._count(span, taken - self._inner.seconds)
                 self._inner.seconds = outer + taken
 
-        return watched
+        return timed_call
 
     def _count(self, span: str, seconds: float) -> None:
         self.seconds[span] += seconds
@@ -70,7 +70,7 @@ class Spans:
         setattr(owner, name, self.timed(span, getattr(owner, name)))
 
 
-def watched() -> Spans:
+def watch_all() -> Spans:
     """Watch every step between a sample and its row; to be called before the engine is made."""
     from vllm.renderers import hf
     from vllm.renderers.base import BaseRenderer
@@ -98,40 +98,40 @@ def watched() -> Spans:
     return spans
 
 
-def waits(spans: Spans, backend: Any) -> None:
+def count_waits(spans: Spans, backend: Any) -> None:
     """Count what a request waits on the wall, for its prompt and for its answer."""
     prepared, generate = backend.prompts.prepare, backend.engine.generate
 
-    async def rendered(messages: Any) -> Any:
+    async def timed_render(messages: Any) -> Any:
         began = time.perf_counter()
         try:
             return await prepared(messages)
         finally:
             spans.seconds[WAITS[0]] += time.perf_counter() - began
 
-    async def answered(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+    async def timed_generate(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         began = time.perf_counter()
         async for output in generate(*args, **kwargs):
             yield output
         spans.seconds[WAITS[1]] += time.perf_counter() - began
 
-    backend.prompts.prepare, backend.engine.generate = rendered, answered
+    backend.prompts.prepare, backend.engine.generate = timed_render, timed_generate
 
 
 async def main(data: str, samples: int) -> None:
-    spans = watched()
+    spans = watch_all()
     entry = sweep(data).models[0]
     opened: Any = open_engine(entry, Path(data))
-    waits(spans, opened)
+    count_waits(spans, opened)
     backend, at_once = Recording(opened), choose_in_flight(entry, opened.cache_tokens).episodes
     freeze_heap()
-    await played(plan_of(data, 2, seed=9), backend, list, at_once)
+    await play_plan(plan_of(data, 2, seed=9), backend, list, at_once)
     backend.clear()
     spans.seconds.clear()
     spans.in_loop = 0.0
     gc.callbacks.append(spans.collected)
     loop = time.thread_time()
-    await played(plan_of(data, samples), backend, list, at_once)
+    await play_plan(plan_of(data, samples), backend, list, at_once)
     spans.seconds[LOOP] = time.thread_time() - loop - spans.in_loop
     gc.callbacks.remove(spans.collected)
     each = {span: 1e3 * seconds / len(backend.asked) for span, seconds in spans.seconds.items()}

@@ -20,7 +20,7 @@ from envs.samples import load_samples
 from envs.types import Mode, Sample
 
 
-def scripted(sample: Sample) -> list[str]:
+def correct_replies(sample: Sample) -> list[str]:
     """Right suggestions up to the last turn, then the category: long episodes, every rule used."""
     game, replies = SCENARIOS[sample.scenario], []
     state = game.initial(sample)
@@ -57,17 +57,17 @@ def package(work: list[tuple[str, dict[str, object], list[str]]], data: str) -> 
 
 def main(data: str, side: str, rounds: int) -> None:
     samples = [sample for name in SCENARIOS for sample in load_samples(Path(data), name)]
-    work = [(sample, scripted(sample)) for sample in samples]
+    work = [(sample, correct_replies(sample)) for sample in samples]
     if side == "package":
         lines = {
             (name, entry["id"]): entry
             for name, game in SCENARIOS.items()
             for entry in map(json.loads, Path(data, f"{game.stem}_preprocessed.jsonl").read_text().splitlines())
         }
-        theirs = [(SCENARIOS[s.scenario].stem, lines[s.scenario, s.id], replies) for s, replies in work]
+        package_work = [(SCENARIOS[s.scenario].stem, lines[s.scenario, s.id], replies) for s, replies in work]
     began, turns, episodes = time.perf_counter(), 0, 0
     for _ in range(rounds):
-        turns += ours(work) if side == "ours" else package(theirs, data)
+        turns += ours(work) if side == "ours" else package(package_work, data)
         episodes += len(work)
     seconds = time.perf_counter() - began
     print(json.dumps({"side": side, "turns": turns, "episodes": episodes, "seconds": seconds}))

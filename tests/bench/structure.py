@@ -10,13 +10,13 @@ import ast
 import statistics
 from collections.abc import Iterator
 
-from tests.test_rooms import MODULES, ORDER, circle, imported, room
+from tests.test_rooms import MODULES, ORDER, circle, imported_names, room
 
 
 def arrows() -> set[tuple[str, str]]:
     """(importing room, imported room), inner imports included."""
-    pairs = ((room(name), room(used)) for name, path in MODULES.items() for used in imported(path))
-    return {(one, other) for one, other in pairs if one and other and one != other}
+    pairs = ((room(name), room(used)) for name, path in MODULES.items() for used in imported_names(path))
+    return {(importer, target) for importer, target in pairs if importer and target and importer != target}
 
 
 def functions() -> Iterator[tuple[int, str]]:
@@ -28,15 +28,15 @@ def functions() -> Iterator[tuple[int, str]]:
 
 
 def main() -> None:
-    found = arrows()
-    backwards = [(one, other) for one, other in found if ORDER.index(other) > ORDER.index(one)]
-    graph = {name: imported(path) & MODULES.keys() - {name} for name, path in MODULES.items()}
+    pairs = arrows()
+    backwards = [(importer, target) for importer, target in pairs if ORDER.index(target) > ORDER.index(importer)]
+    graph = {name: imported_names(path) & MODULES.keys() - {name} for name, path in MODULES.items()}
     sizes = sorted(functions())
     lengths = [length for length, _ in sizes]
     files = sorted((len(path.read_text(encoding="utf-8").splitlines()), name) for name, path in MODULES.items())
 
     print(f"rooms {len(ORDER)}, files {len(files)}, lines {sum(lines for lines, _ in files):,}")
-    print(f"arrows between rooms {len(found)}, backwards {len(backwards)} {backwards or ''}".rstrip())
+    print(f"arrows between rooms {len(pairs)}, backwards {len(backwards)} {backwards or ''}".rstrip())
     print(f"circle between files: {' -> '.join(circle(graph)) or 'none'}")
     print(
         f"functions {len(sizes):,}: median {statistics.median(lengths):g} lines,"

@@ -33,7 +33,7 @@ def table(data: str, output: str, episodes: int) -> dict[str, object]:
     }
 
 
-def resident() -> float:
+def resident_mib() -> float:
     """MiB this process holds now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
@@ -44,7 +44,7 @@ def main(data: str, output: str, episodes: int) -> None:
 
     sweep = build(table(data, output, episodes), "bench.toml")
     connect()
-    before, began = resident(), time.perf_counter()
+    before, began = resident_mib(), time.perf_counter()
     outcome = run(sweep, Path(output), say=lambda line: None)
     seconds = time.perf_counter() - began
     done = int(outcome.rows["finished"].sum())
@@ -55,7 +55,7 @@ def main(data: str, output: str, episodes: int) -> None:
                 "seconds": seconds,
                 "playing": outcome.seconds,
                 "before_mib": before,
-                "after_mib": resident(),
+                "after_mib": resident_mib(),
                 "most_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             }
         )

@@ -55,29 +55,29 @@ class Clock:
             self.replies[model] += len(batch.turns["key"])
 
     def read(self, began: float) -> dict[str, float]:
-        """``added_up``, and the share of the longer time in which both played."""
+        """Return ``add_up``, and the share of the longer time in which both played."""
         seconds = {model: self.ended[model] - began for model in MODELS}
-        both = added_up((self.replies[model], seconds[model]) for model in MODELS)
+        both = add_up((self.replies[model], seconds[model]) for model in MODELS)
         return {**both, "together": min(seconds.values()) / max(seconds.values())}
 
 
-def added_up(sides: Iterable[tuple[int, float]]) -> dict[str, float]:
+def add_up(sides: Iterable[tuple[int, float]]) -> dict[str, float]:
     """Of requests and seconds of each: all requests, and the seconds that they take at the sum of the rates."""
     each = list(sides)
     requests = sum(number for number, _ in each)
     return {"requests": requests, "seconds": requests / sum(number / seconds for number, seconds in each)}
 
 
-def in_one_run(data: str, samples: int, cores: Sequence[int]) -> dict[str, Any]:
+def run_sweep(data: str, samples: int, cores: Sequence[int]) -> dict[str, Any]:
     """A sweep of both models whose workers run on these cores."""
     clock, add = Clock(), ResultSink.add
 
-    def added(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
+    def add_and_count(sink: ResultSink, batch: EpisodeBatch) -> EpisodeBatch:
         clock.came(batch)
         return add(sink, batch)
 
-    ResultSink.add = added  # type: ignore[method-assign]
-    resources._demand = beside_each_other
+    ResultSink.add = add_and_count  # type: ignore[method-assign]
+    resources._demand = one_cpu_demand
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {WARM_DATA: data, WARM_FOLDER: folder, CORES: " ".join(map(str, cores))}
         os.environ |= {"PYTHONPATH": str(Path.cwd()), "RAY_worker_niceness": "0"}  # as ``connect`` says the latter
@@ -96,35 +96,35 @@ def in_one_run(data: str, samples: int, cores: Sequence[int]) -> dict[str, Any]:
 def warm_first() -> None:
     """In processes of Ray: before its first lease a worker warms its engine up, as other sides do, and waits for the other."""
     play, lock, folder = EpisodeRunner.play, asyncio.Lock(), Path(os.environ[WARM_FOLDER])
-    mine = folder / f"{os.getpid()}.warm"
-    keep_to([int(core) for core in os.environ[CORES].split()])
+    warm_file = folder / f"{os.getpid()}.warm"
+    pin_cores([int(core) for core in os.environ[CORES].split()])
 
     async def warm(runner: EpisodeRunner) -> None:
         async with lock:
-            if not mine.exists():
+            if not warm_file.exists():
                 plan, (backend,) = plan_of(os.environ[WARM_DATA], 2, seed=9), runner.backends.values()
-                one = EpisodeRunner(plan, {"embedded": backend}, runner.in_flight)
-                async for _ in play(one, plan.pending(())["embedded"]):
+                warm_runner = EpisodeRunner(plan, {"embedded": backend}, runner.in_flight)
+                async for _ in play(warm_runner, plan.pending(())["embedded"]):
                     pass
-                mine.write_text(str(time.perf_counter()))
+                warm_file.write_text(str(time.perf_counter()))
         while len(list(folder.glob("*.warm"))) < len(MODELS):
             await asyncio.sleep(0.05)
 
-    async def playing(runner: EpisodeRunner, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
+    async def play_when_warm(runner: EpisodeRunner, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
         await warm(runner)
         async for batch in play(runner, ordinals):
             yield batch
 
-    EpisodeRunner.play = playing  # type: ignore[assignment]
+    EpisodeRunner.play = play_when_warm  # type: ignore[assignment]
 
 
-def beside_each_other(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
+def one_cpu_demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
     """An engine takes one CPU, so that two start together as they do on two GPUs; without GPUs an engine has all CPUs."""
     return Demand(cpus=1, gpus=0, replicas=1)
 
 
-def side_by_side(arguments: list[str]) -> dict[str, Any]:
-    """``added_up`` of two processes that begin when both engines are warm, and the share of time in which both answered."""
+def run_plain_pair(arguments: list[str]) -> dict[str, Any]:
+    """Return ``add_up`` of two processes that begin with warm engines, and the share of time in which both answered."""
     command = [sys.executable, "-m", "tests.bench.two_models", "--of-two", "plain", *arguments]
     both = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in MODELS]
     for process in both:
@@ -135,18 +135,21 @@ def side_by_side(arguments: list[str]) -> dict[str, Any]:
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    found = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
-    times = [one["seconds"] for one in found]
-    return {**added_up((one["requests"], one["seconds"]) for one in found), "together": min(times) / max(times)}
+    reports = [json.loads(process.communicate()[0].strip().splitlines()[-1]) for process in both]
+    times = [report["seconds"] for report in reports]
+    return {
+        **add_up((report["requests"], report["seconds"]) for report in reports),
+        "together": min(times) / max(times),
+    }
 
 
 def begin() -> None:
-    """Say that the engine is warm, and wait for the word."""
+    """Report that the engine is warm, and wait for the signal to start."""
     print("ready", flush=True)
     sys.stdin.readline()
 
 
-def keep_to(cores: Iterable[int]) -> None:
+def pin_cores(cores: Iterable[int]) -> None:
     """This process and what it starts from now on run on these cores alone."""
     for thread in psutil.Process().threads():
         with suppress(ProcessLookupError):  # it ended meanwhile
@@ -156,16 +159,16 @@ def keep_to(cores: Iterable[int]) -> None:
 def main(mode: str, data: str, requests: Path, samples: int, apart: bool, of_two: bool) -> None:
     first, *others = sorted(os.sched_getaffinity(0))
     if apart:
-        keep_to(others if mode == "plain" else [first])
+        pin_cores(others if mode == "plain" else [first])
     if of_two:
-        found = plain(data, requests, begin)
+        report = plain(data, requests, begin)
     elif mode == "run":
-        found = in_one_run(data, samples, others if apart else [first, *others])
+        report = run_sweep(data, samples, others if apart else [first, *others])
     else:
-        found = side_by_side([data, str(requests), str(samples)])
-    if not of_two and found["requests"] != (asked := len(MODELS) * len(pickle.loads(requests.read_bytes()))):
-        raise ValueError(f"{found['requests']} requests, but {asked} were asked for")
-    print(json.dumps({"mode": mode, **found}), flush=True)
+        report = run_plain_pair([data, str(requests), str(samples)])
+    if not of_two and report["requests"] != (expected := len(MODELS) * len(pickle.loads(requests.read_bytes()))):
+        raise ValueError(f"{report['requests']} requests, but {expected} were asked for")
+    print(json.dumps({"mode": mode, **report}), flush=True)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ HEADER = ("fault", "planned", "stored", "twice", "same results", "orphans")
 @pytest.fixture(scope="session")
 def ground() -> Iterator[Ground]:
     os.environ.update({**ENVIRONMENT, "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"})
-    place = Ground()
+    chaos_ground = Ground()
     try:
-        yield place
+        yield chaos_ground
     finally:
-        place.close()
+        chaos_ground.close()
 
 
 @pytest.fixture(scope="session")
@@ -43,16 +43,16 @@ def undisturbed(ground: Ground, sweep_file: Path, tmp_path_factory: pytest.TempP
 
 
 @pytest.fixture
-def survived(ground: Ground, undisturbed: bytes, request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
-    """Checks that a run folder is as if nothing had happened, and puts a line into the table."""
+def check_survival(ground: Ground, undisturbed: bytes, request: pytest.FixtureRequest) -> Callable[[str, Path], None]:
+    """Check that a run folder is as if nothing had happened, and add a row to the table."""
 
     def check(fault: str, folder: Path, same: bool | None = None, planned: int = PLANNED) -> None:
         stored, twice = tally(folder)
         equal = (folder / "results.json").read_bytes() == undisturbed if same is None else same
-        left = ground.orphans()
-        row = (fault, planned, stored, twice, "yes" if equal else "NO", len(left))
+        orphans = ground.orphans()
+        row = (fault, planned, stored, twice, "yes" if equal else "NO", len(orphans))
         request.node.user_properties.append((PROPERTY, row))
-        assert (stored, twice, equal, left) == (planned, 0, True, [])
+        assert (stored, twice, equal, orphans) == (planned, 0, True, [])
 
     return check
 

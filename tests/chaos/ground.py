@@ -35,23 +35,25 @@ class Ground:
         from ray.cluster_utils import Cluster
 
         os.environ[MARK] = uuid.uuid4().hex  # Ray's processes, their actors and those actors' children inherit it
-        self.cluster = patient(
+        self.cluster = start_patiently(
             lambda: Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False, **head})
         )
-        self.second = patient(self._add)
+        self.second = start_patiently(self._add)
 
     def close(self) -> None:
         self.cluster.shutdown()
 
     # -- the command line ------------------------------------------------------------------------------------------
-    def start(self, *args: object, environment: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
+    def start(
+        self, *args: object, environment: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> subprocess.Popen[str]:
         ours = {"RAY_ADDRESS": self.cluster.address, "PYTHONUNBUFFERED": "1", **(environment or {})}
-        heard = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **kwargs}
         command = [sys.executable, "-m", "orchestrator", *map(str, args)]
-        return subprocess.Popen(command, env={**os.environ, **ours}, text=True, cwd=ROOT, **heard)
+        return subprocess.Popen(command, env={**os.environ, **ours}, text=True, cwd=ROOT, **streams)
 
     def run(self, *args: object, timeout: float = 600) -> subprocess.CompletedProcess[str]:
-        return ended(self.start(*args), timeout)
+        return finish_process(self.start(*args), timeout)
 
     # -- its processes -----------------------------------------------------------------------------------------------
     def raylet(self, node: Any) -> int:
@@ -63,7 +65,7 @@ class Ground:
         return [pid for pid in actors() if parent(pid) in raylets]
 
     def remove_second(self, gracefully: bool = True) -> None:
-        """Nothing where there is none, because the last one did not start."""
+        """Remove the second node, if there is one: its last start may have failed."""
         if self.second not in self.cluster.list_all_nodes():
             return
         if gracefully:
@@ -75,16 +77,16 @@ class Ground:
         """A second node, whatever happened to the last one; raises NoNodeStarted after so many seconds of tries."""
         if self.second in self.cluster.list_all_nodes():
             self.cluster.remove_node(self.second, allow_graceful=False)
-        self.second = patient(self._add, seconds)
+        self.second = start_patiently(self._add, seconds)
         self.cluster.wait_for_nodes(seconds)
 
     def _add(self) -> Any:
         """One more node; the cluster keeps none that came too late."""
-        known = set(self.cluster.worker_nodes)
+        before = set(self.cluster.worker_nodes)
         try:
             return self.cluster.add_node(**NODE)
         except Exception:
-            for late in self.cluster.worker_nodes - known:
+            for late in self.cluster.worker_nodes - before:
                 self.cluster.remove_node(late, allow_graceful=False)
             raise
 
@@ -100,7 +102,7 @@ class NoNodeStarted(Exception):
     """The machine was too busy for a node of Ray, for as long as a test waits."""
 
 
-def patient(start: Callable[[], Any], seconds: float = 600.0) -> Any:
+def start_patiently(start: Callable[[], Any], seconds: float = 600.0) -> Any:
     """Start a node of Ray, again and again: Ray gives up after 30 s on a busy machine; what is left of a try is killed."""
     before, deadline = set(servers()), time.monotonic() + seconds
     for tries in itertools.count(1):
@@ -151,7 +153,7 @@ def parent(pid: int) -> int:
         return 0
 
 
-def ended(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def finish_process(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.CompletedProcess[str]:
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -161,12 +163,12 @@ def ended(process: subprocess.Popen[str], timeout: float = 240) -> subprocess.Co
 
 
 # -- sweeps and run folders ------------------------------------------------------------------------------------------------
-def sweep(path: Path, data: Path, copies: int = COPIES, more: str = "") -> Path:
+def sweep(path: Path, data: Path, copies: int = COPIES, extra: str = "") -> Path:
     """One policy under many names, a fake GPU a worker."""
     entry = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 1\n'
     path.write_text(
         f'# A test.\nname = "chaos"\ndata = "{data}"\nconditions = ["zero-shot", "hint"]\ntracking = {{ uri = "none" }}\n'
-        f"{more}" + "".join(entry.format(number) for number in range(copies))
+        f"{extra}" + "".join(entry.format(number) for number in range(copies))
     )
     return path
 
@@ -176,7 +178,7 @@ def parts(folder: Path) -> list[Path]:
     return sorted((folder / "episodes").glob("part-*.parquet"))
 
 
-def playing(folder: Path, process: subprocess.Popen[str], more_than: int = 0, seconds: float = 90) -> None:
+def wait_until_playing(folder: Path, process: subprocess.Popen[str], more_than: int = 0, seconds: float = 90) -> None:
     """Wait until more than so many parts are durable; fails if the run ended before."""
     deadline = time.monotonic() + seconds
     while len(parts(folder)) <= more_than and time.monotonic() < deadline:

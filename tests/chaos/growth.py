@@ -41,8 +41,8 @@ class Life:
     def slope(self, unit: str) -> tuple[float, float, float]:
         """Growth an hour after the warm-up, and the interval around it (Theil-Sen: a lone peak moves it little)."""
         first = next(n for n, at in enumerate(self.seconds) if at - self.seconds[0] >= WARM_UP * self.lived)
-        found = theilslopes(self.measured[unit][first:], self.seconds[first:], alpha=CONFIDENCE)
-        return found.slope * HOUR, found.low_slope * HOUR, found.high_slope * HOUR
+        fit = theilslopes(self.measured[unit][first:], self.seconds[first:], alpha=CONFIDENCE)
+        return fit.slope * HOUR, fit.low_slope * HOUR, fit.high_slope * HOUR
 
 
 class Recorder:
@@ -65,10 +65,10 @@ class Recorder:
         began = time.monotonic()
         while not self._ended.wait(INTERVAL_S):
             for pid, name in self.living():
-                if (found := looked(pid)) is not None:
-                    life = self.lives.setdefault((pid, started(pid), name), Life(name))
+                if (readings := read_process(pid)) is not None:
+                    life = self.lives.setdefault((pid, start_ticks(pid), name), Life(name))
                     life.seconds.append(time.monotonic() - began)
-                    for unit, value in found.items():
+                    for unit, value in readings.items():
                         life.measured[unit].append(value)
 
     def judged(self) -> list[Life]:
@@ -78,7 +78,7 @@ class Recorder:
         )
 
 
-def looked(pid: int) -> dict[str, float] | None:
+def read_process(pid: int) -> dict[str, float] | None:
     """Memory and handles of a process now; None when it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
@@ -88,7 +88,7 @@ def looked(pid: int) -> dict[str, float] | None:
         return None
 
 
-def started(pid: int) -> str:
+def start_ticks(pid: int) -> str:
     """When a process started, in clock ticks since boot: an hour of short lives gives a pid twice."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]

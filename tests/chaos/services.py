@@ -15,14 +15,14 @@ from time import monotonic
 from typing import Any
 
 from tests.actors.hostile import BODIES, SHAPES, raw
-from tests.actors.service import HANG, Answer, Service, failed, said, service
+from tests.actors.service import HANG, Answer, Service, completion, failure, service
 
 FAULTS_A_REQUEST = 2
 """Of unreadable answers a backend takes three, of other failures seven, before it gives a request up."""
-FAULTS: dict[str, Answer] = {**SHAPES, **BODIES, "HTTP 500": failed(500), "no answer": HANG}
+FAULTS: dict[str, Answer] = {**SHAPES, **BODIES, "HTTP 500": failure(500), "no answer": HANG}
 AWAY: dict[str, Answer] = {
-    "HTTP 503": failed(503),
-    "HTTP 429": failed(429, "rate_limit_exceeded", retry_after="2"),
+    "HTTP 503": failure(503),
+    "HTTP 429": failure(429, "rate_limit_exceeded", retry_after="2"),
     "an answer cut off": raw(b"x", 502, content_length="100", connection="close"),
 }
 """What a whole service says while it is away."""
@@ -55,8 +55,8 @@ class Answerer:
 
     def __call__(self, number: int, body: dict[str, Any]) -> Answer:
         assert self.service is not None
-        for seen in (self.service.bodies, self.service.keys, self.service.times):
-            seen.clear()  # an hour of pictures would fill the memory
+        for records in (self.service.bodies, self.service.keys, self.service.times):
+            records.clear()  # an hour of pictures would fill the memory
         if monotonic() < self.away_until:
             self.service.delay = 0.05
             return self.away
@@ -69,12 +69,12 @@ class Answerer:
             name = self.chance.choice(list(FAULTS))
             self.played[name] += 1
             return FAULTS[name]
-        return said(self.texts[digest[0] % len(self.texts)])
+        return completion(self.texts[digest[0] % len(self.texts)])
 
 
 @contextmanager
 def answering(name: str, texts: Sequence[str], seed: int) -> Iterator[Answerer]:
-    """A service of its own, until the block is left."""
+    """Run a service of its own for the duration of the block."""
     answerer = Answerer(name, texts, seed)
     with service(answerer) as answerer.service:
         yield answerer

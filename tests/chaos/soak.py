@@ -61,7 +61,7 @@ def sweep(path: Path, data: Path, writers: Answerer, steady: Answerer, judge: An
     policy = '[[model]]\nname = "u{}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 1\n'
     text = (
         f'# A test.\nname = "soak"\ndata = "{data}"\nconditions = ["zero-shot", "hint"]\nprotocols = ["mcqa", "oeg"]\n'
-        f"cluster = {{ silence = {SILENCE_S} }}\n[judge]\nattempts = 2\n"
+        f"cluster = {{ silence = {SILENCE_S} }}\n[judge]\nattempts = 2\ngold_check = false\n"
         + entry("reader", judge, 4, 0).replace("[[model]]", "[judge.model]")
         + "".join(entry(f"served{n}", writers, 4, 1) for n in range(4))
         + entry("steady", steady, 2, 0)
@@ -121,7 +121,7 @@ class Storm:
         while (elapsed := time.monotonic() - began) < ENDS * seconds and 0 not in self.codes:
             self._start()
             time.sleep(self.chance.uniform(*PAUSE_S))
-            if self._ended():
+            if self._reap():
                 continue
             faults = {**self.steady, **(self.deadly if elapsed < DRIVERS * seconds else {})}
             name = self.chance.choice(list(faults))
@@ -132,11 +132,11 @@ class Storm:
     def finish(self) -> None:
         """No more faults: the same command until all is complete; what a storm made fail is asked for again."""
         self._clear()
-        for again in ((), (), ("--retry", "failed"), ("--retry", "failed"), ()):
-            self._start(*again)
+        for options in ((), (), ("--retry", "failed"), ("--retry", "failed"), ()):
+            self._start(*options)
             assert self.process is not None
             self.process.wait(1200)
-            self._ended()
+            self._reap()
             if 0 in self.codes:
                 return
 
@@ -145,19 +145,19 @@ class Storm:
         process = self.process
         return process.pid if process is not None and process.poll() is None else 0
 
-    def _start(self, *more: str) -> None:
+    def _start(self, *options: str) -> None:
         if not self.driver() and 0 not in self.codes:
             with self.log.open("a") as log:
-                self.process = self.ground.start("run", self.file, "--output", URL, *more, stdout=log, stderr=log)
+                self.process = self.ground.start("run", self.file, "--output", URL, *options, stdout=log, stderr=log)
 
-    def _ended(self) -> bool:
+    def _reap(self) -> bool:
         """Whether the driver is gone; its exit code is counted, a traceback noted."""
         if self.process is None or self.process.poll() is None:
             return False
         self.codes[self.process.returncode] += 1
         self.process = None
-        if "Traceback" in (said := self.log.read_text("utf-8", "replace")):
-            self.problems.append(said[-3000:])
+        if "Traceback" in (log_text := self.log.read_text("utf-8", "replace")):
+            self.problems.append(log_text[-3000:])
         return True
 
     # -- workers and nodes ---------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ class Storm:
         if self.process is not None:
             self.process.send_signal(number)
             self.process.wait(120)
-            self._ended()
+            self._reap()
 
     def _full_disk(self) -> None:
         pid = self.driver()
@@ -226,7 +226,7 @@ class Storm:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
             assert self.process is not None
             self.process.wait(300)
-            self._ended()
+            self._reap()
 
     def _damage(self) -> None:
         self._end(signal.SIGKILL)
@@ -236,8 +236,8 @@ class Storm:
         if victims:
             victim = self.chance.choice(victims)
             raw = bytearray(victim.read_bytes())
-            place = self.chance.randrange(max(1, len(raw) - 16))
-            raw[place : place + 16] = self.chance.randbytes(16)
+            offset = self.chance.randrange(max(1, len(raw) - 16))
+            raw[offset : offset + 16] = self.chance.randbytes(16)
             victim.write_bytes(bytes(raw))
 
     def _lose_machine(self) -> None:
@@ -246,7 +246,7 @@ class Storm:
         shutil.rmtree(self.out.parent, ignore_errors=True)
 
 
-def sampled(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
+def list_processes(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
     """The driver, its MLflow process, and every worker, by pid."""
     driver = storm.driver()
     if driver:
@@ -258,23 +258,23 @@ def sampled(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
             yield pid, "MLflow process"
 
 
-def outcome(storm: Storm, whole: Path) -> tuple[list[str], bool]:
+def outcome(storm: Storm, baseline: Path) -> tuple[list[str], bool]:
     """What is stored, read from the bucket alone, beside an undisturbed run."""
     view = run_location.readable_folder(URL)
-    planned = episodes(whole).select(pl.len()).collect().item()
+    planned = episodes(baseline).select(pl.len()).collect().item()
     stored, twice = tally(storm.out)
-    there = episodes(view).select("key", "ending").collect()
-    answered = there.filter(ending="answered").height
+    in_bucket = episodes(view).select("key", "ending").collect()
+    answered = in_bucket.filter(ending="answered").height
     read = verdicts(view).select("key").collect()["key"]
-    same = Bucket(URL).read("results.json") == (whole / "results.json").read_bytes()
-    left = storm.ground.orphans()
+    same = Bucket(URL).read("results.json") == (baseline / "results.json").read_bytes()
+    orphans = storm.ground.orphans()
     lines = [
-        f"planned {planned:,}, stored {stored:,}, in the bucket {there.height:,}, twice {twice}",
+        f"planned {planned:,}, stored {stored:,}, in the bucket {in_bucket.height:,}, twice {twice}",
         f"answers {answered:,}, verdicts {len(read):,}, of different answers {read.n_unique():,}",
-        f"results.json as undisturbed: {'yes' if same else 'NO'}; orphans {len(left)}; lock {Bucket(URL).read('lock')}",
+        f"results.json as undisturbed: {'yes' if same else 'NO'}; orphans {len(orphans)}; lock {Bucket(URL).read('lock')}",
     ]
-    right = planned == stored == there.height and not twice and len(read) == read.n_unique() == answered
-    return lines, right and same and not left and Bucket(URL).read("lock") is None
+    right = planned == stored == in_bucket.height and not twice and len(read) == read.n_unique() == answered
+    return lines, right and same and not orphans and Bucket(URL).read("lock") is None
 
 
 def main(hours: float, seed: int = 0) -> int:
@@ -291,18 +291,18 @@ def main(hours: float, seed: int = 0) -> int:
         file = sweep(scratch / "soak.toml", scratch / "data", *served)
         ground = Ground()
         stack.callback(ground.close)
-        whole = undisturbed(ground, file, scratch / "whole", served)
+        baseline = play_undisturbed(ground, file, scratch / "whole", served)
         for answerer in served:
             answerer.share = FAULTY
             answerer.pace(answerer.asked, hours * 3600)
         storm = Storm(ground, file, scratch, seed, served, bucket)
-        with Recorder(lambda: sampled(ground, storm)) as recorder:
+        with Recorder(lambda: list_processes(ground, storm)) as recorder:
             storm.blow(hours * 3600)
             storm.finish()
-        lines, right = outcome(storm, whole)
+        lines, right = outcome(storm, baseline)
         growth, flat = table(recorder.judged())
     right = right and flat and 0 in storm.codes and not storm.problems
-    print(f"\nsoak of {hours:g} h, seed {seed}", *listed(storm), *lines, *growth, *storm.problems, sep="\n")
+    print(f"\nsoak of {hours:g} h, seed {seed}", *list_faults(storm), *lines, *growth, *storm.problems, sep="\n")
     print("no growth" if growth and flat else "memory or handles GROW" if growth else "too short to judge growth")
     print("all is as undisturbed" if right else f"NOT as undisturbed; see {scratch}")
     if right:
@@ -310,18 +310,20 @@ def main(hours: float, seed: int = 0) -> int:
     return 0 if right else 1
 
 
-def undisturbed(ground: Ground, file: Path, whole: Path, served: list[Answerer]) -> Path:
+def play_undisturbed(ground: Ground, file: Path, folder: Path, served: list[Answerer]) -> Path:
     """The sweep as it is when nothing goes wrong; the services count their requests."""
     began = time.monotonic()
-    done = ground.run("run", file, "--output", whole, "--tracking-uri", "none", timeout=3600)
+    done = ground.run("run", file, "--output", folder, "--tracking-uri", "none", timeout=3600)
     assert done.returncode == 0, done.stderr
-    print(f"undisturbed: {time.monotonic() - began:.0f} s, requests {[one.asked for one in served]}", flush=True)
-    return whole
+    print(
+        f"undisturbed: {time.monotonic() - began:.0f} s, requests {[answerer.asked for answerer in served]}", flush=True
+    )
+    return folder
 
 
-def listed(storm: Storm) -> list[str]:
+def list_faults(storm: Storm) -> list[str]:
     """The faults and how often each was played, and how drivers ended."""
-    odd: Counter[str] = sum((one.played for one in storm.served), Counter())
+    odd: Counter[str] = sum((answerer.played for answerer in storm.served), Counter())
     faults = [f"{count:>6}  {name}" for name, count in storm.played.most_common()]
     return [
         *faults,

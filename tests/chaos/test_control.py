@@ -10,19 +10,19 @@ from random import Random
 import pytest
 
 from orchestrator.storage import control_log
-from tests.chaos.ground import ended, playing
+from tests.chaos.ground import finish_process, wait_until_playing
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 COMMANDS = 40
 
 
-def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, undisturbed, check_survival, tmp_path):
     """When a run ends before the last command is asked, the next one takes the rest."""
     out, chance = tmp_path / "run", Random("control")
     nodes = [node.node_id for node in ground.cluster.list_all_nodes()]
     process = ground.start("run", sweep_file, "--output", out)
-    playing(out, process)
+    wait_until_playing(out, process)
     for number in range(COMMANDS):
         ask(out, chance, nodes)
         time.sleep(0.25)
@@ -31,21 +31,21 @@ def test_random_commands_a_killed_driver_and_killed_workers(ground, sweep_file, 
                 os.kill(pid, signal.SIGKILL)
         if number == COMMANDS // 2:
             process.kill()
-            ended(process)
+            finish_process(process)
             process = ground.start("run", sweep_file, "--output", out)
     for verb, target, value in [("resume", "all", ""), ("restore", "all", ""), ("set", "cluster.gpus", "all")]:
         control_log.send_command(out, control_log.make_command(verb, target, value))
     for node in nodes:
         control_log.send_command(out, control_log.make_command("undrain", node))
-    ended(process)
+    finish_process(process)
     control_log.send_command(out, control_log.make_command("requeue", "all"))
     done = ground.run("run", sweep_file, "--output", out)
 
     assert done.returncode == 0, done.stderr
-    taken = control_log.read_history(out)
-    assert len({entry.name for entry in taken}) == len(taken) == COMMANDS + 3 + len(nodes) + 1
-    assert any(not entry.refused for entry in taken) and any(entry.refused for entry in taken)
-    survived(f"{COMMANDS} random commands, SIGKILL of the driver and of workers", out)
+    history = control_log.read_history(out)
+    assert len({entry.name for entry in history}) == len(history) == COMMANDS + 3 + len(nodes) + 1
+    assert any(not entry.refused for entry in history) and any(entry.refused for entry in history)
+    check_survival(f"{COMMANDS} random commands, SIGKILL of the driver and of workers", out)
 
 
 def ask(out, chance: Random, nodes: list[str]) -> None:

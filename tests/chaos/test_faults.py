@@ -14,112 +14,114 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import PLANNED, ended, parts, playing, tally
+from tests.chaos.ground import PLANNED, finish_process, parts, tally, wait_until_playing
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
-def test_workers_killed_mid_lease(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_workers_killed_mid_lease(ground, sweep_file, undisturbed, check_survival, tmp_path):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out)
-    playing(out, process)
+    wait_until_playing(out, process)
     killed = 0
     for _ in range(3):
         for pid in ground.workers():
             os.kill(pid, signal.SIGKILL)
             killed += 1
         time.sleep(1.0)
-    done = ended(process)
+    done = finish_process(process)
     assert killed >= 2
 
     assert done.returncode == 0, done.stderr
-    survived("SIGKILL of both workers, up to three times", out)
+    check_survival("SIGKILL of both workers, up to three times", out)
 
 
 def test_a_worker_that_hangs_is_replaced_and_does_not_stay(
-    ground, demo_data, sweep_file, undisturbed, survived, tmp_path
+    ground, demo_data, sweep_file, undisturbed, check_survival, tmp_path
 ):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out, "--set", "cluster.silence=5")
-    playing(out, process)
+    wait_until_playing(out, process)
     stopped = ground.workers()[:1]
     os.kill(stopped[0], signal.SIGSTOP)
-    done = ended(process)
+    done = finish_process(process)
 
     assert done.returncode == 0, done.stderr
-    survived("SIGSTOP of a worker", out)
+    check_survival("SIGSTOP of a worker", out)
 
 
-def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, check_survival, tmp_path):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out)
     try:
-        playing(out, process)
+        wait_until_playing(out, process)
         ground.remove_second()
-        done = ended(process)
+        done = finish_process(process)
     finally:
         ground.restore_second()
 
     assert done.returncode == 0, done.stderr
-    survived("a node removed (SIGTERM)", out)
+    check_survival("a node removed (SIGTERM)", out)
 
 
-def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, check_survival, tmp_path):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out)
     try:
-        playing(out, process)
+        wait_until_playing(out, process)
         ground.remove_second(gracefully=False)
-        done = ended(process)
+        done = finish_process(process)
     finally:
         ground.restore_second()
 
     assert done.returncode == 0, done.stderr
-    survived("SIGKILL of a node's raylet", out)
+    check_survival("SIGKILL of a node's raylet", out)
 
 
-def test_a_node_comes_back_while_the_sweep_plays(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_a_node_comes_back_while_the_sweep_plays(ground, sweep_file, undisturbed, check_survival, tmp_path):
     out = tmp_path / "run"
     ground.remove_second()
     process = ground.start("run", sweep_file, "--output", out)
-    playing(out, process)
+    wait_until_playing(out, process)
     ground.restore_second()
-    done = ended(process)
+    done = finish_process(process)
 
     assert done.returncode == 0, done.stderr
-    survived("a node added", out)
+    check_survival("a node added", out)
 
 
-def test_the_driver_is_killed_and_the_same_command_ends_the_sweep(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_the_driver_is_killed_and_the_same_command_ends_the_sweep(
+    ground, sweep_file, undisturbed, check_survival, tmp_path
+):
     out = tmp_path / "run"
     for kill in range(2):
         process = ground.start("run", sweep_file, "--output", out)
-        playing(out, process, more_than=len(parts(out)))
+        wait_until_playing(out, process, more_than=len(parts(out)))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert ground.orphans() == [], f"workers outlive driver {kill + 1}"
     done = ground.run("run", sweep_file, "--output", out)
 
     assert done.returncode == 0, done.stderr
-    survived("kill -9 of the driver, twice, then the same command", out)
+    check_survival("kill -9 of the driver, twice, then the same command", out)
 
 
-def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(ground, sweep_file, undisturbed, survived, tmp_path):
-    out, kept = tmp_path / "run", tmp_path / "kept"
+def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(ground, sweep_file, undisturbed, check_survival, tmp_path):
+    out, copied = tmp_path / "run", tmp_path / "kept"
     with SmallDisk(out) as disk:
         process = ground.start("run", sweep_file, "--output", out)
-        playing(out, process)
+        wait_until_playing(out, process)
         disk.fill(process.pid)
-        done = ended(process)
+        done = finish_process(process)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
         assert "nothing that was stored is lost" in done.stderr, done.stderr
         disk.free()
-        shutil.copytree(out, kept)
-    assert 0 < tally(kept)[0] < PLANNED
-    done = ground.run("run", sweep_file, "--output", kept)
+        shutil.copytree(out, copied)
+    assert 0 < tally(copied)[0] < PLANNED
+    done = ground.run("run", sweep_file, "--output", copied)
 
     assert done.returncode == 0, done.stderr
-    survived("disk full while parts are written, then space", kept)
+    check_survival("disk full while parts are written, then space", copied)
 
 
 class SmallDisk:
@@ -151,10 +153,10 @@ class SmallDisk:
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
-def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, survived, tmp_path, table):
+def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, check_survival, tmp_path, table):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out)
-    playing(out, process, more_than=1)
+    wait_until_playing(out, process, more_than=1)
     process.send_signal(signal.SIGTERM)
     process.communicate()
     victim = sorted((out / table).glob("part-*.parquet"))[0]
@@ -165,14 +167,14 @@ def test_a_corrupted_part_is_played_again(ground, sweep_file, undisturbed, survi
 
     assert done.returncode == 0, done.stderr
     assert "damaged" in done.stderr and list((out / "damaged").iterdir())
-    survived(f"64 bytes of a part of {table} overwritten", out)
+    check_survival(f"64 bytes of a part of {table} overwritten", out)
 
 
-def test_no_mlflow_server_answers(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_no_mlflow_server_answers(ground, sweep_file, undisturbed, check_survival, tmp_path):
     out = tmp_path / "run"
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         done = ground.run("run", sweep_file, "--output", out, "--tracking-uri", address)
 
     assert done.returncode == 0, done.stderr
-    survived("an MLflow server that hangs", out)
+    check_survival("an MLflow server that hangs", out)

@@ -7,17 +7,17 @@ import random
 
 import pytest
 
-from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, looked, started, table
+from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, read_process, start_ticks, table
 
 
 def life(memory) -> Life:
     """An hour of a process whose memory is a function of the seconds; 40 handles, now and then one more."""
-    found, chance = Life("driver"), random.Random("growth")
+    process, chance = Life("driver"), random.Random("growth")
     for number in range(int(3600 / INTERVAL_S)):
-        found.seconds.append(number * INTERVAL_S)
-        found.measured["MiB"].append(memory(number * INTERVAL_S) + chance.gauss(0, 5))
-        found.measured["handles"].append(40 + chance.choice([0, 0, 0, 1]))
-    return found
+        process.seconds.append(number * INTERVAL_S)
+        process.measured["MiB"].append(memory(number * INTERVAL_S) + chance.gauss(0, 5))
+        process.measured["handles"].append(40 + chance.choice([0, 0, 0, 1]))
+    return process
 
 
 @pytest.mark.parametrize(
@@ -33,9 +33,9 @@ def life(memory) -> Life:
     ids=["flat", "leaks", "below the bound", "shrinks", "warms up", "one peak"],
 )
 def test_only_a_leak_is_called_growth(memory, flat):
-    lines, found = table([life(memory)])
+    lines, actual = table([life(memory)])
 
-    assert found is flat and len(lines) == len(BOUNDS)
+    assert actual is flat and len(lines) == len(BOUNDS)
     assert sum("GROWS" in line for line in lines) == (not flat)
 
 
@@ -44,15 +44,17 @@ def test_the_slope_is_that_of_an_hour():
     assert low < 180 < high and abs(slope - 180) < 5
 
 
-def test_a_process_is_seen_as_the_system_sees_it(tmp_path):
-    before = looked(os.getpid())
-    kept = [(tmp_path / str(number)).open("w") for number in range(20)]
+def test_probes_read_a_real_process(tmp_path):
+    before = read_process(os.getpid())
+    open_files = [(tmp_path / str(number)).open("w") for number in range(20)]
     room = bytearray(os.urandom(1 << 20) * 64)
-    after = looked(os.getpid())
-    for file in kept:
+    after = read_process(os.getpid())
+    for file in open_files:
         file.close()
 
     assert before and after and after["handles"] - before["handles"] == 20 and len(room) == 64 << 20
     assert 60 < after["MiB"] - before["MiB"] < 140
-    assert looked(2**30) is None and started(2**30) == "" != started(os.getpid()) == started(os.getpid())
-    assert int(started(os.getpid())) >= int(started(os.getppid()))
+    assert read_process(2**30) is None and start_ticks(2**30) == "" != start_ticks(os.getpid()) == start_ticks(
+        os.getpid()
+    )
+    assert int(start_ticks(os.getpid())) >= int(start_ticks(os.getppid()))

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import Ground, ended, parts, playing
+from tests.chaos.ground import Ground, finish_process, parts, wait_until_playing
 from tests.orchestrator.buckets import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
-def told(out: Path) -> str:
+def read_driver_logs(out: Path) -> str:
     """What the drivers of a run folder wrote into their logs."""
     return "".join(path.read_text() for path in sorted(out.glob("logs/attempt-*/driver.log")))
 
@@ -28,19 +28,23 @@ def told(out: Path) -> str:
 @pytest.mark.parametrize(("seconds", "silence"), [(40, 30), (100, 900)])
 @pytest.mark.timeout(600)
 def test_a_driver_that_stood_still_loses_no_worker(
-    ground, sweep_file, undisturbed, survived, tmp_path, seconds, silence
+    ground, sweep_file, undisturbed, check_survival, tmp_path, seconds, silence
 ):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out, "--set", f"cluster.silence={silence}")
-    playing(out, process)
+    wait_until_playing(out, process)
     process.send_signal(signal.SIGSTOP)
     time.sleep(seconds)
     process.send_signal(signal.SIGCONT)
-    done = ended(process)
+    done = finish_process(process)
 
     assert done.returncode == 0, done.stderr
-    assert "the driver was stopped for" in told(out) and " is lost: " not in told(out) and "silent for" not in told(out)
-    survived(f"SIGSTOP of the driver for {seconds} s, silence {silence} s", out)
+    assert (
+        "the driver was stopped for" in read_driver_logs(out)
+        and " is lost: " not in read_driver_logs(out)
+        and "silent for" not in read_driver_logs(out)
+    )
+    check_survival(f"SIGSTOP of the driver for {seconds} s, silence {silence} s", out)
 
 
 class SmallMemory:
@@ -78,7 +82,9 @@ class SmallMemory:
         self.folder.rmdir()
 
 
-def test_a_worker_that_the_kernel_kills_for_memory_is_replaced(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_a_worker_that_the_kernel_kills_for_memory_is_replaced(
+    ground, sweep_file, undisturbed, check_survival, tmp_path
+):
     out = tmp_path / "run"
     process = ground.start("run", sweep_file, "--output", out)
     with SmallMemory() as memory:
@@ -87,11 +93,11 @@ def test_a_worker_that_the_kernel_kills_for_memory_is_replaced(ground, sweep_fil
         memory.take(victim)
         wait_for(lambda: memory.killed() or not Path(f"/proc/{victim}").exists())
         assert memory.killed(), "the kernel must kill it for this test to mean anything"
-    done = ended(process)
+    done = finish_process(process)
 
     assert done.returncode == 0, done.stderr
-    assert " is lost: " in told(out)
-    survived("a worker killed by the kernel for memory", out)
+    assert " is lost: " in read_driver_logs(out)
+    check_survival("a worker killed by the kernel for memory", out)
 
 
 CLOCK = """
@@ -105,7 +111,9 @@ time.time_ns = lambda: real_ns() + ahead() * 10**9
 """
 
 
-def test_a_clock_that_jumps_a_day_forth_and_back_changes_nothing(ground, sweep_file, undisturbed, survived, tmp_path):
+def test_a_clock_that_jumps_a_day_forth_and_back_changes_nothing(
+    ground, sweep_file, undisturbed, check_survival, tmp_path
+):
     """The driver's wall clock, as Python reads it: the machine's own belongs to other programs, too.
 
     Without MLflow, which takes minutes to store 5,600 runs.
@@ -113,16 +121,16 @@ def test_a_clock_that_jumps_a_day_forth_and_back_changes_nothing(ground, sweep_f
     out, clock = tmp_path / "run", tmp_path / "clock"
     clock.write_text("0")
     (tmp_path / "sitecustomize.py").write_text(CLOCK)
-    place = {"PYTHONPATH": str(tmp_path), "CLOCK_FILE": str(clock)}
-    process = ground.start("run", sweep_file, "--output", out, environment=place)
+    environment = {"PYTHONPATH": str(tmp_path), "CLOCK_FILE": str(clock)}
+    process = ground.start("run", sweep_file, "--output", out, environment=environment)
     for ahead in (86_400, -86_400, 0):
-        playing(out, process, more_than=len(parts(out)))
+        wait_until_playing(out, process, more_than=len(parts(out)))
         clock.write_text(str(ahead))
-    done = ended(process)
+    done = finish_process(process)
 
     assert done.returncode == 0, done.stderr
-    assert " is lost: " not in told(out) and "Traceback" not in done.stderr
-    survived("the clock a day ahead, a day behind, right again", out)
+    assert " is lost: " not in read_driver_logs(out) and "Traceback" not in done.stderr
+    check_survival("the clock a day ahead, a day behind, right again", out)
 
 
 FILLER = """
@@ -150,7 +158,7 @@ def full_store(ground: Ground) -> Iterator[None]:
 
 
 @pytest.mark.timeout(900)
-def test_a_full_object_store_stops_nothing(undisturbed, sweep_file, survived, tmp_path):
+def test_a_full_object_store_stops_nothing(undisturbed, sweep_file, check_survival, tmp_path):
     """80 MB that nobody may spill to the disk, and another program that wants 240: what a sweep puts goes past the store."""
     out = tmp_path / "run"
     small = Ground(object_store_memory=80 << 20, _system_config={"automatic_object_spilling_enabled": False})
@@ -158,6 +166,6 @@ def test_a_full_object_store_stops_nothing(undisturbed, sweep_file, survived, tm
         with full_store(small):
             done = small.run("run", sweep_file, "--output", out)
         assert done.returncode == 0, done.stderr
-        survived("the object store full", out)
+        check_survival("the object store full", out)
     finally:
         small.close()

@@ -38,14 +38,14 @@ def score(half: str) -> Score:
     rows = [row for row in replies() if row["half"] == half]
     read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
     right = sum(index is not None and index == row["meant"] for index, row in zip(read, rows, strict=True))
-    named = sum(index is not None for index in read)
+    answered = sum(index is not None for index in read)
     meant = sum(row["meant"] is not None for row in rows)
     wrong = [
         f"{row['reply']!r}: {index} for {row['meant']}"
         for index, row in zip(read, rows, strict=True)
         if index != row["meant"]
     ]
-    return Score(len(rows), right / named, right / meant, wrong)
+    return Score(len(rows), right / answered, right / meant, wrong)
 
 
 def _half(reply: str, options: list[str]) -> str:

@@ -37,7 +37,7 @@ def suggestions(entry):
     return [o for o in entry["options"] if "cannot" not in o.lower() and "do not" not in o.lower()]
 
 
-def looked_at(environment, size):
+def check_state(environment, size):
     """The state, after checking that its picture is there and its crop lies inside."""
     state = environment.get_state()
     head = Path(state["image_path"]).read_bytes()[:4]
@@ -54,7 +54,7 @@ class Picture:
 
 
 def ask(environment, entry, state):
-    """The suggestion that leads on to the clear view, None when it is there."""
+    """Return the suggestion that leads to the clear view, None if it is shown already."""
     asks = [o for o in state["options"] if o in suggestions(entry)]
     frame, goal = environment.image_id, entry["reference_image"]
     last = environment.num_turns + 1 == environment.max_steps
@@ -70,21 +70,21 @@ def ask(environment, entry, state):
     return asks[0] if asks and not last else None
 
 
-def solved(kind, entry, folder, size):
+def play_correctly(kind, entry, folder, size):
     """Turns of an episode of right replies; it must end correct."""
     environment = kind(entry=entry, data_dir=folder)
     while not environment.stop:
-        state = looked_at(environment, size)
+        state = check_state(environment, size)
         environment.evaluate_generated_answer(ask(environment, entry, state) or entry["answer"])
     assert environment.get_statistics()["correct_prediction"], (entry, environment.get_statistics())
     return environment.num_turns
 
 
-def insisted(kind, entry, folder, size, wish):
-    """Plays on with one suggestion while it is offered, then any, to the limit: all pictures on the way are there."""
+def play_one_suggestion(kind, entry, folder, size, wish):
+    """Repeat one suggestion while it is offered, then any, to the limit; check every picture on the way."""
     environment = kind(entry=entry, data_dir=folder)
     while not environment.stop:
-        state = looked_at(environment, size)
+        state = check_state(environment, size)
         asks = [o for o in state["options"] if o in suggestions(entry)]
         reply = wish if wish in asks else asks[0] if asks else "?"
         environment.evaluate_generated_answer(reply)
@@ -96,26 +96,28 @@ def sizes(folder):
     return {path.name: jpeg_size(path.read_bytes()) for path in folder.glob("coco2014/val2014/*.jpg")}
 
 
-def jpeg_size(data):
-    place = 2
-    while data[place + 1] not in (0xC0, 0xC2):
-        place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
-    return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(data[place + 5 : place + 7], "big")
+def jpeg_size(content):
+    offset = 2
+    while content[offset + 1] not in (0xC0, 0xC2):
+        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
+    return int.from_bytes(content[offset + 7 : offset + 9], "big"), int.from_bytes(
+        content[offset + 5 : offset + 7], "big"
+    )
 
 
-def played(stem, folder, kept):
+def play_file(stem, folder, kept_ids):
     kind, measured = get_environment(stem), sizes(folder)
     total = {"lines": 0, "kept": 0, "turns": 0, "directions": []}
     for line in (folder / f"{stem}_preprocessed.jsonl").read_text("utf-8").splitlines():
         entry = json.loads(line)
         size = measured.get(Path(entry["image_template"]).name)
         total["lines"] += 1
-        total["kept"] += entry["id"] in kept and entry.get("strong_occlusions", True)
-        total["turns"] += solved(kind, entry, folder, size)
+        total["kept"] += entry["id"] in kept_ids and entry.get("strong_occlusions", True)
+        total["turns"] += play_correctly(kind, entry, folder, size)
         for wish in suggestions(entry) if stem != "ImageNet-C" else [entry["quality_answer"]]:
-            insisted(kind, entry, folder, size, wish)
+            play_one_suggestion(kind, entry, folder, size, wish)
         reference = kind(entry=entry, data_dir=folder, reference=True)
-        looked_at(reference, size)
+        check_state(reference, size)
         reference.evaluate_generated_answer(entry["answer"])
         assert reference.correct_prediction, entry
         total["directions"] = sorted({*total["directions"], *([entry["direction"]] if "direction" in entry else [])})
@@ -123,9 +125,9 @@ def played(stem, folder, kept):
 
 
 def main(folder):
-    kept = published_filter()
+    kept_ids = published_filter()
     with contextlib.redirect_stdout(io.StringIO()):
-        totals = {name: played(stem, folder, set(kept[stem])) for stem, name in STEMS.items()}
+        totals = {name: play_file(stem, folder, set(kept_ids[stem])) for stem, name in STEMS.items()}
     print(json.dumps(totals))
 
 

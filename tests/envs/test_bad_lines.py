@@ -1,4 +1,4 @@
-"""A bad line refuses its file in one sentence, or is left out, counted and named; a file that cannot be read stays a refusal."""
+"""A bad line refuses its file in one sentence, or is skipped, counted and named; an unreadable file is always refused."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 from envs.bad_lines import SHOWN, Problem, parse_skipped_lines, skipped_lines, skipped_note
 from envs.samples import BadData, load_samples
-from tests.envs.test_samples import line, written
+from tests.envs.test_samples import line, write_lines
 
 
 def test_the_refusal_names_the_line_and_what_to_type(tmp_path):
-    folder = written(tmp_path, line(id=0), "{", line(id=1), "[]")
+    folder = write_lines(tmp_path, line(id=0), "{", line(id=1), "[]")
 
     with pytest.raises(BadData) as refusal:
         load_samples(folder, "ROD", filtered=False)
@@ -23,27 +23,30 @@ def test_the_refusal_names_the_line_and_what_to_type(tmp_path):
     )
 
 
-def test_what_is_skipped_is_handed_over_and_the_good_lines_are_those_of_a_file_without_it(tmp_path):
-    """Of two lines with one id the first is played."""
+def test_skipped_lines_are_reported_and_good_lines_kept(tmp_path):
+    """Of two lines with the same id, the first is played."""
     twice = line(id=1, prompt="Another question?")
     good, bad = [line(id=0), line(id=1)], ["{", twice, b"\xff", "x" * (1 << 20)]
     for name in ("clean", "mixed"):
         (tmp_path / name).mkdir()
-    clean = load_samples(written(tmp_path / "clean", *good), "ROD", filtered=False)
+    clean = load_samples(write_lines(tmp_path / "clean", *good), "ROD", filtered=False)
     skipped = []
 
-    assert load_samples(written(tmp_path / "mixed", good[0], bad[0], good[1], *bad[1:]), "ROD", False, skipped) == clean
+    assert (
+        load_samples(write_lines(tmp_path / "mixed", good[0], bad[0], good[1], *bad[1:]), "ROD", False, skipped)
+        == clean
+    )
     assert sorted(problem.line for problem in skipped) == [2, 4, 5, 6]
 
 
-def test_a_file_that_is_not_there_or_holds_nothing_good_is_refused_all_the_same(tmp_path):
+def test_missing_or_all_bad_file_is_still_refused(tmp_path):
     with pytest.raises(BadData, match="is not there; `proactive-sweep data demo DIR`"):
         load_samples(tmp_path, "ROD", skipped=[])
     with pytest.raises(BadData, match="holds no sample"):
-        load_samples(written(tmp_path, "{"), "ROD", skipped=[])
+        load_samples(write_lines(tmp_path, "{"), "ROD", skipped=[])
 
 
-def test_a_record_counts_all_names_the_first_and_tells_other_lines_apart():
+def test_record_of_skipped_lines_counts_and_identifies_them():
     bad = [Problem("f.jsonl", number, "is not JSON") for number in range(2, 2 + SHOWN + 4)]
     (record,) = skipped_lines({"ROD": bad, "QD": []})
 
@@ -53,13 +56,13 @@ def test_a_record_counts_all_names_the_first_and_tells_other_lines_apart():
     )
     assert parse_skipped_lines(json.loads(json.dumps([asdict(record)]))) == (record,)
     reworded = skipped_lines({"ROD": [Problem("f.jsonl", problem.line, "cannot be read") for problem in bad]})[0]
-    other = skipped_lines({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
-    assert record.identity == reworded.identity and record.identity != other.identity
+    different = skipped_lines({"ROD": [*bad[:-1], Problem("f.jsonl", 99, "is not JSON")]})[0]
+    assert record.identity == reworded.identity and record.identity != different.identity
     assert skipped_lines({"ROD": bad[:1]})[0].lines == 1 and str(skipped_lines({"ROD": bad[:1]})[0]).startswith(
         "1 bad line of"
     )
 
 
-def test_a_sample_that_is_not_found_may_stand_on_a_bad_line():
+def test_unknown_sample_may_be_on_a_bad_line():
     assert skipped_note([]) == ""
     assert "(1 bad line of its file left out: `proactive-sweep data check`" in skipped_note([Problem("f", 3, "is bad")])

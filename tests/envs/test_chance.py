@@ -57,7 +57,7 @@ def test_stand_ins_are_drawn_by_seed_and_sample():
     }
 
 
-def test_what_a_scenario_cannot_carry_out_is_listed_by_the_scenario_it_is_of():
+def test_impossible_suggestions_are_listed_by_scenario():
     others = {name: texts for name, texts in FOREIGN.items() if name not in ("COCO", "ROD")}
     assert invalid_suggestions("COCO", FOREIGN) == others, "blocks that move sideways would move the camera"
     moves = ("Move the camera up.", "Move the camera down.", "Move farther from the object.")

@@ -24,7 +24,7 @@ def test_a_move_that_would_leave_the_video_is_not_offered(frame, offered):
     assert GAME.offered(SAMPLE, State(frame, mode=Mode.RANDOM)) == SAMPLE.options
 
 
-def test_only_the_first_option_of_the_move_goes_and_a_video_shorter_than_a_step_loses_rewinding_alone():
+def test_only_first_option_goes_and_short_videos_lose_rewinding():
     twice = replace(SAMPLE, options=(WAIT, ABSTENTION, REWIND, WAIT))
     short = replace(SAMPLE, frames=4)
 
@@ -34,15 +34,15 @@ def test_only_the_first_option_of_the_move_goes_and_a_video_shorter_than_a_step_
 
 
 @pytest.mark.parametrize(
-    ("frame", "move", "then", "ending"),
+    ("frame", "move", "frame_after", "ending"),
     [
         (5, Move.REWIND, 0, None), (4, Move.REWIND, 4, Ending.WRONG),
         (34, Move.WAIT, 39, None), (35, Move.WAIT, 35, Ending.WRONG),
     ],
 )  # fmt: skip
-def test_leaving_the_video_ends_the_episode(frame, move, then, ending):
+def test_leaving_the_video_ends_the_episode(frame, move, frame_after, ending):
     after = GAME.advance(SAMPLE, State(frame), move)
-    assert (after.frame, after.ending) == (then, ending)
+    assert (after.frame, after.ending) == (frame_after, ending)
 
 
 @pytest.mark.parametrize(

@@ -54,11 +54,11 @@ def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):
     folder = tmp_path / "data"
     shutil.copytree(demo_data, folder)
     path = folder / "coco2014_preprocessed.jsonl"
-    first, *rest = path.read_text().splitlines()
+    first, *other_lines = path.read_text().splitlines()
     entry = json.loads(first)
     flat = {**entry, "crop": {**entry["crop"], "width": entry["crop"]["left"]}, "direction": "up", "granularity": 1,
             "options": ["Move the camera up.", "I cannot answer this question."]}  # fmt: skip
-    path.write_text("\n".join([json.dumps(flat), *rest]) + "\n")
+    path.write_text("\n".join([json.dumps(flat), *other_lines]) + "\n")
     report = check(folder, ["COCO"])
 
     assert [problem.reason for problem in report.problems] == [f"needed by COCO sample {entry['id']}"]
@@ -70,8 +70,8 @@ def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_dat
     shutil.copytree(demo_data, folder)
     path = folder / "QuickDraw_preprocessed.jsonl"
     lines = path.read_text().splitlines()
-    again = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
-    path.write_text("\n".join([*lines[:-1], json.dumps(again)]) + "\n")
+    duplicate = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
+    path.write_text("\n".join([*lines[:-1], json.dumps(duplicate)]) + "\n")
     first = next(iter(reachable_pictures(load_samples(folder, "QD")[0])))
     (folder / first.path).unlink()
     report = check(folder, ["QD"])
@@ -81,7 +81,7 @@ def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_dat
     ]
 
 
-def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):
+def test_check_covers_every_reachable_picture(demo_data):
     """A thousand random right walks show no picture that ``reachable_pictures`` does not name."""
     from random import Random
 
@@ -96,8 +96,18 @@ def test_what_play_can_reach_is_what_the_check_looks_at(demo_data):
                     state, _ = game.step(sample, state, rng.choice([*game.askable(sample, state), sample.answer]))
 
 
-def test_a_folder_or_a_scenario_that_does_not_exist_is_one_sentence(tmp_path):
+def test_missing_folder_or_scenario_is_one_sentence(tmp_path):
     with pytest.raises(BadData, match="no folder"):
         check(tmp_path / "none", ["QD"])
     with pytest.raises(BadData, match="no scenario 'XY'"):
         check(tmp_path, ["XY"])
+
+
+def test_missing_folder_names_the_neighbor_with_a_close_name(tmp_path):
+    (tmp_path / "demo-data").mkdir()
+    (tmp_path / "demo-dat.zip").touch()
+
+    with pytest.raises(BadData, match=r"did you mean .*/demo-data\?$"):
+        check(tmp_path / "demo-dat", ["QD"])
+    with pytest.raises(BadData, match=r"data demo .*elsewhere` draws"):
+        check(tmp_path / "elsewhere", ["QD"])

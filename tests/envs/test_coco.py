@@ -14,7 +14,7 @@ LEFT, UP, FARTHER = "Move the camera to the left.", "Move the camera up.", "Move
 RIGHT, DOWN = "Move the camera to the right.", "Move the camera down."
 
 
-def facing(direction, options=(LEFT, RIGHT, UP, DOWN, FARTHER, ABSTENTION), **extra):
+def facing_sample(direction, options=(LEFT, RIGHT, UP, DOWN, FARTHER, ABSTENTION), **extra):
     return replace(SAMPLE, options=options, extra={**SAMPLE.extra, "direction": direction, **extra})
 
 
@@ -31,7 +31,7 @@ def facing(direction, options=(LEFT, RIGHT, UP, DOWN, FARTHER, ABSTENTION), **ex
     ],
 )
 def test_the_crop_grows_towards_its_direction(direction, first, third):
-    extra = facing(direction).extra
+    extra = facing_sample(direction).extra
 
     assert crop_box(extra, 0, 0) == first
     assert crop_box(extra, 2, 3) == third
@@ -54,7 +54,7 @@ def test_a_move_counts_on_its_axis(move, across, along):
 
 
 @pytest.mark.parametrize(
-    ("direction", "across", "along", "gone"),
+    ("direction", "across", "along", "removed"),
     [
         ("left", 0, 0, {UP, DOWN}),
         ("left", 3, 0, {LEFT, RIGHT, UP, DOWN}),
@@ -72,16 +72,16 @@ def test_a_move_counts_on_its_axis(move, across, along):
         ("zoom", 5, 5, set()),
     ],
 )
-def test_the_moves_of_an_axis_at_its_end_are_not_offered(direction, across, along, gone):
-    sample, state = facing(direction), State(0, across=across, along=along)
+def test_the_moves_of_an_axis_at_its_end_are_not_offered(direction, across, along, removed):
+    sample, state = facing_sample(direction), State(0, across=across, along=along)
 
-    assert set(sample.options) - set(GAME.offered(sample, state)) == gone
+    assert set(sample.options) - set(GAME.offered(sample, state)) == removed
     assert GAME.offered(sample, state._replace(mode=Mode.RANDOM)) == sample.options
 
 
 @pytest.mark.parametrize(("direction", "limit"), [("left", 4), ("down", 4), ("up_left", 8), ("zoom", 5)])
 def test_the_limit_follows_from_direction_and_granularity(direction, limit):
-    assert GAME.limit(facing(direction)) == limit
+    assert GAME.limit(facing_sample(direction)) == limit
 
 
 @pytest.mark.parametrize(
@@ -89,18 +89,20 @@ def test_the_limit_follows_from_direction_and_granularity(direction, limit):
     [("left", ["left"]), ("up_right", ["right", "up"]), ("down_left", ["left", "down"]), ("zoom", ["zoom"])],
 )
 def test_random_proactive_moves_are_those_of_the_direction(direction, moves):
-    assert list(GAME.moves(facing(direction))) == moves
+    assert list(GAME.moves(facing_sample(direction))) == moves
 
 
 def test_the_hint_and_the_picture():
-    assert GAME.hint_for(facing("zoom")) == stimulus.COCO_ZOOM_HINT != stimulus.COCO_HINT == GAME.hint_for(SAMPLE)
+    assert (
+        GAME.hint_for(facing_sample("zoom")) == stimulus.COCO_ZOOM_HINT != stimulus.COCO_HINT == GAME.hint_for(SAMPLE)
+    )
     assert GAME.path(SAMPLE, State(3)) == SAMPLE.image
     assert GAME.image(SAMPLE, State(0, across=2, along=3)).crop == crop_box(SAMPLE.extra, 2, 3)
     assert [GAME.move(text) for text in (LEFT, RIGHT, UP, DOWN, FARTHER)] == ["left", "right", "up", "down", "zoom"]
 
 
 def test_a_view_tells_when_nothing_is_left_to_ask():
-    diagonal = facing("up_left", (LEFT, UP, ABSTENTION))
+    diagonal = facing_sample("up_left", (LEFT, UP, ABSTENTION))
 
     assert not GAME.telling(diagonal, State(0, across=3, along=2))
     assert GAME.telling(diagonal, State(0, across=3, along=3))
@@ -124,12 +126,12 @@ NUMBERS = "crop (top, left, height, width), horizontal_step and vertical_step mu
         ({"crop": {"left": 1, "height": 2, "width": 3}}, NUMBERS),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_an_entry_is_one_sentence(changes, problem):
-    assert GAME.problems(facing(**{"direction": "left", **changes})) == [problem]
+def test_malformed_entry_is_reported_in_one_sentence(changes, problem):
+    assert GAME.problems(facing_sample(**{"direction": "left", **changes})) == [problem]
 
 
 @pytest.mark.parametrize(
     "direction", ["left", "right", "up", "down", "up_left", "up_right", "down_left", "down_right", "zoom"]
 )
 def test_every_direction_may_be_played(direction):
-    assert GAME.problems(facing(direction, granularity=1)) == []
+    assert GAME.problems(facing_sample(direction, granularity=1)) == []

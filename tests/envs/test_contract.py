@@ -1,4 +1,4 @@
-"""The contract that every scenario keeps (``envs.contract``), played by the seven, and broken by scenarios that a test breaks."""
+"""The contract that every scenario keeps (``envs.contract``): the seven scenarios pass it, and broken ones fail it."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ CHECKS = {
 CASES = [(check, mode) for check, modes in CHECKS.items() for mode in modes or (None,)]
 
 
-@pytest.mark.parametrize("check, mode", CASES, ids=lambda one: getattr(one, "__name__", str(one)))
+@pytest.mark.parametrize("check, mode", CASES, ids=lambda case: getattr(case, "__name__", str(case)))
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_keeps_the_contract(name, check, mode):
     check(SCENARIOS[name], SAMPLES[name], *([mode] if mode else []))
@@ -89,13 +89,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("game", BROKEN, ids=lambda game: game.__name__)
-def test_a_scenario_that_breaks_its_contract_is_told_which_promise(game):
+def test_broken_contract_is_reported_by_its_promise(game):
     with pytest.raises(AssertionError, match=BROKEN[game]):
         contract.check_scenario(game(), SAMPLES["QD"])
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if name != "COCO"])
-def test_whoever_does_nothing_but_ask_ends_at_the_limit(name):
+def test_policy_that_only_asks_ends_at_limit(name):
     """The paper's infinite loop; on the last frame of MVP-N, IN-C and QD a suggestion is shown, though it counts no more.
 
     In COCO a diagonal offers nothing more to ask before its limit.
@@ -119,7 +119,7 @@ def test_on_rods_first_turn_no_category_counts_not_even_the_right_one():
 
 
 @given(name=st.sampled_from(list(SCENARIOS)), mode=st.sampled_from(MODES), data=st.data())
-def test_any_text_leaves_a_state_that_the_game_knows(name, mode, data):
+def test_any_text_leaves_a_valid_state(name, mode, data):
     steps = walk(
         SCENARIOS[name],
         SAMPLES[name],

@@ -1,4 +1,4 @@
-"""docs/data-format.md is the format: a folder built from the page alone is good and plays, and every field it names is needed."""
+"""docs/data-format.md is the format: a folder built from the page alone plays, and every field that it names is needed."""
 
 from __future__ import annotations
 
@@ -36,12 +36,10 @@ def folder(tmp_path_factory):
     return folder_path
 
 
-def test_a_folder_made_from_the_page_is_good_and_plays_to_the_right_answer(folder, tmp_path):
+def test_folder_built_from_page_is_good_and_playable(folder, tmp_path):
     assert list(check(folder, list(SCENARIOS), filtered=False, deep=True).lines())[-1] == "all good"
-    wanted = runs.sweep(
-        folder, ["oracle", "uniform"], ["zero-shot", "hint", "reference"], selection={"filtered": False}
-    )
-    rows = read_run(runs.played(tmp_path / "run", wanted)).rows
+    sweep = runs.sweep(folder, ["oracle", "uniform"], ["zero-shot", "hint", "reference"], selection={"filtered": False})
+    rows = read_run(runs.play_sweep(tmp_path / "run", sweep)).rows
 
     assert rows.height == 2 * 7 * 3 and rows["finished"].to_list() == rows["planned"].to_list()
     assert set(rows.filter(model="oracle")["acc"]) == {100.0} and rows["errors"].sum() == 0
@@ -60,7 +58,7 @@ def test_the_page_names_every_field_and_no_other():
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_field_is_needed_but_the_one_that_may_be_left_out(name):
+def test_every_field_but_the_optional_one_is_required(name):
     entry = json.loads(LINES[name])
     for field in entry:
         line = json.dumps({key: value for key, value in entry.items() if key != field})

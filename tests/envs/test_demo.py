@@ -58,10 +58,10 @@ def entries(folder: Path, scenario: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def parsed(one: DemoSample) -> Sample:
-    line = one.entry
+def as_sample(sample: DemoSample) -> Sample:
+    line = sample.entry
     return Sample(
-        one.scenario,
+        sample.scenario,
         line["id"],
         line["prompt"],
         tuple(line["options"]),
@@ -71,26 +71,26 @@ def parsed(one: DemoSample) -> Sample:
         line["first_image"],
         line["num_images"],
         line["reference_image"],
-        {name: value for name, value in line.items() if name in OWN[one.scenario]},
+        {name: value for name, value in line.items() if name in OWN[sample.scenario]},
     )
 
 
-def seen(one: DemoSample, state: State) -> float:
-    """How telling the view of a state is; the view's picture must be among the sample's frames."""
-    image = SCENARIOS[one.scenario].view(parsed(one), state).image
-    assert image.path in one.frames
-    return one.view_visibility(image.path, image.crop)
+def visibility(sample: DemoSample, state: State) -> float:
+    """Return how much of the object the state's view shows; its picture must be among the sample's frames."""
+    image = SCENARIOS[sample.scenario].view(as_sample(sample), state).image
+    assert image.path in sample.frames
+    return sample.view_visibility(image.path, image.crop)
 
 
-def walked(one: DemoSample) -> list[float]:
-    """How telling the views are while one asks until the object is plain or nothing more can be asked."""
-    game, line = SCENARIOS[one.scenario], parsed(one)
+def visibility_while_asking(sample: DemoSample) -> list[float]:
+    """Return the visibility of each view while asking, until the object is clear or no suggestion is left."""
+    game, line = SCENARIOS[sample.scenario], as_sample(sample)
     state, views = game.initial(line), list[float]()
     wish = line.extra.get("quality_answer")
     while state.ending is None:
-        views.append(seen(one, state))
-        shown = game.view(line, state).options
-        asks = [option for option in shown if not SILENT.search(option)]
+        views.append(visibility(sample, state))
+        offered = game.view(line, state).options
+        asks = [option for option in offered if not SILENT.search(option)]
         wish = wish if wish in asks else next(iter(asks), None)
         plain = views[-1] == 1.0 or wish is None or state.turn + 1 == game.limit(line)
         state, _ = game.step(line, state, line.answer if plain else wish)
@@ -131,14 +131,14 @@ def test_every_suggestion_means_exactly_one_move_of_its_scenario(folder: Path, s
 
 
 def test_the_published_filter_keeps_exactly_the_samples_asked_for(folder: Path) -> None:
-    kept = Counter(
+    counts = Counter(
         scenario
         for scenario in STEMS
         for line in entries(folder, scenario)
         if line["id"] in published_ids()[scenario] and line.get("strong_occlusions", True)
     )
 
-    assert kept == samples_per_scenario(SAMPLES)
+    assert counts == samples_per_scenario(SAMPLES)
     assert [line["strong_occlusions"] for line in entries(folder, "VSOD")].count(False) == 2
 
 
@@ -153,13 +153,13 @@ def test_some_scenarios_alone_can_be_drawn(tmp_path: Path) -> None:
         samples_per_scenario(2, ("QDD",))
 
 
-@pytest.mark.parametrize(("samples", "most"), [(7, 1), (8, 2), (1000, 175), (7557, 2591)])
-def test_samples_are_spread_evenly_until_the_ids_of_a_scenario_run_out(samples: int, most: int) -> None:
+@pytest.mark.parametrize(("samples", "largest"), [(7, 1), (8, 2), (1000, 175), (7557, 2591)])
+def test_samples_are_spread_evenly_until_the_ids_of_a_scenario_run_out(samples: int, largest: int) -> None:
     counts = samples_per_scenario(samples)
 
     assert sum(counts.values()) == samples
-    assert max(counts.values()) == most
-    assert all(most - count <= 2 or count == len(published_ids()[name]) for name, count in counts.items())
+    assert max(counts.values()) == largest
+    assert all(largest - count <= 2 or count == len(published_ids()[name]) for name, count in counts.items())
 
 
 @pytest.mark.parametrize("samples", [0, -1, 7558])
@@ -170,7 +170,7 @@ def test_an_impossible_number_is_refused_in_one_sentence(samples: int, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
+def test_non_empty_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("keep me")
 
     with pytest.raises(ValueError, match="is not empty"):
@@ -182,7 +182,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_the_first_view_hides_the_object_and_asking_reveals_it(scenario: str) -> None:
     for index in range(36):
-        views = walked(draw_sample(scenario, index, 11))
+        views = visibility_while_asking(draw_sample(scenario, index, 11))
         assert views[0] < QUESTIONABLE
         assert views[-1] == 1.0
         assert len(views) > 1
@@ -191,26 +191,26 @@ def test_the_first_view_hides_the_object_and_asking_reveals_it(scenario: str) ->
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_the_reference_view_shows_all_of_the_object(scenario: str) -> None:
     for index in range(12):
-        one = draw_sample(scenario, index, 5)
-        state = SCENARIOS[scenario].initial(parsed(one), Mode.REFERENCE)
-        assert seen(one, state) == 1.0
+        sample = draw_sample(scenario, index, 5)
+        state = SCENARIOS[scenario].initial(as_sample(sample), Mode.REFERENCE)
+        assert visibility(sample, state) == 1.0
 
 
 def test_a_weak_occlusion_shows_its_object_at_once() -> None:
-    one = weak_passerby(0, 0)
+    sample = weak_passerby(0, 0)
 
-    assert one.entry["strong_occlusions"] is False
-    assert seen(one, SCENARIOS["VSOD"].initial(parsed(one))) > 0.9
+    assert sample.entry["strong_occlusions"] is False
+    assert visibility(sample, SCENARIOS["VSOD"].initial(as_sample(sample))) > 0.9
 
 
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_looking_twice_gives_the_same_picture(scenario: str) -> None:
-    one, other = draw_sample(scenario, 9, 2), draw_sample(scenario, 9, 2)
+    first, second = draw_sample(scenario, 9, 2), draw_sample(scenario, 9, 2)
 
-    assert list(one.frames) == list(other.frames) == list(one.visibility)
-    for path, picture in one.frames.items():
+    assert list(first.frames) == list(second.frames) == list(first.visibility)
+    for path, picture in first.frames.items():
         assert picture.mode == "RGB"
-        assert picture.tobytes() == one.frames[path].tobytes() == other.frames[path].tobytes()
+        assert picture.tobytes() == first.frames[path].tobytes() == second.frames[path].tobytes()
 
 
 def test_all_directions_and_all_corruptions_occur() -> None:
@@ -231,7 +231,7 @@ def test_a_video_is_waited_for_or_rewound() -> None:
 def test_crops_stay_inside_the_picture() -> None:
     game = SCENARIOS["COCO"]
     for index in range(90):
-        line = parsed(draw_sample("COCO", index, 1))
+        line = as_sample(draw_sample("COCO", index, 1))
         state = game.initial(line)
         while state.ending is None:
             view = game.view(line, state)
@@ -246,16 +246,16 @@ def test_every_category_has_an_outline_of_its_own_at_64_pixels() -> None:
         name: draw_category(name, 64, Random(0), turned=False).getchannel("A").point(lambda v: 255 * (v > 127))
         for name in CATEGORIES
     }
-    alike = {pair: overlap(shapes[pair[0]], shapes[pair[1]]) for pair in combinations(shapes, 2)}
+    overlaps = {pair: overlap(shapes[pair[0]], shapes[pair[1]]) for pair in combinations(shapes, 2)}
 
     assert len(CATEGORIES) >= 24
-    assert max(alike.values()) < 0.85, max(alike, key=lambda pair: alike[pair])
+    assert max(overlaps.values()) < 0.85, max(overlaps, key=lambda pair: overlaps[pair])
 
 
 def overlap(a: Image.Image, b: Image.Image) -> float:
     """Intersection over union, 0 to 1, the better of the two as drawn and mirrored."""
     flipped = b.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-    return max(total(ImageChops.darker(a, one)) / total(ImageChops.lighter(a, one)) for one in (b, flipped))
+    return max(total(ImageChops.darker(a, outline)) / total(ImageChops.lighter(a, outline)) for outline in (b, flipped))
 
 
 def total(mask: Image.Image) -> float:
@@ -277,8 +277,10 @@ def test_the_published_package_plays_every_entry(folder: Path, tmp_path_factory:
 
     assert done.returncode == 0, done.stderr
     played = json.loads(done.stdout)
-    assert {name: one["kept"] for name, one in played.items()} == samples_per_scenario(SAMPLES)
-    assert {name: one["lines"] for name, one in played.items()} == {name: len(entries(folder, name)) for name in STEMS}
+    assert {name: totals["kept"] for name, totals in played.items()} == samples_per_scenario(SAMPLES)
+    assert {name: totals["lines"] for name, totals in played.items()} == {
+        name: len(entries(folder, name)) for name in STEMS
+    }
     assert played["COCO"]["directions"] == sorted(DIRECTIONS)
 
 

@@ -1,4 +1,4 @@
-"""What an answer of several stands for: the right category, a request that is possible, a random one, or nothing."""
+"""How an answer of several turns is read: as the right category, a possible request, a random one, or nothing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from envs.types import Ending, Sample, State
 from tests.envs.games import SAMPLES
 
 
-def meant(sample: Sample, state: State, answer: str) -> str:
-    """What the rule judge makes of an answer."""
+def chosen_option(sample: Sample, state: State, answer: str) -> str:
+    """Return the option that the rule judge reads in an answer."""
     marks = read_marks(dialogue.rule_reply(sample, state, answer), len(dialogue.turn_choices(sample, state).lines))
     assert marks is not None
     return dialogue.option_from_marks(sample, state, marks)
 
 
-def marked(sample: Sample, state: State, *lines: str) -> list[bool]:
-    """Marks on the lines that are named."""
+def marks_on(sample: Sample, state: State, *lines: str) -> list[bool]:
+    """Return marks on the given lines."""
     return [line in lines for line in dialogue.turn_choices(sample, state).lines]
 
 
@@ -33,13 +33,13 @@ def test_each_possible_request_in_a_sentence_is_that_request(scenario):
     state = game.initial(sample)
     for ask in game.askable(sample, state):
         answer = f"I cannot be sure yet. Could you please {ask[:1].lower()}{plain(ask)[1:]}? Then I look again."
-        assert meant(sample, state, answer) == ask
+        assert chosen_option(sample, state, answer) == ask
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_any_other_request_is_a_random_possible_one_the_same_whenever_it_is_asked(scenario):
+def test_impossible_request_becomes_a_random_possible_one(scenario):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
-    marks = marked(sample, game.initial(sample), dialogue.OTHER)
+    marks = marks_on(sample, game.initial(sample), dialogue.OTHER)
     options = [dialogue.option_from_marks(sample, game.initial(sample, seed=seed), marks) for seed in range(40)]
 
     assert set(options) == set(game.askable(sample, game.initial(sample))), "every possible request can be drawn"
@@ -54,10 +54,12 @@ def test_the_right_category_counts_alone_and_where_it_may_count(scenario):
     asks = [plain(ask) for ask in game.askable(sample, state)]
     counts = game.answerable(sample, state)
 
-    assert dialogue.option_from_marks(sample, state, marked(sample, state, right)) == sample.answer
-    assert (dialogue.option_from_marks(sample, state, marked(sample, state, right, asks[0])) == sample.answer) is counts
-    assert dialogue.option_from_marks(sample, state, marked(sample, state, right, others[0])) == f"{others[0]}."
-    assert plain(dialogue.option_from_marks(sample, state, marked(sample, state, others[0], asks[-1]))) == asks[-1]
+    assert dialogue.option_from_marks(sample, state, marks_on(sample, state, right)) == sample.answer
+    assert (
+        dialogue.option_from_marks(sample, state, marks_on(sample, state, right, asks[0])) == sample.answer
+    ) is counts
+    assert dialogue.option_from_marks(sample, state, marks_on(sample, state, right, others[0])) == f"{others[0]}."
+    assert plain(dialogue.option_from_marks(sample, state, marks_on(sample, state, others[0], asks[-1]))) == asks[-1]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -65,9 +67,9 @@ def test_declining_is_the_abstention_and_silence_is_nothing(scenario):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     state = game.initial(sample)
 
-    assert meant(sample, state, "I am sorry. From this picture alone nobody could tell.") in sample.options
-    assert meant(sample, state, "I am sorry, I do not know.") not in suggestions(sample.options)
-    assert meant(sample, state, "") == meant(sample, state, "Thank you for the picture.") == ""
+    assert chosen_option(sample, state, "I am sorry. From this picture alone nobody could tell.") in sample.options
+    assert chosen_option(sample, state, "I am sorry, I do not know.") not in suggestions(sample.options)
+    assert chosen_option(sample, state, "") == chosen_option(sample, state, "Thank you for the picture.") == ""
 
 
 @pytest.mark.parametrize("scenario", ["MVP-N", "IN-C", "QD"])
@@ -76,17 +78,17 @@ def test_on_the_last_picture_a_request_counts_for_nothing_and_ends_at_the_limit(
     state = game.initial(sample)
     while game.askable(sample, state):
         state, _ = game.step(
-            sample, state, dialogue.option_from_marks(sample, state, marked(sample, state, dialogue.OTHER))
+            sample, state, dialogue.option_from_marks(sample, state, marks_on(sample, state, dialogue.OTHER))
         )
-    option = dialogue.option_from_marks(sample, state, marked(sample, state, dialogue.OTHER))
+    option = dialogue.option_from_marks(sample, state, marks_on(sample, state, dialogue.OTHER))
 
     assert option in suggestions(sample.options)
     assert game.step(sample, state, option)[0].ending is Ending.LIMIT
 
 
-def test_the_move_that_is_named_is_made_and_an_open_one_is_drawn_among_those_it_may_mean():
+def test_named_move_is_made_and_open_one_drawn_among_its_meanings():
     game, sample = SCENARIOS["ROD"], SAMPLES["ROD"]
-    options = {meant(sample, game.initial(sample, seed=seed), "Please move the blocks.") for seed in range(40)}
+    options = {chosen_option(sample, game.initial(sample, seed=seed), "Please move the blocks.") for seed in range(40)}
 
     assert options == set(suggestions(sample.options))
 

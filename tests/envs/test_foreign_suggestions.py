@@ -51,7 +51,7 @@ def test_every_foreign_suggestion_means_something_at_home(name):
     )
 
 
-def test_one_source_can_be_asked_for_and_too_small_a_one_is_refused():
+def test_single_source_is_supported_and_too_small_one_refused():
     assert set(suggestions(replace_suggestions(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
     with pytest.raises(ValueError, match="VSOD has 0 suggestions"):
         replace_suggestions(SAMPLES["CIT"], 0, "VSOD")
@@ -81,7 +81,7 @@ def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
     for name in SCENARIOS:
         for sample in with_suggestion_pool(load_samples(demo_data, name), demo_data):
             replacements[name].update(suggestions(replace_suggestions(sample, 3).options))
-        others = {text: other for other in SCENARIOS if other != name for text in pool[other]}
+        others = {text: home for home in SCENARIOS if home != name for text in pool[home]}
         assert set(replacements[name]) <= set(others)
         assert len({others[text] for text in replacements[name]}) >= 3, "no scenario crowds out the rest"
     assert any(set(texts) - {t for table in FOREIGN.values() for t in table} for texts in replacements.values())

@@ -15,19 +15,19 @@ TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "F
     [("(C)", 2), ("rewinding the video", 1), ("big dogs", 4), ("a fishy thing", 5), ("REWIND  the\nvideo please", 1),
      ("", None), (" ?!", None)],
 )  # fmt: skip
-def test_what_is_nearest(reply, index):
+def test_nearest_option(reply, index):
     assert nearest_option(reply, TEXTS) == index
 
 
 @given(st.text(max_size=200), st.integers(0, 6))
-def test_it_names_what_was_shown_and_what_the_lenient_reading_names(reply, shown):
-    nearest, lenient = nearest_option(reply, TEXTS[:shown]), read_leniently(reply, shown, TEXTS[:shown])
+def test_nearest_agrees_with_lenient_reading(reply, count):
+    nearest, lenient = nearest_option(reply, TEXTS[:count]), read_leniently(reply, count, TEXTS[:count])
 
-    assert nearest is None or 0 <= nearest < shown
+    assert nearest is None or 0 <= nearest < count
     assert lenient is None or nearest == lenient
 
 
-def test_on_written_replies_it_finds_more_and_is_wrong_more_often():
+def test_fuzzy_reading_has_higher_recall_and_lower_precision():
     """The half that no rule was written on: 171 replies, of which some mean nothing that was shown."""
     rows = [row for row in replies() if row["half"] == "unseen"]
     readings = [(nearest_option(row["reply"], row["options"]), row["meant"]) for row in rows]

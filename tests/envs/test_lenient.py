@@ -22,7 +22,7 @@ def test_precision_and_recall_on_the_unseen_half():
     assert score("seen").precision >= 0.98
 
 
-def test_three_hundred_replies_were_written_and_half_of_them_kept_aside():
+def test_half_of_three_hundred_replies_are_held_out():
     rows = replies()
     unseen = [row for row in rows if row["half"] == "unseen"]
 
@@ -41,5 +41,5 @@ def test_three_hundred_replies_were_written_and_half_of_them_kept_aside():
         ("A banana or a baseball", None), ("<think>it is F", None), ("I can\u2019t answer this question", 0),
     ],
 )  # fmt: skip
-def test_the_cases_that_were_reported(reply, index):
+def test_reported_cases(reply, index):
     assert read_leniently(reply, len(OPTIONS), OPTIONS) == index

@@ -66,7 +66,7 @@ def test_every_scenario_has_a_threshold():
 
 # -- thinking ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "spoken"),
     [
         ("plain", "plain"),
         ("", ""),
@@ -87,8 +87,8 @@ def test_every_scenario_has_a_threshold():
         ("<|channel|>analysis<|message|>a", None),
     ],
 )
-def test_what_is_spoken_stands_after_the_thinking(text, said):
-    assert strip_thinking(text) == said
+def test_text_after_thinking_is_the_answer(text, spoken):
+    assert strip_thinking(text) == spoken
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_any_list_at_the_end_is_read_bit_by_bit(before, thought, marks, joint):
 
 @settings(max_examples=400)
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
-def test_what_is_read_is_what_the_package_scores(text, count, scenario):
+def test_reading_matches_package_score(text, count, scenario):
     bits = read_verdict(text, scenario, count)
     if bits is not None and strip_thinking(text) == text.rpartition("</think>")[2].strip():
         assert bits == strict_verdict(text, scenario, count)
@@ -139,7 +139,7 @@ def test_what_is_read_is_what_the_package_scores(text, count, scenario):
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The package's module of judging, which needs nothing but the standard library."""
+    """Load the package's judging module, which needs only the standard library."""
     path = Path(oracle_path(tmp_path_factory.mktemp("oracle")), "proactivebench", "open_ended_gen.py")
     spec = importlib.util.spec_from_file_location("published_judging", path)
     module = importlib.util.module_from_spec(spec)
@@ -150,7 +150,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 @settings(max_examples=3_000)
 @given(text=TEXTS, count=COUNTS, scenario=st.sampled_from(list(SCENARIOS)))
 @example(text="0,1\n", count=2, scenario="IN-C")
-def test_the_strict_reading_is_the_packages_own(package, text, count, scenario):
+def test_strict_reading_matches_package(package, text, count, scenario):
     valid = ", ".join(["x"] * count) + "."
     expected = package.parse_judge_prediction(valid, text.rpartition("</think>")[2].strip("\n"), scenario)
     bits = strict_verdict(text, scenario, count)
@@ -163,16 +163,16 @@ def test_the_strict_reading_is_the_packages_own(package, text, count, scenario):
 # -- the instruction ---------------------------------------------------------------------------------------------------
 @settings(max_examples=400)
 @given(answer=TEXTS)
-def test_the_fence_stands_exactly_where_we_put_it(answer):
-    fence = fence_for(shown := defuse_markers(answer))
+def test_fence_encloses_answer_exactly(answer):
+    fence = fence_for(defused := defuse_markers(answer))
     text = instruction("What is it?", ("Move the camera", "Banana"), answer)
     before, inside, after = (
         text.split(f"\n{fence}\n")[0],
-        f"\n{fence}\n{shown}\n{fence}\n",
+        f"\n{fence}\n{defused}\n{fence}\n",
         text.rsplit(f"\n{fence}\n", 1)[1],
     )
 
-    assert fence not in shown and inside in text
+    assert fence not in defused and inside in text
     assert text == f"{before}{inside}{after}"
     assert after.startswith("\nNow grade the answer"), "the task is told again after the answer, and has the last word"
 
@@ -206,7 +206,7 @@ def test_megabytes_are_shortened_to_their_ends():
 
 
 # -- the rule judge ----------------------------------------------------------------------------------------------------
-def ruled(scenario: str, answer: str) -> str:
+def rule_verdict_line(scenario: str, answer: str) -> str:
     return rule_verdict(SAMPLES[scenario], answer).splitlines()[-1]
 
 
@@ -231,12 +231,12 @@ def ruled(scenario: str, answer: str) -> str:
     ],
 )
 def test_the_rule_judge_knows_ideas_and_whole_words(scenario, answer, line):
-    assert ruled(scenario, answer) == line
+    assert rule_verdict_line(scenario, answer) == line
 
 
 @settings(max_examples=300)
 @given(answer=TEXTS, scenario=st.sampled_from(list(SCENARIOS)))
-def test_whatever_is_answered_the_rule_judges_reply_can_be_read(answer, scenario):
+def test_rule_judges_reply_is_always_readable(answer, scenario):
     sample = SAMPLES[scenario]
     reply = rule_verdict(sample, answer)
 

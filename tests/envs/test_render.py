@@ -1,4 +1,4 @@
-"""Pictures are what their references say; whatever is wrong with a file ends as Unprocessable with the reason."""
+"""Pictures match their references; any defect of a file ends as Unprocessable with the reason."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_short_edge_is_resized_as_the_package_does_it(folder, name, edge):
 
 
 @pytest.mark.parametrize(
-    ("size", "whole", "small"),
+    ("size", "full", "small"),
     [
         ((640, 480), (644, 476), (644, 476)),
         ((427, 640), (420, 644), (420, 644)),
@@ -56,9 +56,9 @@ def test_the_short_edge_is_resized_as_the_package_does_it(folder, name, edge):
         ((3000, 20), (2996, 28), (2996, 28)),
     ],
 )
-def test_a_fitted_size_is_that_of_qwen_vl_utils(size, whole, small):
+def test_a_fitted_size_is_that_of_qwen_vl_utils(size, full, small):
     """Recorded from ``smart_resize`` of qwen_vl_utils 0.0.14 with its own bounds, and with at most 1,003,520 pixels."""
-    assert fitted_size(size, Fit()) == whole
+    assert fitted_size(size, Fit()) == full
     assert fitted_size(size, Fit(most=1_003_520)) == small
 
 
@@ -73,7 +73,7 @@ def test_fitting_comes_before_the_crop_which_stays_in_the_files_own_pixels(folde
     assert Renderer(folder).picture(ImageRef("alpha.png")).getpixel((5, 5)) == (0, 0, 255)
 
 
-def test_what_is_too_long_to_fit_ends_its_episode(tmp_path):
+def test_picture_too_long_to_fit_ends_its_episode(tmp_path):
     Image.new("RGB", (5, 1200)).save(tmp_path / "thin.png")
     with pytest.raises(UnreadablePicture, match=r"thin\.png: one edge is more than 200 times the other"):
         Renderer(tmp_path, fit=Fit()).picture(ImageRef("thin.png"))
@@ -128,14 +128,14 @@ def test_a_key_names_the_content_of_the_file(folder: Path) -> None:
 
 
 def png_claiming(width: int, height: int) -> bytes:
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
 
 
-def hostile(folder: Path) -> dict[str, ImageRef]:
+def write_hostile_files(folder: Path) -> dict[str, ImageRef]:
     content = (folder / "a.png").read_bytes()
     (folder / "cut.png").write_bytes(content[: len(content) // 2])
     (folder / "empty.png").write_bytes(b"")
@@ -161,9 +161,9 @@ def hostile(folder: Path) -> dict[str, ImageRef]:
     }  # fmt: skip
 
 
-def test_whatever_is_wrong_is_unprocessable_with_the_reason(folder):
+def test_unreadable_picture_is_unprocessable_with_reason(folder):
     renderer = Renderer(folder)
-    for name, ref in hostile(folder).items():
+    for name, ref in write_hostile_files(folder).items():
         with pytest.raises(UnreadablePicture) as reason:
             renderer.picture(ref)
         assert str(reason.value).startswith(f"{ref.path}: "), name
@@ -186,8 +186,8 @@ def test_crops_of_one_file_decode_it_once_and_the_least_used_goes_first(folder):
     renderer = Renderer(folder, cache_bytes=90 * 60 * 4 + 30 * 200 * 4)
     first = renderer.decode("a.png")
     renderer.decode("alpha.png")
-    for left in range(5):
-        renderer.picture(ImageRef("a.png", crop=(left, 0, left + 30, 30)))
+    for offset in range(5):
+        renderer.picture(ImageRef("a.png", crop=(offset, 0, offset + 30, 30)))
     Image.new("RGB", (10, 10)).save(folder / "third.png")
     renderer.decode("third.png")
 
@@ -206,27 +206,27 @@ def test_many_threads_see_the_same_pixels_and_the_count_of_bytes_stays_right(fol
         Image.new("RGB", (100, 100), (number, 0, 0)).save(folder / f"{number}.png")
     renderer = Renderer(folder, cache_bytes=5 * 40_000)
 
-    def one(turn: int) -> bool:
+    def check_crop(turn: int) -> bool:
         number = turn * 7 % 12
         crop = (turn % 50, 0.0, turn % 50 + 20.0, 20.0)
         return renderer.picture(ImageRef(f"{number}.png", crop=crop)).getpixel((3, 3)) == (number, 0, 0)
 
     with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(one, range(600)))
+        assert all(threads.map(check_crop, range(600)))
     assert renderer.cached_bytes == 5 * 40_000
 
 
-def test_pillow_is_left_as_it_was(folder):
+def test_pillow_settings_are_unchanged(folder):
     before = Image.MAX_IMAGE_PIXELS
     renderer = Renderer(folder)
-    for ref in hostile(folder).values():
+    for ref in write_hostile_files(folder).values():
         with pytest.raises(UnreadablePicture):
             renderer.picture(ref)
     assert before == Image.MAX_IMAGE_PIXELS
 
 
 def test_verify_sees_a_broken_header_without_decoding(folder):
-    hostile(folder)
+    write_hostile_files(folder)
     renderer = Renderer(folder)
     renderer.verify("a.png")
     for name in ("no.png", "empty.png", "text.png"):

@@ -38,7 +38,7 @@ def line(**changes) -> str:
     return json.dumps({**ENTRY, **changes})
 
 
-def written(folder: Path, *lines: str | bytes) -> Path:
+def write_lines(folder: Path, *lines: str | bytes) -> Path:
     folder.joinpath(FILE).write_bytes(
         b"\n".join(text if isinstance(text, bytes) else text.encode() for text in lines) + b"\n"
     )
@@ -104,13 +104,13 @@ def test_a_bad_line_is_one_sentence(name, tmp_path):
         parse_sample(BAD[name], "ROD")
     assert "\n" not in str(reason.value) and len(str(reason.value)) < 500
 
-    samples, problems = read_samples(written(tmp_path, line(id=1), BAD[name], line(id=2)), "ROD")
+    samples, problems = read_samples(write_lines(tmp_path, line(id=1), BAD[name], line(id=2)), "ROD")
     assert [sample.id for sample in samples] == [1, 2], "the lines around it are read"
     assert str(problems[0]).startswith(f"{FILE}, line 2: ")
 
 
-def test_bytes_that_are_no_text_and_lines_without_end_are_reported_and_passed_over(tmp_path):
-    folder = written(
+def test_binary_and_endless_lines_are_reported_and_skipped(tmp_path):
+    folder = write_lines(
         tmp_path,
         b"\xef\xbb\xbf" + line(id=1).encode(),
         b"\xff\xfe",
@@ -146,7 +146,7 @@ OTHER_BAD = {
 
 
 @pytest.mark.parametrize("name", OTHER_BAD)
-def test_a_game_that_could_not_be_played_to_its_end_is_a_bad_line(name):
+def test_unplayable_game_is_a_bad_line(name):
     scenario, entry, why = OTHER_BAD[name]
     with pytest.raises(BadSample, match=why):
         parse_sample(json.dumps(entry), scenario)
@@ -169,7 +169,7 @@ def test_only_the_repair_of_a_corrupted_picture_must_stand_for_a_move():
         lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     ),
 )
-def test_whatever_stands_in_a_field_there_is_a_sample_or_a_sentence(name, value):
+def test_any_field_value_gives_a_sample_or_a_sentence(name, value):
     for scenario, entry in (("ROD", ENTRY), ("CIT", CIT), ("COCO", COCO)):
         try:
             sample = parse_sample(json.dumps({**entry, name: value}), scenario)
@@ -179,7 +179,7 @@ def test_whatever_stands_in_a_field_there_is_a_sample_or_a_sentence(name, value)
             assert pickle.loads(pickle.dumps(sample)) == sample
 
 
-def test_a_pipe_a_folder_and_a_link_to_itself_in_place_of_the_file_are_sentences(tmp_path):
+def test_pipe_folder_and_circular_link_are_reported(tmp_path):
     path = tmp_path / FILE
     for make, why in (
         (os.mkfifo, "not a file"),
@@ -194,24 +194,24 @@ def test_a_pipe_a_folder_and_a_link_to_itself_in_place_of_the_file_are_sentences
 
 def test_a_file_without_samples_is_told_apart_from_one_that_the_filter_empties(tmp_path):
     with pytest.raises(BadData, match=r"holds no sample$"):
-        load_samples(written(tmp_path, ""), "ROD")
+        load_samples(write_lines(tmp_path, ""), "ROD")
     with pytest.raises(BadData, match=r"selection\.filtered=false"):
-        load_samples(written(tmp_path, line(id=10**6)), "ROD")
+        load_samples(write_lines(tmp_path, line(id=10**6)), "ROD")
 
 
 def test_weak_occlusion_is_whatever_python_holds_equal_to_false(tmp_path):
     lines = [line(id=n, strong_occlusions=mark) for n, mark in enumerate((False, 0, 0.0, True, None, "no"))]
-    assert [sample.id for sample in load_samples(written(tmp_path, *lines), "ROD")] == [3, 4, 5], (
+    assert [sample.id for sample in load_samples(write_lines(tmp_path, *lines), "ROD")] == [3, 4, 5], (
         "as `==` in the package"
     )
 
 
-def test_links_inside_the_folder_are_followed_and_one_that_goes_in_circles_is_no_crash(tmp_path):
+def test_inner_links_are_followed_and_circular_ones_do_not_crash(tmp_path):
     (tmp_path / "real").mkdir()
     os.symlink("real", tmp_path / "inner")
     os.symlink("loop", tmp_path / "loop")
     templates = ("inner/s{image}.jpg", "loop/s{image}.jpg", "nowhere/s{image}.jpg")
-    folder = written(tmp_path, *(line(id=n, image_template=text) for n, text in enumerate(templates)))
+    folder = write_lines(tmp_path, *(line(id=n, image_template=text) for n, text in enumerate(templates)))
 
     assert [sample.id for sample in read_samples(folder, "ROD")[0]] == [0, 1, 2], (
         "what is not there is the picture check's to say"
@@ -219,11 +219,11 @@ def test_links_inside_the_folder_are_followed_and_one_that_goes_in_circles_is_no
 
 
 def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
+    data_folder = tmp_path / "data"
+    data_folder.mkdir()
     (tmp_path / "data2").mkdir()
-    os.symlink(tmp_path, data / "out")
-    os.symlink("../data2", data / "sibling")
+    os.symlink(tmp_path, data_folder / "out")
+    os.symlink("../data2", data_folder / "sibling")
     templates = (
         "out/s{image}.jpg",
         "out/deeper/s{image}.jpg",
@@ -232,18 +232,18 @@ def test_a_link_that_leads_out_of_the_data_folder_is_refused(tmp_path):
         "./s{image}.jpg",
     )
     samples, problems = read_samples(
-        written(data, *(line(id=n, image_template=text) for n, text in enumerate(templates))), "ROD"
+        write_lines(data_folder, *(line(id=n, image_template=text) for n, text in enumerate(templates))), "ROD"
     )
 
     assert [sample.id for sample in samples] == [4]
     assert all("leads out" in str(problem) for problem in problems)
 
 
-def test_load_says_what_is_wrong_and_how_to_see_the_rest(tmp_path):
+def test_load_reports_problem_and_how_to_list_the_rest(tmp_path):
     with pytest.raises(BadData, match="data demo"):
         load_samples(tmp_path, "ROD")
     with pytest.raises(BadData, match=r"line 1: .* \(and 1 more: `proactive-sweep data check"):
-        load_samples(written(tmp_path, "{", "{"), "ROD")
+        load_samples(write_lines(tmp_path, "{", "{"), "ROD")
 
 
 def test_the_filter_keeps_the_7557_published_samples_and_drops_weak_occlusions(demo_data):

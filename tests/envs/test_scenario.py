@@ -74,8 +74,8 @@ def test_an_abstention_is_no_suggestion_however_it_is_spelt():
     )  # fmt: skip
 
 
-def played(name, *replies, sample=None, mode=Mode.PLAY):
-    """The states and turns of these replies."""
+def play_replies(name, *replies, sample=None, mode=Mode.PLAY):
+    """Return the states and turns of these replies."""
     game, sample = SCENARIOS[name], sample or SAMPLES[name]
     state, steps = game.initial(sample, mode), []
     for reply in replies:
@@ -99,8 +99,8 @@ def played(name, *replies, sample=None, mode=Mode.PLAY):
         ("Z", Action.UNPARSABLE, Ending.WRONG, None),
     ],
 )
-def test_what_a_reply_does(reply, action, ending, move):
-    ((state, turn),) = played("VSOD", reply)
+def test_reply_outcomes(reply, action, ending, move):
+    ((state, turn),) = play_replies("VSOD", reply)
 
     assert (turn.action, state.ending, turn.move) == (action, ending, move)
     assert (turn.frame, turn.reply, state.turn) == (30, reply, 1)
@@ -118,7 +118,7 @@ def test_what_a_reply_does(reply, action, ending, move):
     ],
 )
 def test_the_frames_that_moves_lead_to(name, replies, frames):
-    steps = played(name, *replies)
+    steps = play_replies(name, *replies)
 
     assert [state.frame for state, _ in steps] == frames
     assert [state.last for state, _ in steps] == [turn.move for _, turn in steps]
@@ -129,17 +129,17 @@ def test_frames_close_to_a_ring():
     at_the_end = replace(SAMPLES["ROD"], first_frame=13)
     at_the_start = replace(SAMPLES["ROD"], first_frame=0)
 
-    assert played("ROD", "C", sample=at_the_end)[0][0].frame == 0
-    assert played("ROD", "B", sample=at_the_start)[0][0].frame == 13
+    assert play_replies("ROD", "C", sample=at_the_end)[0][0].frame == 0
+    assert play_replies("ROD", "B", sample=at_the_start)[0][0].frame == 13
 
 
 def test_asking_on_the_last_turn_ends_at_the_limit_and_keeps_the_move_that_was_not_made():
     short = replace(SAMPLES["VSOD"], frames=2, first_frame=0)
-    (first, _), (last, turn) = played("VSOD", "A", "A", sample=short)
+    (first, _), (last, turn) = play_replies("VSOD", "A", "A", sample=short)
 
     assert (first.ending, first.frame) == (None, 1)
     assert (last.ending, last.frame, last.turn, turn.move) == (Ending.LIMIT, 1, 2, Move.REWIND)
-    assert played("VSOD", "A", "C", sample=short)[1][0].ending is Ending.WRONG
+    assert play_replies("VSOD", "A", "C", sample=short)[1][0].ending is Ending.WRONG
 
 
 def test_an_ended_episode_says_which_and_how():
@@ -163,8 +163,8 @@ def test_a_scenario_must_say_how_it_advances():
 
 # -- rules of one scenario ---------------------------------------------------------------------------------------------
 def test_rod_counts_no_category_on_the_first_turn_but_of_the_clear_picture():
-    (_, first), (after, second) = played("ROD", "B", "Banana.")
-    ((clear, _),) = played("ROD", "Banana.", mode=Mode.REFERENCE)
+    (_, first), (after, second) = play_replies("ROD", "B", "Banana.")
+    ((clear, _),) = play_replies("ROD", "Banana.", mode=Mode.REFERENCE)
 
     assert first.category is Verdict.MISMATCH and second.category is Verdict.CORRECT
     assert (after.ending, clear.ending) == (Ending.CORRECT, Ending.CORRECT)
@@ -180,9 +180,9 @@ def test_the_unreadable_picture_of_rod_gives_way_to_its_neighbour(last, stands_i
 
 
 @pytest.mark.parametrize("name", ["MVP-N", "IN-C", "QD"])
-def test_the_last_picture_settles_it(name):
+def test_last_picture_is_decisive(name):
     game, sample = SCENARIOS[name], SAMPLES[name]
-    before, last = (State(1, turn=sample.frames - left) for left in (2, 1))
+    before, last = (State(1, turn=sample.frames - remaining) for remaining in (2, 1))
 
     assert (game.askable(sample, before)[:1], game.askable(sample, last)) == (sample.options[:1], ())
     assert (game.telling(sample, before), game.telling(sample, last)) == (False, True)
@@ -221,7 +221,7 @@ def test_mvpns_views_are_checked(views, problem):
 def test_in_imagenet_c_only_the_right_repair_counts():
     game, sample = SCENARIOS["IN-C"], SAMPLES["IN-C"]
     foreign = replace(sample, options=("Move it up.", "Rewind it.", ABSTENTION))
-    ((wrong, turn),) = played("IN-C", "Increase the contrast.")
+    ((wrong, turn),) = play_replies("IN-C", "Increase the contrast.")
 
     assert game.askable(sample, State(5)) == ("Deblur the image.",)
     assert game.askable(foreign, State(5)) == ("Move it up.", "Rewind it.")

@@ -33,7 +33,7 @@ NAMES = {
 }  # fmt: skip
 
 
-def first(scenario: str, mode: Mode = Mode.PLAY):
+def first_view(scenario: str, mode: Mode = Mode.PLAY):
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     state = game.initial(sample, mode)
     return sample, state, game.view(sample, state)
@@ -41,7 +41,7 @@ def first(scenario: str, mode: Mode = Mode.PLAY):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scenario):
-    calls = offered_calls(*first(scenario))
+    calls = offered_calls(*first_view(scenario))
     by_name = {function.name: function for function in functions(calls)}
 
     assert list(by_name) == NAMES[scenario]
@@ -50,9 +50,9 @@ def test_the_first_view_offers_the_functions_of_its_options_in_their_order(scena
     assert [option for _, option in calls] == [*SAMPLES[scenario].options, *CATEGORIES]
 
 
-def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks_own_words():
-    blocks = functions(offered_calls(*first("ROD")))[1]
-    repairs = functions(offered_calls(*first("IN-C")))[0]
+def test_directions_and_repairs_become_parameter_values():
+    blocks = functions(offered_calls(*first_view("ROD")))[1]
+    repairs = functions(offered_calls(*first_view("IN-C")))[0]
 
     assert (blocks.parameter, blocks.values) == ("direction", ("left", "right"))
     assert blocks.description == "left: Move the blue blocks to the left. right: Move the blue blocks to the right."
@@ -60,11 +60,11 @@ def test_directions_and_repairs_are_values_of_a_parameter_told_by_the_benchmarks
 
 
 def test_the_clear_picture_has_nothing_to_ask_for():
-    assert [function.name for function in functions(offered_calls(*first("COCO", Mode.REFERENCE)))] == ["answer"]
+    assert [function.name for function in functions(offered_calls(*first_view("COCO", Mode.REFERENCE)))] == ["answer"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_option_at_every_state_is_called_and_steps_as_its_letter_does(scenario):
+def test_every_option_call_steps_like_its_letter(scenario):
     """Random walks over all seven games: the call's transition is the one that multiple choice makes of the option's letter."""
     game, sample = SCENARIOS[scenario], SAMPLES[scenario]
     endings, states = set(), 0
@@ -88,7 +88,7 @@ def test_every_option_at_every_state_is_called_and_steps_as_its_letter_does(scen
     assert states > 60 and {Ending.CORRECT, Ending.WRONG} <= endings
 
 
-def test_of_two_suggestions_for_one_move_the_call_means_the_one_that_counts():
+def test_call_means_the_suggestion_that_counts():
     sample = replace(SAMPLES["IN-C"], options=("Deblur it a little.", "Deblur the image.", "I do not know."))
     game = SCENARIOS["IN-C"]
     state = game.initial(sample)
@@ -172,15 +172,15 @@ MALFORMED = {
 
 @pytest.mark.parametrize("reply", RIGHT)
 def test_one_call_is_read_in_each_of_its_forms(reply):
-    sample, state, view = first("ROD")
+    sample, state, view = first_view("ROD")
 
     assert parse_call(reply) == Call("move_blocks", {"direction": "left"})
     assert called_option(view, offered_calls(sample, state, view), reply) == "Move the blue blocks to the left."
 
 
 @pytest.mark.parametrize("reply", MALFORMED)
-def test_a_malformed_call_has_one_kind_and_ends_the_episode_as_an_unreadable_letter_does(reply):
-    sample, state, view = first("ROD")
+def test_malformed_call_has_one_kind_and_ends_like_unreadable_letter(reply):
+    sample, state, view = first_view("ROD")
     read = called_option(view, offered_calls(sample, state, view), reply)
     after, turn = SCENARIOS["ROD"].step(sample, state, read)
 
@@ -188,7 +188,7 @@ def test_a_malformed_call_has_one_kind_and_ends_the_episode_as_an_unreadable_let
     assert (after.ending, turn.action) == (Ending.WRONG, Action.UNPARSABLE)
 
 
-def test_a_call_that_the_scenario_has_but_not_now_is_told_apart():
+def test_unavailable_call_is_distinguished():
     game, sample = SCENARIOS["CIT"], replace(SAMPLES["CIT"], first_frame=0)
     state = game.initial(sample)
     view = game.view(sample, state)
@@ -200,9 +200,9 @@ def test_a_call_that_the_scenario_has_but_not_now_is_told_apart():
     assert called_option(view, offered_calls(sample, state, view), "wait()") == "Wait for the object to appear."
 
 
-def test_what_is_written_is_read_again_whatever_a_category_holds():
+def test_written_calls_are_read_back():
     names = ('say "cheese"', "it's", "naïve\\", "two\nlines", "猫", "a, b", "{x}", ") answer(", "\u2028")
-    view = View(first("QD")[2].image, "?", (), names)
+    view = View(first_view("QD")[2].image, "?", (), names)
     calls = calls_for_view("QD", view)
 
     for call, _ in calls:

@@ -1,4 +1,4 @@
-"""Batches of made-up episodes whose turns can be told from their key."""
+"""Batches of synthetic episodes whose turns can be derived from their key."""
 
 from actors.playing.records import EpisodeBatch
 from envs.types import Action, Ending
@@ -6,7 +6,7 @@ from envs.types import Action, Ending
 CELL = "uniform/ROD/hint"
 
 
-def episode(number, cell=CELL, ending=Ending.CORRECT, turns=2, **other):
+def episode(number, cell=CELL, ending=Ending.CORRECT, turns=2, **fields):
     """One row of the episodes table: every turn a suggestion but the last."""
     model, scenario, condition = cell.split("/")
     row = {
@@ -34,8 +34,8 @@ def episode(number, cell=CELL, ending=Ending.CORRECT, turns=2, **other):
         "pictures": None,
         "cached_pictures": None,
     }
-    assert other.keys() <= row.keys()
-    return {**row, **other}
+    assert fields.keys() <= row.keys()
+    return {**row, **fields}
 
 
 def turn(key, number, reply="A"):
@@ -66,6 +66,6 @@ def columns(rows, names):
     return {name: [row[name] for row in rows] for name in names}
 
 
-def numbered(*numbers, **other):
+def batch_of(*numbers, **fields):
     """A batch of the episodes with these sample ids."""
-    return block([episode(number, **other) for number in numbers])
+    return block([episode(number, **fields) for number in numbers])

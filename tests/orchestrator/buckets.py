@@ -28,7 +28,7 @@ Respond = Callable[..., Any]
 
 
 class Faults:
-    """A WSGI application in front of moto that does what a service at its worst does; each fault is off until it is set."""
+    """A WSGI application in front of moto that injects faults; each fault is off until it is set."""
 
     def __init__(self) -> None:
         self.app = DomainDispatcherApplication(create_backend_app)
@@ -36,7 +36,7 @@ class Faults:
         self.clear()
 
     def clear(self) -> None:
-        """No fault any more, and nothing counted."""
+        """Switch all faults off and reset the counts."""
         self.throttled: Callable[[str, str], bool] = lambda method, path: False
         """Whether a request, by method and path, is answered 503 SlowDown."""
         self.lost: Callable[[str], bool] = lambda path: False
@@ -90,11 +90,11 @@ class Faults:
     def passed(self, environ: Environ, method: str, body: bytes) -> tuple[str, list[tuple[str, str]], bytes]:
         """Moto's own answer."""
         environ["wsgi.input"] = io.BytesIO(body)
-        kept: list[Any] = []
+        response: list[Any] = []
         with self.changing:
-            answer = self.app(environ, lambda status, headers, exc=None: kept.extend((status, headers)))
+            answer = self.app(environ, lambda status, headers, exc=None: response.extend((status, headers)))
             content = b"".join(answer)
-        return kept[0], kept[1], content
+        return response[0], response[1], content
 
 
 class Service:
@@ -102,7 +102,7 @@ class Service:
 
     def __init__(self) -> None:
         self.faults = Faults()
-        self.server, self.thread = self._started(0)
+        self.server, self.thread = self._start(0)
         self.port = self.server.server_address[1]
         self.environment = {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
@@ -113,7 +113,7 @@ class Service:
         }
 
     def empty(self) -> None:
-        """Forget everything: services of one process share what they hold."""
+        """Forget everything: services of one process share their state."""
         urlopen(Request(f"{self.environment['AWS_ENDPOINT_URL']}/moto-api/reset", method="POST")).close()
 
     def stop(self) -> None:
@@ -122,10 +122,10 @@ class Service:
         self.server.server_close()
 
     def back(self) -> None:
-        """The same service, with what it held, on the same port."""
-        self.server, self.thread = self._started(self.port)
+        """Start the same service again, with its contents, on the same port."""
+        self.server, self.thread = self._start(self.port)
 
-    def _started(self, port: int) -> tuple[BaseWSGIServer, threading.Thread]:
+    def _start(self, port: int) -> tuple[BaseWSGIServer, threading.Thread]:
         server = make_server("127.0.0.1", port, self.faults, threaded=True, request_handler=MotoRequestHandler)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
@@ -134,18 +134,18 @@ class Service:
 
 @contextmanager
 def service() -> Iterator[Service]:
-    """A service with an empty bucket, its environment set in this process."""
-    found = Service()
-    before = {name: os.environ.get(name) for name in found.environment}
-    os.environ.update(found.environment)
+    """Run a service with an empty bucket, its environment set in this process."""
+    running = Service()
+    before = {name: os.environ.get(name) for name in running.environment}
+    os.environ.update(running.environment)
     try:
-        found.empty()
+        running.empty()
         client = fsspec.filesystem("s3", skip_instance_cache=True)
         type(client).clear_instance_cache()  # clients of an earlier service ask its port
         client.mkdir(BUCKET)
-        yield found
+        yield running
     finally:
-        found.stop()
+        running.stop()
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 

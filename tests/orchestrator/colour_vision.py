@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 KINDS = (None, "protanomaly", "deuteranomaly", "tritanomaly")
 
 
-def perceived(palette: Iterable[str], kind: str | None) -> np.ndarray:
+def perceive(palette: Iterable[str], kind: str | None) -> np.ndarray:
     """The colours (n, 3) in CAM02-UCS as a reader sees them: of full colour vision (None), or without one cone."""
     rgb = np.array([to_rgb(colour) for colour in palette])
     if kind is not None:
@@ -23,12 +23,12 @@ def perceived(palette: Iterable[str], kind: str | None) -> np.ndarray:
     return cspace_converter("sRGB1", "CAM02-UCS")(np.clip(rgb, 0, 1))
 
 
-def closest(palette: Iterable[str]) -> float:
-    """The least distance between two of the colours for any of the four kinds of readers."""
+def least_distance(palette: Iterable[str]) -> float:
+    """Return the least distance between two of the colours for any of the four kinds of readers."""
     colours = list(palette)
     least = np.inf
     for kind in KINDS:
-        seen = perceived(colours, kind)
-        apart = np.linalg.norm(seen[:, None] - seen[None], axis=-1)
+        positions = perceive(colours, kind)
+        apart = np.linalg.norm(positions[:, None] - positions[None], axis=-1)
         least = min(least, apart[np.triu_indices(len(colours), 1)].min())
     return float(least)

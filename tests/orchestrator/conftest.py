@@ -12,8 +12,8 @@ from tests.orchestrator import buckets, mlflow_stores
 
 @pytest.fixture(scope="session")
 def session_service():
-    with buckets.service() as found:
-        yield found
+    with buckets.service() as running:
+        yield running
 
 
 @pytest.fixture

@@ -74,13 +74,13 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
             return self.json({"error": "no such thing"}, 404)
 
         def json(self, content: object, status: int = 200) -> None:
-            data = json.dumps(content).encode()
+            encoded = json.dumps(content).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(encoded)))
             self.end_headers()
             if self.command == "GET":
-                self.wfile.write(data)
+                self.wfile.write(encoded)
 
         def resolved(self, name: str, body: bool) -> None:
             """Large files are elsewhere, as on the Hub."""
@@ -98,26 +98,26 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one serve
             self.end_headers()
 
         def file(self, name: str, body: bool) -> None:
-            data = (hub.folder / name).read_bytes()
-            start, end = 0, len(data)
-            wanted = self.headers.get("Range", "")
-            if wanted.startswith("bytes="):
-                first, _, last = wanted.removeprefix("bytes=").partition("-")
+            content = (hub.folder / name).read_bytes()
+            start, end = 0, len(content)
+            byte_range = self.headers.get("Range", "")
+            if byte_range.startswith("bytes="):
+                first, _, last = byte_range.removeprefix("bytes=").partition("-")
                 start, end = int(first), min(int(last) + 1 if last else end, end)
-            self.send_response(206 if wanted else 200)
-            etag = hashlib.sha1(data).hexdigest() if hub.kind == "models" else "e"
+            self.send_response(206 if byte_range else 200)
+            etag = hashlib.sha1(content).hexdigest() if hub.kind == "models" else "e"
             self.send_header("ETag", f'"{etag}"')
             self.send_header("X-Repo-Commit", COMMIT)
             self.send_header("Accept-Ranges", "bytes")
             self.send_header("Content-Length", str(max(0, end - start)))
-            if wanted:
-                self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(data)}")
+            if byte_range:
+                self.send_header("Content-Range", f"bytes {start}-{end - 1}/{len(content)}")
             self.end_headers()
             if body:
-                self.send_part(name, data, start, end, ranged=bool(wanted) and not wanted.endswith("-"))
+                self.send_part(name, content, start, end, ranged=bool(byte_range) and not byte_range.endswith("-"))
 
-        def send_part(self, name: str, data: bytes, start: int, end: int, ranged: bool) -> None:
-            part = data[start:end]
+        def send_part(self, name: str, content: bytes, start: int, end: int, ranged: bool) -> None:
+            part = content[start:end]
             if name in hub.spoiled and not ranged:
                 part = bytes(byte ^ 255 for byte in part[:10]) + part[10:]
             cuts = hub.cuts.get(name)

@@ -25,32 +25,32 @@ def row(number: int, finished: int = 10, acc: float = 50.0) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def client(place: Path | str):
+def client(location: Path | str):
     from mlflow.tracking import MlflowClient
 
-    return MlflowClient(tracking_uri=place if isinstance(place, str) else f"sqlite:///{place / 'mlflow.db'}")
+    return MlflowClient(tracking_uri=location if isinstance(location, str) else f"sqlite:///{location / 'mlflow.db'}")
 
 
-def runs(place: Path | str, name: str = "sweep"):
-    found = client(place)
-    return found.search_runs([found.get_experiment_by_name(name).experiment_id], max_results=5000)
+def runs(location: Path | str, name: str = "sweep"):
+    mlflow_client = client(location)
+    return mlflow_client.search_runs([mlflow_client.get_experiment_by_name(name).experiment_id], max_results=5000)
 
 
-def parent(found):
-    (one,) = [run for run in found if "mlflow.parentRunId" not in run.data.tags]
-    return one
+def parent(all_runs):
+    (parent_run,) = [run for run in all_runs if "mlflow.parentRunId" not in run.data.tags]
+    return parent_run
 
 
-def cells(found) -> dict[str, Any]:
+def cells(all_runs) -> dict[str, Any]:
     """Cell -> its run; fails where a cell has two."""
-    nested = [run for run in found if run.data.tags["level"] == "cell"]
+    nested = [run for run in all_runs if run.data.tags["level"] == "cell"]
     assert len({run.data.tags["cell"] for run in nested}) == len(nested), "a cell has two runs"
     return {run.data.tags["cell"]: run for run in nested}
 
 
-def models(found) -> dict[str, Any]:
+def models(all_runs) -> dict[str, Any]:
     """Model -> its run; fails where a model has two."""
-    nested = [run for run in found if run.data.tags["level"] == "model"]
+    nested = [run for run in all_runs if run.data.tags["level"] == "model"]
     assert len({run.data.tags["model"] for run in nested}) == len(nested), "a model has two runs"
     return {run.data.tags["model"]: run for run in nested}
 
@@ -61,50 +61,50 @@ def tracker(
     return open_tracker(TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1"}, roster))
 
 
-def record(one: Tracker, done: int, **metrics: float) -> None:
+def record(tracked: Tracker, done: int, **metrics: float) -> None:
     """A point over time, as ``Progress`` records it."""
     point = Point(done=done, at=int(time.time() * 1000), **metrics)
-    if one.enabled:
-        append_point(one.run.folder, point)
-    one.progress(point)
+    if tracked.enabled:
+        append_point(tracked.run.folder, point)
+    tracked.progress(point)
 
 
-def mirrored(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
-    one = tracker(folder, **how)
-    one.start()
+def mirror(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
+    tracked = tracker(folder, **how)
+    tracked.start()
     for number, cell in enumerate(rows):
-        one.cell(cell)
-        record(one, number, episodes_per_second=5.0)
-    one.close(status, timeout=120)
+        tracked.cell(cell)
+        record(tracked, number, episodes_per_second=5.0)
+    tracked.close(status, timeout=120)
 
 
-def kept(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
-    """The files of a run folder that ``track`` reads."""
+def write_run_files(folder: Path, rows: Sequence[dict[str, Any]], **sweep: Any) -> None:
+    """Write the files of a run folder that ``track`` reads."""
     (folder / "sweep.resolved.toml").write_text(tomli_w.dumps({"name": "sweep", **sweep}))
     pl.DataFrame(rows).write_parquet(folder / "results.parquet")
     (folder / "results.json").write_text(json.dumps(rows))
 
 
-def hand_over(one: Tracker, number: int = 2000) -> None:
+def hand_over(tracked: Tracker, number: int = 2000) -> None:
     """Many rows at the pace of a fast sweep; each must be there to be sent, whatever the sender waits for."""
     for count in range(number):
         value = row(count % 50, acc=float(count))
-        one.cell(value)
+        tracked.cell(value)
         if count % 100 == 99:
-            record(one, count, episodes_per_second=1.0)
+            record(tracked, count, episodes_per_second=1.0)
             time.sleep(0.05)
 
 
 def store(folder: Path) -> Path:
     """A store with MLflow's tables and nothing in them: making them takes seconds."""
     client(folder)
-    with sqlite3.connect(folder / "mlflow.db") as made:
-        made.execute("VACUUM INTO ?", (str(folder / "empty.db"),))
-    made.close()
+    with sqlite3.connect(folder / "mlflow.db") as connection:
+        connection.execute("VACUUM INTO ?", (str(folder / "empty.db"),))
+    connection.close()
     return folder / "empty.db"
 
 
-def until(true, seconds: float = 60.0) -> None:
+def wait_until(true, seconds: float = 60.0) -> None:
     """Wait for something that another thread or process does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -117,7 +117,7 @@ def until(true, seconds: float = 60.0) -> None:
     raise AssertionError("it did not happen in time")
 
 
-def refused() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+def closed_address() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"

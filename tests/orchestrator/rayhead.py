@@ -32,13 +32,13 @@ PORTS = (
 class Head:
     """A running head: its dashboard's address, and the environment of its clients."""
 
-    def __init__(self, folder: Path, **more: str) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
         self.folder = folder
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self.jobs = f"http://127.0.0.1:{ports['dashboard-port']}"
         self.address = f"127.0.0.1:{ports['port']}"
         # a job's `python` is looked up in the PATH that `ray start` had
-        self.environment = {**os.environ, **ENVIRONMENT, "PATH": f"{BIN}:{os.environ['PATH']}", **more}
+        self.environment = {**os.environ, **ENVIRONMENT, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
         self.environment.pop("RAY_ADDRESS", None)
         with open(folder / "start.log", "wb") as log:
             self.process = subprocess.Popen(
@@ -71,20 +71,20 @@ class Head:
 
     def processes(self) -> dict[int, str]:
         """Everything that came of this head and lives: pid -> command line."""
-        parents, found = {}, {}
+        parents, command_lines = {}, {}
         for entry in Path("/proc").iterdir():
             with suppress(OSError, ValueError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 if entry.name.isdigit() and fields[0] != "Z":
                     parents[int(entry.name)] = int(fields[1])
-                    found[int(entry.name)] = (
+                    command_lines[int(entry.name)] = (
                         (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                     )
         ours, grown = {self.process.pid}, True
         while grown:
-            more = {pid for pid, parent in parents.items() if parent in ours} - ours
-            ours, grown = ours | more, bool(more)
-        return {pid: line for pid, line in found.items() if pid in ours}
+            children = {pid for pid, parent in parents.items() if parent in ours} - ours
+            ours, grown = ours | children, bool(children)
+        return {pid: line for pid, line in command_lines.items() if pid in ours}
 
     def workers(self) -> list[int]:
         """Actors of ours that live under this head."""
@@ -104,15 +104,15 @@ class Head:
 
 
 @contextmanager
-def head(**more: str) -> Iterator[Head]:
+def head(**variables: str) -> Iterator[Head]:
     """A head in a folder of its own, with a short name: sockets lie in it."""
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    found = Head(folder, **more)
+    node = Head(folder, **variables)
     try:
-        found.ready()
-        yield found
+        node.ready()
+        yield node
     finally:
-        found.stop()
+        node.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -120,9 +120,9 @@ def free_ports(count: int) -> list[int]:
     """Ports that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [int(listener.getsockname()[1]) for listener in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for listener in sockets:
+            listener.close()

@@ -54,56 +54,56 @@ def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one
             self.rfile.readline()
             return b"".join(parts)
 
-        def told(self, content: object, status: int = 200, **headers: str) -> None:
-            data = json.dumps(content).encode()
+        def send_json(self, content: object, status: int = 200, **headers: str) -> None:
+            encoded = json.dumps(content).encode()
             self.send_response(status)
             for name, value in {"Content-Type": "application/json", **headers}.items():
                 self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(data)))
+            self.send_header("Content-Length", str(len(encoded)))
             self.end_headers()
-            self.wfile.write(data)
+            self.wfile.write(encoded)
 
         def handle_one(self) -> None:
             path, content = unquote(urlsplit(self.path).path), self.body()
             hub.asked.append(f"{self.command} {path}")
             if path.startswith("/large/"):
                 hub.stored[path.removeprefix("/large/")] = content
-                return self.told({})
+                return self.send_json({})
             if self.headers.get("Authorization") != f"Bearer {hub.token}":
-                return self.told({"error": "Invalid credentials"}, 401)
+                return self.send_json({"error": "Invalid credentials"}, 401)
             return self.api(path, content)
 
         do_GET = do_POST = do_PUT = handle_one
 
         def api(self, path: str, content: bytes) -> None:
             if path == "/api/repos/create":
-                asked = json.loads(content)
-                name = f"{asked['organization']}/{asked['name']}"
-                hub.private[name], hub.files[name] = asked["visibility"] == "private", {}
-                return self.told({"url": f"{hub.address}/datasets/{name}", "name": name})
+                fields = json.loads(content)
+                name = f"{fields['organization']}/{fields['name']}"
+                hub.private[name], hub.files[name] = fields["visibility"] == "private", {}
+                return self.send_json({"url": f"{hub.address}/datasets/{name}", "name": name})
             if path == "/api/validate-yaml":
-                return self.told({"errors": [], "warnings": []})
+                return self.send_json({"errors": [], "warnings": []})
             name = "/".join(path.removeprefix("/api").removeprefix("/datasets").strip("/").split("/")[:2])
             name = name.removesuffix(".git")
             if name not in hub.files:
-                return self.told({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
+                return self.send_json({"error": "Repository not found"}, 404, X_Error_Code="RepoNotFound")
             return self.repository(name, path, content)
 
         def repository(self, name: str, path: str, content: bytes) -> None:
             files = hub.files[name]
             if path.endswith("/preupload/main"):
-                asked = json.loads(content)["files"]
-                return self.told({"files": [self.mode(one["path"]) for one in asked]})
+                listed = json.loads(content)["files"]
+                return self.send_json({"files": [self.mode(entry["path"]) for entry in listed]})
             if path.endswith("/info/lfs/objects/batch"):
                 objects = json.loads(content)["objects"]
-                return self.told({"transfer": "basic", "objects": [self.large(one) for one in objects]})
+                return self.send_json({"transfer": "basic", "objects": [self.large(entry) for entry in objects]})
             if path.endswith("/commit/main"):
                 return self.commit(name, files, [json.loads(line) for line in content.splitlines()])
             if "/tree/" in path:
-                return self.told(
+                return self.send_json(
                     [{"type": "file", "path": p, "size": len(c), "oid": "0" * 40} for p, c in files.items()]
                 )
-            return self.told(
+            return self.send_json(
                 {"id": name, "sha": COMMIT, "private": hub.private[name], "tags": [],
                  "siblings": [{"rfilename": path} for path in files]}
             )  # fmt: skip
@@ -112,23 +112,23 @@ def handler(hub: UploadHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901 - one
             large = path.endswith(".parquet")
             return {"path": path, "uploadMode": "lfs" if large else "regular", "shouldIgnore": path in hub.ignored}
 
-        def large(self, one: dict[str, object]) -> dict[str, object]:
-            return {**one, "actions": {"upload": {"href": f"{hub.address}/large/{one['oid']}", "header": {}}}}
+        def large(self, entry: dict[str, object]) -> dict[str, object]:
+            return {**entry, "actions": {"upload": {"href": f"{hub.address}/large/{entry['oid']}", "header": {}}}}
 
         def commit(self, name: str, files: dict[str, bytes], lines: list[dict[str, dict[str, str]]]) -> None:
             if hub.refusal:
-                return self.told({"error": "You are not allowed to write here"}, hub.refusal)
+                return self.send_json({"error": "You are not allowed to write here"}, hub.refusal)
             for line in lines:
                 value = line["value"]
                 if line["key"] == "file":
                     files[value["path"]] = base64.b64decode(value["content"])
                 if line["key"] == "lfsFile":
-                    data = hub.stored[value["oid"]]
-                    assert hashlib.sha256(data).hexdigest() == value["oid"]
-                    files[value["path"]] = data
+                    stored = hub.stored[value["oid"]]
+                    assert hashlib.sha256(stored).hexdigest() == value["oid"]
+                    files[value["path"]] = stored
             hub.commits += 1
             url = f"{hub.address}/datasets/{name}/commit/{COMMIT}"
-            return self.told({"commitUrl": url, "commitOid": COMMIT, "success": True})
+            return self.send_json({"commitUrl": url, "commitOid": COMMIT, "success": True})
 
     return Handler
 

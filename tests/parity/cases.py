@@ -1,6 +1,6 @@
 """Seeded random entries of all seven scenarios and replies to them: plain, awkward and hostile. Standard library only.
 
-``entries`` gives lines that can be played, ``flawed`` lines on which the package raises sooner or later, ``disguised``
+``entries`` gives lines that can be played, ``flawed_entry`` lines on which the package raises sooner or later, ``disguise``
 what random-proactive shows, ``reply`` what a model might say to the options it sees now.
 """
 
@@ -74,10 +74,12 @@ def _categories(rng: Random) -> list[str]:
 
 def _options(rng: Random, scenario: str) -> list[str]:
     """Suggestions and one abstention anywhere; seldom more of them than the alphabet has letters."""
-    known = SUGGESTIONS[scenario]
-    chosen = rng.sample(known, rng.randint(min(2, len(known)), len(known)) if rng.random() < 0.85 else 1)
+    suggestions = SUGGESTIONS[scenario]
+    chosen = rng.sample(
+        suggestions, rng.randint(min(2, len(suggestions)), len(suggestions)) if rng.random() < 0.85 else 1
+    )
     if scenario not in ("CIT", "COCO", "IN-C") and rng.random() < 0.05:
-        chosen = [f"Way {i + 1}: {known[i % len(known)]}" for i in range(rng.randint(22, 31))]
+        chosen = [f"Way {i + 1}: {suggestions[i % len(suggestions)]}" for i in range(rng.randint(22, 31))]
     return _with_abstention(rng, chosen)
 
 
@@ -135,7 +137,7 @@ def _cit(rng: Random, base: Entry) -> Entry:
 def _coco(rng: Random, base: Entry) -> Entry:
     direction = rng.choice(DIRECTIONS)
     words = ("to the left", "to the right", "camera up", "camera down", "farther")
-    said = [
+    suggestions = [
         option for option, word in zip(SUGGESTIONS["COCO"], words, strict=True)
         if word.split()[-1] in (direction if direction != "zoom" else "farther")
     ]  # fmt: skip
@@ -147,7 +149,7 @@ def _coco(rng: Random, base: Entry) -> Entry:
         across, along = rng.choice(((0, along), (across, 0), (0.0, 0.0)))
     return {
         "image_template": "coco2014/val2014/COCO_val2014_000000000042.jpg", "first_image": 0, "num_images": 1,
-        "reference_image": 0, "options": _with_abstention(rng, said), "direction": direction,
+        "reference_image": 0, "options": _with_abstention(rng, suggestions), "direction": direction,
         "granularity": rng.choice((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 10)), "horizontal_step": across, "vertical_step": along,
         "crop": {
             "top": top, "left": left, "height": _length(rng, 200) + (0 if zoom else top),
@@ -156,22 +158,29 @@ def _coco(rng: Random, base: Entry) -> Entry:
     }  # fmt: skip
 
 
-def _length(rng: Random, most: int) -> float:
+def _length(rng: Random, largest: int) -> float:
     """A whole number, or a float that does not add up."""
     return rng.choice(
-        (rng.randint(1, most), rng.uniform(0.1, most), most / 3, most / 7, 0.1, rng.randint(1, most) / 10)
+        (
+            rng.randint(1, largest),
+            rng.uniform(0.1, largest),
+            largest / 3,
+            largest / 7,
+            0.1,
+            rng.randint(1, largest) / 10,
+        )
     )
 
 
 _SPECIAL = {"ROD": _rod, "VSOD": _vsod, "MVP-N": _mvpn, "IN-C": _inc, "QD": _qd, "CIT": _cit, "COCO": _coco}
 
 
-def disguised(rng: Random, scenario: str, entry: Entry) -> Entry:
+def disguise(rng: Random, scenario: str, entry: Entry) -> Entry:
     """The entry as random-proactive shows it: suggestions of other scenarios in place of its own."""
-    own, taken = SUGGESTIONS[scenario], len(entry["options"])
+    own, count = SUGGESTIONS[scenario], len(entry["options"])
     foreign = [s for name in SCENARIOS if name != scenario for s in SUGGESTIONS[name] if s not in own]
-    drawn = rng.sample(foreign, taken) if taken <= len(foreign) else rng.choices(foreign, k=taken)
-    options = [o if _abstains(o) else new for o, new in zip(entry["options"], drawn, strict=True)]
+    stand_ins = rng.sample(foreign, count) if count <= len(foreign) else rng.choices(foreign, k=count)
+    options = [o if _abstains(o) else new for o, new in zip(entry["options"], stand_ins, strict=True)]
     return {**entry, "options": options}
 
 
@@ -265,14 +274,14 @@ UNREADABLE = frozenset(("options that are null", "number that is a text", "field
 """Causes of which no sample can be made at all, so that there is nothing to replay."""
 
 
-def flawed(rng: Random, scenario: str, cause: str) -> Entry:
+def flawed_entry(rng: Random, scenario: str, cause: str) -> Entry:
     """An entry with the one flaw that ``cause`` names (a key of ``FLAWS`` that lists the scenario)."""
     entry = entries(rng, scenario)
     while entry.get("step_size", 0) * 2 > entry["num_images"]:  # a video too short is a cause of its own
         entry = entries(rng, scenario)
     changed = {**entry, **FLAWS[cause][1](rng, entry)}
-    gone = changed.pop("-", None)
-    return {name: value for name, value in changed.items() if name != gone}
+    removed = changed.pop("-", None)
+    return {name: value for name, value in changed.items() if name != removed}
 
 
 def _directed(*directions: str) -> Flaw:
@@ -282,8 +291,10 @@ def _directed(*directions: str) -> Flaw:
         direction = rng.choice(directions)
         words = ("left", "right", "up.", "down", "farther")
         wanted = "farther" if "zoom" in direction else direction + "."
-        said = [text for text, word in zip(SUGGESTIONS["COCO"], words, strict=True) if word.rstrip(".") in wanted]
-        return {"direction": direction, "options": _with_abstention(rng, said)}
+        suggestions = [
+            text for text, word in zip(SUGGESTIONS["COCO"], words, strict=True) if word.rstrip(".") in wanted
+        ]
+        return {"direction": direction, "options": _with_abstention(rng, suggestions)}
 
     return change
 
@@ -316,7 +327,7 @@ UNUSUAL: dict[str, tuple[tuple[str, ...], Flaw]] = {
 """Lines that look wrong and that the package plays to their end: none of them may be refused."""
 
 
-def unusual(rng: Random, scenario: str, kind: str) -> Entry:
+def unusual_entry(rng: Random, scenario: str, kind: str) -> Entry:
     """An entry with the one peculiarity that ``kind`` names (a key of ``UNUSUAL`` that lists the scenario)."""
     entry = entries(rng, scenario)
     while len(entry["options"]) > 12:  # more options than letters are a flaw of their own
@@ -401,29 +412,29 @@ TWISTED: dict[str, Callable[[str, str], str]] = {
 """Ways to say an option that common sense understands, and the package at times not."""
 
 
-def reply(rng: Random, shown: list[str], entry: Entry, bold: float = 0.7) -> str:
+def reply(rng: Random, options: list[str], entry: Entry, bold: float = 0.7) -> str:
     """A reply to the options and categories shown; with probability ``bold`` it asks on, so that long episodes arise."""
-    names = shown[len(shown) - len(entry["categories"]) :]
-    asks = [o for o in shown[: len(shown) - len(names)] if not _abstains(o)]
+    names = options[len(options) - len(entry["categories"]) :]
+    asks = [o for o in options[: len(options) - len(names)] if not _abstains(o)]
     if asks and rng.random() < bold:
         repair = entry.get("quality_answer")
-        meant = repair if repair in asks and rng.random() < 0.95 else rng.choice(asks)
-        return _said(rng, shown, meant, PLAIN)
+        target = repair if repair in asks and rng.random() < 0.95 else rng.choice(asks)
+        return _say(rng, options, target, PLAIN)
     roll = rng.random()
     if roll < 0.25:
-        return _said(rng, shown, entry["answer"] if entry["answer"] in names else rng.choice(names), PLAIN)
+        return _say(rng, options, entry["answer"] if entry["answer"] in names else rng.choice(names), PLAIN)
     if roll < 0.4:
-        return _said(rng, shown, rng.choice(shown), PLAIN)
+        return _say(rng, options, rng.choice(options), PLAIN)
     if roll < 0.7:
-        return _said(rng, shown, rng.choice((entry["answer"], *shown[:3], *names)), TWISTED)
+        return _say(rng, options, rng.choice((entry["answer"], *options[:3], *names)), TWISTED)
     if roll < 0.8:
-        return f"{_mark(rng.randrange(len(shown)))}. {rng.choice(shown)}"
+        return f"{_mark(rng.randrange(len(options)))}. {rng.choice(options)}"
     if roll < 0.86:
-        beyond = _mark(len(shown) + rng.randrange(8))
-        return rng.choice((beyond, f"{beyond}.", f"{beyond}. {rng.choice(shown)}", beyond.lower()))
+        beyond = _mark(len(options) + rng.randrange(8))
+        return rng.choice((beyond, f"{beyond}.", f"{beyond}. {rng.choice(options)}", beyond.lower()))
     return rng.choice(ODD)
 
 
-def _said(rng: Random, shown: list[str], meant: str, ways: dict[str, Callable[[str, str], str]]) -> str:
-    mark = _mark(shown.index(meant)) if meant in shown else "A"
-    return ways[rng.choice(list(ways))](meant, mark)
+def _say(rng: Random, options: list[str], target: str, ways: dict[str, Callable[[str, str], str]]) -> str:
+    mark = _mark(options.index(target)) if target in options else "A"
+    return ways[rng.choice(list(ways))](target, mark)

@@ -19,7 +19,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cases import FLAWS, PLAYED_ON, SCENARIOS, UNREADABLE, UNUSUAL, disguised, entries, flawed, reply, unusual
+from cases import (
+    FLAWS,
+    PLAYED_ON,
+    SCENARIOS,
+    UNREADABLE,
+    UNUSUAL,
+    disguise,
+    entries,
+    flawed_entry,
+    reply,
+    unusual_entry,
+)
 from proactivebench.environment import get_environment
 
 SEED = 20260319
@@ -51,7 +62,7 @@ class Picture:
         return self
 
 
-def seen(state: dict[str, Any]) -> dict[str, Any]:
+def describe_state(state: dict[str, Any]) -> dict[str, Any]:
     """What the package shows, as ``proactive-sweep audit --answers`` prints it."""
     picture = Picture()
     state["transform"](picture)
@@ -80,25 +91,25 @@ def episode(rng: random.Random, scenario: str, entry: dict[str, Any], mode: str)
         )
         while not env.stop and len(turns) < patience:
             where = "get_state"
-            shown = seen(env.get_state(hint=hint))
-            trace["answers"].append(reply(rng, shown["options"], entry, bold))
+            described = describe_state(env.get_state(hint=hint))
+            trace["answers"].append(reply(rng, described["options"], entry, bold))
             where = "evaluate"
             env.evaluate_generated_answer(trace["answers"][-1])
-            turns.append(shown | _judged(env, trace["answers"][-1]))
+            turns.append(described | _evaluation(env, trace["answers"][-1]))
     except Exception as problem:  # whatever the package raises is what is recorded
-        told = {"where": where, "type": type(problem).__name__, "message": str(problem)[:300]}
-        return trace | {"raises": {"turn": len(turns), **told}}
-    return trace | _ended(rng, env, trace)
+        error = {"where": where, "type": type(problem).__name__, "message": str(problem)[:300]}
+        return trace | {"raises": {"turn": len(turns), **error}}
+    return trace | _statistics(rng, env, trace)
 
 
-def _judged(env: Any, answer: str) -> dict[str, Any]:
+def _evaluation(env: Any, answer: str) -> dict[str, Any]:
     return {
         "answer": answer, "action": env.action_evaluation_history[-1], "category": env.category_evaluation_history[-1],
         "move": MOVES.get(env.action_history[-1]),
     }  # fmt: skip
 
 
-def _ended(rng: random.Random, env: Any, trace: Trace) -> Trace:
+def _statistics(rng: random.Random, env: Any, trace: Trace) -> Trace:
     """The statistics; some episodes that are over are given replies that nobody will read."""
     stats = env.get_statistics()
     beyond = rng.choice((0, 0, 0, 1, 3)) if env.stop else 0
@@ -110,63 +121,66 @@ def _ended(rng: random.Random, env: Any, trace: Trace) -> Trace:
     }  # fmt: skip
 
 
-def played(rng: random.Random, scenario: str) -> Iterator[Trace]:
+def play_sound_entries(rng: random.Random, scenario: str) -> Iterator[Trace]:
     """Episodes over sound entries without end, four an entry."""
     while True:
         entry = entries(rng, scenario)
         for mode in rng.choices(list(MODES), list(MODES.values()), k=4):
-            yield episode(rng, scenario, disguised(rng, scenario, entry) if mode == "random" else entry, mode)
+            yield episode(rng, scenario, disguise(rng, scenario, entry) if mode == "random" else entry, mode)
 
 
-def broken(rng: random.Random) -> Iterator[Trace]:
+def play_flawed_entries(rng: random.Random) -> Iterator[Trace]:
     """Episodes over flawed entries in which the package raises, a few for each cause and scenario."""
     for cause, (scenarios, _) in FLAWS.items():
         for scenario in scenarios:
-            found = 0
+            count = 0
             for _ in range(TRIES):
-                entry, mode = flawed(rng, scenario, cause), rng.choice(("play", "play", "hint", "reference", "random"))
+                entry, mode = (
+                    flawed_entry(rng, scenario, cause),
+                    rng.choice(("play", "play", "hint", "reference", "random")),
+                )
                 trace = episode(rng, scenario, entry, mode)
                 if "raises" in trace:
-                    yield _caused(cause, trace)
-                    found += 1
-                if found == PER_CAUSE:
+                    yield _with_cause(cause, trace)
+                    count += 1
+                if count == PER_CAUSE:
                     break
 
 
-def peculiar() -> Iterator[Trace]:
+def play_unusual_entries() -> Iterator[Trace]:
     """Episodes over unusual lines that the package plays to an end, with a generator of their own."""
     rng = random.Random(SEED + 1)
     for kind, (scenarios, _) in UNUSUAL.items():
         for scenario in scenarios:
-            traces = (episode(rng, scenario, unusual(rng, scenario, kind), "play") for _ in range(TRIES))
+            traces = (episode(rng, scenario, unusual_entry(rng, scenario, kind), "play") for _ in range(TRIES))
             smooth = [trace for trace in traces if "raises" not in trace]
             yield from (
                 {**trace, "unusual": kind} for trace in smooth[: PER_KIND if len(scenarios) > 1 else 8 * PER_KIND]
             )
 
 
-def _caused(cause: str, trace: Trace) -> Trace:
+def _with_cause(cause: str, trace: Trace) -> Trace:
     """``said`` is the reply that the package cannot take and our game must."""
-    said = trace["answers"][-1:] if trace["raises"]["where"] == "evaluate" and cause in PLAYED_ON else []
-    return {"cause": cause, **trace, **({"said": said[0]} if said else {})}
+    last_reply = trace["answers"][-1:] if trace["raises"]["where"] == "evaluate" and cause in PLAYED_ON else []
+    return {"cause": cause, **trace, **({"said": last_reply[0]} if last_reply else {})}
 
 
-def recorded() -> tuple[list[Trace], list[Trace]]:
+def record_episodes() -> tuple[list[Trace], list[Trace]]:
     """All episodes that do not raise, and a choice of those that do."""
     rng = random.Random(SEED)
     smooth: list[Trace] = []
     sound: list[Trace] = []
-    raising = list(broken(rng))
+    raising = list(play_flawed_entries(rng))
     for scenario in SCENARIOS:
-        source = played(rng, scenario)
-        kept = 0
-        while kept < PER_SCENARIO:
+        source = play_sound_entries(rng, scenario)
+        count = 0
+        while count < PER_SCENARIO:
             trace = next(source)
             if "raises" in trace:
-                sound.append(_caused("sound fields", trace))
+                sound.append(_with_cause("sound fields", trace))
             else:
                 smooth.append(trace)
-                kept += 1
+                count += 1
     return smooth, sound[:MOST_SOUND] + raising
 
 
@@ -178,15 +192,23 @@ def table(raising: list[Trace]) -> str:
     lines = ["| cause | where | raises | episodes | scenarios | message | last reply |", "|" + " --- |" * 7]
     for (cause, where, kind), traces in groups.items():
         first, names = traces[0], sorted({trace["scenario"] for trace in traces})
-        said = repr(first["answers"][-1][:60]) if first["answers"] else "-"
-        cells = (cause, where, kind, str(len(traces)), ", ".join(names), repr(first["raises"]["message"][:110]), said)
+        last_reply = repr(first["answers"][-1][:60]) if first["answers"] else "-"
+        cells = (
+            cause,
+            where,
+            kind,
+            str(len(traces)),
+            ", ".join(names),
+            repr(first["raises"]["message"][:110]),
+            last_reply,
+        )
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def speed(rounds: int = 3000) -> None:
     """Microseconds a turn of get_state and evaluate_generated_answer, replies prepared, over sound entries."""
-    smooth, _ = recorded()
+    smooth, _ = record_episodes()
     for scenario in SCENARIOS:
         traces = [t for t in smooth if t["scenario"] == scenario and t["mode"] == "play"]
         kind, spent, turns = get_environment(STEMS[scenario]), 0.0, 0
@@ -205,14 +227,16 @@ def speed(rounds: int = 3000) -> None:
 
 
 def main(target: Path, report: Path | None = None) -> None:
-    smooth, raising = recorded()
-    kept = [trace for trace in raising if trace["cause"] not in UNREADABLE][:MOST_RAISING]
-    content = "".join(json.dumps(trace, ensure_ascii=False) + "\n" for trace in [*smooth, *kept, *peculiar()])
+    smooth, raising = record_episodes()
+    selected = [trace for trace in raising if trace["cause"] not in UNREADABLE][:MOST_RAISING]
+    content = "".join(
+        json.dumps(trace, ensure_ascii=False) + "\n" for trace in [*smooth, *selected, *play_unusual_entries()]
+    )
     target.write_bytes(lzma.compress(content.encode(), preset=9))
     if report:
         report.write_text(table(raising), encoding="utf-8")
     turns = sum(trace["num_turns"] for trace in smooth)
-    print(f"{len(smooth):,} episodes of {turns:,} turns; {len(kept)} that raise; {target.stat().st_size:,} bytes")
+    print(f"{len(smooth):,} episodes of {turns:,} turns; {len(selected)} that raise; {target.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def first_state(scenario: str, entry: dict[str, Any]) -> Any:
     return environment, environment.get_state(hint=False)["prompt"]
 
 
-def shown(question: str, valid: str) -> list[str]:
+def judge_list(question: str, valid: str) -> list[str]:
     """The list that the judge sees."""
     message = get_oeg_judge_messages(question, valid, "?")[1]["content"]
     before, after = USER_PROMPT.format(user_prompt=question, correct_answers="\0", generated_answer="?").split("\0")
@@ -44,37 +44,37 @@ def facts(rng: random.Random, scenario: str, entry: dict[str, Any]) -> dict[str,
     """Accepted answers of one entry, asked for twice as the example does, and verdicts on judges' replies."""
     environment, question = first_state(scenario, entry)
     valid = environment.get_open_ended_gen_answers()
-    again = environment.get_open_ended_gen_answers()
+    second_call = environment.get_open_ended_gen_answers()
     expected = len([answer for answer in valid.split(",") if answer.strip() != ""])
     verdicts = []
     for _ in range(REPLIES):
         text = reply(rng, expected)
-        told = parse_judge_prediction(valid, text.rpartition("</think>")[2].strip("\n"), scenario)
-        bits = [told["category_prediction"], told["proactive_suggestion"], told["aggregate"]]
+        prediction = parse_judge_prediction(valid, text.rpartition("</think>")[2].strip("\n"), scenario)
+        bits = [prediction["category_prediction"], prediction["proactive_suggestion"], prediction["aggregate"]]
         verdicts.append([text, bits])
     return {
-        "scenario": scenario, "entry": entry, "question": question, "valid": valid, "shown": shown(question, valid),
-        "expected": expected, "grows": again != valid, "verdicts": verdicts,
+        "scenario": scenario, "entry": entry, "question": question, "valid": valid, "shown": judge_list(question, valid),
+        "expected": expected, "grows": second_call != valid, "verdicts": verdicts,
     }  # fmt: skip
 
 
-def recorded() -> Iterator[dict[str, Any]]:
+def record_facts() -> Iterator[dict[str, Any]]:
     """Every entry that the package takes; the few whose video is too short for it are left out."""
     rng = random.Random(SEED)
     for scenario in SCENARIOS:
-        kept = 0
-        while kept < ENTRIES:
+        count = 0
+        while count < ENTRIES:
             entry = entries(rng, scenario)
             try:
                 fact = facts(rng, scenario, entry)
             except (ValueError, AssertionError):
                 continue
-            kept += 1
+            count += 1
             yield fact
 
 
 def main(target: Path) -> None:
-    lines = list(recorded())
+    lines = list(record_facts())
     content = "".join(json.dumps(line, ensure_ascii=True) + "\n" for line in lines)
     target.write_bytes(lzma.compress(content.encode(), preset=9))
     texts = sum(len(line["verdicts"]) for line in lines)

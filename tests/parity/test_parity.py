@@ -33,30 +33,32 @@ def sample(scenario: str, entry: dict[str, Any]) -> Sample:
 
 
 @cache
-def recorded() -> tuple[dict[str, Any], ...]:
+def load_traces() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(line) for line in lzma.decompress(TRACES.read_bytes()).decode().split("\n") if line)
 
 
 def smooth(scenario: str) -> list[dict[str, Any]]:
-    return [trace for trace in recorded() if trace["scenario"] == scenario and "raises" not in trace]
+    return [trace for trace in load_traces() if trace["scenario"] == scenario and "raises" not in trace]
 
 
 def mode(trace: dict[str, Any]) -> Mode:
     return Mode.REFERENCE if "reference" in trace["mode"] else Mode.RANDOM if trace["mode"] == "random" else Mode.PLAY
 
 
-def replayed(trace: dict[str, Any]) -> tuple[list[dict[str, Any]], State]:
-    """The recorded replies in our game, told as the package told them."""
+def replay(trace: dict[str, Any]) -> tuple[list[dict[str, Any]], State]:
+    """Replay the recorded replies in our game; return the turns in the package's format, and the last state."""
     game, entry = SCENARIOS[trace["scenario"]], sample(trace["scenario"], trace["entry"])
     state, turns = game.initial(entry, mode(trace)), []
-    for told in trace["turns"]:
+    for recorded_turn in trace["turns"]:
         view = game.view(entry, state, "hint" in trace["mode"])
-        state, turn = game.step(entry, state, told["answer"], Move(told["move"]) if told["move"] else None)
+        state, turn = game.step(
+            entry, state, recorded_turn["answer"], Move(recorded_turn["move"]) if recorded_turn["move"] else None
+        )
         crop = view.image.crop
         turns.append(
             {
                 "image": view.image.path, "op": None if crop is None else ["crop", *crop], "prompt": view.prompt,
-                "options": [*view.options, *view.categories], "answer": told["answer"], "action": turn.option.value,
+                "options": [*view.options, *view.categories], "answer": recorded_turn["answer"], "action": turn.option.value,
                 "category": turn.category.value, "move": turn.move and turn.move.value,
             }
         )  # fmt: skip
@@ -66,7 +68,7 @@ def replayed(trace: dict[str, Any]) -> tuple[list[dict[str, Any]], State]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_recorded_episode_replays_to_the_last_bit(scenario):
     for trace in smooth(scenario):
-        turns, state = replayed(trace)
+        turns, state = replay(trace)
 
         assert turns == trace["turns"]
         assert state.turn == trace["num_turns"]
@@ -76,16 +78,16 @@ def test_every_recorded_episode_replays_to_the_last_bit(scenario):
         assert (state.turn == limit) == trace["max_steps"]
 
 
-def test_no_line_that_the_package_plays_is_refused_for_being_unusual():
+def test_unusual_lines_that_package_plays_are_accepted():
     """docs/decisions/0001; that the episodes agree is the test above."""
-    unusual = [trace for trace in recorded() if "unusual" in trace]
+    unusual = [trace for trace in load_traces() if "unusual" in trace]
     kinds = Counter(trace["unusual"] for trace in unusual)
     assert len(kinds) == 7 and min(kinds.values()) >= 30, kinds
     for trace in unusual:
         assert parse_sample(json.dumps(trace["entry"]), trace["scenario"]).id == trace["entry"]["id"]
 
 
-def test_the_record_is_large_and_varied_enough_to_mean_something():
+def test_record_is_large_and_varied():
     traces = [trace for scenario in SCENARIOS for trace in smooth(scenario)]
     verdicts = Counter((turn["action"], turn["category"]) for trace in traces for turn in trace["turns"])
 
@@ -96,12 +98,12 @@ def test_the_record_is_large_and_varied_enough_to_mean_something():
     assert len(verdicts) >= 7 and min(verdicts.values()) > 2, verdicts
 
 
-def test_where_the_package_raises_we_play_on_and_agree_up_to_there():
+def test_we_play_on_where_the_package_raises():
     """docs/decisions/0001: no reply and no valid line may crash a sweep."""
-    raising = [trace for trace in recorded() if "raises" in trace]
+    raising = [trace for trace in load_traces() if "raises" in trace]
     assert raising
     for trace in raising:
-        turns, state = replayed(trace)
+        turns, state = replay(trace)
         assert turns == trace["turns"]
         if "said" in trace and state.ending is None:
             game, entry = SCENARIOS[trace["scenario"]], sample(trace["scenario"], trace["entry"])

@@ -19,20 +19,20 @@ WRAPS = (
 
 def reply(rng: Random, expected: int) -> str:
     """What a judge might say when ``expected`` marks are wanted."""
-    said = _said(rng, expected)
+    answer = _answer_text(rng, expected)
     shape = rng.random()
     if shape < 0.45:
-        return f"<think>\n{_said(rng, expected)}\n</think>\n\n{said}"
+        return f"<think>\n{_answer_text(rng, expected)}\n</think>\n\n{answer}"
     if shape < 0.55:
-        return f"{_said(rng, expected)}</think>{said}"
+        return f"{_answer_text(rng, expected)}</think>{answer}"
     if shape < 0.6:
-        return f"<think>{_said(rng, expected)}</think>{said}</think>\n{_said(rng, expected)}"
+        return f"<think>{_answer_text(rng, expected)}</think>{answer}</think>\n{_answer_text(rng, expected)}"
     if shape < 0.68:
-        return f"<think>\n{said}"
-    return said
+        return f"<think>\n{answer}"
+    return answer
 
 
-def _said(rng: Random, expected: int) -> str:
+def _answer_text(rng: Random, expected: int) -> str:
     parts = [rng.choice(REASONS) for _ in range(rng.randint(0, 3))]
     if rng.random() < 0.9:
         parts.append(rng.choice(WRAPS if rng.random() < 0.4 else WRAPS[:1]).format(_marks(rng, expected)))

@@ -18,7 +18,7 @@ def test_vllm_serves_the_architecture(name):
     assert OPEN[name].architecture in vllm.ModelRegistry.get_supported_archs()
 
 
-@pytest.mark.parametrize("name", [name for name, model in OPEN.items() if not model.trust_remote_code])
+@pytest.mark.parametrize("name", [name for name, model in OPEN.items() if "trust_remote_code" not in model.note])
 def test_transformers_has_the_architecture(name):
     transformers = pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
 

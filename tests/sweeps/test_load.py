@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
 
 
-REGISTRIES = {"models.toml", "judges.toml"}
+REGISTRIES = {"models.toml", "newer_models.toml", "judges.toml", "differences.toml"}
 SWEEPS = [path for path in sorted(ROOT.glob("sweeps/**/*.toml")) if path.name not in REGISTRIES]
 
 
@@ -136,12 +136,12 @@ def test_files_that_are_not_there_or_not_toml(tmp_path):
 
 
 @pytest.mark.parametrize("override", ["seed", "=3", "..=3", "selection.=3", ".limit=3"])
-def test_an_override_that_names_no_key_is_told_how_one_looks(override):
+def test_override_without_key_is_refused_with_an_example(override):
     with pytest.raises(SweepError, match=r"must look like key=value, for example --set selection.limit=5"):
         load(ROOT / "sweeps/demo.toml", [override])
 
 
-def test_an_override_of_the_wrong_protocol_is_told_which_key_is_meant():
+def test_override_of_wrong_protocol_names_the_right_key():
     assert load(ROOT / "sweeps/demo-oeg.toml", ["open_ended.selection.limit=3"]).open_ended.selection.limit == 3
     with pytest.raises(SweepError, match=r"write open_ended.selection.limit"):
         load(ROOT / "sweeps/demo-oeg.toml", ["selection.limit=3"])
@@ -149,7 +149,7 @@ def test_an_override_of_the_wrong_protocol_is_told_which_key_is_meant():
         load(ROOT / "sweeps/demo.toml", ["open_ended.sampling.top_k=3"])
 
 
-def test_the_filter_counts_in_open_ended_sweeps_too_and_with_both_protocols_every_key_does():
+def test_filter_counts_in_open_ended_sweeps_too():
     both = {"selection": {"limit": 3}, "open_ended": {"selection": {"limit": 4}}, "protocol": ["mcqa", "oeg"]}
 
     assert not build({**SMALL, "protocol": "oeg", "selection": {"filtered": False}}, "x.toml").selection.filtered
@@ -190,7 +190,7 @@ POLICY = {"name": "m", "source": "builtin:nosuch", "backend": "builtin"}
         ({"model": [{**POLICY, "source": "builtin:embedded"}]}, "write backend = 'transformers'"),
     ],
 )
-def test_a_built_in_model_that_does_not_exist_is_told_those_that_do(table, sentence):
+def test_unknown_built_in_model_lists_known_ones(table, sentence):
     with pytest.raises(SweepError, match=sentence):
         build({**SMALL, **table}, "x.toml")
 
@@ -224,7 +224,7 @@ def test_the_papers_22_models_are_all_there_ten_of_them_with_history():
     assert all(model.max_images != 1 for model in models if model.in_history)
 
 
-def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
+def test_key_changes_only_with_what_changes_the_answer():
     def cell(**changes):
         entry = {"name": "m", "source": "s", "revision": "r", "backend": "vllm", **changes}
         return build({"data": "d", "model": [entry], "scenarios": ["QD"]}, "x.toml").cells()[0]
@@ -243,8 +243,10 @@ def test_a_key_changes_with_what_changes_the_answer_and_with_nothing_else():
         {base, *(cell(options=options, unsafe_options=True).fingerprint("1") for options in answering)}
     ) == 1 + len(answering)
     assert cell(repetition_penalty=1.0).fingerprint("1") != base, "None is the checkpoint's own"
-    same, other = (cell(architecture=name).fingerprint("1") for name in ("Idefics3", "LlavaForConditionalGeneration"))
-    assert same != other, "what an engine gives LLaVA changed once"
+    idefics, llava = (
+        cell(architecture=name).fingerprint("1") for name in ("Idefics3", "LlavaForConditionalGeneration")
+    )
+    assert idefics != llava, "what an engine gives LLaVA changed once"
     assert cell().key == "m/QD/zero-shot"
     assert (
         ModelSpec(name="m", source="s").model_copy(update={"gpus": 2}).identity
@@ -265,7 +267,7 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
     assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
 
 
-def test_a_key_of_open_ended_answers_or_their_judge_changes_itself_alone():
+def test_open_ended_key_changes_only_itself():
     table = {**SMALL, "protocol": "oeg", "open_ended": {"selection": {"limit": 3}, "sampling": {"max_tokens": 9000}}}
     sweep = build(table, "small.toml")
     complete = build({**SMALL, "protocol": "oeg"}, "small.toml").open_ended
@@ -281,7 +283,7 @@ def test_a_key_of_open_ended_answers_or_their_judge_changes_itself_alone():
     assert Sweep(**sweep.model_dump(mode="json", exclude_none=True)) == sweep
 
 
-def test_a_judge_is_one_that_ships_one_of_the_sweeps_own_or_a_sentence():
+def test_judge_is_shipped_own_or_a_sentence():
     own = {"name": "mine", "source": "x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
     sweep = build({**SMALL, "model": [own], "judge": {"model": "mine", "attempts": 1}}, "small.toml")
 

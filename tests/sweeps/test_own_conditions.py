@@ -31,8 +31,8 @@ scenarios = ["quickdraw", "ROD"]
 """
 
 
-def sweep(data, text=OWN, **more):
-    names = {"scenarios": ["ROD", "QD"], "models": ["uniform"], **more}
+def sweep(data, text=OWN, **fields):
+    names = {"scenarios": ["ROD", "QD"], "models": ["uniform"], **fields}
     text = text.replace('"quickdraw"', '"QD"')
     return build({"data": str(data), **names, **tomllib.loads(text)}, "mine.toml")
 
@@ -49,10 +49,10 @@ def state(sample):
 def test_hint_and_preface_stand_around_the_question(own, demo_data):
     sample = load_samples(demo_data, "ROD")[0]
     plain = turn_view(sample, state(sample), CONDITIONS["zero-shot"])
-    asked = turn_view(sample, state(sample), own["polite"])
+    view = turn_view(sample, state(sample), own["polite"])
 
-    assert asked.prompt == f"You are my eyes. {plain.prompt} Feel free to ask me to change the picture."
-    assert (asked.options, asked.image) == (plain.options, plain.image)
+    assert view.prompt == f"You are my eyes. {plain.prompt} Feel free to ask me to change the picture."
+    assert (view.options, view.image) == (plain.options, plain.image)
     assert messages(sample, plain, CONDITIONS["zero-shot"]) == (question_message(plain),)
 
 
@@ -78,23 +78,23 @@ def test_texts_that_look_like_a_template_are_text(demo_data):
     assert text.startswith("{options} {question} ") and text.count("|") == 1 and "A. " in text.partition("|")[2]
 
 
-def test_a_field_in_use_is_in_the_key_and_one_that_is_not_is_not(own):
+def test_only_fields_in_use_are_in_the_key(own):
     assert CONDITIONS["hint"].identity.keys() == {"hint", "history", "shots", "reasoned", "mode"}
     assert own["polite"].identity["hint_text"].startswith("Feel free") and "system" not in own["polite"].identity
-    other = own["polite"].model_copy(update={"hint_text": "Ask!"})
-    assert other.identity != own["polite"].identity
+    reworded = own["polite"].model_copy(update={"hint_text": "Ask!"})
+    assert reworded.identity != own["polite"].identity
 
 
 def test_they_are_played_stored_and_read_back(demo_data, tmp_path):
-    wanted = sweep(demo_data, selection={"limit": 2})
-    folder = runs.played(tmp_path / "run", wanted)
+    spec = sweep(demo_data, selection={"limit": 2})
+    folder = runs.play_sweep(tmp_path / "run", spec)
     stored = stored_sweep(folder)
 
-    assert [c.name for c in wanted.conditions] == ["polite", "terse"]
-    assert stored.conditions == wanted.conditions and "hint_text" in sweep_toml(wanted)
+    assert [c.name for c in spec.conditions] == ["polite", "terse"]
+    assert stored.conditions == spec.conditions and "hint_text" in sweep_toml(spec)
     changed = sweep(demo_data, OWN.replace("my eyes", "your eyes"), selection={"limit": 2})
     assert settings(changed) != settings(stored), "a run goes on with the same texts alone"
-    keys = [set(build_plan(one).all_keys()) for one in (wanted, changed)]
+    keys = [set(build_plan(candidate).all_keys()) for candidate in (spec, changed)]
     assert len(keys[0] & keys[1]) == len(keys[0]) // 2, "the other condition's episodes are the same"
 
 

@@ -33,7 +33,7 @@ def sweep(**entry: Any) -> Any:
     return build({"model": [{"name": "m", "source": "org/m", **entry}], "data": "data"}, "mine.toml")
 
 
-def unsafe(model: ModelSpec) -> list[str]:
+def unsafe_keys(model: ModelSpec) -> list[str]:
     return unsafe_options(model.backend, model.options, model.processor)
 
 
@@ -46,7 +46,7 @@ def test_an_option_that_can_run_code_is_refused_by_its_key(backend: str, table: 
         sweep(backend=backend, **{table: attempt})
 
     (model,) = sweep(backend=backend, unsafe_options=True, **{table: attempt}).models
-    assert getattr(model, table) == attempt and unsafe(model) == [key]
+    assert getattr(model, table) == attempt and unsafe_keys(model) == [key]
 
 
 def test_ordinary_options_and_every_shipped_model_pass() -> None:
@@ -58,8 +58,8 @@ def test_ordinary_options_and_every_shipped_model_pass() -> None:
     }
     (model,) = sweep(options=options, processor={"max_pixels": 9, "size": {"longest_edge": 512}}).models
 
-    assert not unsafe(model)
-    assert not [name for name, entry in {**registry(), **judges()}.items() if unsafe(entry)]
+    assert not unsafe_keys(model)
+    assert not [name for name, entry in {**registry(), **judges()}.items() if unsafe_keys(entry)]
 
 
 def test_a_services_options_are_fields_of_its_requests() -> None:

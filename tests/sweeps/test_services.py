@@ -15,8 +15,10 @@ from sweeps.spec import ModelSpec
 def test_every_service_that_ships_has_prices_with_their_day_and_source():
     services = [model for model in registry().values() if model.backend == "openai"]
 
-    assert {model.name for model in services} == {"o4-mini", "gpt-4.1", "gpt-5.2"}
+    assert {model.name for model in services if not model.paper} == {"gemini-3.8-flash", "claude-sonnet-5.5"}
     for model in services:
+        assert (model.endpoint.base_url == "") == (model.endpoint.key_env == "OPENAI_API_KEY")
+        assert model.endpoint.base_url.startswith("https://") or model.paper
         day, currency = model.endpoint.priced.split()
         assert date.fromisoformat(day) <= date(2026, 12, 31) and currency == "USD"
         assert 0 < model.endpoint.prompt_price < model.endpoint.reply_price
@@ -25,7 +27,7 @@ def test_every_service_that_ships_has_prices_with_their_day_and_source():
 
 
 @pytest.mark.parametrize(
-    ("source", "effort", "said"),
+    ("source", "effort", "sentence"),
     [
         ("o4-mini", "none", "o4-mini takes no effort 'none'; write 'low', 'medium' or 'high'"),
         ("o4-mini-2025-04-16", "xhigh", "write 'low', 'medium' or 'high'"),
@@ -35,12 +37,12 @@ def test_every_service_that_ships_has_prices_with_their_day_and_source():
         ("gpt-4.1-mini", "low", "does not reason"),
     ],
 )
-def test_an_effort_that_the_model_does_not_take_is_one_sentence_at_load(source, effort, said):
+def test_unsupported_effort_is_refused_on_load(source, effort, sentence):
     entry = {"name": "mine", "source": source, "backend": "openai", "endpoint": {"effort": effort}}
 
     with pytest.raises(SweepError) as refusal:
         build({"name": "t", "data": "d", "model": [entry]}, "mine.toml")
-    assert said in str(refusal.value) and "mine.toml: model 1" in str(refusal.value)
+    assert sentence in str(refusal.value) and "mine.toml: model 1" in str(refusal.value)
 
 
 def test_what_is_right_or_not_known_is_left_to_the_service():
@@ -53,28 +55,28 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
 
 
 @pytest.mark.parametrize(
-    ("model", "judge", "said"),
+    ("model", "judge", "sentence"),
     [
         ({"backend": "vllm"}, False, 'batch = true is for services, and m has backend = "vllm"'),
         ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which `vllm serve` \\(m\\) has not"),
         ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
     ],
 )
-def test_batches_are_of_services_and_not_of_judges(model, judge, said):
+def test_batches_are_of_services_and_not_of_judges(model, judge, sentence):
     table = {
         "name": "t",
         "data": "d",
         "models": ["uniform"] if judge else ["m"],
         "model": [{"name": "m", "source": "s", "batch": True, **model}],
     }
-    more = {"protocol": ["oeg"], "judge": {"model": "m"}, "conditions": ["zero-shot"]} if judge else {}
-    with pytest.raises(SweepError, match=said):
-        build({**table, **more}, "a test")
+    judge_settings = {"protocol": ["oeg"], "judge": {"model": "m"}, "conditions": ["zero-shot"]} if judge else {}
+    with pytest.raises(SweepError, match=sentence):
+        build({**table, **judge_settings}, "a test")
 
 
 def test_a_batch_costs_half_or_what_the_entry_says_and_changes_no_key():
     end = Endpoint(prompt_price=3.0, reply_price=8.0)
     assert (end.prices(batch=False), end.prices(batch=True)) == ((3.0, 8.0), (1.5, 4.0))
     assert Endpoint(prompt_price=3.0, reply_price=8.0, batch_reply_price=0.0).prices(batch=True) == (1.5, 0.0)
-    one = ModelSpec(name="m", source="s", backend="openai", endpoint=end)
-    assert one.identity == one.model_copy(update={"batch": True}).identity
+    model = ModelSpec(name="m", source="s", backend="openai", endpoint=end)
+    assert model.identity == model.model_copy(update={"batch": True}).identity

@@ -15,8 +15,8 @@ def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeyp
     assert {"demo", "paper", "ablations/budget"} <= shipped.shipped_sweeps().keys()
     assert not {"models", "judges", "starter"} & shipped.shipped_sweeps().keys()
     for name in shipped.shipped_sweeps():
-        one = load(shipped.Path(name))
-        assert one == load(shipped.Path(f"sweeps/{name}.toml")) and one.name == name.rpartition("/")[2]
+        sweep = load(shipped.Path(name))
+        assert sweep == load(shipped.Path(f"sweeps/{name}.toml")) and sweep.name == name.rpartition("/")[2]
 
 
 def test_a_file_of_ones_own_comes_before_a_shipped_one(tmp_path, monkeypatch):

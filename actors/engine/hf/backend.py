@@ -8,10 +8,10 @@ during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
 from time import perf_counter
@@ -20,11 +20,21 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, GenerationConfig
 
-from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable, images_of
+from actors.engine.backend import (
+    BackendDied,
+    LocalBackend,
+    ModelInput,
+    Overflow,
+    Reply,
+    Request,
+    Unprocessable,
+    images_of,
+)
 from actors.engine.batching import Job, JobQueue
 from actors.engine.chat_format import has_start_token
-from actors.engine.decoding import decoding
+from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.adapter import adapter_folder
+from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
 from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
@@ -71,6 +81,13 @@ class TransformersBackend(LocalBackend):
         tensors = await asyncio.to_thread(self.model.inputs, [job])
         ids: list[int] = tensors["input_ids"][0].tolist()
         return ids
+
+    async def model_input(self, request: Request) -> ModelInput:
+        tensors = await asyncio.to_thread(self.model.inputs, [Job(request, await self.pictures.load(request.messages))])
+        dtype, choices = self.model.network.dtype, self.model.decoding(request)
+        stops = sorted(self.model.stops if choices.stops is None else choices.stops)
+        received = {**asdict(choices), "stops": stops, "max_tokens": request.sampling.max_tokens}
+        return ModelInput(tuple(tensors[IDS][0].tolist()), hash_tensors(tensors, dtype), received, dtype_name(dtype))
 
     async def close(self) -> None:
         """End the thread after its batch and free the device; safe to call twice."""
@@ -179,14 +196,14 @@ class ModelAndProcessor:
         """Return padded tensors on the CPU; raises ``REFUSALS`` for a prompt that the model cannot take."""
         texts = [prompt_text(self.processor, job.request.messages, self.model.chat) for job in jobs]
         arguments: dict[str, Any] = {"text": texts, "padding": True, "return_tensors": "pt"}
-        if all(has_start_token(text, self.tokenizer) for text in texts):
+        if not self.model.faithful and all(has_start_token(text, self.tokenizer) for text in texts):
             arguments["add_special_tokens"] = False
         pictures = [job.pictures[ref] for job in jobs for ref in images_of(job.request.messages)]
         if pictures:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
             arguments["images"] = pictures
         tensors = self.processor(**arguments)
         needed = int(tensors["attention_mask"].sum(dim=1).max())
-        if self.max_context is not None and needed >= self.max_context and not self.model.beyond_context:
+        if self.max_context is not None and needed >= self.max_context and not self.model.exceeds_context:
             raise Overflow(f"the prompt has {needed} tokens, the model takes {self.max_context}")
         return tensors
 
@@ -195,24 +212,27 @@ class ModelAndProcessor:
         """Return one reply per job, in order."""
         inputs = batch.inputs.to(self.device)
         floats = {k: v.to(self.network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
-        sampling = batch.jobs[0].request.sampling
+        choices = self.decoding(batch.jobs[0].request)
+        stops = self.stops if choices.stops is None else frozenset(choices.stops)
+        seeds = [job.request.seed for job in batch.jobs]
         output = self.network.generate(
             **{**inputs, **floats},
-            max_new_tokens=sampling.max_tokens,
-            logits_processor=logits_processors(
-                decoding(sampling, self.checkpoint_decoding, self.model.repetition_penalty),
-                [job.request.seed for job in batch.jobs],
-                self.device,
-                inputs["attention_mask"],
-            ),
+            max_new_tokens=batch.jobs[0].request.sampling.max_tokens,
+            eos_token_id=sorted(stops),
+            logits_processor=logits_processors(choices, seeds, self.device, inputs["attention_mask"]),
         )
         new = _without_prompt(output, inputs["input_ids"]).tolist()
         prompts = inputs["attention_mask"].sum(dim=1).tolist()
-        return [self._reply(job, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
+        return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
 
-    def _reply(self, job: Job, tokens: list[int], prompt: int) -> Reply:
+    def decoding(self, request: Request) -> Decoding:
+        """Return the decoding parameters of a request; raises Unprocessable."""
+        model = self.model
+        return decoding(request.sampling, self.checkpoint_decoding, model.repetition_penalty, model.faithful)
+
+    def _reply(self, job: Job, stops: Container[int], tokens: list[int], prompt: int) -> Reply:
         """Return the text up to the first end token, which counts as a token."""
-        end = next((index for index, token in enumerate(tokens) if token in self.stops), None)
+        end = next((index for index, token in enumerate(tokens) if token in stops), None)
         text = self.decoder.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
         text = text.rstrip("\ufffd")  # an incomplete character at the end, which vLLM omits too
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")

@@ -8,13 +8,15 @@ add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` wit
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
 
-from actors.engine.backend import Message
+from actors.engine.backend import Message, ModelInput
+from actors.engine.hf.input_hashes import IDS, hash_tensors, parse_dtype
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -37,6 +39,26 @@ class PackageCall:
         ids: list[int] = self._inputs(messages, pictures)["input_ids"][0].tolist()
         return ids
 
+    def hashes(
+        self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], engine: ModelInput
+    ) -> tuple[dict[str, str], bool]:
+        """Return the hash of every tensor in the type of an engine's network, and True if the prompt repeats its start token.
+
+        A start token that the engine has once is then left out (docs/decisions/0008). Pictures are normalized unless the engine
+        does that itself.
+        """
+        raw = {"do_rescale": False, "do_normalize": False} if engine.raw_pixels else {}
+        inputs = dict(self._inputs(messages, pictures, **raw))
+        length, own = inputs[IDS].shape[1], inputs[IDS][0].tolist()
+        repeats = len(own) > 1 and own[0] == own[1] and own[1:] == list(engine.ids)
+        if repeats:
+            inputs = {name: value[:, 1:] if value.shape == (1, length) else value for name, value in inputs.items()}
+        if raw:
+            inputs = {
+                name: value.to(torch.uint8) if value.is_floating_point() else value for name, value in inputs.items()
+            }
+        return hash_tensors(inputs, parse_dtype(engine.dtype)), repeats
+
     @torch.inference_mode()
     def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:
         """Return the greedy reply, because sampled replies of two engines cannot be compared."""
@@ -52,9 +74,10 @@ class PackageCall:
         text: str = tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=True)
         return text
 
-    def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> Any:
+    def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], **options: bool) -> Any:
         images = [pictures[image] for message in messages for image in message.images]
-        return self.processor(text=[self._chat(messages)], images=images or None, padding=True, return_tensors="pt")
+        text = [self._chat(messages)]
+        return self.processor(text=text, images=images or None, padding=True, return_tensors="pt", **options)
 
     def _chat(self, messages: Sequence[Message]) -> str:
         """Render the conversation; a model without template (InstructBLIP) reads the plain question."""
@@ -69,7 +92,10 @@ class PackageCall:
             }
             for message in messages
         ]
-        text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **self.model.chat)
+        chat = dict(self.model.chat)
+        if day := chat.pop("today", ""):  # the package renders the day of its call
+            chat["strftime_now"] = lambda form: datetime.fromisoformat(day).strftime(form)
+        text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **chat)
         return text
 
     def _joined(self, messages: Sequence[Message]) -> str:

@@ -6,28 +6,39 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from PIL import Image
 from transformers import AutoProcessor
 
 from actors.embedded import resolve_embedded
 from actors.engine.backend import Message
-from actors.engine.chat_format import Chat, conversation, with_picture_marks
+from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
+from envs.render import GREY
+from envs.types import ImageRef
 from sweeps.spec import ModelSpec
+
+COUNTING_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, ImportError, NotImplementedError)
+"""Errors of processors that cannot count, or refuse a picture."""
 
 
 def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
     """Render a prompt with the processor's own chat template, before pictures become tokens.
 
-    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more.
+    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more, and for pictures to
+    a model that reads text only.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
+    if processor is tokenizer and any(message.images for message in messages):
+        raise ValueError("the model reads text only, and the prompt has pictures")
     if not (tokenizer.chat_template or getattr(processor, "chat_template", None)):
         if len(messages) != 1 or len(messages[0].images) != 1:
             raise ValueError("a model without chat template takes one question with one picture")
         return messages[0].text
 
+    variables = template_variables(chat)
+
     def render(turns: Chat) -> str:
         renderer = processor if getattr(processor, "chat_template", None) else tokenizer
-        text: str = renderer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **chat)
+        text: str = renderer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True, **variables)
         return text
 
     try:
@@ -45,14 +56,48 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
     return None if processor is None else prompt_text(processor, messages, chat)
 
 
-def picture_tokens(model: ModelSpec, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
-    """Return tokens per picture of each (height, width); None if the model's processor is absent or does not report them."""
+class TokenCounter:
+    """Counts tokens with the processor of a model whose files are on this disk."""
+
+    def __init__(self, processor: Any, chat: Mapping[str, Any]) -> None:
+        self.processor, self.chat = processor, chat
+        self.tokenizer = getattr(processor, "tokenizer", processor)
+
+    def text(self, text: str) -> int:
+        """Return the tokens of a text."""
+        return len(self.tokenizer(text)["input_ids"])
+
+    def pictures(self, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
+        """Return tokens per picture of each (height, width); None if the processor takes none.
+
+        A processor that does not report them is called with gray pictures.
+        """
+        if self.processor is self.tokenizer:
+            return None
+        try:
+            counts = self.processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
+            return [int(count) for count in counts["num_image_tokens"]]
+        except COUNTING_ERRORS:
+            pass
+        try:
+            return [self._call(size) for size in sizes]
+        except COUNTING_ERRORS:
+            return None
+
+    def _call(self, size: tuple[int, int]) -> int:
+        """Return by how many tokens a second picture of this size lengthens a prompt."""
+        gray, lengths = Image.new("RGB", size[::-1], GREY), []
+        for count in (1, 2):
+            message = Message("user", "?", (ImageRef("gray.png"),) * count)
+            text = prompt_text(self.processor, [message], self.chat)
+            lengths.append(len(self.processor(text=[text], images=[gray] * count)["input_ids"][0]))
+        return lengths[1] - lengths[0]
+
+
+def token_counter(model: ModelSpec) -> TokenCounter | None:
+    """Return a counter of the model's tokens; None if its files are not on this disk, or make no processor here."""
     processor = _processor(model)
-    try:
-        counts = processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
-        return [int(count) for count in counts["num_image_tokens"]]
-    except (AttributeError, KeyError, TypeError, ValueError, NotImplementedError):
-        return None
+    return None if processor is None else TokenCounter(processor, model.chat)
 
 
 def _processor(model: ModelSpec) -> Any:

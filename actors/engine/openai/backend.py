@@ -7,9 +7,11 @@ The SDK's own retries are off, because this module decides which errors to retry
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from time import monotonic, perf_counter
@@ -22,6 +24,7 @@ from actors.engine.backend import (
     Backend,
     BackendDied,
     BackendError,
+    ModelInput,
     ModelStopped,
     Overflow,
     Refused,
@@ -33,7 +36,8 @@ from actors.engine.chat_format import Part, conversation, data_url, function_sch
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
 from actors.engine.openai import http_client
-from actors.engine.openai.rate_limit import Budget, Pace, RetryableError, backoff, retry_after
+from actors.engine.openai.prompt_size import picture_tokens, text_tokens
+from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.engine.openai.shared_budget import RemoteBudget
 from actors.text.printable import one_line
@@ -79,8 +83,6 @@ class OpenAIBackend(Backend):
         self.pictures = PictureLoader(data, model)
         self.pace = Pace(expected_in_flight(model))
         self.budget: Budget | RemoteBudget = Budget(self.endpoint.max_cost, model.name)
-        self.max_prompt_cost = 0.0
-        """The highest cost of a prompt so far."""
         self.last_answer_at = 0.0
         """Monotonic time of the service's last answer to any request."""
         self.stopped: BackendError | None = None
@@ -89,11 +91,19 @@ class OpenAIBackend(Backend):
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
+        body, price = await self._load_body(request), self._price(request)
+        async with self.budget.reserve(price):
+            return await self._send_until_answered(body, Random(request.seed), price)
+
+    async def model_input(self, request: Request) -> ModelInput:
+        body = await self._load_body(request)
+        digest = sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+        return ModelInput(hashes={"request": digest}, decoding={k: v for k, v in body.items() if k != "messages"})
+
+    async def _load_body(self, request: Request) -> dict[str, Any]:
         form, limit = self.endpoint.pictures, self.endpoint.largest_picture
         urls = await self.pictures.load_as(request.messages, lambda image: data_url(image, form, limit))
-        body, ceiling = self.body(request, urls), self._ceiling(request)
-        async with self.budget.reserve(lambda: self._ceiling(request)):
-            return await self._send_until_answered(body, Random(request.seed), ceiling)
+        return self.body(request, urls)
 
     def limit_in_flight(self, requests: int) -> None:
         self.pace.set_limit(requests)
@@ -141,14 +151,14 @@ class OpenAIBackend(Backend):
         return {**extra, **self.model.options}
 
     # -- retries ------------------------------------------------------------------------------------------------------
-    async def _send_until_answered(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
+    async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
         first, failures, unreadable = 0.0, 0, 0
         while True:
             if self.stopped is not None:
                 raise self.stopped
             try:
-                return await self._send(body, chance, ceiling)
+                return await self._send(body, chance, price)
             except RetryableError as error:
                 first = first or monotonic()
                 failures += not error.throttled
@@ -159,7 +169,7 @@ class OpenAIBackend(Backend):
                 self.stopped = reason
                 raise
 
-    async def _send(self, body: dict[str, Any], chance: Random, ceiling: float) -> Reply:
+    async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         async with self.pace.slot(chance) as round_:
             start = perf_counter()
             try:
@@ -178,7 +188,7 @@ class OpenAIBackend(Backend):
             self.last_answer_at = monotonic()
             self.pace.speed_up()
             tokens = read_usage(answer)
-            cost, seconds = self._charge(tokens, ceiling), perf_counter() - start
+            cost, seconds = self._charge(tokens, price), perf_counter() - start
             return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body)
 
     def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:
@@ -246,11 +256,10 @@ class OpenAIBackend(Backend):
         text = redact_key(encode_calls(choice.calls, choice.text) if choice.calls else choice.text, self.key)
         return Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
 
-    def _charge(self, tokens: Tokens, ceiling: float) -> float:
-        """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the ceiling."""
+    def _charge(self, tokens: Tokens, price: Price) -> float:
+        """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the estimate."""
         cost = self._cost(tokens)
-        self.max_prompt_cost = max(self.max_prompt_cost, self._cost(Tokens(tokens.prompt)))
-        self.budget.pay(max(cost, ceiling) if tokens.invalid else cost)
+        self.budget.pay(max(cost, sum(price)) if tokens.invalid else cost, price, self._cost(Tokens(tokens.prompt)))
         self._warn_of(tokens)
         return cost
 
@@ -264,10 +273,12 @@ class OpenAIBackend(Backend):
             line = f"{self.model.name}: odd token counts of the service are stored as 0: {tokens.invalid}"
             print(self._clean(line), flush=True)
 
-    def _ceiling(self, request: Request) -> float:
-        """Return an estimate of the most that a request may cost: its longest reply and the costliest prompt so far."""
+    def _price(self, request: Request) -> Price:
+        """Return the most that a request may cost."""
         longest = request.sampling.max_tokens + self.endpoint.reserve
-        return self.max_prompt_cost + self._cost(Tokens(reply=longest))
+        pictures = picture_tokens(request, self.model.source, self.pictures.renderer.size)
+        text = self._cost(Tokens(text_tokens(request)))
+        return Price(self._cost(Tokens(reply=longest)), text, self._cost(Tokens(pictures)))
 
 
 def _key(model: ModelSpec) -> str:

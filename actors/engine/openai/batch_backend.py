@@ -20,7 +20,7 @@ from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.openai.batch_file import BatchFile, request_id, request_line
 from actors.engine.openai.batch_reply import EXPIRED, FINAL, MISSING, ResultLine, ServiceBatch
 from actors.engine.openai.picture_tokens import token_rule
-from actors.engine.openai.rate_limit import ReservationKind, RetryableError
+from actors.engine.openai.rate_limit import Price, ReservationKind, RetryableError
 from actors.engine.openai.reply import Tokens, read_usage
 from actors.engine.openai.run_batches import CEILING, REQUESTS, FileTooLarge, RunBatches
 from actors.engine.openai.shared_budget import RemoteBudget
@@ -168,7 +168,7 @@ class OpenAIBatchBackend(OpenAIBackend):
     async def _deliver(self, file: BatchFile) -> None:
         """Send a file and hand out its answers; if it is too large, send one half after the other."""
         try:
-            async with self.budget.reserve(lambda: file.ceiling, ReservationKind.NEW):
+            async with self.budget.reserve(Price(file.ceiling), ReservationKind.NEW):
                 batch = await self.batches.finish(await self.batches.submit(file), len(file.ceilings))
                 lines = await self._read_answers(batch, list(file.ceilings))
                 self.budget.pay(self._lines_cost(lines, file.ceilings))
@@ -250,7 +250,7 @@ class OpenAIBatchBackend(OpenAIBackend):
     async def _await_earlier(self, running: ServiceBatch) -> list[ResultLine] | None:
         """Return the answers of a batch that an earlier attempt sent, once it has ended."""
         ceiling = running.number(CEILING)
-        async with self.budget.reserve(lambda: ceiling, ReservationKind.SENT):
+        async with self.budget.reserve(Price(ceiling), ReservationKind.SENT):
             ended = await self.batches.finish(running)
             lines = await self.batches.read_lines(ended)
             self.budget.pay(self._batch_cost(ended, lines))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import Enum
 from random import Random
 from time import monotonic, time
+from typing import NamedTuple
 
 from actors.engine.backend import BudgetSpent
 
@@ -40,6 +41,19 @@ class ReservationKind(Enum):
     """A new batch, whose ceiling is known without an earlier answer."""
     SENT = "sent"
     """A batch that is already sent and must be paid, whatever is left."""
+
+
+class Price(NamedTuple):
+    """The most that a request may cost: its longest reply, and an estimate of its prompt, which answers correct."""
+
+    reply: float
+    text: float = 0.0
+    pictures: float = 0.0
+
+    @property
+    def kind(self) -> str:
+        """The part of the prompt whose cost an answer shows."""
+        return "pictures" if self.pictures else "text"
 
 
 class Pace:
@@ -98,51 +112,65 @@ class Budget:
         self.max_cost = math.inf if max_cost is None else max_cost
         self.model = model
         self.spent = 0.0
-        self.price_known = max_cost is None
-        """True once an answer has shown the cost of a prompt; until then requests are sent one by one."""
-        self.reserved: list[Callable[[], float]] = []
-        """The ceilings of the requests in flight; they rise with the highest cost of a prompt."""
+        self.ratios: dict[tuple[str, str], float] = {}
+        """Model, and ``text`` or ``pictures`` -> the highest ratio of its cost to its estimate, once an answer has shown it;
+        until then such requests are sent one by one."""
+        self.reserved: list[tuple[str, Price]] = []
+        """Model and price of the requests in flight; their ceilings rise with the ratios."""
         self.changed = asyncio.Condition()
 
     @asynccontextmanager
     async def reserve(
-        self, ceiling: Callable[[], float], kind: ReservationKind = ReservationKind.SINGLE
+        self, price: Price, kind: ReservationKind = ReservationKind.SINGLE, model: str = ""
     ) -> AsyncIterator[None]:
-        """Reserve the most that a request may cost while it runs.
+        """Reserve the most that a request may cost while it runs; ``model`` is its model, if the budget is for several.
 
         Waits for other reservations to end; raises BudgetSpent if too little is left even then.
         """
+        request = (model or self.model, price)
 
         def is_next() -> bool:
-            price_known = self.price_known or kind is ReservationKind.NEW
-            return not self.reserved or (price_known and self._fits(ceiling))
+            price_known = kind is ReservationKind.NEW or (request[0], price.kind) in self.ratios
+            return not self.reserved or math.isinf(self.max_cost) or (price_known and self._fits(request))
 
         async with self.changed:
             if kind is not ReservationKind.SENT:
                 await self.changed.wait_for(is_next)
-                if not self._fits(ceiling):
+                if not self._fits(request):
                     raise BudgetSpent(f"{self.model}: {self.spent:.4f} of max_cost = {self.max_cost:g} is spent")
-            self.reserved.append(ceiling)
+            self.reserved.append(request)
         try:
             yield
         finally:
             async with self.changed:
-                self.reserved.remove(ceiling)
+                self.reserved.remove(request)
                 self.changed.notify_all()
 
-    def pay(self, cost: float) -> None:
-        """Charge the cost of an answer."""
+    def pay(self, cost: float, price: Price | None = None, prompt_cost: float = 0.0, model: str = "") -> None:
+        """Charge the cost of an answer; ``price`` was reserved for it, and ``prompt_cost`` is the prompt's part of the cost."""
         self.spent += cost
-        self.price_known = True
+        if price is not None:
+            key = (model or self.model, price.kind)
+            cost_shown, estimate = (
+                (prompt_cost - price.text, price.pictures) if price.pictures else (prompt_cost, price.text)
+            )
+            self.ratios[key] = max(self.ratios.get(key, 0.0), cost_shown / estimate if estimate else 0.0)
 
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""
         self.spent = max(self.spent, cost)
 
-    def _fits(self, ceiling: Callable[[], float]) -> bool:
+    def ceiling(self, model: str, price: Price) -> float:
+        """Return the most that a request may cost, by the answers so far; before the first one, its reply alone."""
+        if (model, price.kind) not in self.ratios:
+            return price.reply
+        text, pictures = (self.ratios.get((model, part), 1.0) for part in ("text", "pictures"))
+        return price.reply + price.text * text + price.pictures * pictures
+
+    def _fits(self, request: tuple[str, Price]) -> bool:
         if math.isinf(self.max_cost):
             return True
-        return self.spent + sum(reserved() for reserved in self.reserved) + ceiling() <= self.max_cost
+        return self.spent + sum(self.ceiling(*reserved) for reserved in (*self.reserved, request)) <= self.max_cost
 
 
 def backoff(failures: int, chance: Random) -> float:

@@ -6,16 +6,16 @@ One process holds the ledger (``actors.worker.SharedLedger``); a worker reserves
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from actors.engine.backend import BudgetSpent
-from actors.engine.openai.rate_limit import Budget, ReservationKind
+from actors.engine.openai.rate_limit import Budget, Price, ReservationKind
 
-PAID: ContextVar[list[float]] = ContextVar("paid")
-"""Costs of the answers to this task's request."""
+PAID: ContextVar[list[tuple[float, float]]] = ContextVar("paid")
+"""Costs of the answers to this task's request, and of their prompts."""
 EVERYTHING = "all services"
 """Name of the sweep's own budget in messages."""
 
@@ -25,7 +25,7 @@ class Reservation(NamedTuple):
 
     holder: str
     model: str
-    ceiling: float
+    price: Price
     contexts: AsyncExitStack
     kind: ReservationKind = ReservationKind.SINGLE
 
@@ -45,26 +45,30 @@ class Ledger:
         self.issued = 0
 
     async def reserve(
-        self, model: str, holder: str, ceiling: float, kind: ReservationKind = ReservationKind.SINGLE
+        self, model: str, holder: str, price: Price, kind: ReservationKind = ReservationKind.SINGLE
     ) -> tuple[int, str]:
         """Reserve the most that a request may cost; return a ticket, or 0 and the reason if too little is left."""
         contexts = AsyncExitStack()
         try:
             for budget in (self.budgets[model], self.total):
-                await contexts.enter_async_context(budget.reserve(lambda: ceiling, kind))
+                await contexts.enter_async_context(budget.reserve(price, kind, model))
         except BudgetSpent as spent:
             await contexts.aclose()
             return 0, str(spent)
         self.issued += 1
-        self.tickets[self.issued] = Reservation(holder, model, ceiling, contexts, kind)
+        self.tickets[self.issued] = Reservation(holder, model, price, contexts, kind)
         return self.issued, ""
 
-    async def release(self, ticket: int, cost: float) -> None:
-        """End a reservation and charge the request's cost; a second call changes nothing."""
+    async def release(self, ticket: int, cost: float, prompt_cost: float | None = None) -> None:
+        """End a reservation and charge the request's cost; a second call changes nothing.
+
+        ``prompt_cost`` is the part of its prompts; None if there was no answer.
+        """
         if reservation := self.tickets.pop(ticket, None):
-            self.spent[reservation.model] += cost
-            self.budgets[reservation.model].pay(cost)
-            self.total.pay(cost)
+            model, price = reservation.model, None if prompt_cost is None else reservation.price
+            self.spent[model] += cost
+            for budget in (self.budgets[model], self.total):
+                budget.pay(cost, price, prompt_cost or 0.0, model)
             await reservation.contexts.aclose()
 
     async def raise_spent_to(self, model: str, cost: float) -> None:
@@ -78,16 +82,19 @@ class Ledger:
         """Charge the ceilings of a dead worker's requests; the next worker reports the cost of its batches."""
         for ticket, reservation in list(self.tickets.items()):
             if reservation.holder == holder:
-                cost = reservation.ceiling if reservation.kind is ReservationKind.SINGLE else 0.0
-                await self.release(ticket, cost)
+                await self.release(ticket, self._ceiling(reservation))
 
     async def spending(self) -> dict[str, float]:
         """Return model -> money spent, with earlier attempts and the ceilings of single requests in flight."""
         spending = dict(self.spent)
         for reservation in self.tickets.values():
-            if reservation.kind is ReservationKind.SINGLE:
-                spending[reservation.model] += reservation.ceiling
+            spending[reservation.model] += self._ceiling(reservation)
         return spending
+
+    def _ceiling(self, reservation: Reservation) -> float:
+        """Return the most that a request in flight may cost; 0 for a batch, whose service reports its cost later."""
+        model, price = reservation.model, reservation.price
+        return self.budgets[model].ceiling(model, price) if reservation.kind is ReservationKind.SINGLE else 0.0
 
 
 class RemoteBudget:
@@ -98,34 +105,33 @@ class RemoteBudget:
         self.ledger, self.model, self.holder = ledger, model, holder
 
     @asynccontextmanager
-    async def reserve(
-        self, ceiling: Callable[[], float], kind: ReservationKind = ReservationKind.SINGLE
-    ) -> AsyncIterator[None]:
+    async def reserve(self, price: Price, kind: ReservationKind = ReservationKind.SINGLE) -> AsyncIterator[None]:
         """Reserve the most that a request may cost while it runs; raises BudgetSpent if too little is left."""
-        ticket, reason = await self._reserve(ceiling(), kind)
+        ticket, reason = await self._reserve(price, kind)
         if not ticket:
             raise BudgetSpent(reason)
-        paid: list[float] = []
+        paid: list[tuple[float, float]] = []
         token = PAID.set(paid)
         try:
             yield
         finally:
             PAID.reset(token)
-            await self.ledger.release.remote(ticket, sum(paid))
+            cost = sum(cost for cost, _ in paid)
+            await self.ledger.release.remote(ticket, cost, max((prompt for _, prompt in paid), default=None))
 
-    def pay(self, cost: float) -> None:
-        """Charge the cost of an answer to this task's request."""
-        PAID.get().append(cost)
+    def pay(self, cost: float, price: Price | None = None, prompt_cost: float = 0.0) -> None:
+        """Charge the cost of an answer to this task's request; ``prompt_cost`` is the prompt's part."""
+        PAID.get().append((cost, prompt_cost))
 
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""
         await self.ledger.raise_spent_to.remote(self.model, cost)
 
-    async def _reserve(self, ceiling: float, kind: ReservationKind) -> tuple[int, str]:
+    async def _reserve(self, price: Price, kind: ReservationKind) -> tuple[int, str]:
         """Return a ticket, or 0 and the reason; the ticket of a cancelled caller is released."""
 
         async def ask() -> tuple[int, str]:
-            ticket, reason = await self.ledger.reserve.remote(self.model, self.holder, ceiling, kind)
+            ticket, reason = await self.ledger.reserve.remote(self.model, self.holder, price, kind)
             return int(ticket), str(reason)
 
         task = asyncio.ensure_future(ask())

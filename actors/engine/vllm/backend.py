@@ -15,7 +15,6 @@ Facts behind the choices (vLLM 0.32, from its sources and from measurements on C
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -34,13 +33,14 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.engine.backend import BackendDied, LocalBackend, Overflow, Reply, Request, Unprocessable
-from actors.engine.chat_format import Chat, Part, conversation
+from actors.engine.backend import BackendDied, LocalBackend, ModelInput, Overflow, Reply, Request, Unprocessable
+from actors.engine.chat_format import Chat, Part, conversation, template_variables
 from actors.engine.decoding import decoding
 from actors.engine.hf.adapter import adapter_folder
 from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
+from actors.engine.vllm.model_input import describe_input
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
@@ -74,10 +74,9 @@ class VLLMBackend(LocalBackend):
     def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
         """Start an engine, unless ``engine`` is one (``actors.engine.vllm.token_input``)."""
         self.name = model.name
-        self.chat = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False, **model.chat}
+        fixed = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False}
+        self.chat = fixed | template_variables(model.chat)
         arguments = engine_arguments(model)
-        if model.beyond_context:
-            os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
         args = AsyncEngineArgs(**arguments)
         with engine_threads():
             self.engine = engine or AsyncLLM.from_engine_args(args, True, UsageContext.LLM_CLASS)
@@ -87,10 +86,11 @@ class VLLMBackend(LocalBackend):
         self.template = ChatParams(chat_template_kwargs=self.chat)
         renderer.warmup(self.template)
         self.tokens = renderer.default_chat_tok_params.with_kwargs(
-            add_special_tokens=not writes_start_token(renderer, self.template)
+            add_special_tokens=model.faithful or not writes_start_token(renderer, self.template)
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
-        self.penalty = model.repetition_penalty
+        self.penalty, self.faithful = model.repetition_penalty, model.faithful
+        self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
         self.choices = lru_cache(maxsize=64)(sampling_params)
         """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
         self.checkpoint_decoding = self.engine.model_config.try_get_generation_config()
@@ -111,10 +111,8 @@ class VLLMBackend(LocalBackend):
 
     async def reply_to_prompt(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
         """Answer as ``reply`` does; ``prompt`` returns the rendered request."""
-        parameters, limit = (
-            decoding(request.sampling, self.checkpoint_decoding, self.penalty),
-            request.sampling.max_tokens,
-        )
+        parameters = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
+        limit = request.sampling.max_tokens
         seed = 0 if is_greedy(parameters) else request.seed
         calls = self.calls if request.tools else None
 
@@ -168,6 +166,14 @@ class VLLMBackend(LocalBackend):
     async def token_ids(self, request: Request) -> list[int]:
         return list((await self.prompts.prepare(request))["prompt_token_ids"])
 
+    async def model_input(self, request: Request) -> ModelInput:
+        self.engine.renderer.clear_mm_cache()  # a cached picture has no pixels
+        prompt = await self.prompts.prepare(request)
+        self.engine.renderer.clear_mm_cache()  # the engine never gets this prompt, so both caches stay in step
+        choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
+        parameters = sampling_params(choices, request.sampling.max_tokens, request.seed)
+        return describe_input(prompt, parameters, self.engine.model_config.dtype)
+
     async def clear_caches(self) -> None:
         """Empty every cache of pictures and prompts; call this only while no request is in flight."""
         await self.engine.reset_mm_cache()
@@ -190,7 +196,8 @@ class VLLMBackend(LocalBackend):
 
         def part(image: ImageRef) -> Part:
             pixels, key = pictures[image]
-            return {"type": "image_pil", "image_pil": pixels, "uuid": key}
+            # vLLM keeps what an identified picture became, also if both caches are off.
+            return {"type": "image_pil", "image_pil": pixels, "uuid": key if self.shares_pictures else None}
 
         return conversation(request.messages, part), request.tools
 

@@ -9,6 +9,7 @@ from vllm.sampling_params import RequestOutputKind
 
 from actors.engine.decoding import Decoding
 from actors.engine.in_flight import MAX_NUM_SEQS
+from actors.engine.vllm.context import context_arguments
 from actors.engine.vllm.on_cpu import one_process_flags
 from actors.node.gpu_check import DEFAULT_GPU_SHARE
 from sweeps.spec import ModelSpec
@@ -40,10 +41,12 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "max_num_seqs": MAX_NUM_SEQS,
         "max_num_batched_tokens": MAX_NUM_BATCHED_TOKENS,
         "enable_prefix_caching": True,
-        "interleave_mm_strings": True,
+        # Without a chat template, vLLM 0.32 would leave its own mark ``<##IMAGE##>`` in the text (PaliGemma).
+        "interleave_mm_strings": "no chat template" not in model.limits,
         "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED},
         "disable_log_stats": True,
         **one_process_flags(),
+        **context_arguments(model),
     }
     if model.gpus > 1:
         # By default, vLLM sees Ray's placement group and would reserve the GPUs a second time.
@@ -54,7 +57,8 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         flags["mm_processor_kwargs"] = model.processor
     if model.lora:
         flags["enable_lora"] = True
-    return {**flags, **{name: value for name, value in model.options.items() if name != "batch_invariant"}}
+    ours = {"batch_invariant", *(("max_model_len",) if model.limited_by_memory else ())}
+    return {**flags, **{name: value for name, value in model.options.items() if name not in ours}}
 
 
 def is_greedy(decoding: Decoding) -> bool:
@@ -72,7 +76,9 @@ def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special
         top_k=-1 if greedy else decoding.top_k,
         seed=None if greedy else seed,
         min_p=0.0, presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=decoding.repetition_penalty,
-        stop=None, ignore_eos=False, max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
+        stop=None, stop_token_ids=None if decoding.stops is None else list(decoding.stops),
+        ignore_eos=decoding.stops is not None,  # else vLLM adds the tokenizer's end token
+        max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
         logit_bias=dict.fromkeys(decoding.banned, NEVER) or None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough

@@ -23,10 +23,22 @@ PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
 """A function for testing whether a chat template writes functions."""
 
 
+HF_FORMAT = 'options = { config_format = "hf", tokenizer_mode = "hf", load_format = "safetensors" }'
+"""The options of an entry whose repository has Mistral's format, too, which vLLM prefers."""
+
+
 def writes_start_token(renderer: Any, template: ChatParams) -> bool:
-    """Return True if the model's chat template begins every conversation with the start token itself."""
+    """Return True if the model's chat template begins every conversation with the start token itself.
+
+    Raises ValueError for a tokenizer in Mistral's own format, whose prompts are not the package's.
+    """
+    tokenizer = renderer.get_tokenizer()
+    if not hasattr(tokenizer, "bos_token"):
+        raise ValueError(
+            f"vLLM chose a tokenizer without chat template ({type(tokenizer).__name__}); write {HF_FORMAT}"
+        )
     _, prompt = renderer.render_messages(QUESTION, template)
-    return "prompt" not in prompt or has_start_token(prompt["prompt"], renderer.get_tokenizer())
+    return "prompt" not in prompt or has_start_token(prompt["prompt"], tokenizer)
 
 
 def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatParams:

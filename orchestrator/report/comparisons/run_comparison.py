@@ -13,13 +13,14 @@ from pathlib import Path
 import polars as pl
 
 from envs import in_paper_order
+from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits, signed_cell
-from orchestrator.report.tables.table import Column, Line, Table, TableCell
+from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
+from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.report.wording import format_signed, pluralize
 from orchestrator.storage import run_folder
 from orchestrator.storage.lock import RunFolderError
@@ -35,7 +36,8 @@ COLUMNS = (
     Column("Pairs", "samples that both runs answered"),
     Column("Avg", "difference of accuracy averaged over scenarios, in points, with its 95% interval"),
     Column("p", "after Holm's correction over all rows of models; in brackets that of baselines, not corrected"),
-    Column("ps", "difference in suggestions per episode"),
+    Column("ps", "difference in suggestions per episode, with its 95% interval"),
+    Column("loops", "difference in episodes that end at the turn limit, in points, with its 95% interval"),
 )
 ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction"
 LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
@@ -72,6 +74,8 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
         family.append(_declared_comparisons(run, base).with_columns(pl.lit(name).alias("run")))
         notes += [*configuration_differences(base, run, names[0], name), *unpaired]
+        inputs = (read_certificates(base.folder), read_certificates(run.folder))
+        notes += compare_certificates(*inputs, names[0], name)
     every, declared = pl.concat(pairs), pl.concat(family)
     if every.is_empty():
         raise NothingInCommon(
@@ -103,8 +107,19 @@ def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) ->
         TableCell(f"{row['n']:,}", row["n"]),
         TableCell(format_signed(row["difference"]), row["difference"], format_limits(row, "difference")),
         _p_value_cell(row),
-        signed_cell(row["ps_difference"]),
+        _asking_cell(row, "ps", digits=2),
+        _asking_cell(row, "loops"),
         *(change_cell(changes.get(name)) for name in scenarios),
+    )
+
+
+def _asking_cell(row: Row, measure: str, digits: int = 1) -> TableCell:
+    """Return the difference of ps or loops with its interval; missing for open-ended answers."""
+    value, low, high = (row[f"{measure}_{part}"] for part in ("difference", "low", "high"))
+    if value is None:
+        return MISSING
+    return TableCell(
+        format_signed(value, digits), value, f"{format_signed(low, digits)} to {format_signed(high, digits)}"
     )
 
 

@@ -96,7 +96,7 @@ def build_page(
     images = (figures or run_figures(run_data)).images()
     return ReportPage(
         title=visible(run_data.sweep.name),
-        facts=list_facts(run_data, verdicts),
+        facts=list_facts(run_data),
         problems=list_problems(run_data),
         findings=find_headlines(run_data, intervals),
         tables=report_tables(run_data, intervals),

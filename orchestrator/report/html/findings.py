@@ -77,10 +77,14 @@ def _best(run_data: RunData, rows: pl.DataFrame) -> Iterator[Finding]:
 
 def _certainty(run_data: RunData, model: str) -> str:
     """Return how certain it is that this model is the best."""
-    best = ranking(run_data).filter(protocol="mcqa", rank=1)
-    if best.is_empty() or best["model"].item() != model:
+    ranked = ranking(run_data).filter(protocol="mcqa").sort("rank")
+    if ranked.is_empty():
         return " Fewer than two are complete, so no rank is given."
-    row = best.row(0, named=True)
+    row = ranked.row(0, named=True)
+    if model not in set(ranked["model"]):
+        return f" It is unfinished, so no rank is given; {visible(row['model'])} is the best of the complete ones."
+    if row["model"] != model:
+        return f" With refused episodes counted as wrong, {visible(row['model'])} is ranked first."
     ranks = "its rank is 1" if row["rank_high"] == 1 else f"ranks 1 to {row['rank_high']} are not excluded"
     return (
         f" On the same samples it is the best of {row['models']} with probability {format_probability(row['p_best'])} ({ranks}), "

@@ -9,6 +9,7 @@ import polars as pl
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
+from orchestrator.inspection.certificate import read_certificates, summarize
 from orchestrator.report.html.text import join_names, paper_order, visible
 from orchestrator.report.measures.outcomes import describe_clusters
 from orchestrator.report.measures.resources import describe_resources
@@ -19,6 +20,7 @@ from orchestrator.report.tables.parts import Row, order_models
 from orchestrator.report.wording import format_share, pluralize
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.status import read_status
+from orchestrator.storage.verdict_store import judge_counts
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import Protocol
 from sweeps.spec import Sweep
@@ -31,7 +33,7 @@ class Fact(NamedTuple):
     text: str
 
 
-def list_facts(run_data: RunData, verdicts: pl.DataFrame) -> list[Fact]:
+def list_facts(run_data: RunData) -> list[Fact]:
     """Return what was run, on which data, with which versions."""
     sweep, rows, status = run_data.sweep, run_data.rows, read_status(run_data.folder)
     facts = [
@@ -42,7 +44,8 @@ def list_facts(run_data: RunData, verdicts: pl.DataFrame) -> list[Fact]:
         Fact("Data", _data(run_data)),
         Fact("Decoding", _decoding(sweep)),
         Fact("Prompt text", _prompt(run_data)),
-        Fact("Judge", _judge(run_data, verdicts)),
+        Fact("Model input", visible(summarize(sweep.models, read_certificates(run_data.folder)), 600)),
+        Fact("Judge", _judge(run_data)),
         Fact("Intervals", describe_clusters(run_data)),
         Fact("Seed", str(sweep.seed)),
         Fact("Cost", describe_resources(run_data)),
@@ -107,10 +110,9 @@ def _prompt(run_data: RunData) -> str:
     return f"{versions} in this program; without the data folder the stored keys cannot be checked against it"
 
 
-def _judge(run_data: RunData, verdicts: pl.DataFrame) -> str:
-    if "judge" in verdicts.columns and verdicts.height:
-        judges = verdicts["judge"].cast(pl.String).unique().sort().to_list()
-        return f"{join_names(judges, 3)}: {pluralize(verdicts.height, 'verdict')}"
+def _judge(run_data: RunData) -> str:
+    if counts := judge_counts(run_data.folder, run_data.episodes.lazy()):
+        return join_names([each.sentence(judge) for judge, each in counts.items()], 3)
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     if judge := run_data.sweep.turn_judge:

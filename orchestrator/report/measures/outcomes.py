@@ -1,6 +1,7 @@
 """The score of every answered episode, in multiple choice and open-ended, and the cluster of its sample.
 
-Paired tests and rankings compare these rows. An episode without an answer, or an answer without a verdict, has no row.
+Paired tests and rankings compare these rows. An episode without an answer, or an answer without a verdict, has no row; in a
+ranking a refused episode counts as wrong.
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ from orchestrator.report.scores.metrics import strict_bit
 
 INDEPENDENT = "95%, over samples taken as drawn independently (--cluster object or picture takes them in clusters)"
 NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
+UNKNOWN = (pl.lit(None, dtype=pl.Int64).alias("turns"), pl.lit(None, dtype=pl.Boolean).alias("looped"))
 
 
 @cached_per_run
-def outcomes(run_data: RunData) -> pl.DataFrame:
-    """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, cluster.
+def outcomes(run_data: RunData, refused_as_wrong: bool = False) -> pl.DataFrame:
+    """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, looped, cluster.
 
-    ``correct`` is the judge's aggregate bit for open-ended answers, whose ``turns`` are null. ``cluster`` numbers the clusters
-    of a scenario; it is null if samples count as independent.
+    ``looped`` is true if the turn limit ended the episode. ``correct`` is the judge's aggregate bit for open-ended answers, whose
+    ``turns`` and ``looped`` are null, as are those of refused episodes (with ``refused_as_wrong``). ``cluster`` numbers the
+    clusters of a scenario; it is null if samples count as independent.
     """
-    chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64))
-    rows = pl.concat([chosen, _judged_outcomes(run_data)])
-    return add_clusters(rows, run_data)
+    looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
+    chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
+    parts = [chosen, _judged_outcomes(run_data)]
+    if refused_as_wrong:
+        refused = run_data.episodes.filter(pl.col("ending") == Ending.REFUSED)
+        parts.append(refused.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))
+    return add_clusters(pl.concat(parts), run_data)
 
 
 def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
@@ -61,7 +68,7 @@ def _judged_outcomes(run_data: RunData) -> pl.DataFrame:
     bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
     verdicts = run_data.verdicts.select("key", bit.alias("correct")).filter(pl.col("correct").is_not_null())
     answers = run_data.episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", *NAMES)
-    return answers.join(verdicts, on="key").select(*NAMES, "correct", pl.lit(None, dtype=pl.Int64).alias("turns"))
+    return answers.join(verdicts, on="key").select(*NAMES, "correct", *UNKNOWN)
 
 
 def cluster_numbers(rows: pl.DataFrame) -> NDArray[np.int64] | None:

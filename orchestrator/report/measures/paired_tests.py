@@ -1,9 +1,10 @@
 """Paired comparisons of conditions, and of models, on the same samples.
 
 An episode without its partner, or one that ended in an error, is in no pair. Accuracy: McNemar's exact test (1947), a
-binomial of the discordant pairs. Suggestions: the exact sign-flip test of the difference in turns. With clustered samples
-both are sign-flip tests of the sums of clusters. Holm (1979) over the comparisons of models that the sweep declares, those of
-multiple choice and of open-ended answers apart; baselines are reference points, not hypotheses, and are not corrected.
+binomial of the discordant pairs, and with clustered samples the sign-flip test of the sums of clusters. Suggestions: a
+studentized mean corrected for skewness (``skewed_mean_test``), beside the difference in loops. Holm (1979) over the
+comparisons of models that the sweep declares, those of multiple choice and of open-ended answers apart; baselines are
+reference points, not hypotheses, and are not corrected.
 """
 
 from __future__ import annotations
@@ -22,16 +23,30 @@ from orchestrator.report.statistics.intervals import (
     Integers,
     Stratum,
     score_interval,
+    score_test,
     stratum_from_counts,
     stratum_from_values,
 )
+from orchestrator.report.statistics.skewed_means import skewed_mean_test
 from sweeps.protocol import ZERO_SHOT
 
 SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
-SUGGESTION_COLUMNS = ("ps_difference", "ps_low", "ps_high", "ps_p")
-MEASURED = ("effective", "difference_low", "difference_high", "p", *SUGGESTION_COLUMNS)
+LOOP_COLUMNS = ("loops_difference", "loops_low", "loops_high")
+ASKING_COLUMNS = ("ps_difference", "ps_low", "ps_high", "ps_p", *LOOP_COLUMNS)
+MEASURED = ("effective", "difference_low", "difference_high", "p", *ASKING_COLUMNS)
+MeanTest = Callable[[Sequence[Stratum]], tuple[float, float, float]]
+"""Strata -> the 95% interval of their average, and p of 0."""
 SuggestionLimits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
+
+
+class AskingDifferences(NamedTuple):
+    """Differences of suggestions and of loops of one group of pairs."""
+
+    steps: Stratum
+    """Differences of suggestions."""
+    loops: Stratum
+    """Differences of endings at the turn limit, in points."""
 
 
 class PairedDifferences(NamedTuple):
@@ -41,12 +56,10 @@ class PairedDifferences(NamedTuple):
     """Pairs."""
     right: Stratum
     """Differences of accuracy, in points."""
-    steps: Stratum | None
-    """Differences of suggestions; None for open-ended answers."""
+    asking: AskingDifferences | None
+    """None for open-ended answers."""
     gains: tuple[Integers, Integers]
     """Distinct differences of accuracy (or of sums of clusters) and their frequencies, for the exact test."""
-    flips: tuple[Integers, Integers] | None
-    """The same for suggestions."""
     clustered: bool
 
 
@@ -57,8 +70,9 @@ def compare_conditions(run_data: RunData, condition: str = ZERO_SHOT) -> pl.Data
     Columns: n (pairs), acc and acc_other (percent; for open-ended answers the judge's aggregate), difference
     (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
     detectable (points, at the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
-    ps_p, ps_p_holm. Of baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of
-    open-ended answers all of ps.
+    ps_p, ps_p_holm, and loops_difference (points of episodes that end at the turn limit) with loops_low, loops_high. Of
+    baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of open-ended answers all of
+    ps and loops.
     """
     pairs, family = condition_pairs(run_data, condition)
     return compare_pairs(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
@@ -89,9 +103,9 @@ def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl
 
 
 @cached_per_run
-def model_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+def model_pairs(run_data: RunData, condition: str, refused_as_wrong: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return tallied pairs of every two models under one condition (``tally_pairs``), and the declared comparisons."""
-    scored = outcomes(run_data).lazy().filter(pl.col("condition") == condition).drop("condition")
+    scored = outcomes(run_data, refused_as_wrong).lazy().filter(pl.col("condition") == condition).drop("condition")
     planned = run_data.models_or_baselines(run_data.planned).filter(condition=condition)
     family = _pair_models(planned.select("model", "scenario", "protocol").lazy(), ["scenario", "protocol"]).collect()
     names = ["model", "other", "scenario", "protocol"]
@@ -99,13 +113,18 @@ def model_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.Dat
 
 
 def tally_pairs(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Count equal pairs, to save memory: columns ``names``, correct, correct_other, steps, cluster, count.
+    """Count equal pairs, to save memory: columns ``names``, correct, correct_other, steps, loops, cluster, count.
 
-    ``steps`` is turns minus turns_other. One row per kind of pair that occurs, in any order.
+    ``steps`` is turns minus turns_other, ``loops`` the difference of endings at the turn limit. One row per kind of pair that
+    occurs, in any order.
     """
-    steps = (pl.col("turns") - pl.col("turns_other")).alias("steps")
-    alike = pairs.group_by(*names, "correct", "correct_other", steps, "cluster").len("count")
+    alike = pairs.group_by(*names, "correct", "correct_other", *_asking_steps(), "cluster").len("count")
     return alike.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
+
+
+def _asking_steps() -> list[pl.Expr]:
+    looped, looped_other = (pl.col(name).cast(pl.Int64) for name in ("looped", "looped_other"))
+    return [(pl.col("turns") - pl.col("turns_other")).alias("steps"), (looped - looped_other).alias("loops")]
 
 
 def _pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
@@ -127,7 +146,7 @@ def compare_pairs(
     rows = rows.join(_difference_table(pairs, names, limits), on=list(names), how="left", maintain_order="left")
     rows = correct_families(rows, names, family, _corrected_columns)
     first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
-    return rows.select(*first, "p", "p_holm", "detectable", *SUGGESTION_COLUMNS, "ps_p_holm")
+    return rows.select(*first, "p", "p_holm", "detectable", *ASKING_COLUMNS, "ps_p_holm")
 
 
 def correct_families(
@@ -181,9 +200,8 @@ def _count_columns() -> list[pl.Expr]:
 
 def paired_strata(pairs: pl.DataFrame, limit: int) -> tuple[Stratum, Stratum | None]:
     """Return the differences of single pairs: of accuracy, and of suggestions (None for open-ended answers)."""
-    steps = pairs.with_columns(steps=pl.col("turns") - pl.col("turns_other"), count=pl.lit(1, pl.Int64))
-    paired = _paired_kinds(steps, limit)
-    return paired.right, paired.steps
+    paired = _paired_kinds(pairs.with_columns(*_asking_steps(), pl.lit(1, pl.Int64).alias("count")), limit)
+    return paired.right, None if paired.asking is None else paired.asking.steps
 
 
 def paired_differences(
@@ -203,13 +221,13 @@ def _paired_kinds(pairs: pl.DataFrame, limit: int) -> PairedDifferences:
     """Return the differences of tallied pairs of one scenario."""
     gains = (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
     counts, groups = pairs["count"].to_numpy(), cluster_numbers(pairs)
-    n, right = int(counts.sum()), _difference_stratum(100 * gains, counts, 100, groups)
-    if pairs["steps"].null_count():
-        return PairedDifferences(n, right, None, _test_values(gains, counts, groups), None, groups is not None)
-    steps = pairs["steps"].to_numpy()
-    suggestions = _difference_stratum(steps, counts, limit, groups)
-    tested = [_test_values(values, counts, groups) for values in (gains, steps)]
-    return PairedDifferences(n, right, suggestions, tested[0], tested[1], groups is not None)
+    asking = None
+    if not pairs["steps"].null_count():
+        steps = _difference_stratum(pairs["steps"].to_numpy(), counts, limit, groups)
+        asking = AskingDifferences(steps, _difference_stratum(100 * pairs["loops"].to_numpy(), counts, 100, groups))
+    right = _difference_stratum(100 * gains, counts, 100, groups)
+    tested = _test_values(gains, counts, groups)
+    return PairedDifferences(int(counts.sum()), right, asking, tested, groups is not None)
 
 
 def _difference_stratum(values: Integers, counts: Integers, limit: int, groups: Integers | None) -> Stratum:
@@ -228,16 +246,26 @@ def _test_values(values: Integers, counts: Integers, groups: Integers | None) ->
 
 
 def _difference_table(pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits) -> pl.DataFrame:
-    """Return intervals and p of both differences, and the mean difference of suggestions."""
+    """Return interval and p of the difference of accuracy, and the columns of asking."""
     rows = []
     for group, paired in paired_differences(pairs, names, limits):
-        suggestions: tuple[float | None, ...] = (None,) * len(SUGGESTION_COLUMNS)
-        if paired.steps is not None and paired.flips is not None:
-            suggestions = (paired.steps.mean, *score_interval([paired.steps]), sign_flip(*paired.flips))
         accuracy = (float(paired.right.counts.sum()), *score_interval([paired.right]), _accuracy_p_value(paired))
-        rows.append((*group, *accuracy, *suggestions))
+        rows.append((*group, *accuracy, *asking_columns([paired.asking] if paired.asking else [])))
     schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def asking_columns(parts: Sequence[AskingDifferences]) -> tuple[float | None, ...]:
+    """Return ``ASKING_COLUMNS`` of the average over strata; all None without any."""
+    if not parts:
+        return (None,) * len(ASKING_COLUMNS)
+    *loops, _ = estimate_mean([part.loops for part in parts], score_test)
+    return *estimate_mean([part.steps for part in parts], skewed_mean_test), *loops
+
+
+def estimate_mean(strata: Sequence[Stratum], test: MeanTest) -> tuple[float, float, float, float]:
+    """Return the average of the strata's means, its interval and p."""
+    return sum(stratum.mean for stratum in strata) / len(strata), *test(strata)
 
 
 def _accuracy_p_value(paired: PairedDifferences) -> float:

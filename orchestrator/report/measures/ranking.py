@@ -1,6 +1,7 @@
 """Uncertainty of the ranking of models: the chance to be best, the bounds of ranks, the chance to beat the next model.
 
-Only models with complete cells are ranked, over the same samples; equal runs give equal figures. Ranks come from
+Only models with complete cells are ranked, over the same samples; equal runs give equal figures. A refused episode counts as
+wrong, so a model that refuses loses what it refuses, and the samples of the others stay. Ranks come from
 the corrected paired tests of all pairs: all true ranks lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020,
 J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come
 from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134), shrunk by the spread between
@@ -38,7 +39,7 @@ PAIR_COLUMNS = ["model", "other", "protocol"]
 SCHEMA = {
     **dict.fromkeys(("model", "protocol"), pl.String),
     "average": pl.Float64,
-    **dict.fromkeys(("models", "rank", "rank_low", "rank_high"), pl.Int64),
+    **dict.fromkeys(("models", "n", "rank", "rank_low", "rank_high"), pl.Int64),
     "p_best": pl.Float64,
     "next": pl.String,
     **dict.fromkeys(("p_beats_next", "difference", "difference_low", "difference_high"), pl.Float64),
@@ -53,17 +54,20 @@ class _Order(NamedTuple):
     """Observed averages in percent (models,)."""
     draws: Floats
     """Draws of the true averages in percent (draws, models)."""
+    samples: int
+    """Samples that all ranked models have, over all scenarios."""
 
 
 @cached_per_run
 def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Return one row per protocol and model with complete cells, best first; a protocol needs two such models.
 
-    Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), rank, rank_low and
+    Columns: average over scenarios (percent: accuracy, or the judge's aggregate; refused is wrong), models (ranked), n (shared
+    samples), rank, rank_low and
     rank_high (95% for all models together), p_best, and against the ``next`` model: p_beats_next, difference (points)
     with difference_low and difference_high; null for the last one. Probabilities are shares.
     """
-    pairs = compare_model_averages(run_data, condition)
+    pairs = compare_model_averages(run_data, condition, refused_as_wrong=True)
     rows = []
     for protocol, order in _ranked_models(run_data, condition).items():
         tests = _both_ways(pairs.filter(protocol=protocol)).filter(pl.col("other").is_in(order.names))
@@ -138,7 +142,7 @@ def shrink_draws(draws: Floats, seed: int = 0) -> Floats:
 @cached_per_run
 def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
     """Return the ranked models of each protocol that has two or more."""
-    scored, orders = outcomes(run_data).filter(condition=condition), {}
+    scored, orders = outcomes(run_data, refused_as_wrong=True).filter(condition=condition), {}
     for protocol in scored["protocol"].unique().sort():
         names = _complete_models(run_data, condition, protocol)
         answers = scored.filter(pl.col("model").is_in(names), protocol=protocol)
@@ -148,7 +152,8 @@ def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
         averages = 100 * np.mean([right.sum(axis=0) / sizes.sum() for right, sizes in scenarios], axis=0)
         best = sorted(range(len(names)), key=lambda index: (-averages[index], names[index]))
         draws = shrink_draws(100 * posterior_draws(scenarios)[:, best])
-        orders[protocol] = _Order([names[position] for position in best], averages[best], draws)
+        samples = int(sum(sizes.sum() for _, sizes in scenarios))
+        orders[protocol] = _Order([names[position] for position in best], averages[best], draws, samples)
     return orders
 
 
@@ -197,5 +202,6 @@ def _ranking_rows(protocol: str, order: _Order, tests: pl.DataFrame) -> list[tup
             above = float((draws[:, position] > draws[:, position + 1]).mean())
             versus_next = (test["other"], above, *(test[f"difference{end}"] for end in ("", "_low", "_high")))
         average, share = float(order.averages[position]), float(best[position])
-        rows.append((name, protocol, average, len(names), position + 1, low, high, share, *versus_next))
+        counts = (len(names), order.samples, position + 1, low, high)
+        rows.append((name, protocol, average, *counts, share, *versus_next))
     return rows

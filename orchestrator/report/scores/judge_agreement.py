@@ -11,6 +11,7 @@ import polars as pl
 
 from actors.playing.judge_runner import judge_key
 from orchestrator.report.scores.metrics import BITS
+from orchestrator.report.statistics.agreement import cohen_kappa
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import judge_names, verdicts
 from sweeps.load import build_judge as load_judge
@@ -38,7 +39,7 @@ def resolve_judge(sweep: Sweep, name: str = "", overrides: Sequence[str] = ()) -
     return load_judge(table, "the command line")
 
 
-def choose_judge(folder: Path, sweep: Sweep, prefix: str = "") -> str:
+def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
     """Return the judge to report: the one whose key begins with ``prefix``, else the sweep's own, else the only one.
 
     Raises RunFolderError if ``prefix`` matches no judge of this folder, or several.
@@ -83,6 +84,10 @@ def _compare_bits(first: pl.Series, second: pl.Series) -> dict[str, float | int 
     if not n:
         return {"answers": 0}
     equal, p, q = float((first == second).sum()) / n, float(first.sum()) / n, float(second.sum()) / n
-    chance = p * q + (1 - p) * (1 - q)
-    kappa = (equal - chance) / (1 - chance) if chance < 1 else None
-    return {"answers": n, "equal": 100 * equal, "kappa": kappa, "first_yes": 100 * p, "other_yes": 100 * q}
+    return {
+        "answers": n,
+        "equal": 100 * equal,
+        "kappa": cohen_kappa(equal, p, q),
+        "first_yes": 100 * p,
+        "other_yes": 100 * q,
+    }

@@ -25,7 +25,7 @@ PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planne
 """Columns of the table of planned cells."""
 BITS = ("category", "suggestion", "aggregate")
 """Bits of a judge's verdict (protocol.md, last section)."""
-JUDGE_COUNTS = ("answered", "judged", "unjudged")
+JUDGE_COUNTS = ("answered", "judged", "unjudged", "judge_calls")
 """Counts of judged answers; 0 in a cell that is not open-ended."""
 ACTION_SHARES = {
     "share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories",
@@ -78,17 +78,21 @@ def score(
 def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool = False) -> pl.DataFrame:
     """Return one row per cell with open-ended answers, from one judge's verdicts.
 
-    Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge; and
+    Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge_calls (requests
+    to the judge), judge; and
     category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` scores as the package
     does: its own parsing of the first reply, and three zeros without a verdict (``strict_bit``).
     """
-    bits = verdicts.select("key", "judge", "reason", *[strict_bit(bit) if strict else pl.col(bit) for bit in BITS])
+    bits = verdicts.select(
+        "key", "judge", "reason", "attempts", *[strict_bit(bit) if strict else pl.col(bit) for bit in BITS]
+    )
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
     rows = answers.join(bits, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
     counts = rows.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("answered"),
         pl.col("aggregate").count().cast(pl.Int64).alias("judged"),
         (pl.col("read") & pl.col("aggregate").is_null()).sum().cast(pl.Int64).alias("unjudged"),
+        pl.col("attempts").sum().cast(pl.Int64).alias("judge_calls"),
         pl.col("judge").drop_nulls().first(),
         *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.decisions import knowledge_table, regret_table
@@ -30,7 +33,7 @@ from sweeps.protocol import Protocol
 
 
 def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list[Table]:
-    """Return the tables that have rows in this run."""
+    """Return the tables that have rows in this run, each with a note on models whose input is not certified."""
     intervals = intervals or estimate(run_data)
     tables = [
         main_table(run_data, intervals),
@@ -55,4 +58,5 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         flip_rate_table(run_data),
         *package_measure_tables(run_data),
     ]
-    return [table for table in tables if table.rows]
+    uncertified = footnotes(run_data.sweep.models, read_certificates(run_data.folder))
+    return [replace(table, notes=(*table.notes, *uncertified)) for table in tables if table.rows]

@@ -90,16 +90,16 @@ def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     numbers = ranking(run_data, condition)
     rows = numbers.filter(protocol="mcqa").iter_rows(named=True)
     lines = tuple(line(row["model"], map(TableCell, _rank_texts(row))) for row in rows)
-    heads = ("accuracy", "rank", "ranks not excluded", "best of all", "above the next", "difference")
+    heads = ("accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference")
     title = (
-        f"{condition}: rank by the average over scenarios on the same samples; probability of being the best, and of being above "
-        "the next model; difference to it in points (95% interval)"
+        f"{condition}: rank by the average over scenarios on the same samples, refused ones wrong; probability of being the "
+        "best, and of being above the next model; difference to it in points (95% interval)"
     )
     return Table("ranking", title, columns("model", heads), lines, numbers, len(lines))
 
 
 def _rank_texts(row: Row) -> Iterable[str]:
-    yield from (f"{row['average']:.1f}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
+    yield from (f"{row['average']:.1f}", f"{row['n']:,}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
     yield format_probability(row["p_best"])
     last = row["next"] is None
     yield "-" if last else format_probability(row["p_beats_next"])

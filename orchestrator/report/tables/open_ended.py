@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from envs import in_paper_order
+from orchestrator.gold.gold_check import gold_notes
 from orchestrator.report.measures.estimates import GROUP
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.paper.published import MEASURES
@@ -46,7 +47,14 @@ def open_ended_table(run_data: RunData) -> Table:
         lines.append(line(f"{model}, {condition}", [*cells, average]))
     numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = columns("model", [*scenarios, average_heading(scenarios)])
-    return Table("open-ended", _title(run_data), heads, tuple(lines), numbers)
+    return Table(
+        "open-ended",
+        _title(run_data),
+        heads,
+        tuple(lines),
+        numbers,
+        notes=gold_notes(run_data.folder, [run_data.judge]),
+    )
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:

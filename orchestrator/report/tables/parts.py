@@ -81,11 +81,17 @@ def score_cell(row: Row | None, text: Format, measure: str = "acc") -> TableCell
     if row is None:
         return MISSING
     if row[measure] is None:
-        return TableCell(f"{row['finished']}/{row['planned']}", style="unfinished")
+        return TableCell(progress_text(row), style="unfinished")
     if missing := row["lacking"]:
         progress = f"{row['planned'] - missing}/{row['planned']}"
         return TableCell(f"{text(row)} ({progress})", row[measure], style="unfinished")
     return TableCell(text(row), row[measure])
+
+
+def progress_text(row: Row) -> str:
+    """Return the progress of a row without a score: its verdicts if it has answers for a judge, else its episodes."""
+    answers = row.get("answered")
+    return f"0 verdicts of {pluralize(answers, 'answer')}" if answers else f"{row['finished']}/{row['planned']}"
 
 
 def average_cell(run_data: RunData, row: Row | None, text: Format | None = None) -> TableCell:

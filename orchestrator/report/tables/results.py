@@ -17,6 +17,7 @@ from orchestrator.report.measures.decision_map import MAP_COLUMN
 from orchestrator.report.run_data import rank_of
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.scores.package_measures import measure_names
+from orchestrator.report.tables.parts import progress_text
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
@@ -116,7 +117,7 @@ def _format_row(row: dict[str, Any] | None, cell_format: CellFormat) -> TableCel
         return MISSING
     marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
     if row.get(cell_format.measures[0][0]) is None:
-        return TableCell(f"{row['finished']}/{row['planned']}{marks}")
+        return TableCell(progress_text(row) + marks)
     text = _join_measures([row[name] for name, _ in cell_format.measures], cell_format)
     if row["lacking"]:
         finished = f"({row['planned'] - row['lacking']}/{row['planned']})"

@@ -1,4 +1,4 @@
-"""The baselines bound every table: the oracle from above, asking, guessing and chance from below."""
+"""Baselines bound every table: the oracle from above; asking, guessing and chance from below."""
 
 import asyncio
 from collections import Counter
@@ -40,23 +40,23 @@ def test_the_oracle_is_always_right(scenario, condition):
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_always_ask_only_suggests_and_abstain_never_does(scenario):
-    asked = episode(scenario, Baseline("always-ask"))
-    assert {shown.turn.action for shown in asked.turns} <= {Action.SUGGESTION, Action.CATEGORY}
-    assert len(asked.turns) > 1
-    gave_up = episode(scenario, Baseline("abstain"))
-    assert [shown.turn.action for shown in gave_up.turns] == [Action.ABSTENTION]
+    always_ask = episode(scenario, Baseline("always-ask"))
+    assert {turn.turn.action for turn in always_ask.turns} <= {Action.SUGGESTION, Action.CATEGORY}
+    assert len(always_ask.turns) > 1
+    abstain = episode(scenario, Baseline("abstain"))
+    assert [turn.turn.action for turn in abstain.turns] == [Action.ABSTENTION]
 
 
 def test_uniform_takes_every_option_equally_often():
-    told = Counter(episode("QD", Baseline("uniform"), seed=seed).turns[0].turn.reply for seed in range(1200))
+    replies = Counter(episode("QD", Baseline("uniform"), seed=seed).turns[0].turn.reply for seed in range(1200))
 
-    assert len(told) == len(SAMPLES["QD"].options) + 4
-    assert max(told.values()) < 2 * min(told.values())
+    assert len(replies) == len(SAMPLES["QD"].options) + 4
+    assert max(replies.values()) < 2 * min(replies.values())
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name not in ("oracle", "malformed-calls", "rule-judge")])
-def test_no_other_policy_looks_at_the_answer(name):
-    here, there = (Baseline(name) for _ in range(2))
+def test_no_other_policy_uses_answer(name):
+    first, second = (Baseline(name) for _ in range(2))
     moved = {k: replace(s, answer="Skillet.") for k, s in SAMPLES.items()}
     for scenario in SCENARIOS:
         game, sample = SCENARIOS[scenario], SAMPLES[scenario]
@@ -68,10 +68,10 @@ def test_no_other_policy_looks_at_the_answer(name):
             request = Request((), Sampling(), 7, Situation(which, game.initial(which), view))
             return asyncio.run(backend.reply(request)).text
 
-        assert ask(here, sample) == ask(there, moved[scenario])
+        assert ask(first, sample) == ask(second, moved[scenario])
 
 
-def test_history_sends_what_was_said_and_zero_shot_forgets():
+def test_history_sends_earlier_replies_and_zero_shot_does_not():
     sent = []
 
     def answer(request):
@@ -87,14 +87,14 @@ def test_history_sends_what_was_said_and_zero_shot_forgets():
 
 
 @pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
-def test_a_request_that_can_never_be_answered_ends_its_episode_with_the_reason(error, ending):
+def test_unanswerable_request_ends_episode_with_reason(error, ending):
     def answer(request):
         if request.situation.state.turn:
             raise error("too small")
         return request.situation.view.options[0]
 
-    found = episode("QD", ScriptedBackend(answer))
-    assert (found.ending, found.error, len(found.turns)) == (ending, "too small", 1)
+    failed_episode = episode("QD", ScriptedBackend(answer))
+    assert (failed_episode.ending, failed_episode.error, len(failed_episode.turns)) == (ending, "too small", 1)
 
 
 def test_a_dead_engine_and_a_bug_travel_up():

@@ -1,4 +1,4 @@
-"""A request states its decoding, or takes what the checkpoint's file and transformers' defaults say."""
+"""A request states its decoding, or uses the checkpoint's file and the defaults of transformers."""
 
 import re
 
@@ -17,15 +17,22 @@ PLAIN: dict[str, object] = {}
     [
         (Sampling(), QWEN, Decoding(0.0, 1.0, -1, 1.05)),
         (Sampling(temperature=0.7, top_p=0.8, top_k=20), QWEN, Decoding(0.7, 0.8, 20, 1.05)),
-        (Sampling(checkpoint=True), QWEN, Decoding(1e-6, 1.0, 50, 1.05)),
-        (Sampling(checkpoint=True), PLAIN, Decoding(0.0, 1.0, -1, 1.0)),
-        (Sampling(checkpoint=True), {"do_sample": False, "temperature": 0.2}, Decoding(0.0, 1.0, -1, 1.0)),
-        (Sampling(checkpoint=True, sampled=True), PLAIN, Decoding(1.0, 1.0, 50, 1.0)),
-        (Sampling(checkpoint=True), {"do_sample": True, "top_p": 0.8, "top_k": 0}, Decoding(1.0, 0.8, -1, 1.0)),
-        (Sampling(checkpoint=True), {"do_sample": True, "top_p": None, "top_k": None}, Decoding(1.0, 1.0, 50, 1.0)),
+        (Sampling(checkpoint=True), QWEN, Decoding(1e-6, 1.0, 50, 1.05, stops=())),
+        (Sampling(checkpoint=True), PLAIN, Decoding(0.0, 1.0, -1, 1.0, stops=())),
+        (Sampling(checkpoint=True), {"do_sample": False, "temperature": 0.2}, Decoding(0.0, 1.0, -1, 1.0, stops=())),
+        (Sampling(checkpoint=True, sampled=True), PLAIN, Decoding(1.0, 1.0, 50, 1.0, stops=())),
+        (
+            Sampling(checkpoint=True),
+            {"do_sample": True, "top_p": 0.8, "top_k": 0},
+            Decoding(1.0, 0.8, -1, 1.0, stops=()),
+        ),
+        (Sampling(checkpoint=True), {"do_sample": True, "top_p": None}, Decoding(1.0, 1.0, 50, 1.0, stops=())),
+        (Sampling(checkpoint=True), {"eos_token_id": 2}, Decoding(0.0, 1.0, -1, 1.0, stops=(2,))),
+        (Sampling(checkpoint=True), {"eos_token_id": [5, 2]}, Decoding(0.0, 1.0, -1, 1.0, stops=(5, 2))),
+        (Sampling(), {"eos_token_id": 2}, Decoding(0.0, 1.0, -1, 1.0, stops=None)),
     ],
 )
-def test_what_is_stated_what_the_file_says_and_what_transformers_adds(sampling, own, expected):
+def test_decoding_merges_request_checkpoint_and_defaults(sampling, own, expected):
     assert decoding(sampling, own) == expected
     assert decoding(sampling, own, penalty=1.2).repetition_penalty == 1.2
 
@@ -36,10 +43,11 @@ def test_what_is_stated_what_the_file_says_and_what_transformers_adds(sampling, 
         {"num_beams": 4}, {"min_new_tokens": 3}, {"begin_suppress_tokens": [5]},
         {"forced_eos_token_id": 2}, {"stop_strings": ["."]}, {"no_repeat_ngram_size": 2}, {"sequence_bias": [[[1], 2.0]]},
         {"do_sample": True, "min_p": 0.1}, {"do_sample": True, "typical_p": 0.9}, {"do_sample": True, "temperature": 0.0},
+        {"do_sample": True, "top_k": -1}, {"do_sample": True, "top_p": -0.1},
     ],
     ids=lambda field: next(reversed(field)),
 )  # fmt: skip
-def test_a_field_that_no_engine_follows_is_refused_by_name(field):
+def test_unsupported_field_is_refused_by_name(field):
     name, value = list(field.items())[-1]
     with pytest.raises(Unprocessable, match=re.escape(f"cannot follow {name} = {value!r} of generation_config.json")):
         decoding(Sampling(checkpoint=True), field)
@@ -50,17 +58,17 @@ def test_a_field_that_no_engine_follows_is_refused_by_name(field):
 def test_banned_tokens_are_followed_one_by_one_and_refused_as_words():
     own = {"suppress_tokens": [5, 3], "bad_words_ids": [[3], [9]]}
 
-    assert decoding(Sampling(checkpoint=True), own) == Decoding(0.0, 1.0, -1, 1.0, banned=(3, 5, 9))
+    assert decoding(Sampling(checkpoint=True), own) == Decoding(0.0, 1.0, -1, 1.0, (3, 5, 9), ())
     assert decoding(Sampling(), own).banned == ()
     with pytest.raises(Unprocessable, match="cannot follow bad_words_ids of several tokens"):
         decoding(Sampling(checkpoint=True), {"bad_words_ids": [[3], [9, 4]]})
 
 
-def test_sampling_fields_do_not_matter_to_greedy_replies_and_neutral_values_to_none():
+def test_greedy_ignores_sampling_fields_and_neutral_values():
     neutral = {name: (values or (None,))[0] for name, values in (UNSUPPORTED | UNSUPPORTED_SAMPLING).items()}
 
-    assert decoding(Sampling(checkpoint=True), {"min_p": 0.1}) == Decoding(0.0, 1.0, -1, 1.0)
-    assert decoding(Sampling(checkpoint=True), {**neutral, "do_sample": True}) == Decoding(1.0, 1.0, 50, 1.0)
+    assert decoding(Sampling(checkpoint=True), {"min_p": 0.1}) == Decoding(0.0, 1.0, -1, 1.0, stops=())
+    assert decoding(Sampling(checkpoint=True), {**neutral, "do_sample": True}) == Decoding(1.0, 1.0, 50, 1.0, stops=())
 
 
 def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused():

@@ -8,21 +8,21 @@ from envs.render import Fit
 from envs.types import ImageRef
 from sweeps.registry import judges, registry
 from sweeps.spec import ModelSpec
-from tests.actors.asking import painted
+from tests.actors.asking import paint_pictures
 
 
 def test_qwens_models_fit_their_pictures_within_their_processors_bounds():
     fitting = {name for name, model in registry().items() if picture_bounds(model)}
     local = ModelSpec(name="q", source="/models/q", architecture="Qwen2_5_VLForConditionalGeneration")
 
-    assert fitting == {name for name in registry() if name.startswith("qwen2.5-vl")} and len(fitting) == 4
+    assert fitting == {name for name in registry() if name.startswith(("qwen2.5-vl", "qwen3-vl"))} and len(fitting) == 9
     assert picture_bounds(local) == Fit() and picture_bounds(local.model_copy(update={"fit_pictures": False})) is None
     assert picture_bounds(local.model_copy(update={"processor": {"max_pixels": 1_003_520}})) == Fit(most=1_003_520)
     assert judges()["qwen3-8b"].identity.get("fit_pictures") is None
 
 
 def test_an_engine_gets_the_fitted_pixels(tmp_path):
-    painted(tmp_path, ["a.png"], (90, 60))
+    paint_pictures(tmp_path, ["a.png"], (90, 60))
     ref = ImageRef("a.png")
     sizes = []
     for model in (registry()["qwen2.5-vl-3b"], registry()["idefics3-8b"]):

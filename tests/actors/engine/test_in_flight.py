@@ -1,4 +1,4 @@
-"""A worker plays what its engine can answer at once; what the entry says wins, and the scheduler hears of it."""
+"""A worker plays as many episodes as its engine can answer at once, unless its entry sets a number."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
 
-def model(backend: str, **more: object) -> ModelSpec:
-    return ModelSpec(**{"name": "m", "source": "s", "backend": backend, **more})
+def model(backend: str, **fields: object) -> ModelSpec:
+    return ModelSpec(**{"name": "m", "source": "s", "backend": backend, **fields})
 
 
 @pytest.mark.parametrize(
@@ -30,19 +30,19 @@ def model(backend: str, **more: object) -> ModelSpec:
         (model("openai", in_flight=300), None, 300, "in_flight of its entry"),
     ],
 )
-def test_what_the_engine_takes_decides_unless_the_entry_does(entry, cache, episodes, reason):
-    found = choose_in_flight(entry, cache)
+def test_engine_capacity_decides_in_flight_unless_entry_does(entry, cache, episodes, reason):
+    choice = choose_in_flight(entry, cache)
 
-    assert found.episodes == episodes and reason in found.reason
-    assert str(found).startswith(f"plays {episodes:,} episodes at once (")
-    assert found.episodes <= expected_in_flight(entry), "before it is ready, no lease is cut too small for it"
+    assert choice.episodes == episodes and reason in choice.reason
+    assert str(choice).startswith(f"plays {episodes:,} episodes at once (")
+    assert choice.episodes <= expected_in_flight(entry), "before it is ready, no lease is cut too small for it"
 
 
-def test_of_the_papers_models_none_holds_a_number_of_its_own():
+def test_paper_models_set_no_in_flight():
     assert {name for name, entry in registry().items() if entry.in_flight is not None} == {"embedded", "embedded-asks"}
 
 
-def test_leases_follow_what_a_ready_worker_says():
+def test_leases_follow_worker_capacity():
     """1,000 episodes for one worker: a lease is a quarter of what is left, and never less than fills its engine."""
     schedule = Scheduler({"m": range(1000)}, {"m": Demand(0, 1, concurrency=256)}, 2, 1)
     schedule.on_begin()
@@ -50,7 +50,7 @@ def test_leases_follow_what_a_ready_worker_says():
 
     assert schedule.groups["m"].demand.concurrency == 50 and len(first.ordinals) == 250
     assert len(schedule.slots[1].leases) == 2, "two leases fill it"
-    kept = Scheduler({"m": range(1000)}, {"m": Demand(0, 1, concurrency=256)}, 2, 1)
-    kept.on_begin()
-    kept.on_ready(1, 1.0)
-    assert kept.groups["m"].demand.concurrency == 256
+    unchanged = Scheduler({"m": range(1000)}, {"m": Demand(0, 1, concurrency=256)}, 2, 1)
+    unchanged.on_begin()
+    unchanged.on_ready(1, 1.0)
+    assert unchanged.groups["m"].demand.concurrency == 256

@@ -16,77 +16,77 @@ from actors.engine.request_pipeline import RequestPipeline
 THREADS = 4
 
 
-def prepared(opened: Callable[[int], int], rendered: Callable[[int], int], number: int):
-    """What every one of ``number`` requests became, and the order in which their askers went on."""
+def prepare_requests(open_request: Callable[[int], int], render_request: Callable[[int], int], number: int):
+    """Return what each of ``number`` requests became, and the order in which they were answered."""
     order: list[int] = []
 
-    async def one(pipeline: RequestPipeline[int, int, int], asked: int) -> int:
-        answer = await pipeline.prepare(asked)
-        order.append(asked)
+    async def prepare_one(pipeline: RequestPipeline[int, int, int], request: int) -> int:
+        answer = await pipeline.prepare(request)
+        order.append(request)
         return answer
 
-    async def all_of_them() -> list[object]:
-        pipeline = RequestPipeline(opened, rendered, THREADS)
-        found = await asyncio.gather(*(one(pipeline, n) for n in range(number)), return_exceptions=True)
+    async def prepare_all() -> list[object]:
+        pipeline = RequestPipeline(open_request, render_request, THREADS)
+        results = await asyncio.gather(*(prepare_one(pipeline, n) for n in range(number)), return_exceptions=True)
         pipeline.close()
         pipeline.close()
-        return found
+        return results
 
-    return asyncio.run(asyncio.wait_for(all_of_them(), 60)), order
+    return asyncio.run(asyncio.wait_for(prepare_all(), 60)), order
 
 
 def test_each_asker_gets_its_own_request_back():
-    found, _ = prepared(lambda n: n + 1, lambda n: 10 * n, 500)
+    results, _ = prepare_requests(lambda n: n + 1, lambda n: 10 * n, 500)
 
-    assert found == [10 * (n + 1) for n in range(500)]
+    assert results == [10 * (n + 1) for n in range(500)]
 
 
-def test_one_thread_renders_and_its_order_is_the_order_of_the_askers():
+def test_one_thread_renders_and_requesters_resume_in_its_order():
     rendered: list[int] = []
     names: set[str] = set()
 
-    def render(asked: int) -> int:
-        rendered.append(asked)
+    def render(request: int) -> int:
+        rendered.append(request)
         names.add(threading.current_thread().name)
-        return asked
+        return request
 
-    def opened(asked: int) -> int:
-        time.sleep(0.002 * (asked % 3))  # later ones are opened before earlier ones
-        return asked
+    def open_slowly(request: int) -> int:
+        time.sleep(0.002 * (request % 3))  # later ones are opened before earlier ones
+        return request
 
-    _, order = prepared(opened, render, 60)
+    _, order = prepare_requests(open_slowly, render, 60)
 
     assert order == rendered and rendered != sorted(rendered)
     assert len(names) == 1 and names != {threading.current_thread().name}
 
 
 def test_requests_are_opened_side_by_side():
-    together = threading.Barrier(4)
+    barrier = threading.Barrier(4)
 
-    found, _ = prepared(lambda n: together.wait(30) * 0 + n, lambda n: n, 4)
+    results, _ = prepare_requests(lambda n: barrier.wait(30) * 0 + n, lambda n: n, 4)
 
-    assert found == [0, 1, 2, 3]
+    assert results == [0, 1, 2, 3]
 
 
-def test_a_problem_is_that_of_its_own_request():
-    def opened(asked: int) -> int:
-        return asked // (asked - 1)  # request 1 cannot be opened
+def test_error_affects_only_its_request():
+    def open_or_fail(request: int) -> int:
+        return request // (request - 1)  # request 1 cannot be opened
 
-    def rendered(value: int) -> int:
+    def render_or_fail(value: int) -> int:
         return 6 // value  # request 0 cannot be rendered
 
-    (first, second, *others), _ = prepared(opened, rendered, 5)
+    (first, second, *remaining), _ = prepare_requests(open_or_fail, render_or_fail, 5)
 
     assert isinstance(first, ZeroDivisionError) and isinstance(second, ZeroDivisionError)
-    assert others == [3, 6, 6]
+    assert remaining == [3, 6, 6]
 
 
-def test_an_asker_who_went_away_holds_nobody_up():
+def test_cancelled_request_delays_nobody():
     async def ask() -> int:
         pipeline = RequestPipeline(lambda n: n, lambda n: time.sleep(0.05) or n, THREADS)
-        gone = asyncio.create_task(pipeline.prepare(1))
+        cancelled = asyncio.create_task(pipeline.prepare(1))
         await asyncio.sleep(0)
-        gone.cancel()
+        cancelled.cancel()
         answer = await pipeline.prepare(2)
         pipeline.close()
         return answer
@@ -95,26 +95,26 @@ def test_an_asker_who_went_away_holds_nobody_up():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_who_waits_for_company_is_told_when_nobody_else_comes(monkeypatch, seed):
+def test_partial_batch_is_released_when_no_request_follows(monkeypatch, seed):
     """Any of the threads may be the last one, also with a request that cannot be opened."""
     monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
     draw = random.Random(seed)
     slow = [draw.choice((0.0, 0.0, 0.001, 0.01)) for _ in range(60)]
 
-    def opened(asked: int) -> int:
-        time.sleep(slow[asked])
-        return 1 // (asked % 7) * asked
+    def open_after_pause(request: int) -> int:
+        time.sleep(slow[request])
+        return 1 // (request % 7) * request
 
-    def rendered(asked: int) -> int:
-        time.sleep(slow[-asked])
-        return asked
+    def render_after_pause(request: int) -> int:
+        time.sleep(slow[-request])
+        return request
 
-    found, _ = prepared(opened, rendered, 60)
+    results, _ = prepare_requests(open_after_pause, render_after_pause, 60)
 
-    assert [isinstance(one, ZeroDivisionError) for one in found] == [n % 7 == 0 for n in range(60)]
+    assert [isinstance(outcome, ZeroDivisionError) for outcome in results] == [n % 7 == 0 for n in range(60)]
 
 
-def test_results_of_a_moment_come_with_one_wake_up(monkeypatch):
+def test_results_close_in_time_share_one_wake_up(monkeypatch):
     monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
     wakes: list[float] = []
 
@@ -129,19 +129,19 @@ def test_results_of_a_moment_come_with_one_wake_up(monkeypatch):
     assert len(wakes) < 20, "the first, the last, and where the only one who is opened is rendered at that moment"
 
 
-def test_many_results_that_wait_come_with_one_wake_up():
-    """The event loop is busy while 50 requests are rendered: it is woken once for all of them."""
+def test_waiting_results_share_one_wake_up():
+    """The event loop is busy while 50 requests are rendered; one wake-up delivers all of them."""
 
     async def ask() -> int:
         loop, wakes = asyncio.get_running_loop(), 0
         call = loop.call_soon_threadsafe
 
-        def counted(*arguments: object) -> object:
+        def count_wake_ups(*arguments: object) -> object:
             nonlocal wakes
             wakes += 1
             return call(*arguments)  # type: ignore[arg-type]
 
-        loop.call_soon_threadsafe = counted  # type: ignore[method-assign, assignment]
+        loop.call_soon_threadsafe = count_wake_ups  # type: ignore[method-assign, assignment]
         rendered = threading.Semaphore(0)
         pipeline = RequestPipeline(lambda n: n, lambda n: rendered.release() or n, THREADS)
         tasks = [asyncio.create_task(pipeline.prepare(n)) for n in range(50)]

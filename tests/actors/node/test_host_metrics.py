@@ -1,4 +1,4 @@
-"""A node's load is read under MLflow's names; what it does not tell is left out, not counted as idle."""
+"""A node's load is reported under MLflow's names; missing figures are left out, not counted as idle."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ USUAL = {
 
 
 def test_every_gpu_is_measured_beside_the_node():
-    found = measure_load(0.0, FakeNvml(FakeGpu(used=72000 * MIB, total=144000 * MIB, busy=97, milliwatts=512250)))
+    metrics = measure_load(0.0, FakeNvml(FakeGpu(used=72000 * MIB, total=144000 * MIB, busy=97, milliwatts=512250)))
 
-    assert {name: value for name, value in found.items() if name not in USUAL} == {
+    assert {name: value for name, value in metrics.items() if name not in USUAL} == {
         "gpu_0_utilization_percentage": 97.0,
         "gpu_0_memory_usage_megabytes": 72000.0,
         "gpu_0_memory_usage_percentage": 50.0,
@@ -27,7 +27,7 @@ def test_every_gpu_is_measured_beside_the_node():
 
 
 def test_a_node_without_gpus_has_the_rest():
-    found = measure_load(0.01, FakeNvml(init_error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
+    metrics = measure_load(0.01, FakeNvml(init_error=pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
 
-    assert set(found) == USUAL and found["system_memory_usage_megabytes"] > 0
-    assert all(0 <= found[name] <= 100 for name in USUAL if name.endswith("percentage"))
+    assert set(metrics) == USUAL and metrics["system_memory_usage_megabytes"] > 0
+    assert all(0 <= metrics[name] <= 100 for name in USUAL if name.endswith("percentage"))

@@ -1,4 +1,4 @@
-"""A Hub that does not answer is told from a model that is not there. Errors of the real client, from a real server."""
+"""An unreachable Hub is distinguished from a missing model. Errors come from the real client and a real server."""
 
 import socket
 from functools import partial
@@ -9,21 +9,21 @@ from actors.engine import loader as engine_loader
 from actors.node.hub_retry import HubUnreachable, retry_hub, unreachable_reason
 from orchestrator.execution.driver import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
-from tests.actors.service import failed, service
+from tests.actors.service import failure, service
 
 utils = pytest.importorskip("huggingface_hub.utils", reason="the extra `hub` is not installed")
 errors = pytest.importorskip("huggingface_hub.errors")
 
 
-def nobody() -> str:
-    """An address at which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}/"
+def unused_address() -> str:
+    """Return an address at which nobody listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
 
-def asked(url):
-    """Ask as huggingface_hub asks; what fails comes out of transformers as an OSError."""
+def request_hub(url):
+    """Request as huggingface_hub does; an error leaves transformers as an OSError."""
     try:
         utils.hf_raise_for_status(utils.get_session().post(url, json={}))
     except Exception as problem:
@@ -31,70 +31,70 @@ def asked(url):
 
 
 def problem_of(url):
-    with pytest.raises(OSError) as found:
-        asked(url)
-    return found.value
+    with pytest.raises(OSError) as raised:
+        request_hub(url)
+    return raised.value
 
 
-def test_a_connection_that_nobody_takes_is_no_fault_of_the_model():
-    assert "refused" in unreachable_reason(problem_of(nobody()))
+def test_refused_connection_is_not_the_models_fault():
+    assert "refused" in unreachable_reason(problem_of(unused_address()))
 
 
 @pytest.mark.parametrize(
     ("status", "away"), [(503, True), (504, True), (429, True), (404, False), (401, False), (403, False)]
 )
-def test_a_status_tells_whether_the_hub_is_busy_or_says_no(status, away):
-    with service(lambda number, body: failed(status)) as hub:
-        found = unreachable_reason(problem_of(hub.url))
+def test_status_tells_busy_hub_from_refusal(status, away):
+    with service(lambda number, body: failure(status)) as hub:
+        reason = unreachable_reason(problem_of(hub.url))
 
-    assert found == (f"HTTP {status}" if away else None)
+    assert reason == (f"HTTP {status}" if away else None)
 
 
 @pytest.mark.parametrize("problem", [OSError("no such folder"), ValueError("an option"), ImportError("peft")])
 def test_every_other_error_travels_up_at_once(problem):
-    said = []
+    messages = []
     with pytest.raises(type(problem)):
-        retry_hub(lambda: (_ for _ in ()).throw(problem), "m", said.append, [60.0])
-    assert said == []
+        retry_hub(lambda: (_ for _ in ()).throw(problem), "m", messages.append, [60.0])
+    assert messages == []
 
 
-def test_offline_mode_is_the_users_wish_and_is_not_asked_again():
-    refused = problem_of(nobody())
+def test_offline_mode_is_not_retried():
+    refused = problem_of(unused_address())
     offline = errors.OfflineModeIsEnabled("HF_HUB_OFFLINE is set")
     offline.__cause__ = refused
 
     assert unreachable_reason(offline) is None
 
 
-def test_a_hub_that_comes_back_is_asked_until_then_and_not_again():
-    address, said, tries = nobody(), [], []
+def test_returning_hub_is_retried_until_it_answers():
+    address, messages, tries = unused_address(), [], []
 
     def load():
         tries.append(1)
-        return "loaded" if len(tries) == 3 else asked(address)
+        return "loaded" if len(tries) == 3 else request_hub(address)
 
-    assert retry_hub(load, "m", said.append, [0.01, 0.02, 60.0]) == "loaded"
-    assert len(tries) == 3 and [line.rpartition("; ")[2] for line in said] == [
+    assert retry_hub(load, "m", messages.append, [0.01, 0.02, 60.0]) == "loaded"
+    assert len(tries) == 3 and [line.rpartition("; ")[2] for line in messages] == [
         "asking again in 0.01 s",
         "asking again in 0.02 s",
     ]
 
 
-def test_a_hub_that_stays_away_is_no_hopeless_start():
+def test_absent_hub_does_not_exclude_model():
     """The driver starts such a worker again instead of leaving the model out."""
-    address = nobody()
+    address = unused_address()
     with pytest.raises(HubUnreachable, match=r"does not answer for m .*; asked 2 times"):
-        retry_hub(lambda: asked(address), "m", lambda line: None, [0.01])
+        retry_hub(lambda: request_hub(address), "m", lambda line: None, [0.01])
     assert not issubclass(HubUnreachable, FATAL_START_ERRORS)
 
 
 def test_the_loader_of_a_worker_asks_again(tmp_path, monkeypatch):
-    """Its turn to load is free meanwhile: another engine may load."""
-    address, opened = nobody(), []
+    """Its turn to load is released meanwhile, so another engine may load."""
+    address, opened = unused_address(), []
 
     def engine(model, data):
         opened.append(model.name)
-        return asked(address) if len(opened) == 1 else "an engine"
+        return request_hub(address) if len(opened) == 1 else "an engine"
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(engine_loader, "open_engine", engine)

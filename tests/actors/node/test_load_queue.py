@@ -1,4 +1,4 @@
-"""Loaders take turns where memory is short; none waits for ever, and a dead one delays nobody. Real processes, real locks."""
+"""Loaders take turns when memory is short; waiting is bounded, and a dead loader delays nobody. Real processes, real locks."""
 
 import json
 import os
@@ -37,18 +37,18 @@ with queue.turn(name, size, lambda line: print(line, flush=True), float(timeout)
 """
 
 
-class Told(Exception):
-    """What a loader reports, in a test that waits for nothing else."""
+class Reported(Exception):
+    """A loader's report, raised by tests that wait for nothing else."""
 
 
 @pytest.fixture
-def place(tmp_path):
+def queue_folder(tmp_path):
     return tmp_path / "turns"
 
 
-def loader(place, name, free=64, size="10", seconds=0.0, timeout=60, alone=False):
-    """A process that loads for so many seconds; sizes in GiB, ``None`` is unknown."""
-    arguments = map(str, (place, name, free, size, seconds, timeout, alone))
+def loader(queue_folder, name, free=64, size="10", seconds=0.0, timeout=60, alone=False):
+    """Start a process that loads for ``seconds``; sizes in GiB, ``None`` is unknown."""
+    arguments = map(str, (queue_folder, name, free, size, seconds, timeout, alone))
     return subprocess.Popen(
         [sys.executable, "-c", LOADER, *arguments],
         stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -56,200 +56,202 @@ def loader(place, name, free=64, size="10", seconds=0.0, timeout=60, alone=False
 
 
 def spans(processes):
-    """(begin, end) of each loading, in the order in which they began."""
-    found = []
+    """Return (begin, end) of each load in order of begin."""
+    loads = []
     for process in processes:
-        said = process.communicate(timeout=90)[0].splitlines()
-        times = [float(line.split()[1]) for line in said if line.startswith(("loading ", "loaded "))]
-        assert process.returncode == 0 and len(times) == 2, said
-        found.append(tuple(times))
-    return sorted(found)
+        lines = process.communicate(timeout=90)[0].splitlines()
+        times = [float(line.split()[1]) for line in lines if line.startswith(("loading ", "loaded "))]
+        assert process.returncode == 0 and len(times) == 2, lines
+        loads.append(tuple(times))
+    return sorted(loads)
 
 
-def left(place):
-    return sorted(path.name for path in place.iterdir())
+def list_files(queue_folder):
+    return sorted(path.name for path in queue_folder.iterdir())
 
 
-def overlapping(found):
-    return sum(a[1] > b[0] for a, b in pairwise(found))
+def overlapping(loads):
+    return sum(a[1] > b[0] for a, b in pairwise(loads))
 
 
-def test_what_does_not_fit_side_by_side_loads_one_after_the_other(place):
-    found = spans([loader(place, f"m{n}", free=20, seconds=0.3) for n in range(4)])
+def test_loaders_wait_for_memory(queue_folder):
+    loads = spans([loader(queue_folder, f"m{n}", free=20, seconds=0.3) for n in range(4)])
 
-    assert overlapping(found) == 0
-    assert left(place) == ["queue.lock"], "the last one leaves no ticket"
+    assert overlapping(loads) == 0
+    assert list_files(queue_folder) == ["queue.lock"], "the last one leaves no ticket"
 
 
-def test_what_fits_loads_side_by_side(place):
-    first = [loader(place, f"m{n}", free=64, seconds=3) for n in range(3)]
+def test_loaders_that_fit_run_side_by_side(queue_folder):
+    first = [loader(queue_folder, f"m{n}", free=64, seconds=3) for n in range(3)]
 
     assert overlapping(spans(first)) == 2
 
 
-def test_an_unknown_size_loads_alone(place):
-    found = spans([loader(place, f"m{n}", free=640, size=None, seconds=0.3) for n in range(3)])
+def test_an_unknown_size_loads_alone(queue_folder):
+    loads = spans([loader(queue_folder, f"m{n}", free=640, size=None, seconds=0.3) for n in range(3)])
 
-    assert overlapping(found) == 0
+    assert overlapping(loads) == 0
 
 
-def test_engines_with_several_gpus_start_one_at_a_time_and_nothing_beside_them(place):
-    """However much memory there is: their processes meet at a port."""
-    wide = [loader(place, f"wide{n}", free=640, seconds=0.3, alone=True) for n in range(2)]
-    narrow = [loader(place, f"narrow{n}", free=640, seconds=0.3) for n in range(2)]
-    found = {name: spans([one])[0] for name, one in zip(["w0", "w1", "n0", "n1"], [*wide, *narrow], strict=True)}
+def test_multi_gpu_engines_load_alone(queue_folder):
+    """Their processes meet at a port, however much memory there is."""
+    wide = [loader(queue_folder, f"wide{n}", free=640, seconds=0.3, alone=True) for n in range(2)]
+    narrow = [loader(queue_folder, f"narrow{n}", free=640, seconds=0.3) for n in range(2)]
+    loads = {
+        name: spans([process])[0] for name, process in zip(["w0", "w1", "n0", "n1"], [*wide, *narrow], strict=True)
+    }
 
     for name in ("w0", "w1"):
-        began, ended = found.pop(name)
-        assert all(ended <= other[0] or other[1] <= began for other in found.values())
+        start, end = loads.pop(name)
+        assert all(end <= load[0] or load[1] <= start for load in loads.values())
 
 
 @pytest.mark.parametrize(
-    ("first_alone", "second_alone", "said"),
+    ("first_alone", "second_alone", "message"),
     [
         (True, False, "second waits for its turn to load: first is loading and starts alone"),
         (False, True, "second waits for its turn to load: first is loading, and second starts alone"),
     ],
 )
-def test_who_waits_for_an_engine_with_several_gpus_is_told(place, first_alone, second_alone, said):
-    first = held(place, alone=first_alone)
-    second = loader(place, "second", free=640, alone=second_alone)
-    assert second.stdout.readline().strip() == said
-    ended(first)
+def test_waiting_loader_reports_multi_gpu_engine(queue_folder, first_alone, second_alone, message):
+    first = start_loader(queue_folder, alone=first_alone)
+    second = loader(queue_folder, "second", free=640, alone=second_alone)
+    assert second.stdout.readline().strip() == message
+    stop_loader(first)
     assert second.communicate(timeout=60)[0] and second.returncode == 0
 
 
 @pytest.mark.parametrize(("gpus", "waits"), [(2, "wide starts alone"), (1, "sizes are not known")])
 def test_the_loader_asks_to_be_alone_for_several_gpus(tmp_path, monkeypatch, gpus, waits):
-    """The turns of a node lie in its folder for temporary files."""
+    """The queue of a node lies in its temporary folder."""
 
     def report(line):
-        raise Told(line)
+        raise Reported(line)
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(engine_loader, "check_gpus", lambda *asked: [])
+    monkeypatch.setattr(engine_loader, "check_gpus", lambda *args: [])
     model = ModelSpec(name="wide", source="no/such", gpus=gpus)
-    with LoadQueue().turn("first", GIB, print), pytest.raises(Told, match=waits):
+    with LoadQueue().turn("first", GIB, print), pytest.raises(Reported, match=waits):
         engine_loader.load_engine(model, tmp_path, ["0", "1"][:gpus], report)
 
 
-def held(place, alone=False):
-    """A process that loads until it is ended."""
-    process = loader(place, "first", seconds=600, alone=alone)
+def start_loader(queue_folder, alone=False):
+    """Start a process that loads until it is stopped."""
+    process = loader(queue_folder, "first", seconds=600, alone=alone)
     assert process.stdout.readline().startswith("loading")
     return process
 
 
-def ended(process):
+def stop_loader(process):
     process.kill()
     process.communicate()
 
 
-def test_a_loader_that_dies_lets_the_next_one_in_at_once(place):
-    first = held(place)
-    second = loader(place, "second", free=1, timeout=600)
+def test_dead_loader_releases_its_turn_at_once(queue_folder):
+    first = start_loader(queue_folder)
+    second = loader(queue_folder, "second", free=1, timeout=600)
     assert (
         "second waits for its turn to load: first is loading, together they take 24.0 GiB" in second.stdout.readline()
     )
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    said = second.communicate(timeout=60)[0]
+    output = second.communicate(timeout=60)[0]
 
-    assert second.returncode == 0 and "second loads after" in said
-    assert left(place) == ["queue.lock"]
+    assert second.returncode == 0 and "second loads after" in output
+    assert list_files(queue_folder) == ["queue.lock"]
 
 
-def test_nobody_waits_for_ever(place):
-    first = held(place)
+def test_waiting_is_bounded(queue_folder):
+    first = start_loader(queue_folder)
     try:
-        said = loader(place, "second", free=1, timeout=1).communicate(timeout=60)[0]
-        assert "second loads after 1 s of waiting, although first is loading" in said and "loaded" in said
+        output = loader(queue_folder, "second", free=1, timeout=1).communicate(timeout=60)[0]
+        assert "second loads after 1 s of waiting, although first is loading" in output and "loaded" in output
     finally:
-        ended(first)
+        stop_loader(first)
 
 
-def test_turns_are_served_in_the_order_drawn(place):
-    """A small one does not overtake the large one that waits before it."""
-    first = held(place)
+def test_turns_are_served_in_order(queue_folder):
+    """A small loader does not overtake a large one that came first."""
+    first = start_loader(queue_folder)
     try:
-        large = loader(place, "large", free=40, size=40, seconds=1)
+        large = loader(queue_folder, "large", free=40, size=40, seconds=1)
         assert "large waits" in large.stdout.readline()
-        small = loader(place, "small", free=1000, size=1)
+        small = loader(queue_folder, "small", free=1000, size=1)
         assert "small waits for its turn to load: large is before it" in small.stdout.readline()
     finally:
-        ended(first)
+        stop_loader(first)
     (large_began, _), (small_began, _) = spans([large]) + spans([small])
     assert large_began < small_began
 
 
-def test_an_error_while_loading_gives_the_turn_back(place):
-    with pytest.raises(ImportError), LoadQueue(place).turn("m", 1, print):
+def test_an_error_while_loading_gives_the_turn_back(queue_folder):
+    with pytest.raises(ImportError), LoadQueue(queue_folder).turn("m", 1, print):
         raise ImportError("no such engine")
-    assert left(place) == ["queue.lock"]
+    assert list_files(queue_folder) == ["queue.lock"]
 
 
-def test_a_folder_that_cannot_be_used_costs_the_turn_and_not_the_load(tmp_path):
+def test_unusable_folder_skips_turn_but_not_load(tmp_path):
     (tmp_path / "file").write_text("")
-    said = []
-    with LoadQueue(tmp_path / "file/turns").turn("m", 1, said.append):
-        said.append("loaded")
+    messages = []
+    with LoadQueue(tmp_path / "file/turns").turn("m", 1, messages.append):
+        messages.append("loaded")
 
-    assert said[0].startswith("m loads without waiting for others") and said[1] == "loaded"
+    assert messages[0].startswith("m loads without waiting for others") and messages[1] == "loaded"
 
 
-def test_a_folder_that_vanishes_meanwhile_stops_nobody(place):
-    first = held(place)
-    said = []
+def test_vanished_folder_stops_no_loader(queue_folder):
+    first = start_loader(queue_folder)
+    messages = []
 
     def second():
-        with LoadQueue(place, lambda: 0).turn("second", GIB, said.append):
-            said.append("loaded")
+        with LoadQueue(queue_folder, lambda: 0).turn("second", GIB, messages.append):
+            messages.append("loaded")
 
     thread = Thread(target=second)
     thread.start()
-    while not said:
+    while not messages:
         time.sleep(0.05)
-    for path in place.iterdir():
+    for path in queue_folder.iterdir():
         path.unlink()
-    place.rmdir()
+    queue_folder.rmdir()
     thread.join(timeout=60)
-    ended(first)
-    assert said[-1] == "loaded"
+    stop_loader(first)
+    assert messages[-1] == "loaded"
 
 
-def test_a_process_that_was_stopped_while_it_read_the_tickets_costs_the_turn_and_not_the_load(place, monkeypatch):
+def test_stopped_ticket_reader_skips_turn_but_not_load(queue_folder, monkeypatch):
     monkeypatch.setattr(load_queue, "MUTEX_TIMEOUT_S", 0.2)
-    place.mkdir()
-    said = []
-    with FileLock(place / "queue.lock"), LoadQueue(place).turn("m", 1, said.append):
-        said.append("loaded")
+    queue_folder.mkdir()
+    messages = []
+    with FileLock(queue_folder / "queue.lock"), LoadQueue(queue_folder).turn("m", 1, messages.append):
+        messages.append("loaded")
 
-    assert said[0].startswith("m loads without waiting for others") and said[1] == "loaded"
+    assert messages[0].startswith("m loads without waiting for others") and messages[1] == "loaded"
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{"])
-def test_a_ticket_that_cannot_be_read_counts_as_loading_anything(place, content):
-    said = []
-    with LoadQueue(place).turn("first", 1, said.append):
-        next(place.glob("*.json")).write_text(content)
-        with LoadQueue(place).turn("second", 1, said.append, timeout=0):
-            said.append("loaded")
+def test_unreadable_ticket_counts_as_unknown_size(queue_folder, content):
+    messages = []
+    with LoadQueue(queue_folder).turn("first", 1, messages.append):
+        next(queue_folder.glob("*.json")).write_text(content)
+        with LoadQueue(queue_folder).turn("second", 1, messages.append, timeout=0):
+            messages.append("loaded")
 
-    assert said == [
+    assert messages == [
         "second loads after 0 s of waiting, although another model is loading, and sizes are not known", "loaded",
     ]  # fmt: skip
 
 
-def test_a_margin_is_counted_for_each_loader(place):
-    with LoadQueue(place).turn("first", 10 * GIB, print):
-        ticket = next(place.glob("*.ticket"))
+def test_a_margin_is_counted_for_each_loader(queue_folder):
+    with LoadQueue(queue_folder).turn("first", 10 * GIB, print):
+        ticket = next(queue_folder.glob("*.ticket"))
         assert json.loads(ticket.with_suffix(".json").read_text())["loading"] is True
         tight, wide = 20 * GIB + 2 * MEMORY_MARGIN_BYTES - 1, 20 * GIB + 2 * MEMORY_MARGIN_BYTES
-        said = []
-        with LoadQueue(place, lambda: tight).turn("second", 10 * GIB, said.append, timeout=0):
-            assert "although first is loading" in said[-1]
-        with LoadQueue(place, lambda: wide).turn("third", 10 * GIB, said.append, timeout=0):
-            assert len(said) == 1
+        messages = []
+        with LoadQueue(queue_folder, lambda: tight).turn("second", 10 * GIB, messages.append, timeout=0):
+            assert "although first is loading" in messages[-1]
+        with LoadQueue(queue_folder, lambda: wide).turn("third", 10 * GIB, messages.append, timeout=0):
+            assert len(messages) == 1
 
 
 # -- memory and weights -----------------------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ def test_free_memory_of_this_machine():
     assert 0 < free_memory() < 2**50
 
 
-def test_weights_are_measured_where_they_lie_and_reckoned_where_not(tmp_path, monkeypatch):
+def test_weights_are_measured_or_estimated(tmp_path, monkeypatch):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "model-1.safetensors").write_bytes(b"x" * 300)

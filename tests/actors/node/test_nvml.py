@@ -1,4 +1,4 @@
-"""What the driver tells of its GPUs is read, what it refuses is left out; the fake driver has pynvml's signatures and errors."""
+"""GPU figures are read from the driver and refused ones left out; the fake driver matches pynvml's signatures and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_memory_and_processes_of_every_gpu_are_read():
     assert nvml.open == 0, "what is initialised is shut down"
 
 
-def test_each_refused_figure_is_left_out_by_itself():
+def test_each_refused_figure_is_left_out():
     every = ("nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage")
     nvml = FakeNvml(
         FakeGpu(used=1000 * MIB, total=4000 * MIB, busy=97, milliwatts=512250),
@@ -60,7 +60,7 @@ def test_each_refused_figure_is_left_out_by_itself():
     ],
 )
 @pytest.mark.parametrize("read", [devices, utilization])
-def test_no_driver_is_one_reason(code, reason, read):
+def test_missing_driver_has_one_reason(code, reason, read):
     with pytest.raises(DriverUnavailable, match=reason):
         read(FakeNvml(init_error=code))
 

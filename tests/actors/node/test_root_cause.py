@@ -1,4 +1,4 @@
-"""An engine's failure names what its own process said, and nothing else is changed."""
+"""An engine's failure is reported with the cause from its own process; nothing else changes."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ with name_root_cause():
 """
 
 
-def printed(tmp_path, said: str, kind: str = "RuntimeError", child: str = CHILD) -> str:
+def last_line(tmp_path, message: str, kind: str = "RuntimeError", child: str = CHILD) -> str:
     """The last line of a process whose child prints what an engine does before it raises."""
-    code = PARENT.format(said=said, kind=kind, child=child)
+    code = PARENT.format(said=message, kind=kind, child=child)
     with (tmp_path / "out").open("w+") as out:
         subprocess.run([sys.executable, "-c", code], stdout=out, stderr=out, check=False)
         out.seek(0)
         return out.read().strip().splitlines()[-1]
 
 
-def test_the_cause_takes_the_place_of_the_words_that_point_to_it(tmp_path):
-    assert printed(tmp_path, ABOVE) == "RuntimeError: ValueError: it needs 9 GiB of memory, and 3 are free"
+def test_cause_replaces_pointer_to_it(tmp_path):
+    assert last_line(tmp_path, ABOVE) == "RuntimeError: ValueError: it needs 9 GiB of memory, and 3 are free"
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "child"),
+    ("message", "kind", "child"),
     [("no such layer", "RuntimeError", CHILD), (ABOVE, "OSError", CHILD), (ABOVE, "RuntimeError", "all is well")],
 )
-def test_other_errors_and_outputs_without_a_cause_stay_as_they_are(tmp_path, said, kind, child):
-    assert printed(tmp_path, said, kind, child) == f"{kind}: {said}"
+def test_other_errors_stay_unchanged(tmp_path, message, kind, child):
+    assert last_line(tmp_path, message, kind, child) == f"{kind}: {message}"
 
 
 def test_the_last_error_counts_and_is_bounded():
@@ -54,6 +54,6 @@ def test_the_last_error_counts_and_is_bounded():
     assert root_cause("    raise ValueError(\n  in ValueError: indented") == ""
 
 
-def test_where_output_is_no_file_nothing_is_lost():
+def test_output_without_file_loses_nothing():
     with pytest.raises(RuntimeError, match="See root cause"), name_root_cause():
         raise RuntimeError(ABOVE)

@@ -47,7 +47,7 @@ def plan(demo_data):
     return make_plan(sweep, {Protocol.MCQA: samples}, samples)
 
 
-async def collected(runner, ordinals):
+async def collect_batches(runner, ordinals):
     batches = []
     try:
         async for batch in runner.play(ordinals):
@@ -59,12 +59,12 @@ async def collected(runner, ordinals):
 
 @pytest.mark.parametrize("in_flight", [1, 7, 64])
 @pytest.mark.parametrize("patience", [0.02, 1.0])
-def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_flight, patience):
-    """The open batch changes at awaits: an episode added to a batch that was sent already would be lost silently."""
+def test_each_episode_is_delivered_once_with_its_turns(plan, monkeypatch, in_flight, patience):
+    """The open batch changes at awaits: an episode added to a batch already sent would be lost silently."""
     monkeypatch.setattr(lease, "MAX_BATCH_AGE_S", patience)
     monkeypatch.setattr(lease, "BATCH_EPISODES", 16)
     pending = plan.pending(())["builtin"][:250]
-    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
+    batches, died = asyncio.run(collect_batches(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))
 
     assert not died
     assert Counter(o for batch in batches for o in batch.ordinals) == Counter(pending)
@@ -73,9 +73,11 @@ def test_every_episode_leaves_once_and_its_turns_with_it(plan, monkeypatch, in_f
         assert [turns[key] for key in batch.episodes["key"]] == batch.episodes["turns"]
 
 
-def test_what_finished_before_the_engine_died_is_delivered_once(plan):
+def test_finished_episodes_are_delivered_once_after_engine_death(plan):
     pending = plan.pending(())["builtin"]
-    batches, died = asyncio.run(collected(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending))
+    batches, died = asyncio.run(
+        collect_batches(EpisodeRunner(plan, {"uniform": Dawdling(2, dies_after=100)}, 16), pending)
+    )
     delivered = Counter(o for batch in batches for o in batch.ordinals)
 
     assert died
@@ -101,21 +103,21 @@ def test_the_conditions_of_one_sample_stand_side_by_side(plan):
     assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"
 
 
-def test_what_is_recalled_is_left_out_unless_it_was_begun_and_the_lease_ends_in_good_order(plan):
-    """Two leases at a time: the recall counts for the leases of that moment, not for one that comes later."""
+def test_recalled_episodes_are_skipped_unless_begun(plan):
+    """Two leases run at a time; a recall applies to these leases, not to later ones."""
     pending = plan.pending(())["builtin"]
     runner = EpisodeRunner(plan, {"uniform": Dawdling(3)}, 8)
 
-    async def played():
-        streams = [asyncio.create_task(collected(runner, part)) for part in (pending[:200], pending[200:400])]
+    async def play_leases():
+        streams = [asyncio.create_task(collect_batches(runner, part)) for part in (pending[:200], pending[200:400])]
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # the lanes of both have begun
         runner.recall(frozenset(pending[:390]))
-        found = [batch for stream in streams for batch in (await stream)[0]]
-        later, _ = await collected(runner, pending[:20])
-        return Counter(o for b in found for o in b.ordinals), Counter(o for b in later for o in b.ordinals)
+        batches = [batch for stream in streams for batch in (await stream)[0]]
+        later, _ = await collect_batches(runner, pending[:20])
+        return Counter(o for b in batches for o in b.ordinals), Counter(o for b in later for o in b.ordinals)
 
-    first, later = asyncio.run(played())
+    first, later = asyncio.run(play_leases())
 
     assert set(first.values()) == {1}
     assert set(pending[390:400]) <= first.keys(), "what nobody recalled is played"

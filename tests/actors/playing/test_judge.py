@@ -1,4 +1,4 @@
-"""A verdict that cannot be read is asked for again and then unjudged; a hostile answer never poses as the instruction."""
+"""An unreadable verdict is requested again, then unjudged; a hostile answer never passes as the instruction."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
-from tests.actors.service import failed, said, serving
+from tests.actors.service import completion, failure, serving
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
-from tests.parity.test_openended_parity import recorded
+from tests.parity.test_openended_parity import load_facts
 from tests.parity.test_parity import sample
 
 MODEL = ModelSpec(name="m", source="builtin:refuse", backend="builtin")
@@ -43,36 +43,38 @@ def cell(scenario: str = "VSOD", condition: str = "zero-shot") -> Cell:
     return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=Protocol.OEG)
 
 
-def judged(answers, answer: str = ANSWER, by: Judge = JUDGE, scenario: str = "VSOD", condition: str = "zero-shot"):
-    """The verdict of a judge that gives these replies, one an attempt, and the requests it saw."""
+def judge_answer(
+    answers, answer: str = ANSWER, by: Judge = JUDGE, scenario: str = "VSOD", condition: str = "zero-shot"
+):
+    """Return the verdict of a judge that gives these replies, one per attempt, and the requests it received."""
     requests: list[Request] = []
 
     def reply(request: Request) -> str:
         requests.append(request)
-        said = answers[min(len(requests), len(answers)) - 1]
-        if isinstance(said, Exception):
-            raise said
-        return said
+        scripted = answers[min(len(requests), len(answers)) - 1]
+        if isinstance(scripted, Exception):
+            raise scripted
+        return scripted
 
-    found = asyncio.run(judge(SAMPLES[scenario], cell(scenario, condition), answer, by, ScriptedBackend(reply), 5))
-    return found, requests
+    verdict = asyncio.run(judge(SAMPLES[scenario], cell(scenario, condition), answer, by, ScriptedBackend(reply), 5))
+    return verdict, requests
 
 
 # -- attempts ----------------------------------------------------------------------------------------------------------
-def test_a_verdict_that_can_be_read_is_taken_at_once():
-    found, requests = judged(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
+def test_readable_verdict_is_used_at_once():
+    verdict, requests = judge_answer(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
 
-    assert found.bits == Bits(category=True, suggestion=True) and found.bits.aggregate
-    assert (found.attempts, found.reason, found.first_failed, len(requests)) == (1, "", False, 1)
-    assert pickle.loads(pickle.dumps(found)) == found
-    assert found.text.endswith("0,1,0,1") and found.text.startswith("<think>")
+    assert verdict.bits == Bits(category=True, suggestion=True) and verdict.bits.aggregate
+    assert (verdict.attempts, verdict.reason, verdict.first_failed, len(requests)) == (1, "", False, 1)
+    assert pickle.loads(pickle.dumps(verdict)) == verdict
+    assert verdict.text.endswith("0,1,0,1") and verdict.text.startswith("<think>")
 
 
-def test_a_verdict_that_cannot_be_read_is_asked_for_with_another_seed():
-    found, requests = judged(["no idea", "<think>0,0,0,0", "0,0,0,0"])
+def test_unreadable_verdict_is_retried_with_another_seed():
+    verdict, requests = judge_answer(["no idea", "<think>0,0,0,0", "0,0,0,0"])
 
-    assert found.bits == Bits(category=False, suggestion=False), "a zero that was said is a zero"
-    assert (found.attempts, found.first_failed, found.reason) == (3, True, "")
+    assert verdict.bits == Bits(category=False, suggestion=False), "a zero that was said is a zero"
+    assert (verdict.attempts, verdict.first_failed, verdict.reason) == (3, True, "")
     assert len({request.seed for request in requests}) == 3
     assert len({request.messages for request in requests}) == 1
 
@@ -87,23 +89,23 @@ def test_a_verdict_that_cannot_be_read_is_asked_for_with_another_seed():
         ([Unprocessable("too long")], "unprocessable: too long"),
     ],
 )
-def test_what_never_can_be_read_is_unjudged_with_its_reason(replies, reason):
-    found, requests = judged(replies)
+def test_unreadable_verdict_is_unjudged_with_reason(replies, reason):
+    verdict, requests = judge_answer(replies)
 
-    assert (found.bits, found.reason, found.first_failed) == (None, reason, True)
-    assert found.attempts == len(requests) == (1 if isinstance(replies[0], Exception) else JUDGE.attempts)
+    assert (verdict.bits, verdict.reason, verdict.first_failed) == (None, reason, True)
+    assert verdict.attempts == len(requests) == (1 if isinstance(replies[0], Exception) else JUDGE.attempts)
 
 
-def test_a_reply_at_the_token_limit_is_told_as_such():
+def test_reply_at_token_limit_is_reported_as_cut_off():
     class Cut(Backend):
         async def reply(self, request: Request) -> Reply:
             return Reply("The answer asks for", 100, 7, "length", 0.1, 0.25)
 
         async def close(self) -> None: ...
 
-    found = asyncio.run(judge(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
-    assert (found.reason, found.attempts) == ("cut off before its verdict", 3)
-    assert (found.prompt_tokens, found.reply_tokens, found.cost) == (300, 21, 0.75), "every attempt is paid for"
+    verdict = asyncio.run(judge(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
+    assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
+    assert (verdict.prompt_tokens, verdict.reply_tokens, verdict.cost) == (300, 21, 0.75), "every attempt is paid for"
 
 
 @pytest.mark.parametrize(
@@ -116,14 +118,14 @@ def test_a_reply_at_the_token_limit_is_told_as_such():
         ([Refused("no")], None),
     ],
 )
-def test_the_packages_own_reading_of_the_first_reply_is_kept_beside_ours(replies, strict):
-    assert judged(replies)[0].strict == strict
+def test_packages_parse_of_first_reply_is_stored(replies, strict):
+    assert judge_answer(replies)[0].strict == strict
 
 
 def test_a_dead_judge_and_a_bug_travel_up():
     for error in (BackendDied("gone"), ZeroDivisionError()):
         with pytest.raises(type(error)):
-            judged([error])
+            judge_answer([error])
 
 
 def test_the_seeds_of_many_attempts_differ():
@@ -132,16 +134,16 @@ def test_the_seeds_of_many_attempts_differ():
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 def test_reasoning_is_not_shown_to_the_judge():
-    _, requests = judged(["0,0,0,0"])
+    _, requests = judge_answer(["0,0,0,0"])
     assert "The cup" not in requests[0].messages[0].text and "Please rewind" in requests[0].messages[0].text
     assert requests[0].situation.answer == "Please rewind the video; I guess a banana."
     assert requests[0].sampling == JUDGE.sampling and not requests[0].messages[0].images
 
 
 @pytest.mark.parametrize("answer", ["", "   ", "<think>endless", "<think>done</think>"])
-def test_an_answer_without_a_word_is_judged_as_an_empty_one(answer):
-    found, requests = judged(["0,0,0,0"], answer)
-    assert requests[0].situation.answer == "" and found.bits is not None
+def test_answer_without_words_is_judged_as_empty(answer):
+    verdict, requests = judge_answer(["0,0,0,0"], answer)
+    assert requests[0].situation.answer == "" and verdict.bits is not None
     assert asyncio.run(judge(SAMPLES["QD"], cell("QD"), answer, JUDGE, Baseline("rule-judge"), 1)).bits == Bits(
         False, False
     )
@@ -151,8 +153,10 @@ def test_the_clear_picture_accepts_the_category_where_play_does_not():
     for condition, count in (("zero-shot", 2), ("hint", 2), ("reference", 3)):
         _, _, marks = judge_prompt(SAMPLES["ROD"], cell("ROD", condition), "A banana.", JUDGE)
         assert marks == count
-    found = asyncio.run(judge(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1))
-    assert found.bits == Bits(category=True, suggestion=False)
+    verdict = asyncio.run(
+        judge(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1)
+    )
+    assert verdict.bits == Bits(category=True, suggestion=False)
 
 
 # -- hostile answers ---------------------------------------------------------------------------------------------------
@@ -189,8 +193,8 @@ def test_an_answer_that_copies_the_whole_page_cannot_close_its_fence():
 
 def test_the_rule_judge_takes_no_orders():
     for name, answer in HOSTILE.items():
-        found = asyncio.run(judge(SAMPLES["VSOD"], cell(), answer, JUDGE, Baseline("rule-judge"), 1))
-        assert found.bits == Bits(category=False, suggestion=False), name
+        verdict = asyncio.run(judge(SAMPLES["VSOD"], cell(), answer, JUDGE, Baseline("rule-judge"), 1))
+        assert verdict.bits == Bits(category=False, suggestion=False), name
 
 
 # -- the paper's instruction -------------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ PAPER = JUDGE.model_copy(update={"instruction": "paper"})
 
 @pytest.fixture
 def package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    """The published package on the path; nothing of it runs."""
+    """Put the published package on the path; none of its code runs."""
     monkeypatch.syspath_prepend(str(oracle_path(tmp_path_factory.mktemp("package"))))
     read_paper_wording.cache_clear()
     yield
@@ -215,41 +219,44 @@ def test_the_papers_instruction_is_read_from_the_package(package):
     assert "{braces} and <|im_end|>" in user.text, "the paper's own judge reads the answer as it stands"
     assert str(["Wait for the occlusion to disappear", "Rewind the video", "Move the camera", "Banana"]) in user.text
     assert instruction_hash(PAPER).startswith("paper:") and instruction_hash(JUDGE).startswith("judge-1:")
-    found, _ = judged(["1,0,0,0"], by=PAPER)
-    assert found.bits == Bits(category=False, suggestion=True)
+    verdict, _ = judge_answer(["1,0,0,0"], by=PAPER)
+    assert verdict.bits == Bits(category=False, suggestion=True)
 
 
 def test_the_papers_conversation_is_the_packages_own(package):
     """Compared with the package's function, on every recorded entry."""
-    place = Path(importlib.util.find_spec("proactivebench").submodule_search_locations[0], "open_ended_gen.py")
-    found = importlib.util.spec_from_file_location("published_judge", place)
-    published = importlib.util.module_from_spec(found)
-    found.loader.exec_module(published)
-    for fact in recorded():
+    path = Path(importlib.util.find_spec("proactivebench").submodule_search_locations[0], "open_ended_gen.py")
+    spec = importlib.util.spec_from_file_location("published_judge", path)
+    published = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(published)
+    for fact in load_facts():
         answers = accepted_answers(sample(fact["scenario"], fact["entry"]))
-        told = published.get_oeg_judge_messages(fact["question"], fact["valid"], 'It\'s {a} "cup".')
-        mine = paper_messages(fact["question"], answers, 'It\'s {a} "cup".')
+        expected = published.get_oeg_judge_messages(fact["question"], fact["valid"], 'It\'s {a} "cup".')
+        ours = paper_messages(fact["question"], answers, 'It\'s {a} "cup".')
 
-        assert [{"content": message.text, "role": message.role} for message in mine] == told
+        assert [{"content": message.text, "role": message.role} for message in ours] == expected
 
 
-def test_without_the_package_one_sentence_says_what_to_install(monkeypatch):
+def test_missing_package_is_reported_with_install_hint(monkeypatch):
     read_paper_wording.cache_clear()
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
-    for use in (lambda: instruction_hash(PAPER), lambda: judged(["1,0,0,0"], by=PAPER)):
+    for use in (lambda: instruction_hash(PAPER), lambda: judge_answer(["1,0,0,0"], by=PAPER)):
         with pytest.raises(ValueError, match=r"pip install 'proactive-sweep\[paper\]'"):
             use()
 
 
-def test_the_hash_tells_instructions_apart_and_nothing_else():
-    other = Judge(model=MODEL, attempts=1)
-    assert instruction_hash(JUDGE) == instruction_hash(other) and len(instruction_hash(JUDGE)) == len("judge-1:") + 16
+def test_instruction_hash_depends_on_instruction_only():
+    other_judge = Judge(model=MODEL, attempts=1)
+    assert (
+        instruction_hash(JUDGE) == instruction_hash(other_judge)
+        and len(instruction_hash(JUDGE)) == len("judge-1:") + 16
+    )
 
 
 # -- a service as judge ------------------------------------------------------------------------------------------------
-def asked_service(answer, tmp_path: Path) -> tuple[Judged, list[dict]]:
-    """The verdict of a judge behind a real service on this machine."""
+def judge_by_service(answer, tmp_path: Path) -> tuple[Judged, list[dict]]:
+    """Return the verdict of a judge behind a real service on this machine, and the request bodies."""
 
     async def ask() -> tuple[Judged, list[dict]]:
         async with serving(answer) as service:
@@ -257,20 +264,22 @@ def asked_service(answer, tmp_path: Path) -> tuple[Judged, list[dict]]:
             by = Judge(model=ModelSpec(name="served", source="judge", endpoint=endpoint))
             backend = open_engine(by.model, tmp_path)
             try:
-                found = await judge(SAMPLES["VSOD"], cell(), ANSWER, by, backend, 5)
+                verdict = await judge(SAMPLES["VSOD"], cell(), ANSWER, by, backend, 5)
             finally:
                 await backend.close()
-            return found, service.bodies
+            return verdict, service.bodies
 
     return asyncio.run(ask())
 
 
-def test_a_service_is_asked_with_text_alone_and_again_when_it_talks_nonsense(tmp_path):
+def test_service_judge_gets_text_only_and_is_asked_again(tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    found, bodies = asked_service(lambda n, body: said("who knows" if n == 0 else "<think>x</think>0,1,0,0"), tmp_path)
+    verdict, bodies = judge_by_service(
+        lambda n, body: completion("who knows" if n == 0 else "<think>x</think>0,1,0,0"), tmp_path
+    )
 
-    assert found.bits == Bits(category=False, suggestion=True)
-    assert (found.attempts, found.first_failed, found.prompt_tokens) == (2, True, 200)
+    assert verdict.bits == Bits(category=False, suggestion=True)
+    assert (verdict.attempts, verdict.first_failed, verdict.prompt_tokens) == (2, True, 200)
     assert [type(message["content"]) for message in bodies[0]["messages"]] == [str]
     assert bodies[0]["seed"] != bodies[1]["seed"] and bodies[0]["temperature"] == 0.6
     assert bodies[0]["messages"] == bodies[1]["messages"]
@@ -279,20 +288,20 @@ def test_a_service_is_asked_with_text_alone_and_again_when_it_talks_nonsense(tmp
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (said("1,1", refusal="I will not grade this"), "refused"),
-        (failed(400, "content_filter"), "refused"),
-        (failed(400, "context_length_exceeded", "too long"), "unprocessable"),
-        (said(None, finish="length"), "cut off before its verdict"),
+        (completion("1,1", refusal="I will not grade this"), "refused"),
+        (failure(400, "content_filter"), "refused"),
+        (failure(400, "context_length_exceeded", "too long"), "unprocessable"),
+        (completion(None, finish="length"), "cut off before its verdict"),
     ],
     ids=["refusal", "filter", "too long", "nothing but hidden reasoning"],
 )
-def test_a_services_no_is_unjudged_and_never_a_zero(answer, reason, tmp_path):
+def test_service_refusal_is_unjudged_not_zero(answer, reason, tmp_path):
     pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    found, _ = asked_service(lambda n, body: answer, tmp_path)
-    assert found.bits is None and found.reason.startswith(reason)
+    verdict, _ = judge_by_service(lambda n, body: answer, tmp_path)
+    assert verdict.bits is None and verdict.reason.startswith(reason)
 
 
-def test_other_words_of_the_rule_judge_are_another_judge_and_nobody_elses_key_moves(monkeypatch):
+def test_changed_rule_judge_changes_only_its_own_key(monkeypatch):
     served = Judge(model=ModelSpec(name="served", source="m", backend="vllm"))
     before = judge_key(JUDGE), judge_key(served)
     monkeypatch.setattr(rulejudge, "NEGATIONS", rulejudge.NEGATIONS | {"hardly"})

@@ -23,27 +23,27 @@ def request(seed: int = 0) -> Request:
 
 
 class Actor:
-    """A judge's worker as its handle shows it."""
+    """A judge's worker, as its handle shows it."""
 
     def __init__(self, answer) -> None:
         self.heard, self.answer, self.reply = [], answer, self
 
-    async def remote(self, asked: Request) -> Reply:
-        self.heard.append(asked.seed)
-        return await self.answer(asked)
+    async def remote(self, request: Request) -> Reply:
+        self.heard.append(request.seed)
+        return await self.answer(request)
 
 
-async def says_yes(asked: Request) -> Reply:
+async def says_yes(request: Request) -> Reply:
     await asyncio.sleep(0)
-    return Reply(f"yes {asked.seed}")
+    return Reply(f"yes {request.seed}")
 
 
-async def dies(asked: Request) -> Reply:
+async def dies(request: Request) -> Reply:
     raise ConnectionError
 
 
 def test_requests_wait_for_a_worker_and_are_spread_over_those_there_are():
-    async def asked() -> tuple[list[Actor], list[str]]:
+    async def ask_all() -> tuple[list[Actor], list[str]]:
         judge, actors = RemoteJudge(ConnectionError), [Actor(says_yes), Actor(says_yes)]
         waiting = [asyncio.create_task(judge.reply(request(seed))) for seed in range(6)]
         await asyncio.sleep(0)
@@ -51,38 +51,38 @@ def test_requests_wait_for_a_worker_and_are_spread_over_those_there_are():
         await judge.set_workers(dict(enumerate(actors)))
         return actors, [reply.text for reply in await asyncio.gather(*waiting)]
 
-    actors, texts = asyncio.run(asked())
+    actors, texts = asyncio.run(ask_all())
     assert texts == [f"yes {seed}" for seed in range(6)]
     assert [len(actor.heard) for actor in actors] == [3, 3]
 
 
 def test_after_a_death_another_worker_answers():
-    async def asked() -> str:
+    async def ask_after_death() -> str:
         judge = RemoteJudge(ConnectionError)
         await judge.set_workers({1: Actor(dies), 2: Actor(says_yes)})
         return (await judge.reply(request(7))).text
 
-    assert asyncio.run(asked()) == "yes 7"
+    assert asyncio.run(ask_after_death()) == "yes 7"
 
 
 @pytest.mark.parametrize("death", [ConnectionError, BackendDied])
-def test_what_kills_judges_is_set_aside_and_everything_beside_it_is_answered(death):
+def test_fatal_request_is_dropped_and_others_are_answered(death):
     poison = 3
 
-    async def asked() -> tuple[list[Reply | BaseException], int]:
+    async def ask_with_replacements() -> tuple[list[Reply | BaseException], int]:
         judge, started = RemoteJudge(ConnectionError), [0]
 
         def worker() -> Actor:
             started[0] += 1
             crashed = asyncio.Event()
 
-            async def answer(asked: Request) -> Reply:
+            async def answer(request: Request) -> Reply:
                 await asyncio.sleep(0.001)
-                if asked.seed == poison:
+                if request.seed == poison:
                     crashed.set()
                 if crashed.is_set():
                     raise death
-                return await says_yes(asked)
+                return await says_yes(request)
 
             return Actor(answer)
 
@@ -93,40 +93,42 @@ def test_what_kills_judges_is_set_aside_and_everything_beside_it_is_answered(dea
                 await asyncio.sleep(0)
 
         replacing = asyncio.create_task(replace())
-        found = await asyncio.gather(*(judge.reply(request(seed)) for seed in range(12)), return_exceptions=True)
+        outcomes = await asyncio.gather(*(judge.reply(request(seed)) for seed in range(12)), return_exceptions=True)
         replacing.cancel()
-        return found, started[0]
+        return outcomes, started[0]
 
-    found, started = asyncio.run(asked())
-    assert [seed for seed, one in enumerate(found) if isinstance(one, Unprocessable)] == [poison]
-    assert [one.text for one in found if isinstance(one, Reply)] == [f"yes {s}" for s in range(12) if s != poison]
+    results, started = asyncio.run(ask_with_replacements())
+    assert [seed for seed, outcome in enumerate(results) if isinstance(outcome, Unprocessable)] == [poison]
+    assert [outcome.text for outcome in results if isinstance(outcome, Reply)] == [
+        f"yes {s}" for s in range(12) if s != poison
+    ]
     assert MAX_DEATHS <= started <= MAX_DEATHS + 1
 
 
 @pytest.mark.parametrize("problem", [Unprocessable, Refused])
-def test_what_the_engine_says_of_a_request_reaches_who_asked(problem):
-    async def refuses(asked: Request) -> Reply:
+def test_engine_errors_reach_requester(problem):
+    async def refuses(request: Request) -> Reply:
         raise problem("not this one")
 
-    async def asked() -> None:
+    async def ask_once() -> None:
         judge = RemoteJudge(ConnectionError)
         await judge.set_workers({0: Actor(refuses)})
         await judge.reply(request())
 
     with pytest.raises(problem, match="not this one"):
-        asyncio.run(asked())
+        asyncio.run(ask_once())
 
 
-def test_a_judge_is_heard_of_while_it_answers_or_has_nothing_to_answer(monkeypatch):
+def test_judge_sends_heartbeats_while_busy_or_idle(monkeypatch):
     monkeypatch.setattr(served_judge, "HEARTBEAT_S", 0.01)
 
     class Hung(ScriptedBackend):
-        async def reply(self, asked: Request) -> Reply:
+        async def reply(self, request: Request) -> Reply:
             await asyncio.sleep(3600)
             return Reply("")
 
-    async def heard() -> tuple[int, bool]:
-        judge = ServedJudge(ScriptedBackend(lambda asked: "0"))
+    async def watch_heartbeats() -> tuple[int, bool]:
+        judge = ServedJudge(ScriptedBackend(lambda query: "0"))
         beats = judge.heartbeats()
         assert await anext(beats) == 0
         await judge.reply(request())
@@ -140,16 +142,16 @@ def test_a_judge_is_heard_of_while_it_answers_or_has_nothing_to_answer(monkeypat
         hung.cancel()
         return answered, bool(silent)
 
-    assert asyncio.run(heard()) == (1, True)
+    assert asyncio.run(watch_heartbeats()) == (1, True)
 
 
-def test_a_judge_whose_engine_died_says_so_at_once(monkeypatch):
+def test_judge_reports_engine_death_at_once(monkeypatch):
     monkeypatch.setattr(served_judge, "HEARTBEAT_S", 3600)
 
-    def dead(asked: Request) -> str:
+    def dead(request: Request) -> str:
         raise BackendDied("out of memory")
 
-    async def heard() -> None:
+    async def watch_until_death() -> None:
         judge = ServedJudge(ScriptedBackend(dead))
         coming = asyncio.ensure_future(anext(judge.heartbeats()))
         with pytest.raises(BackendDied):
@@ -157,4 +159,4 @@ def test_a_judge_whose_engine_died_says_so_at_once(monkeypatch):
         await asyncio.wait_for(coming, 60)
 
     with pytest.raises(BackendDied, match="out of memory"):
-        asyncio.run(heard())
+        asyncio.run(watch_until_death())

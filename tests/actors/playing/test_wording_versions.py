@@ -99,7 +99,7 @@ def shown_sample(sample: Sample, condition: Condition) -> Sample:
     return apply_condition(sample, condition, 0)
 
 
-async def played_texts(
+async def received_texts(
     sample: Sample, condition: Condition, protocol: Protocol, model: ModelSpec, judge: RecordingPolicy
 ) -> list[str]:
     """Return the texts that a model receives; those of its judge gather in ``judge``."""
@@ -132,14 +132,14 @@ def cells(scenario: str):
             yield condition, Protocol.OEG_MULTI, PLAIN
 
 
-async def sent_texts(scenarios: Iterable[str] = SCENARIOS) -> dict[str, set[str]]:
+async def collect_texts(scenarios: Iterable[str] = SCENARIOS) -> dict[str, set[str]]:
     """Return the texts by the version that guards them."""
     texts: dict[str, set[str]] = defaultdict(set)
     for scenario in scenarios:
         for condition, protocol, model in cells(scenario):
             judge = RecordingPolicy("rule-judge")
             for sample in samples(scenario)[: 1 if condition.mode is Mode.RANDOM else None]:
-                received = await played_texts(sample, condition, protocol, model, judge)
+                received = await received_texts(sample, condition, protocol, model, judge)
                 texts[prompts.version(protocol, condition)].update(received)
             if judge.received:
                 judged_by = dialogue.VERSION if protocol is Protocol.OEG_MULTI else openended.JUDGE_VERSION
@@ -153,7 +153,7 @@ def digests(texts: dict[str, set[str]]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, set[str]]:
-    return asyncio.run(sent_texts())
+    return asyncio.run(collect_texts())
 
 
 @pytest.mark.parametrize("version", PINNED)
@@ -169,9 +169,9 @@ def test_every_version_in_use_is_pinned(texts):
 
 def changed_versions(monkeypatch, scenario: str, target: object, name: str, value: object) -> set[str]:
     """Return the versions whose digests another value of ``target.name`` changes."""
-    before = digests(asyncio.run(sent_texts([scenario])))
+    before = digests(asyncio.run(collect_texts([scenario])))
     monkeypatch.setattr(target, name, value)
-    after = digests(asyncio.run(sent_texts([scenario])))
+    after = digests(asyncio.run(collect_texts([scenario])))
     return {version for version in after if after[version] != before[version]}
 
 

@@ -13,7 +13,7 @@ from tests.actors.hostile import CONTROL
 
 
 @given(st.text(st.characters(), max_size=60))
-def test_nothing_unsafe_is_left_and_a_second_time_changes_nothing(text):
+def test_cleaning_is_safe_and_idempotent(text):
     assert not UNSAFE.search(printable(text)) and printable(printable(text)) == printable(text)
     assert not UNSAFE.search(one_line(text)) and "\n" not in one_line(text)
 

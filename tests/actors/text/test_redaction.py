@@ -59,7 +59,7 @@ def test_text_without_userinfo_is_not_changed(parts):
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "redacted"),
     [
         ("http://user:secret@host:5000/x", "http://***@host:5000/x"),
         ("http://user:sec@ret@host", "http://***@host"),
@@ -71,8 +71,8 @@ def test_text_without_userinfo_is_not_changed(parts):
         ("http://***@host", "http://***@host"),
     ],
 )
-def test_userinfo_ends_at_the_last_at_sign_before_a_space(text, shown):
-    assert redact_addresses(text) == shown
+def test_userinfo_ends_at_the_last_at_sign_before_a_space(text, redacted):
+    assert redact_addresses(text) == redacted
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_userinfo_ends_at_the_last_at_sign_before_a_space(text, shown):
         r"see https://x.org\nme@x.org",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_plain_text_is_unchanged(text):
     assert redact_addresses(text) == redact_address(text) == text
 
 
@@ -104,7 +104,7 @@ def test_values_of_secret_variables_are_hidden():
     assert redact_environment("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
 
 
-def test_a_value_that_begins_with_another_is_hidden_whole():
+def test_value_prefixed_by_another_is_hidden_whole():
     environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more"}
 
     assert redact_environment("abcdefgh abcdefgh-and-more", environment) == "*** ***"
@@ -119,9 +119,9 @@ def test_a_value_that_begins_with_another_is_hidden_whole():
 def test_no_run_of_eight_characters_of_a_key_is_left(key, before, after, data):
     start = data.draw(st.integers(0, len(key) - 8))
     end = data.draw(st.integers(start + 8, len(key)))
-    shown = redact_key(f"{before}{key[start:end]}{after}", key)
+    redacted = redact_key(f"{before}{key[start:end]}{after}", key)
 
-    assert "***" in shown and not any(key[place : place + 8] in shown for place in range(len(key) - 7))
+    assert "***" in redacted and not any(key[offset : offset + 8] in redacted for offset in range(len(key) - 7))
 
 
 def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():

@@ -26,11 +26,11 @@ SKIPPED = 3
 """Exit code of a part that cannot run here; its last line says why."""
 
 
-def run(part: str, given: argparse.Namespace, seconds: float) -> dict[str, Any]:
+def run(part: str, options: argparse.Namespace, seconds: float) -> dict[str, Any]:
     """One part's row: ``state`` (ok, failed, skipped), ``seconds``, and what it found or why not."""
     if seconds <= 0:
         return {"state": "skipped", "seconds": 0.0, "why": f"the {TOTAL_S:.0f} s for all parts are over"}
-    command = [sys.executable, "-m", "tests.bench.gpu.part", part, given.device, "small" if given.small else "real"]
+    command = [sys.executable, "-m", "tests.bench.gpu.part", part, options.device, "small" if options.small else "real"]
     began = time.monotonic()
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
@@ -49,8 +49,8 @@ def table(rows: Mapping[str, Mapping[str, Any]], machine: str) -> str:
     """The rows as Markdown."""
     lines = [f"`make gpu` on {machine}", "", "| part | state | s | found |", "|---|---|---|---|"]
     for part, row in rows.items():
-        said = row.get("why") or "; ".join(f"{name} {value}" for name, value in row["found"].items())
-        lines.append(f"| {part} | {row['state']} | {row['seconds']} | {said} |")
+        findings = row.get("why") or "; ".join(f"{name} {value}" for name, value in row["found"].items())
+        lines.append(f"| {part} | {row['state']} | {row['seconds']} | {findings} |")
     return "\n".join(lines) + "\n"
 
 
@@ -60,8 +60,8 @@ def machine(device: str) -> str:
         import torch
     except ModuleNotFoundError:
         return f"{platform.machine()}, no torch"
-    there = device == "cuda" and torch.cuda.is_available()
-    return f"{torch.cuda.get_device_name() if there else platform.machine()}, torch {torch.__version__}"
+    on_gpu = device == "cuda" and torch.cuda.is_available()
+    return f"{torch.cuda.get_device_name() if on_gpu else platform.machine()}, torch {torch.__version__}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -70,17 +70,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, default=Path("outputs/gpu"))
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny models and few tokens, to try the parts themselves")
-    given = parser.parse_args(arguments)
-    if unknown := sorted(set(given.parts) - set(PARTS)):
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.parts) - set(PARTS)):
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(PARTS)}")
     end, rows = time.monotonic() + TOTAL_S, {}
-    for part in given.parts or PARTS:
-        rows[part] = run(part, given, end - time.monotonic())
+    for part in options.parts or PARTS:
+        rows[part] = run(part, options, end - time.monotonic())
         print(f"{part}: {rows[part]['state']} {rows[part].get('why', '')}", flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    on = machine(given.device)
-    (given.out / "gpu.json").write_text(json.dumps({"machine": on, "small": given.small, "parts": rows}, indent=2))
-    (given.out / "gpu.md").write_text(table(rows, on))
+    options.out.mkdir(parents=True, exist_ok=True)
+    on = machine(options.device)
+    (options.out / "gpu.json").write_text(json.dumps({"machine": on, "small": options.small, "parts": rows}, indent=2))
+    (options.out / "gpu.md").write_text(table(rows, on))
     print(table(rows, on))
     return int(any(row["state"] == "failed" for row in rows.values()))
 

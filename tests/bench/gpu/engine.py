@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.bench.gpu.part import NotHere
 
-HELD = 2 * 2**30
+CHILD_BYTES = 2 * 2**30
 """Bytes that a child process takes of the GPU."""
 BACK_TIMEOUT_S = 60.0
 """Seconds within which they must be free again."""
@@ -34,45 +34,49 @@ def driver(device: str, small: bool) -> dict[str, Any]:
     from actors.node.gpu_check import GpuRequest, check_gpus
     from actors.node.nvml import devices
 
-    given = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
-    first = given.split(",")[0]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES") or "0"
+    first = visible.split(",")[0]
     lines = list(check_gpus(GpuRequest("make gpu", 1, share=0.5), [first], first))
-    known = next(one for one in devices() if first in (one.index, one.uuid))
+    measured = next(gpu for gpu in devices() if first in (gpu.index, gpu.uuid))
     _, total = torch.cuda.mem_get_info()
-    return {"said": lines[-1], "GiB by driver": round(known.total / 2**30, 1), "GiB by torch": round(total / 2**30, 1)}
+    return {
+        "said": lines[-1],
+        "GiB by driver": round(measured.total / 2**30, 1),
+        "GiB by torch": round(total / 2**30, 1),
+    }
 
 
 def release(device: str, small: bool) -> dict[str, Any]:
     """Seconds until a child's memory is free again by the driver's count: closed, then killed."""
     if device != "cuda":
         raise NotHere("a CPU has no memory of its own to give back")
-    return {f"s after {how}": _back(how) for how in ("close", "kill -9")}
+    return {f"s after {how}": _seconds_until_free(how) for how in ("close", "kill -9")}
 
 
-def _back(how: str) -> float:
-    before = _free()
+def _seconds_until_free(how: str) -> float:
+    before = _free_bytes()
     child = subprocess.Popen(
-        [sys.executable, "-c", HOLD.format(size=HELD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLD.format(size=CHILD_BYTES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None and child.stdout.readline().strip() == "held"
-    assert _free() < before - HELD // 2, "the driver does not count the child's memory"
+    assert _free_bytes() < before - CHILD_BYTES // 2, "the driver does not count the child's memory"
     began = time.monotonic()
     if how == "close":
         child.communicate("\n")
     else:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-    while _free() < before - HELD // 4:
+    while _free_bytes() < before - CHILD_BYTES // 4:
         assert time.monotonic() - began < BACK_TIMEOUT_S, f"{how}: the memory is not given back"
         time.sleep(0.05)
     return round(time.monotonic() - began, 2)
 
 
-def _free() -> int:
+def _free_bytes() -> int:
     from actors.node.nvml import devices
 
     first = (os.environ.get("CUDA_VISIBLE_DEVICES") or "0").split(",")[0]
-    return next(one.free for one in devices() if first in (one.index, one.uuid))
+    return next(gpu.free for gpu in devices() if first in (gpu.index, gpu.uuid))
 
 
 # -- engines -----------------------------------------------------------------------------------------------------------
@@ -81,41 +85,41 @@ def architectures(device: str, small: bool) -> dict[str, Any]:
     from sweeps.registry import registry
     from tests.actors.architectures import ARCHITECTURES
 
-    known, found = registry(), dict[str, Any]()
+    entries, outcomes = registry(), dict[str, Any]()
     for name, kind in ARCHITECTURES.items():
-        dtype = "float32" if device == "cpu" else known[kind.models[0]].dtype
+        dtype = "float32" if device == "cpu" else entries[kind.models[0]].dtype
         try:
-            found[name] = _compared(name, device, dtype)
+            outcomes[name] = _compare(name, device, dtype)
         except (ImportError, ValueError, RuntimeError, OSError) as problem:
-            found[name] = f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:120]}"
-    if not any(str(said).startswith("ids equal") for said in found.values()):
-        raise RuntimeError(f"no architecture runs: {found}")
-    return found
+            outcomes[name] = f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:120]}"
+    if not any(str(outcome).startswith("ids equal") for outcome in outcomes.values()):
+        raise RuntimeError(f"no architecture runs: {outcomes}")
+    return outcomes
 
 
-def _compared(name: str, device: str, dtype: str) -> str:
+def _compare(name: str, device: str, dtype: str) -> str:
     from actors.engine.hf.package_call import PackageCall
     from tests.actors.architectures import write
     from tests.actors.rehearsal import draw, picture
 
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         draw(folder)
         write(name, folder / "model")
-        backend, request = _backend(folder, device, dtype), _asked([picture(0)])
+        backend, request = _backend(folder, device, dtype), _request([picture(0)])
         try:
-            ids, reply = asyncio.run(_both(backend, request))
-            shown = asyncio.run(backend.pictures.load(request.messages))
+            ids, reply = asyncio.run(_ids_and_reply(backend, request))
+            pictures = asyncio.run(backend.pictures.load(request.messages))
         finally:
             asyncio.run(backend.close())
         package = PackageCall(_entry(folder, device, dtype))
-        theirs = package.ids(request.messages, shown)
-        said = package.reply(request.messages, shown, request.sampling.max_tokens).rstrip("\ufffd")
-    same = ids == theirs or [theirs[0], *ids] == theirs
-    return f"ids {'equal' if same else 'differ'}, reply {'equal' if reply == said else 'differs'} ({dtype})"
+        package_ids = package.ids(request.messages, pictures)
+        package_reply = package.reply(request.messages, pictures, request.sampling.max_tokens).rstrip("\ufffd")
+    same = ids == package_ids or [package_ids[0], *ids] == package_ids
+    return f"ids {'equal' if same else 'differ'}, reply {'equal' if reply == package_reply else 'differs'} ({dtype})"
 
 
-async def _both(backend: Any, request: Any) -> tuple[list[int], str]:
+async def _ids_and_reply(backend: Any, request: Any) -> tuple[list[int], str]:
     return await backend.token_ids(request), (await backend.reply(request)).text
 
 
@@ -134,10 +138,10 @@ def _backend(folder: Path, device: str, dtype: str = "float32", **options: Any) 
     return open_engine(_entry(folder, device, dtype, **options), folder)
 
 
-def _asked(pictures: Sequence[Any], text: str = "What is this?", tokens: int = 8) -> Any:
-    from tests.actors.asking import asked, user
+def _request(pictures: Sequence[Any], text: str = "What is this?", tokens: int = 8) -> Any:
+    from tests.actors.asking import make_request, user
 
-    return asked(user(text, *pictures), max_tokens=tokens)
+    return make_request(user(text, *pictures), max_tokens=tokens)
 
 
 def _tiny(folder: Path) -> list[Any]:
@@ -147,7 +151,7 @@ def _tiny(folder: Path) -> list[Any]:
 
     draw(folder)
     write("idefics3", folder / "model")
-    return [_asked([picture(number % 10)], "What is this? " * (1 + number % 4)) for number in range(TOGETHER)]
+    return [_request([picture(number % 10)], "What is this? " * (1 + number % 4)) for number in range(TOGETHER)]
 
 
 async def _replies(backend: Any, requests: Sequence[Any]) -> list[Any]:
@@ -156,14 +160,14 @@ async def _replies(backend: Any, requests: Sequence[Any]) -> list[Any]:
 
 def batch(device: str, small: bool) -> dict[str, Any]:
     """Sixteen requests side by side, then one after the other."""
-    with tempfile.TemporaryDirectory() as place:
-        requests = _tiny(Path(place))
-        backend = _backend(Path(place), device, batch=TOGETHER)
+    with tempfile.TemporaryDirectory() as temporary:
+        requests = _tiny(Path(temporary))
+        backend = _backend(Path(temporary), device, batch=TOGETHER)
         asyncio.run(_replies(backend, requests[:2]))
         began = time.monotonic()
         together = asyncio.run(_replies(backend, requests))
         middle = time.monotonic()
-        alone = [asyncio.run(_replies(backend, [one]))[0] for one in requests]
+        alone = [asyncio.run(_replies(backend, [request]))[0] for request in requests]
         ended = time.monotonic()
         asyncio.run(backend.close())
     equal = sum(a.text == b.text for a, b in zip(together, alone, strict=True))
@@ -177,10 +181,10 @@ def out_of_memory(device: str, small: bool) -> dict[str, Any]:
         raise NotHere("the allocator of a CPU has no limit to set")
     import torch
 
-    with tempfile.TemporaryDirectory() as place:
-        requests = _tiny(Path(place))
-        backend = _backend(Path(place), device, batch=TOGETHER)
-        expected = [asyncio.run(_replies(backend, [one]))[0].text for one in requests]
+    with tempfile.TemporaryDirectory() as temporary:
+        requests = _tiny(Path(temporary))
+        backend = _backend(Path(temporary), device, batch=TOGETHER)
+        expected = [asyncio.run(_replies(backend, [request]))[0].text for request in requests]
         torch.cuda.reset_peak_memory_stats()
         asyncio.run(_replies(backend, requests[:1]))
         single = torch.cuda.max_memory_reserved()
@@ -202,11 +206,11 @@ def device_assert(device: str, small: bool) -> dict[str, Any]:
         raise NotHere("a CPU raises IndexError and goes on")
     from actors.engine.backend import BackendDied
 
-    with tempfile.TemporaryDirectory() as place:
-        requests = _tiny(Path(place))
-        backend = _backend(Path(place), device)
+    with tempfile.TemporaryDirectory() as temporary:
+        requests = _tiny(Path(temporary))
+        backend = _backend(Path(temporary), device)
         real = backend.model.inputs
-        backend.model.inputs = lambda jobs: _beyond(real(jobs))
+        backend.model.inputs = lambda jobs: _exceed_vocabulary(real(jobs))
         lost = asyncio.run(_replies(backend, requests[:1]))[0]
         backend.model.inputs = real
         after = asyncio.run(_replies(backend, requests[1:2]))[0]
@@ -214,7 +218,7 @@ def device_assert(device: str, small: bool) -> dict[str, Any]:
     return {"reason": str(lost)[:160]}
 
 
-def _beyond(inputs: Any) -> Any:
+def _exceed_vocabulary(inputs: Any) -> Any:
     inputs["input_ids"][:, -1] = 10**6
     return inputs
 
@@ -225,8 +229,8 @@ def through_ray(device: str, small: bool) -> dict[str, Any]:
 
     from envs.demo import draw as demo
 
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         _tiny(folder)
         demo(folder / "data", samples=7, seed=0)
         entry = (

@@ -40,14 +40,14 @@ def main(name: str, device: str, small: bool) -> int:
 
             if not torch.cuda.is_available():
                 raise NotHere("torch sees no CUDA device")
-        found = parts()[name](device, small)
+        findings = parts()[name](device, small)
     except ModuleNotFoundError as missing:
         print(f"the package {missing.name} is not installed")
         return SKIPPED
     except NotHere as reason:
         print(reason)
         return SKIPPED
-    print(json.dumps(found))
+    print(json.dumps(findings))
     return 0
 
 

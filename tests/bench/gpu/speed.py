@@ -27,26 +27,26 @@ NEW_TOKENS = 32
 # -- preprocessing -----------------------------------------------------------------------------------------------------
 def preprocessing(device: str, small: bool) -> dict[str, Any]:
     """Pictures of 640x480 through Idefics3's processor (up to 17 tiles, needs no torchvision), workers side by side."""
-    number, found = (8 if small else 64), dict[str, Any]()
-    most = os.cpu_count() or 1
+    number, rates = (8 if small else 64), dict[str, Any]()
+    cores = os.cpu_count() or 1
     for kind, pool in (("threads", ThreadPoolExecutor), ("processes", ProcessPoolExecutor)):
-        for workers in [one for one in (1, 2, 4, 8, 16) if one <= most][: 2 if small else None]:
+        for workers in [count for count in (1, 2, 4, 8, 16) if count <= cores][: 2 if small else None]:
             options: dict[str, Any] = {}
             if pool is ProcessPoolExecutor:
                 options["mp_context"] = multiprocessing.get_context("spawn")
             with pool(workers, **options) as executor:
-                found[f"{workers} {kind}"] = f"{_rate(executor, workers, number):.1f}/s"
-    return found
+                rates[f"{workers} {kind}"] = f"{_rate(executor, workers, number):.1f}/s"
+    return rates
 
 
 def _rate(executor: Executor, workers: int, number: int) -> float:
-    list(executor.map(_preprocessed, range(2 * workers)))  # each worker imports and builds its processor first
+    list(executor.map(_preprocess, range(2 * workers)))  # each worker imports and builds its processor first
     began = time.monotonic()
-    list(executor.map(_preprocessed, range(number)))
+    list(executor.map(_preprocess, range(number)))
     return number / (time.monotonic() - began)
 
 
-def _preprocessed(seed: int) -> int:
+def _preprocess(seed: int) -> int:
     import numpy as np
     import torch
     from PIL import Image
@@ -70,15 +70,15 @@ def busy(device: str, small: bool) -> dict[str, Any]:
     from sweeps.registry import registry
 
     entry = registry()["embedded"].model_copy(update={"gpus": int(device == "cuda")})
-    with tempfile.TemporaryDirectory() as place:
-        draw(Path(place, "data"), samples=7 if small else 350, seed=0)
-        with _utilisation() as seen:
-            episodes, seconds = asyncio.run(_played(entry, Path(place, "data")))
-    share = f"{sum(seen) / len(seen):.0f}%" if seen and device == "cuda" else "not told"
+    with tempfile.TemporaryDirectory() as temporary:
+        draw(Path(temporary, "data"), samples=7 if small else 350, seed=0)
+        with _utilisation() as readings:
+            episodes, seconds = asyncio.run(_play_demo(entry, Path(temporary, "data")))
+    share = f"{sum(readings) / len(readings):.0f}%" if readings and device == "cuda" else "not told"
     return {"GPU busy": share, "episodes/s": round(episodes / seconds, 1), "episodes": episodes}
 
 
-async def _played(entry: Any, data: Path) -> tuple[int, float]:
+async def _play_demo(entry: Any, data: Path) -> tuple[int, float]:
     from actors.engine.in_flight import expected_in_flight
     from actors.engine.registry import open_engine
     from actors.playing.episode_runner import EpisodeRunner
@@ -101,7 +101,7 @@ async def _played(entry: Any, data: Path) -> tuple[int, float]:
 def _utilisation() -> Iterator[list[float]]:
     from actors.node.nvml import DriverUnavailable, utilization
 
-    seen: list[float] = []
+    readings: list[float] = []
     ended = threading.Event()
 
     def read() -> None:
@@ -110,12 +110,12 @@ def _utilisation() -> Iterator[list[float]]:
                 shares = [v for name, v in utilization().items() if name.endswith("utilization_percentage")]
             except DriverUnavailable:
                 return
-            seen.extend(share for share in shares[:1])
+            readings.extend(share for share in shares[:1])
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     try:
-        yield seen
+        yield readings
     finally:
         ended.set()
         reader.join()
@@ -176,22 +176,22 @@ def prefill(device: str, small: bool) -> dict[str, Any]:
     """Text alone: the vision tower's share is not in it. A length that does not fit says so."""
     import torch
 
-    found: dict[str, Any] = {}
+    timings: dict[str, Any] = {}
     for name, config in configurations(small).items():
         network = _network(config, device)
         for length in (64, 128) if small else LENGTHS:
             try:
-                seconds, peak = _filled(network, _ids(1, length, device), device)
-                found[f"{name} {length}"] = f"{seconds:.2f} s, {peak:.1f} GiB"
+                seconds, peak = _time_prefill(network, _ids(1, length, device), device)
+                timings[f"{name} {length}"] = f"{seconds:.2f} s, {peak:.1f} GiB"
             except torch.OutOfMemoryError:
-                found[f"{name} {length}"] = "out of memory"
+                timings[f"{name} {length}"] = "out of memory"
         del network
         if device == "cuda":
             torch.cuda.empty_cache()
-    return found
+    return timings
 
 
-def _filled(network: Any, ids: Any, device: str) -> tuple[float, float]:
+def _time_prefill(network: Any, ids: Any, device: str) -> tuple[float, float]:
     """Seconds and peak GiB of a prompt's pass, the second of two."""
     import torch
 
@@ -215,12 +215,12 @@ def decode(device: str, small: bool) -> dict[str, Any]:
 
         if torch.cuda.mem_get_info()[1] < 40 * 2**30 and not small:
             raise NotHere("a 7B model and 256 rows need about 40 GiB")
-    network, found = _network(configurations(small)["Qwen2.5-VL-7B"], device), dict[str, Any]()
+    network, rates = _network(configurations(small)["Qwen2.5-VL-7B"], device), dict[str, Any]()
     for rows in (2, 8) if small else WIDTHS:
         ids, tokens = _ids(rows, 16 if small else 256, device), 4 if small else NEW_TOKENS
         options = {"do_sample": False, "min_new_tokens": tokens, "max_new_tokens": tokens, "pad_token_id": 0}
         network.generate(input_ids=ids, max_new_tokens=1, do_sample=False, pad_token_id=0)
         began = time.monotonic()
         network.generate(input_ids=ids, **options)
-        found[f"{rows}-way"] = f"{rows * tokens / (time.monotonic() - began):.0f} tokens/s"
-    return found
+        rates[f"{rows}-way"] = f"{rows * tokens / (time.monotonic() - began):.0f} tokens/s"
+    return rates

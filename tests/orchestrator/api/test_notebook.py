@@ -30,8 +30,8 @@ def cells():
     return re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
 
 
-def executed(sources, folder, monkeypatch, ray_address):
-    """The outputs of these cells, each as a list, run in a kernel of this interpreter in ``folder``."""
+def execute_cells(sources, folder, monkeypatch, ray_address):
+    """Run the cells in a kernel of this interpreter in ``folder``; return a list of outputs for each."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
     for name, value in {
@@ -50,20 +50,20 @@ def executed(sources, folder, monkeypatch, ray_address):
 
 
 def text(outputs):
-    """All that outputs show, as plain text."""
-    shown = [out.get("text", "") or str(out.get("data", {}).get("text/plain", "")) for out in outputs]
-    return "\n".join(shown)
+    """Return all that the outputs show, as plain text."""
+    texts = [out.get("text", "") or str(out.get("data", {}).get("text/plain", "")) for out in outputs]
+    return "\n".join(texts)
 
 
 @pytest.mark.slow
-def test_the_page_runs_and_an_interrupted_cell_stops_in_good_order(tmp_path, monkeypatch, ray_address):
+def test_page_runs_and_interrupted_cell_stops_cleanly(tmp_path, monkeypatch, ray_address):
     pages = cells()
-    found = executed([*pages, SLOW_SWEEP], tmp_path, monkeypatch, ray_address)
+    outputs = execute_cells([*pages, SLOW_SWEEP], tmp_path, monkeypatch, ray_address)
 
     assert len(pages) == 8
-    assert "shape: (168, 7)" in text(found[1])
-    assert "168 cells" in text(found[2]) and "840 of 840 episodes" in text(found[2])
-    assert any("text/html" in out.get("data", {}) for out in found[2][:-1]), "the progress table"
-    assert "data:image/webp;base64," in found[6][0]["data"]["text/html"]
-    assert text(found[7]) == "True"
-    assert "stopped: False" in text(found[8])
+    assert "shape: (168, 7)" in text(outputs[1])
+    assert "168 cells" in text(outputs[2]) and "840 of 840 episodes" in text(outputs[2])
+    assert any("text/html" in out.get("data", {}) for out in outputs[2][:-1]), "the progress table"
+    assert "data:image/webp;base64," in outputs[6][0]["data"]["text/html"]
+    assert text(outputs[7]) == "True"
+    assert "stopped: False" in text(outputs[8])

@@ -19,14 +19,14 @@ from tests.orchestrator.report import runs
 
 @pytest.fixture(scope="module")
 def folder(demo_data, tmp_path_factory):
-    wanted = runs.sweep(demo_data, ["uniform", "oracle"], ["zero-shot", "random-proactive"], selection={"limit": 3})
-    return runs.played(tmp_path_factory.mktemp("api") / "run", wanted)
+    sweep = runs.sweep(demo_data, ["uniform", "oracle"], ["zero-shot", "random-proactive"], selection={"limit": 3})
+    return runs.play_sweep(tmp_path_factory.mktemp("api") / "run", sweep)
 
 
-def test_the_public_names_are_where_they_are_said_to_be():
+def test_public_names_resolve():
     assert set(orchestrator.__all__) == orchestrator.PLACES.keys() == set(dir(orchestrator))
-    for name, place in orchestrator.PLACES.items():
-        assert getattr(orchestrator, name) is getattr(importlib.import_module(place), name)
+    for name, module in orchestrator.PLACES.items():
+        assert getattr(orchestrator, name) is getattr(importlib.import_module(module), name)
     with pytest.raises(AttributeError, match="no attribute 'plann'"):
         _ = orchestrator.plann
 
@@ -52,21 +52,23 @@ def test_every_episode_is_replayed_as_it_was_played(folder):
     run = open_run(folder)
 
     for key in run.episodes.filter(scenario="QD")["key"]:
-        again, stored = run.replay(key), run.turns.filter(key=key)
+        replayed, stored = run.replay(key), run.turns.filter(key=key)
         same = ["turn", "frame", "image", "reply", "option", "category", "action", "move"]
-        assert again.select(same).rows() == stored.select(same).rows()
-        assert all(len(options) >= 4 for options in again["options"]) and again["prompt"].str.len_chars().min() > 0
+        assert replayed.select(same).rows() == stored.select(same).rows()
+        assert (
+            all(len(options) >= 4 for options in replayed["options"]) and replayed["prompt"].str.len_chars().min() > 0
+        )
 
 
 def test_an_episode_is_shown_with_its_pictures(folder):
     run = open_run(folder)
     key = run.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot")["key"][0]
-    shown = run.show(key)
+    strip = run.show(key)
 
-    assert shown._repr_html_() == str(shown)
-    assert str(shown).count("data:image/webp;base64,") == run.replay(key).height
-    assert all(f"Turn {number + 1}" in str(shown) for number in run.replay(key)["turn"])
-    assert run.replay(key)["prompt"][0] in str(shown) and "✓" in str(shown)
+    assert strip._repr_html_() == str(strip)
+    assert str(strip).count("data:image/webp;base64,") == run.replay(key).height
+    assert all(f"Turn {number + 1}" in str(strip) for number in run.replay(key)["turn"])
+    assert run.replay(key)["prompt"][0] in str(strip) and "✓" in str(strip)
 
 
 def test_hostile_texts_are_no_markup_in_a_strip(folder, tmp_path):
@@ -74,18 +76,18 @@ def test_hostile_texts_are_no_markup_in_a_strip(folder, tmp_path):
     key = run.episodes.filter(model="uniform", scenario="QD")["key"][0]
     bad = "<script>alert(1)</script>\x1b[2J\u202e"
     run.__dict__["turns"] = run.turns.with_columns(pl.lit(bad).alias("reply"), pl.lit(bad).alias("move"))
-    shown = str(run.show(key))
+    strip = str(run.show(key))
 
-    assert "<script" not in shown and "&lt;script&gt;" in shown
-    assert "\x1b" not in shown and "\u202e" not in shown
-    assert "other readings" in shown, "and a reply that was changed is told"
+    assert "<script" not in strip and "&lt;script&gt;" in strip
+    assert "\x1b" not in strip and "\u202e" not in strip
+    assert "other readings" in strip, "and a reply that was changed is told"
     with pytest.raises(RunFolderError, match="other readings"):
         run.replay(key)
 
 
 def test_an_open_answer_is_shown_with_its_question(demo_data, tmp_path):
-    wanted = runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg", scenarios=["QD"])
-    run = open_run(runs.played(tmp_path / "run", wanted))
+    sweep = runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg", scenarios=["QD"])
+    run = open_run(runs.play_sweep(tmp_path / "run", sweep))
     key = run.episodes["key"][0]
 
     assert run.replay(key)["options"].to_list() == [[]]
@@ -104,7 +106,7 @@ def test_mistakes_are_sentences(folder, tmp_path):
         load_sweep({"data": "x", "models": ["oracel"]})
 
 
-def test_a_moved_folder_of_data_is_named(folder, demo_data, tmp_path):
+def test_moved_data_folder_is_named(folder, demo_data, tmp_path):
     moved = tmp_path / "data"
     moved.symlink_to(demo_data)
     key = open_run(folder).episodes["key"][0]
@@ -124,9 +126,9 @@ def test_a_sweep_comes_from_a_name_a_file_or_a_table(demo_data, tmp_path):
 
 def test_plan_counts_what_is_done(folder, demo_data):
     sweep = open_run(folder).sweep.model_copy(update={"output": str(folder)})
-    found = plan(sweep)
+    table = plan(sweep)
 
-    assert found["planned"].sum() == found["done"].sum() == 84
+    assert table["planned"].sum() == table["done"].sum() == 84
     assert plan(sweep.model_copy(update={"output": str(folder / "none")}))["done"].sum() == 0
 
 

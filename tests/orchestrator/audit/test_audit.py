@@ -37,77 +37,79 @@ def package(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def played(demo_data, tmp_path_factory):
+def run_folder(demo_data, tmp_path_factory):
     """A run folder of three policies under every condition and variant, played without a cluster."""
     names = [name for name in (*CONDITIONS, *VARIANTS) if "icl" not in name]
-    wanted = runs.sweep(demo_data, list(POLICIES), names, selection={"limit": 4})
-    return runs.played(tmp_path_factory.mktemp("run") / "audited", wanted)
+    sweep = runs.sweep(demo_data, list(POLICIES), names, selection={"limit": 4})
+    return runs.play_sweep(tmp_path_factory.mktemp("run") / "audited", sweep)
 
 
 def misread(request: Request) -> str:
-    """A judge who counts wrongly, forgets to close its thinking, writes no list at all, or does it right."""
+    """Reply as a judge who counts wrongly, does not close its thinking, writes no list at all, or is right."""
     situation = request.situation
     clear = situation.state.mode is Mode.REFERENCE
     return careless(Random(request.seed), len(accepted_answers(situation.sample, clear)))
 
 
 @pytest.fixture(scope="module")
-def judged(demo_data, tmp_path_factory):
+def judged_folder(demo_data, tmp_path_factory):
     """A run folder of open-ended answers, each read by the rule judge and by one who is careless."""
     conditions = ["zero-shot", "hint", "reference"]
-    wanted = runs.sweep(
+    sweep = runs.sweep(
         demo_data, ["ask-properly", "guess-aloud"], conditions, protocol="oeg", judge={"model": "rule-judge"}
     )
-    folder = runs.played(tmp_path_factory.mktemp("run") / "judged", wanted)
-    runs.heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    other = wanted.judge.model.model_copy(update={"name": "careless"})
-    return runs.heard(folder, wanted, wanted.judge.model_copy(update={"model": other}), ScriptedBackend(misread))
+    folder = runs.play_sweep(tmp_path_factory.mktemp("run") / "judged", sweep)
+    runs.judge_answers(folder, sweep, sweep.judge, Baseline("rule-judge"))
+    careless_model = sweep.judge.model.model_copy(update={"name": "careless"})
+    return runs.judge_answers(
+        folder, sweep, sweep.judge.model_copy(update={"model": careless_model}), ScriptedBackend(misread)
+    )
 
 
 @pytest.fixture(scope="module")
-def talked(demo_data, tmp_path_factory):
+def dialogue_folder(demo_data, tmp_path_factory):
     """A run folder of open-ended episodes of several turns, some of whose requests are not possible."""
-    wanted = runs.sweep(
+    sweep = runs.sweep(
         demo_data, ["oracle", "ask-properly", "guess-aloud"], ["zero-shot", "hint"], protocol="oeg-multi",
         judge={"model": "rule-judge"}, open_ended={"selection": {"limit": 4}},
     )  # fmt: skip
-    lost = ScriptedBackend(
+    impossible = ScriptedBackend(
         lambda request: ("Turn the lamp on.", "Please move the camera.", "Let us wait.")[request.seed % 3]
     )
-    return runs.played(tmp_path_factory.mktemp("run") / "talked", wanted, backends={"guess-aloud": lost})
+    return runs.play_sweep(tmp_path_factory.mktemp("run") / "talked", sweep, backends={"guess-aloud": impossible})
 
 
-def test_judged_turns_are_read_and_played_again(talked, tmp_path, package):
-    found = audit(talked, package, oracle_python())
+def test_judged_turns_are_read_and_played_again(dialogue_folder, tmp_path, package):
+    report = audit(dialogue_folder, package, oracle_python())
 
-    assert found.clean and found.episodes == 3 * 2 * 7 * 4 and found.turns > found.episodes
+    assert report.clean and report.episodes == 3 * 2 * 7 * 4 and report.turns > report.episodes
     marks = pl.col("judged").str.replace(r"0(?:,[01])*$", "0")
-    other = pl.col("read_as").str.replace("left", "right")
+    mirrored = pl.col("read_as").str.replace("left", "right")
     for change in (
         {"turns_judged": marks},
-        {"turns_read_as": other.alias("read_as")},
+        {"turns_read_as": mirrored.alias("read_as")},
         {"turns_move": pl.lit(None, pl.String)},
     ):
         changed = {name: expr.alias(name.removeprefix("turns_")) for name, expr in change.items()}
-        assert audit(copied(talked, tmp_path / next(iter(change)), **changed), package, oracle_python()).differences, (
-            change
-        )
+        assert audit(
+            copy_changed(dialogue_folder, tmp_path / next(iter(change)), **changed), package, oracle_python()
+        ).differences, change
 
 
 @pytest.fixture(scope="module")
-def called(demo_data, tmp_path_factory):
+def calls_folder(demo_data, tmp_path_factory):
     """A run folder of tool calls, malformed ones among them."""
-    wanted = runs.sweep(
+    sweep = runs.sweep(
         demo_data, ["oracle", "uniform", "malformed-calls"], ["zero-shot", "hint", "reference"], protocol="tools",
         selection={"limit": 4},
     )  # fmt: skip
-    return runs.played(tmp_path_factory.mktemp("run") / "called", wanted)
+    return runs.play_sweep(tmp_path_factory.mktemp("run") / "called", sweep)
 
 
-def test_calls_are_read_and_played_again(called, tmp_path, package):
-    found = audit(called, package, oracle_python())
+def test_calls_are_read_and_played_again(calls_folder, tmp_path, package):
+    report = audit(calls_folder, package, oracle_python())
 
-    assert found.clean and found.episodes == 3 * 3 * 7 * 4 and found.turns > found.episodes
+    assert report.clean and report.episodes == 3 * 3 * 7 * 4 and report.turns > report.episodes
     for change in (
         {"turns_reply": pl.col("reply").str.replace("left", "right")},
         {"turns_read_as": pl.col("read_as").str.replace("left", "right")},
@@ -115,28 +117,28 @@ def test_calls_are_read_and_played_again(called, tmp_path, package):
         {"episodes_unparsable": pl.lit(0, pl.Int32)},
     ):
         changed = {name: expr.alias(name.partition("_")[2]) for name, expr in change.items()}
-        assert audit(copied(called, tmp_path / next(iter(change)), **changed), package, oracle_python()).differences, (
-            change
-        )
+        assert audit(
+            copy_changed(calls_folder, tmp_path / next(iter(change)), **changed), package, oracle_python()
+        ).differences, change
 
 
-def copied(played: Path, target: Path, **changes: pl.Expr) -> Path:
+def copy_changed(run_folder: Path, target: Path, **changes: pl.Expr) -> Path:
     """The run folder with a changed column in one of its tables: ``turns_reply=...``."""
     for table in ("episodes", "turns", "verdicts"):
         (target / table).mkdir(parents=True)
-        for part in (played / table).glob("*.parquet"):
-            mine = {name.removeprefix(f"{table}_"): e for name, e in changes.items() if name.startswith(table)}
-            pl.read_parquet(part).with_columns(**mine).write_parquet(target / table / part.name)
-    (target / "sweep.resolved.toml").write_bytes((played / "sweep.resolved.toml").read_bytes())
+        for part in (run_folder / table).glob("*.parquet"):
+            columns = {name.removeprefix(f"{table}_"): e for name, e in changes.items() if name.startswith(table)}
+            pl.read_parquet(part).with_columns(**columns).write_parquet(target / table / part.name)
+    (target / "sweep.resolved.toml").write_bytes((run_folder / "sweep.resolved.toml").read_bytes())
     return target
 
 
-def test_an_honest_folder_has_no_difference(played, package):
-    found = audit(played, package, oracle_python())
+def test_honest_folder_has_no_differences(run_folder, package):
+    report = audit(run_folder, package, oracle_python())
 
-    assert found.episodes == 1_212 and found.turns > found.episodes
-    assert (found.differences, found.raised, found.verdicts, found.maps) == ((), (), 0, 84)
-    assert list(found.lines())[-1].endswith("0 differences")
+    assert report.episodes == 1_212 and report.turns > report.episodes
+    assert (report.differences, report.raised, report.verdicts, report.maps) == ((), (), 0, 84)
+    assert list(report.lines())[-1].endswith("0 differences")
 
 
 KEY, TURN = pl.col("key"), pl.col("turn")
@@ -159,43 +161,47 @@ TAMPERED = {
 
 
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_changed_is_found(name, played, package, tmp_path):
+def test_tampering_is_found(name, run_folder, package, tmp_path):
     changes, what = TAMPERED[name]
 
-    found = audit(copied(played, tmp_path / "run", **changes), package, oracle_python())
+    report = audit(copy_changed(run_folder, tmp_path / "run", **changes), package, oracle_python())
 
-    assert any(difference.what == what for difference in found.differences)
-    assert len({difference.key for difference in found.differences}) == 4
-    assert all(str(difference).startswith(difference.key) for difference in found.differences)
+    assert any(difference.what == what for difference in report.differences)
+    assert len({difference.key for difference in report.differences}) == 4
+    assert all(str(difference).startswith(difference.key) for difference in report.differences)
 
 
-def test_another_reading_of_ours_is_found_by_the_package(played, package, monkeypatch):
-    """The package is really asked: with a game of ours that reads wrongly, store and ours may agree, it does not."""
+def test_wrong_reading_of_ours_is_found_by_package(run_folder, package, monkeypatch):
+    """The package is really called: if our game reads wrongly, store and replay may agree, but the package does not."""
     recordings = audits._recordings
 
-    def flattered(plan, folder):
-        for one in recordings(plan, folder):
-            if one.cell.key == "uniform/QD/zero-shot":
-                changed = one.sample.__class__(
-                    **{f: getattr(one.sample, f) for f in one.sample.__slots__} | {"prompt": "?"}
+    def change_prompt(plan, folder):
+        for recording in recordings(plan, folder):
+            if recording.cell.key == "uniform/QD/zero-shot":
+                changed = recording.sample.__class__(
+                    **{f: getattr(recording.sample, f) for f in recording.sample.__slots__} | {"prompt": "?"}
                 )
-                one = Recording(one.row, one.cell, changed)
-            yield one
+                recording = Recording(recording.row, recording.cell, changed)
+            yield recording
 
-    monkeypatch.setattr(audits, "_recordings", flattered)
-    found = audit(played, package, oracle_python()).differences
+    monkeypatch.setattr(audits, "_recordings", change_prompt)
+    differences = audit(run_folder, package, oracle_python()).differences
 
-    assert found and {d.key.rsplit("/", 1)[0] for d in found} == {"uniform/QD/zero-shot"}
+    assert differences and {d.key.rsplit("/", 1)[0] for d in differences} == {"uniform/QD/zero-shot"}
 
 
-def test_verdicts_of_every_kind_are_the_packages(judged, package):
-    found = audit(judged, package, oracle_python())
-    said = verdicts(judged).collect().filter(pl.col("judge").str.starts_with("careless"))
+def test_verdicts_match_package(judged_folder, package):
+    report = audit(judged_folder, package, oracle_python())
+    careless_verdicts = verdicts(judged_folder).collect().filter(pl.col("judge").str.starts_with("careless"))
 
-    assert (found.episodes, found.turns, found.verdicts) == (420, 420, 840)
-    assert (found.differences, found.raised) == ((), ())
-    assert list(found.lines()) == ["420 episodes, 420 turns, 840 verdicts: 0 differences"]
-    assert said["aggregate"].null_count() > 10 and said["aggregate"].sum() > 50 and (said["attempts"] == 1).sum() > 50
+    assert (report.episodes, report.turns, report.verdicts) == (420, 420, 840)
+    assert (report.differences, report.raised) == ((), ())
+    assert list(report.lines()) == ["420 episodes, 420 turns, 840 verdicts: 0 differences"]
+    assert (
+        careless_verdicts["aggregate"].null_count() > 10
+        and careless_verdicts["aggregate"].sum() > 50
+        and (careless_verdicts["attempts"] == 1).sum() > 50
+    )
 
 
 FLIPPED = (
@@ -214,39 +220,39 @@ SPOILED = {
 
 
 @pytest.mark.parametrize("name", SPOILED)
-def test_what_was_changed_after_judging_is_found(name, judged, package, tmp_path):
+def test_tampering_after_judging_is_found(name, judged_folder, package, tmp_path):
     changes, what = SPOILED[name]
 
-    found = audit(copied(judged, tmp_path / "run", **changes), package, oracle_python())
+    report = audit(copy_changed(judged_folder, tmp_path / "run", **changes), package, oracle_python())
 
-    assert any(difference.what.startswith(what) for difference in found.differences)
-    assert len({difference.key for difference in found.differences}) in (10, 30)
+    assert any(difference.what.startswith(what) for difference in report.differences)
+    assert len({difference.key for difference in report.differences}) in (10, 30)
 
 
-def test_another_wording_or_list_of_ours_is_found_by_the_package(judged, package, monkeypatch):
+def test_wrong_wording_of_ours_is_found_by_package(judged_folder, package, monkeypatch):
     monkeypatch.setattr(open_ended, "accepted_answers", lambda sample, reference: ("Move the blocks",))
-    found = audit(judged, package, oracle_python()).differences
+    differences = audit(judged_folder, package, oracle_python()).differences
 
-    assert {d.what for d in found if not d.what.startswith("verdict")} == {"accepted answers"}
-    assert {d.key.split("/")[2] for d in found if d.what == "accepted answers"} == {"zero-shot-oeg", "hint-oeg"}
+    assert {d.what for d in differences if not d.what.startswith("verdict")} == {"accepted answers"}
+    assert {d.key.split("/")[2] for d in differences if d.what == "accepted answers"} == {"zero-shot-oeg", "hint-oeg"}
 
 
-def test_what_another_data_folder_cannot_tell_is_no_clean_audit(judged, package, demo_data, tmp_path):
-    other = tmp_path / "other"
-    shutil.copytree(demo_data, other)
-    path = other / "ChangeIt_preprocessed.jsonl"
+def test_changed_data_folder_is_no_clean_audit(judged_folder, package, demo_data, tmp_path):
+    other_data = tmp_path / "other"
+    shutil.copytree(demo_data, other_data)
+    path = other_data / "ChangeIt_preprocessed.jsonl"
     path.write_text(path.read_text().replace('"prompt": "', '"prompt": "Now: '))
-    found = audit(judged, package, oracle_python(), other)
+    report = audit(judged_folder, package, oracle_python(), other_data)
 
-    assert (found.differences, found.without_sample, found.clean) == ((), 2 * 3 * 10, False)
-    assert "60 stored episodes are not compared" in "".join(found.lines()) and "--data" in "".join(found.lines())
-    assert audit(judged, package, oracle_python()).clean
+    assert (report.differences, report.without_sample, report.clean) == ((), 2 * 3 * 10, False)
+    assert "60 stored episodes are not compared" in "".join(report.lines()) and "--data" in "".join(report.lines())
+    assert audit(judged_folder, package, oracle_python()).clean
 
 
-def test_mistakes_are_sentences(played, package, tmp_path):
+def test_mistakes_are_sentences(run_folder, package, tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
         audit(tmp_path, package, oracle_python())
     with pytest.raises(AuditError, match="has no folder proactivebench"):
-        audit(played, tmp_path, oracle_python())
+        audit(run_folder, tmp_path, oracle_python())
     with pytest.raises(AuditError, match="does not start, or is older than Python"):
-        audit(played, package, str(tmp_path / "python"))
+        audit(run_folder, package, str(tmp_path / "python"))

@@ -24,7 +24,7 @@ from sweeps.load import load
 from tests.oracle import oracle_path, oracle_python
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs
-from tests.orchestrator.storage.test_episode_store import sound
+from tests.orchestrator.storage.test_episode_store import checked_ids
 
 LEAST_S = 6.0
 """For which the commands are typed over and over."""
@@ -40,7 +40,7 @@ selection = {{ limit = 3 }}
 
 
 def attempt(folder: Path, file: Path) -> None:
-    """A part every few episodes, then what is at the end of an attempt."""
+    """Store a part every few episodes, then what the end of an attempt stores."""
     sweep = load(file)
     plan = build_plan(sweep)
     with run_folder.claim(folder, sweep, left_out=plan.left_out):
@@ -51,7 +51,7 @@ def attempt(folder: Path, file: Path) -> None:
         engines = {model.name: Baseline(model.name) for model in sweep.models}
         asyncio.run(runs._play(EpisodeRunner(plan, engines, in_flight=4), pending, store))
         store.compact()
-        runs.heard(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
+        runs.judge_answers(folder, sweep, sweep.judge, Baseline("rule-judge"), only=20)
         VerdictStore(folder).compact()
         write_results(folder, score(stored_episodes(plan, folder), planned_rows(plan), verdicts(folder)))
         write_status(folder, [], finished=False)
@@ -67,7 +67,7 @@ def write(folder: Path, file: Path, stop) -> None:
 
 @pytest.fixture
 def writer(tmp_path, demo_data):
-    """A run folder in which somebody writes without end."""
+    """Yield a run folder in which a process writes continuously."""
     folder, file, context = tmp_path / "run", tmp_path / "s.toml", multiprocessing.get_context("spawn")
     file.write_text(SWEEP.format(data=demo_data))
     attempt(folder, file)
@@ -78,10 +78,10 @@ def writer(tmp_path, demo_data):
     stop.set()
     process.join(60)
     assert process.exitcode == 0
-    assert not read_status(folder)["damaged"] and sound(folder)
+    assert not read_status(folder)["damaged"] and checked_ids(folder)
 
 
-def typed(command, process) -> None:
+def assert_command_works(command, process) -> None:
     assert process.is_alive()
     done = call(*command)
     assert done.exit_code == 0 and "Traceback" not in done.output, (command, done.output)
@@ -99,11 +99,11 @@ def test_commands_that_read_beside_a_writer(writer, tmp_path):
     for count, command in enumerate(cycle(commands)):
         if count >= 3 * len(commands) and time.monotonic() > deadline:
             break
-        typed(command, process)
+        assert_command_works(command, process)
 
 
-def test_a_merge_beside_a_writer_is_refused_or_whole(writer, tmp_path):
-    """Between two attempts the folder is free for a moment; what is merged then has every turn of what it took."""
+def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):
+    """Between attempts the folder is unlocked for a moment; a merge then has every turn of its episodes."""
     folder, file, process = writer
     still = tmp_path / "still"
     attempt(still, file)
@@ -113,7 +113,7 @@ def test_a_merge_beside_a_writer_is_refused_or_whole(writer, tmp_path):
         done = call("merge", folder, still, "--prefer", str(still), "--into", into)
         assert "Traceback" not in done.output
         if done.exit_code == 0:
-            assert sound(into)
+            assert checked_ids(into)
             shutil.rmtree(into)
         else:
             assert done.exit_code == 2 and "is being written; wait for its driver, or stop it" in done.output
@@ -125,5 +125,5 @@ def test_a_merge_beside_a_writer_is_refused_or_whole(writer, tmp_path):
 def test_what_writes_reports_beside_a_writer(writer, empty, tmp_path):
     folder, _, process = writer
     shutil.copy(empty, tmp_path / "mlflow.db")
-    typed(("report", folder), process)
-    typed(("track", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"), process)
+    assert_command_works(("report", folder), process)
+    assert_command_works(("track", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'mlflow.db'}"), process)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import redirect_stdout
+from io import StringIO
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from envs import SCENARIOS
 from envs.samples import load_samples
 from envs.stimulus import OPEN_ENDED_HINT
-from orchestrator.cli.main import app
+from orchestrator.cli.main import app, omit_types
 from orchestrator.inspection.replay import as_json
 from orchestrator.storage.status import write_status
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
@@ -20,9 +23,9 @@ from tests.orchestrator.report import runs
 
 
 def call(*args):
-    result = CliRunner().invoke(app, [str(arg) for arg in args])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
+    outcome = CliRunner().invoke(app, [str(arg) for arg in args])
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
+    return outcome
 
 
 def test_ls_lists_models_scenarios_and_conditions():
@@ -32,7 +35,24 @@ def test_ls_lists_models_scenarios_and_conditions():
     assert call("ls", "planets").exit_code == 2
 
 
-def test_a_condition_added_to_the_registry_is_listed_and_played_without_a_second_place(monkeypatch):
+def run_quietly(program, *arguments):
+    """Return what a command prints."""
+    with redirect_stdout(StringIO()) as output, pytest.raises(SystemExit):
+        program(list(arguments))
+    return output.getvalue()
+
+
+def test_help_shows_types_of_options_with_a_value_alone():
+    program = get_command(app)
+    omit_types(program)
+    for name in ("report", "data", "prompt"):
+        text = run_quietly(program, name, "--help")
+
+        assert "--help" in text and "<bool>" not in text and "<list" not in text
+    assert "<int range>" in text
+
+
+def test_new_condition_is_listed_and_played_without_further_change(monkeypatch):
     added = Condition(name="hint-history", description="ablation: hint and history", hint=True, history=True)
     monkeypatch.setitem(VARIANTS, added.name, added)
     row = next(line for line in call("ls", "conditions").output.splitlines() if "hint-history" in line)
@@ -44,17 +64,22 @@ def test_a_condition_added_to_the_registry_is_listed_and_played_without_a_second
 
 
 def test_a_description_is_no_part_of_a_key_and_is_not_stored():
-    plain, told = Condition(name="c", hint=True), Condition(name="c", hint=True, description="anything")
+    plain, described = Condition(name="c", hint=True), Condition(name="c", hint=True, description="anything")
 
-    assert plain == told and hash(plain) == hash(told) and plain != Condition(name="c")
-    assert plain.identity == told.identity and plain.model_dump() == told.model_dump()
+    assert plain == described and hash(plain) == hash(described) and plain != Condition(name="c")
+    assert plain.identity == described.identity and plain.model_dump() == described.model_dump()
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "sentence"),
     [
         (("report", ""), "the name of the run folder is empty"),
         (("judge", ""), "the name of the run folder is empty"),
+        (("status", "README.md"), "README.md is a file, not a run folder; name a folder"),
+        (
+            ("prompt", "COCO", "4000", "--data", "{data}"),
+            "no sample with id 4000; the nearest id is 43, and ids run from 0 to 43",
+        ),
         (("run", "sweeps/baselines.toml", "--output", ""), "--output is empty"),
         (("plan", "sweeps/baselines.toml", "--price", "3"), "require --gpus N"),
         (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "require --gpus N"),
@@ -63,26 +88,26 @@ def test_a_description_is_no_part_of_a_key_and_is_not_stored():
         (("judge", "{run}", "--set", "instruction=paper"), "proactivebench"),
     ],
 )
-def test_what_cannot_be_meant_is_a_sentence(command, said, demo_data, tmp_path):
-    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg"))
-    found = call(*(part.format(run=run) for part in command))
+def test_unusable_command_is_one_sentence(command, sentence, demo_data, tmp_path):
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg"))
+    outcome = call(*(part.format(run=run, data=demo_data) for part in command))
 
-    assert found.exit_code == 2 and said in found.output
+    assert outcome.exit_code == 2 and sentence in outcome.output
 
 
-def test_a_report_that_cannot_be_written_and_a_run_without_results_are_told(demo_data, tmp_path):
-    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+def test_unwritable_report_and_missing_results_are_reported(demo_data, tmp_path):
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
     (run / "results.parquet").unlink()
     brief = call("report", run, "--brief")
     assert brief.exit_code == 0 and "uniform" in brief.output, "the episodes are enough"
 
     (run / "tables").write_text("mine")
-    found = call("report", run)
-    assert found.exit_code == 2 and "cannot be written" in found.output and "copy it" in found.output
+    outcome = call("report", run)
+    assert outcome.exit_code == 2 and "cannot be written" in outcome.output and "copy it" in outcome.output
 
 
 def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
-    run = runs.played(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
     reason = "pip install 'proactive-sweep[openai]'"
     cell = {"cell": "m/QD/hint", "planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": reason}
     write_status(run, [cell], finished=True)
@@ -90,15 +115,15 @@ def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
     assert reason.replace(" ", "") in "".join(call("status", run).output.split())
 
 
-def test_ls_names_all_that_it_can_list_when_asked_for_something_else():
-    assert "type models, judges, scenarios, conditions, measures or sweeps" in call("ls", "planets").stderr
+def test_ls_names_its_kinds_for_unknown_kind():
+    assert "type models, judges, scenarios, conditions, measures, sweeps or differences" in call("ls", "planets").stderr
 
 
 def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
-    found = call("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
+    outcome = call("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
 
-    assert found.exit_code == 0
-    assert "168 cells, 1,680 episodes, 0 done" in found.output
+    assert outcome.exit_code == 0
+    assert "168 cells, 1,680 episodes, 0 done" in outcome.output
 
 
 def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
@@ -130,7 +155,7 @@ def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
     assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
 
 
-def test_an_episode_that_the_answers_do_not_end_is_neither_right_nor_wrong(demo_data, tmp_path):
+def test_unfinished_episode_is_neither_right_nor_wrong(demo_data, tmp_path):
     sample = load_samples(demo_data, "ROD")[0]
     ask = next(option for option in sample.options if "left" in option)
     path = tmp_path / "answers.jsonl"
@@ -138,20 +163,20 @@ def test_an_episode_that_the_answers_do_not_end_is_neither_right_nor_wrong(demo_
         {"scenario": "ROD", "id": sample.id, "answers": answers} for answers in ([], [ask], [ask, sample.answer], ["?"])
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
-    found = [json.loads(line) for line in call("audit", "--data", demo_data, "--answers", path).output.splitlines()]
+    rows = [json.loads(line) for line in call("audit", "--data", demo_data, "--answers", path).output.splitlines()]
 
-    assert [(line["num_turns"], line["ending"], line["correct"]) for line in found] == [
+    assert [(line["num_turns"], line["ending"], line["correct"]) for line in rows] == [
         (0, None, None), (1, None, None), (2, "correct", True), (1, "wrong", False),
     ]  # fmt: skip
 
 
-def test_half_a_character_in_an_answer_comes_out_as_it_went_in(demo_data, tmp_path):
+def test_lone_surrogate_survives_audit(demo_data, tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text(r'{"scenario": "ROD", "id": 0, "answers": ["\ud800 Baum"], "protocol": "mcqa"}')
-    found = call("audit", "--data", demo_data, "--answers", path)
+    outcome = call("audit", "--data", demo_data, "--answers", path)
 
-    assert found.exit_code == 0
-    assert json.loads(found.output)["turns"][0]["answer"] == "\ud800 Baum"
+    assert outcome.exit_code == 0
+    assert json.loads(outcome.output)["turns"][0]["answer"] == "\ud800 Baum"
 
 
 def test_a_line_stays_readable_where_the_output_can_hold_it():
@@ -159,7 +184,7 @@ def test_a_line_stays_readable_where_the_output_can_hold_it():
     assert as_json({"answer": "Bäume"}, "ascii") == r'{"answer": "B\u00e4ume"}'
 
 
-def test_a_crop_is_told_in_floats(demo_data, tmp_path):
+def test_crop_is_reported_in_floats(demo_data, tmp_path):
     sample = load_samples(demo_data, "COCO")[0]
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"scenario": "COCO", "id": sample.id, "answers": ["?"]}))
@@ -194,10 +219,10 @@ def test_a_crop_is_told_in_floats(demo_data, tmp_path):
 def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, tmp_path):
     path = tmp_path / "bad.jsonl"
     path.write_text(line)
-    found = call("audit", "--data", demo_data, "--answers", path)
+    outcome = call("audit", "--data", demo_data, "--answers", path)
 
-    assert found.exit_code == 2
-    assert sentence in found.stderr
+    assert outcome.exit_code == 2
+    assert sentence in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -212,32 +237,32 @@ def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, t
         ("prompt", "QD", "1", "--protocol", "oeg", "--judge", "nobody"),
     ],
 )  # fmt: skip
-def test_a_users_mistake_is_one_sentence_and_exit_code_2(args):
-    found = call(*args)
+def test_user_mistake_is_one_sentence_with_exit_code_2(args):
+    outcome = call(*args)
 
-    assert found.exit_code == 2
-    assert found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1, found.stderr
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith("proactive-sweep: ") and outcome.stderr.count("\n") == 1, outcome.stderr
 
 
 @pytest.mark.parametrize("command", [("data", "fetch"), ("data", "demo")])
 @pytest.mark.parametrize("below", ["", "deeper/still"])
-def test_data_does_not_go_where_a_file_is(command, below, tmp_path):
+def test_data_command_refuses_path_of_a_file(command, below, tmp_path):
     file = tmp_path / "notes"
     file.write_text("mine")
-    found = call(*command, file / below)
+    outcome = call(*command, file / below)
 
-    assert found.exit_code == 2
-    assert found.stderr.startswith(f"proactive-sweep: {file}") and found.stderr.count("\n") == 1
-    assert "name a" in found.stderr and file.read_text() == "mine"
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith(f"proactive-sweep: {file}") and outcome.stderr.count("\n") == 1
+    assert "name a" in outcome.stderr and file.read_text() == "mine"
 
 
 def test_prompt_shows_the_open_question_and_what_a_judge_is_sent(demo_data):
     asks = ("prompt", "ROD", 0, "--data", demo_data, "--protocol", "oeg", "--condition", "hint")
-    asked = call(*asks).output
+    question = call(*asks).output
     sent = call(*asks, "--judge", "rule-judge", "--answer", "<think>hm</think>Move the blocks. 1,1,1").output
 
-    assert asked.startswith("[user]\n<picture ") and "A. " not in asked
-    assert OPEN_ENDED_HINT.strip() in asked and OPEN_ENDED_HINT.strip() in sent
+    assert question.startswith("[user]\n<picture ") and "A. " not in question
+    assert OPEN_ENDED_HINT.strip() in question and OPEN_ENDED_HINT.strip() in sent
     fence = re.search("=== [0-9a-f]{24} ===", sent).group()
     assert f"{fence}\nMove the blocks. 1,1,1\n{fence}" in sent and "<picture" not in sent
 
@@ -251,7 +276,7 @@ def test_data_demo_and_check(tmp_path):
     assert "is not there" in broken.output and "1 problems" in broken.output
 
 
-def test_a_data_folder_whose_name_is_no_text_is_one_sentence(tmp_path):
+def test_non_text_folder_name_is_one_sentence(tmp_path):
     done = call("report", tmp_path, "--data", "\udc80")
 
     assert done.exit_code == 2 and "is not a folder" in done.stderr and "\udc80" not in done.stderr

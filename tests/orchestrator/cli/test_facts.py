@@ -20,19 +20,19 @@ from tests.orchestrator.report import runs
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("facts") / "run"
-    return runs.played(folder, runs.sweep(demo_data, ["uniform", "oracle"], ["hint"], selection={"limit": 2}))
+    return runs.play_sweep(folder, runs.sweep(demo_data, ["uniform", "oracle"], ["hint"], selection={"limit": 2}))
 
 
-def told(*args):
-    found = call(*args)
-    assert found.exit_code == 0, found.output
-    return json.loads(found.stdout)
+def read_json(*args):
+    outcome = call(*args)
+    assert outcome.exit_code == 0, outcome.output
+    return json.loads(outcome.stdout)
 
 
 @pytest.mark.parametrize("kind", ["models", "judges", "scenarios", "conditions", "sweeps"])
 def test_ls_as_json_names_what_the_table_names(kind, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
-    rows, table = told("ls", kind, "--json"), call("ls", kind).stdout
+    rows, table = read_json("ls", kind, "--json"), call("ls", kind).stdout
 
     assert rows and all(str(row["name"]) in table for row in rows)
     assert all(text in table for row in rows for text in row.values() if isinstance(text, str)), (
@@ -48,37 +48,37 @@ def test_a_terminal_of_a_width_keeps_it(monkeypatch):
 
 def test_plan_as_json_counts_what_the_table_counts(run, demo_data):
     options = ("baselines", "--set", f"data={demo_data}", "--output", run)
-    found = told("plan", *options, "--json")
+    listing = read_json("plan", *options, "--json")
 
-    total = f"{len(found['cells'])} cells, {sum(cell['planned'] for cell in found['cells']):,} episodes"
+    total = f"{len(listing['cells'])} cells, {sum(cell['planned'] for cell in listing['cells']):,} episodes"
     assert total in call("plan", *options).stdout
-    assert found["cells"][0].keys() == {"model", "scenario", "condition", "protocol", "cell", "planned", "done"}
-    assert sum(cell["done"] for cell in found["cells"]) == 28
+    assert listing["cells"][0].keys() == {"model", "scenario", "condition", "protocol", "cell", "planned", "done"}
+    assert sum(cell["done"] for cell in listing["cells"]) == 28
 
 
 def test_a_forecast_as_json_has_its_lines():
-    assert any("GPU-hours" in line for line in told("plan", "paper", "--precision", "5", "--json")["lines"])
+    assert any("GPU-hours" in line for line in read_json("plan", "paper", "--precision", "5", "--json")["lines"])
 
 
 def test_status_and_report_as_json(run):
-    assert {cell["state"] for cell in told("status", run, "--json")["cells"]} == {"complete"}
+    assert {cell["state"] for cell in read_json("status", run, "--json")["cells"]} == {"complete"}
 
     before = sorted(path.name for path in run.iterdir())
-    cells = told("report", run, "--json")["cells"]
+    cells = read_json("report", run, "--json")["cells"]
     assert sorted(path.name for path in run.iterdir()) == before, "nothing is written"
     assert {cell["acc"] for cell in cells if cell["model"] == "oracle"} == {100.0}
     assert "oracle" in call("report", run, "--brief").stdout
 
 
 def test_compare_as_json_has_a_reason_where_nothing_is_published(run):
-    found = told("compare", run, "--json")
+    listing = read_json("compare", run, "--json")
 
-    assert {row["model"] for row in found["figures"]} == {"uniform", "oracle"} and found["notes"]
-    assert all(row["reason"] for row in found["figures"] if row["published"] is None)
+    assert {row["model"] for row in listing["figures"]} == {"uniform", "oracle"} and listing["notes"]
+    assert all(row["reason"] for row in listing["figures"] if row["published"] is None)
 
 
 def test_models_check_as_json_says_what_is_ok():
-    (row,) = told("models", "check", "uniform", "--json")["models"]
+    (row,) = read_json("models", "check", "uniform", "--json")["models"]
     assert row["model"] == "uniform" and row["ok"] is True
 
 
@@ -108,12 +108,12 @@ COMMANDS = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_shows_the_tables_of_a_sweep_file_in_brackets(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    written = " ".join(str(getattr(part, "help", "")) for part in COMMANDS[name].params)
+    help_text = " ".join(str(getattr(part, "help", "")) for part in COMMANDS[name].params)
 
-    shown = call(*name.split(), "--help").stdout
-    assert not re.search(r"(?<!\\)\[\[?[a-z]+\]", written), "Rich takes it for markup"
-    for bracket in re.findall(r"\\\[[^\]]*\]+", written):
-        assert bracket.replace("\\", "") in shown
+    printed = call(*name.split(), "--help").stdout
+    assert not re.search(r"(?<!\\)\[\[?[a-z]+\]", help_text), "Rich takes it for markup"
+    for bracket in re.findall(r"\\\[[^\]]*\]+", help_text):
+        assert bracket.replace("\\", "") in printed
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_the_brackets_of_help_are_there(name, bracket, monkeypatch):
 
 def test_init_writes_a_sweep_that_plans_and_says_what_to_type(tmp_path, monkeypatch, demo_data):
     monkeypatch.chdir(tmp_path)
-    found = call("init", "mine.toml")
+    outcome = call("init", "mine.toml")
 
-    assert found.exit_code == 0 and "proactive-sweep run mine.toml" in found.stdout
+    assert outcome.exit_code == 0 and "proactive-sweep run mine.toml" in outcome.stdout
     assert call("plan", "mine.toml").stderr.startswith(
         "proactive-sweep: there is no data folder 'demo-data' (looked for "
     )
@@ -139,19 +139,19 @@ def test_init_writes_a_sweep_that_plans_and_says_what_to_type(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "sentence"),
     [
         (("init", "x.txt"), "end it with .toml"),
         (("init", "x.toml", "--from", "dem"), "did you mean 'demo'"),
         (("init", "file/x.toml"), "cannot be written"),
     ],
 )
-def test_init_refuses_in_a_sentence(arguments, said, tmp_path, monkeypatch):
+def test_init_refuses_in_a_sentence(arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
 
-    found = call(*arguments)
-    assert found.exit_code == 2 and said in found.stderr and found.stderr.count("\n") == 1
+    outcome = call(*arguments)
+    assert outcome.exit_code == 2 and sentence in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
 def test_a_copy_of_a_shipped_sweep_has_an_output_of_its_own(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_a_copy_of_a_shipped_sweep_has_an_output_of_its_own(tmp_path, monkeypatc
 def test_prompt_shows_a_condition_of_a_sweep_file(tmp_path, demo_data):
     file = tmp_path / "mine.toml"
     file.write_text('[[condition]]\nname = "mine"\nsystem = "Be brief."\nhint_text = "Ask me."\n')
-    found = call("prompt", "ROD", "0", "--data", demo_data, "--sweep", file, "--condition", "mine")
+    outcome = call("prompt", "ROD", "0", "--data", demo_data, "--sweep", file, "--condition", "mine")
 
-    assert found.exit_code == 0 and "Be brief." in found.stdout and "Ask me." in found.stdout
+    assert outcome.exit_code == 0 and "Be brief." in outcome.stdout and "Ask me." in outcome.stdout
     assert call("prompt", "ROD", "0", "--data", demo_data, "--condition", "mine").exit_code == 2

@@ -68,13 +68,13 @@ READING = (
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory, demo_data):
-    """Name -> path of what the lines may name: a sweep, its whole run folder, a pipe, a device, a link to itself."""
+def paths(tmp_path_factory, demo_data):
+    """Map names to paths for the lines: a sweep, its complete run folder, a pipe, a device, a link to itself."""
     folder = tmp_path_factory.mktemp("fuzz")
-    found = {name: folder / name for name in ("run", "fifo", "loop")}
-    os.mkfifo(found["fifo"])
-    found["loop"].symlink_to(found["loop"])
-    wanted = runs.sweep(demo_data, ["uniform", "ask-properly"], ["hint"], scenarios=["QD"], protocol=["mcqa", "oeg"])
+    created = {name: folder / name for name in ("run", "fifo", "loop")}
+    os.mkfifo(created["fifo"])
+    created["loop"].symlink_to(created["loop"])
+    sweep = runs.sweep(demo_data, ["uniform", "ask-properly"], ["hint"], scenarios=["QD"], protocol=["mcqa", "oeg"])
     text = (
         'models = ["uniform", "ask-properly"]\nconditions = ["hint"]\nscenarios = ["QD"]\nprotocol = ["mcqa", "oeg"]\n'
     )
@@ -82,22 +82,22 @@ def places(tmp_path_factory, demo_data):
         f'# A test.\nname = "test"\ndata = "{demo_data}"\ntracking = {{ uri = "none" }}\n{text}'
     )
     (folder / "answers.jsonl").write_text('{"scenario": "ROD", "id": 0, "answers": ["A"]}\n')
-    runs.played(found["run"], wanted)
-    runs.heard(found["run"], wanted, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    runs.play_sweep(created["run"], sweep)
+    runs.judge_answers(created["run"], sweep, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
     cells = [
-        {"cell": c["cell"], "planned": c["planned"], "finished": c["planned"]} for c in planned_cells(found["run"])
+        {"cell": c["cell"], "planned": c["planned"], "finished": c["planned"]} for c in planned_cells(created["run"])
     ]
     write_status(
-        found["run"], [{**cell, "errors": 0, "state": "complete", "reason": ""} for cell in cells], finished=True
+        created["run"], [{**cell, "errors": 0, "state": "complete", "reason": ""} for cell in cells], finished=True
     )
-    checksums.write(found["run"] / OBSERVED_FILE, b'{"gpu": "h200", "episodes": {}}')
-    more = {
+    checksums.write(created["run"] / OBSERVED_FILE, b'{"gpu": "h200", "episodes": {}}')
+    others = {
         "sweep": folder / "x.toml",
         "answers": folder / "answers.jsonl",
         "data": demo_data,
         "device": Path("/dev/zero"),
     }
-    return {**found, **more}
+    return {**created, **others}
 
 
 @pytest.fixture(autouse=True)
@@ -110,20 +110,20 @@ def nowhere(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
-def called(*line: str) -> None:
+def run_line(*line: str) -> None:
     """Run a line; fails unless it ends as commands may."""
-    found = CliRunner().invoke(app, list(line))
-    what = (line, found.exit_code, found.output[-2000:])
+    outcome = CliRunner().invoke(app, list(line))
+    what = (line, outcome.exit_code, outcome.output[-2000:])
 
-    assert found.exception is None or isinstance(found.exception, SystemExit), (*what, found.exc_info)
-    assert found.exit_code in (0, 1, 2, 130), what
-    assert "Traceback" not in found.output and not UNSAFE.search(found.output.replace("\udc80", "")), what
-    if found.exit_code == 2:
-        told = [line for line in found.stderr.splitlines() if line.startswith("proactive-sweep: ")]
-        assert len(told) == 1 and len(told[0]) < 16_000, what
+    assert outcome.exception is None or isinstance(outcome.exception, SystemExit), (*what, outcome.exc_info)
+    assert outcome.exit_code in (0, 1, 2, 130), what
+    assert "Traceback" not in outcome.output and not UNSAFE.search(outcome.output.replace("\udc80", "")), what
+    if outcome.exit_code == 2:
+        messages = [line for line in outcome.stderr.splitlines() if line.startswith("proactive-sweep: ")]
+        assert len(messages) == 1 and len(messages[0]) < 16_000, what
 
 
-def grown() -> int:
+def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -137,20 +137,20 @@ def lines(chance: Random, count: int):
         yield [*command.split(), *words]
 
 
-def filled(words, places) -> list[str]:
-    for name, path in places.items():
+def fill_in(words, paths) -> list[str]:
+    for name, path in paths.items():
         words = [word.replace(f"{{{name}}}", str(path)) for word in words]
     return words
 
 
-def typed(places, count: int, seed: int) -> None:
-    before = grown()
+def run_random_lines(paths, count: int, seed: int) -> None:
+    before = peak_memory()
     for words in lines(Random(seed), count):
-        called(*filled(words, places))
-    assert grown() - before < 500_000, "kilobytes"
+        run_line(*fill_in(words, paths))
+    assert peak_memory() - before < 500_000, "kilobytes"
 
 
-def spoiled(raw: bytes, chance: Random) -> bytes:
+def spoil(raw: bytes, chance: Random) -> bytes:
     """Bytes as somebody, or a disk, may have left them."""
     at = chance.randrange(len(raw) + 1)
     return chance.choice([
@@ -160,12 +160,12 @@ def spoiled(raw: bytes, chance: Random) -> bytes:
     ])  # fmt: skip
 
 
-def edited(places, tmp_path: Path, count: int, seed: int, commands=READING) -> None:
+def read_spoiled_folders(paths, tmp_path: Path, count: int, seed: int, commands=READING) -> None:
     """Spoil one file of a run folder after the other, sums and all, or put something else in its place."""
-    chance, before = Random(seed), grown()
-    names = sorted(path.relative_to(places["run"]) for path in places["run"].rglob("*") if path.is_file())
+    chance, before = Random(seed), peak_memory()
+    names = sorted(path.relative_to(paths["run"]) for path in paths["run"].rglob("*") if path.is_file())
     for number in range(count):
-        folder = Path(shutil.copytree(places["run"], tmp_path / "copy"))
+        folder = Path(shutil.copytree(paths["run"], tmp_path / "copy"))
         path = folder / names[number % len(names)]
         if chance.random() < 0.5:
             (folder / checksums.NAME).unlink()
@@ -179,29 +179,31 @@ def edited(places, tmp_path: Path, count: int, seed: int, commands=READING) -> N
         elif kind == 2:
             path.symlink_to("/dev/zero")
         elif kind > 3:
-            path.write_bytes(spoiled(raw, chance))
+            path.write_bytes(spoil(raw, chance))
         command = chance.choice(commands)
-        called(*filled(command.split(), places), str(folder))
+        run_line(*fill_in(command.split(), paths), str(folder))
         shutil.rmtree(folder)
-    assert grown() - before < 500_000, "kilobytes"
+    assert peak_memory() - before < 500_000, "kilobytes"
 
 
-def test_odd_arguments(places):
-    typed(places, 80, seed=0)
+def test_odd_arguments(paths):
+    run_random_lines(paths, 80, seed=0)
 
 
-def test_odd_files_of_a_run_folder(places, tmp_path):
-    edited(places, tmp_path, 40, seed=0)
-
-
-@pytest.mark.long
-def test_many_lines_with_odd_arguments(places):
-    typed(places, 500, seed=1)
+def test_odd_files_of_a_run_folder(paths, tmp_path):
+    read_spoiled_folders(paths, tmp_path, 40, seed=0)
 
 
 @pytest.mark.long
-def test_many_odd_files(places, tmp_path):
-    edited(places, tmp_path, 100, seed=1, commands=(*READING, "audit", "report", "track --tracking-uri nowhere://x"))
+def test_many_lines_with_odd_arguments(paths):
+    run_random_lines(paths, 500, seed=1)
+
+
+@pytest.mark.long
+def test_many_odd_files(paths, tmp_path):
+    read_spoiled_folders(
+        paths, tmp_path, 100, seed=1, commands=(*READING, "audit", "report", "track --tracking-uri nowhere://x")
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,8 +211,8 @@ def test_many_odd_files(places, tmp_path):
     [("plan",), ("run",), ("models", "check", "--sweep"), ("audit", "--data", "{data}", "--answers"), ("status",)],
 )
 @pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
-def test_what_is_no_file_is_a_sentence(places, command, name):
-    called(*filled([*command, name], places))
+def test_unusable_file_is_one_sentence(paths, command, name):
+    run_line(*fill_in([*command, name], paths))
 
 
 @pytest.mark.parametrize(
@@ -218,29 +220,33 @@ def test_what_is_no_file_is_a_sentence(places, command, name):
     ["report {run} {loop}", "compare {loop} {run}", "report --leaderboard {run} {loop}", "merge {run} {loop} --into merged",
      "run {sweep} --output {loop}", "run {sweep} --output new --reuse {loop}"],
 )  # fmt: skip
-def test_a_folder_that_is_a_link_to_itself_is_a_sentence(places, line):
-    found = CliRunner().invoke(app, filled(line.split(), places))
+def test_circular_folder_link_is_one_sentence(paths, line):
+    outcome = CliRunner().invoke(app, fill_in(line.split(), paths))
 
-    assert found.exit_code == 2 and found.stderr.startswith("proactive-sweep: "), found.output
-    assert found.stderr.count("\n") == 1 and "named twice" not in found.stderr
+    assert outcome.exit_code == 2 and outcome.stderr.startswith("proactive-sweep: "), outcome.output
+    assert outcome.stderr.count("\n") == 1 and "named twice" not in outcome.stderr
 
 
-def test_a_pipe_in_the_place_of_the_sums_is_a_sentence(places, tmp_path):
-    folder = Path(shutil.copytree(places["run"], tmp_path / "copy"))
+def test_pipe_instead_of_checksums_is_one_sentence(paths, tmp_path):
+    folder = Path(shutil.copytree(paths["run"], tmp_path / "copy"))
     (folder / checksums.NAME).unlink()
     os.mkfifo(folder / checksums.NAME)
-    found = CliRunner().invoke(app, filled(["run", "{sweep}", "--output", str(folder)], places))
+    outcome = CliRunner().invoke(app, fill_in(["run", "{sweep}", "--output", str(folder)], paths))
 
-    assert found.exit_code == 2 and checksums.NAME in found.stderr and found.stderr.count("\n") == 1, found.output
+    assert outcome.exit_code == 2 and checksums.NAME in outcome.stderr and outcome.stderr.count("\n") == 1, (
+        outcome.output
+    )
 
 
 @pytest.mark.parametrize(
     "text", [f"seed = {DEEP}", f'name = "{LONG}"', DEEP, "a." * 4_000 + "b = 1", f'data = "{LONG}"', "x = 'a"]
 )
-def test_an_odd_sweep_file_is_a_sentence(places, tmp_path, text):
+def test_an_odd_sweep_file_is_a_sentence(paths, tmp_path, text):
     (tmp_path / "odd.toml").write_text(text)
     for command in ("plan", "run"):
-        found = CliRunner().invoke(app, [command, str(tmp_path / "odd.toml")])
+        outcome = CliRunner().invoke(app, [command, str(tmp_path / "odd.toml")])
         assert (
-            found.exit_code == 2 and found.stderr.startswith("proactive-sweep: ") and found.stderr.count("\n") == 1
-        ), found.stderr
+            outcome.exit_code == 2
+            and outcome.stderr.startswith("proactive-sweep: ")
+            and outcome.stderr.count("\n") == 1
+        ), outcome.stderr

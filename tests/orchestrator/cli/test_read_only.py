@@ -24,7 +24,7 @@ for line in json.loads(sys.argv[1]):
 
 
 def read_only(folder, *command):
-    """The command where this folder is mounted read-only, in a mount namespace of its own; None where that may not be."""
+    """Run the command with this folder mounted read-only, in its own mount namespace; None where that is not permitted."""
     for namespace in (["-m"], ["-rm"]):
         unshare = ["unshare", *namespace, "bash", "-c"]
         if (
@@ -40,16 +40,19 @@ def test_a_read_only_run_folder(tmp_path, demo_data):
     file.write_text(
         f'# A test.\ndata = "{demo_data}"\nmodels = ["uniform"]\nconditions = ["hint"]\ntracking = {{ uri = "none" }}\n'
     )
-    runs.played(folder, runs.sweep(demo_data, ["uniform"], ["hint"]))
+    runs.play_sweep(folder, runs.sweep(demo_data, ["uniform"], ["hint"]))
     write_status(folder, [], finished=True)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     lines = [["status", folder], ["report", folder, "--brief"], ["report", folder], ["run", file, "--output", folder]]
     done = read_only(folder, sys.executable, "-c", TYPED, json.dumps(lines, default=str))
     if done is None:
         pytest.skip("this user may make no mount namespace")
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
 
-    assert [code for code, _, _ in told] == [0, 0, 2, 2] and not any(fault for _, fault, _ in told), (told, done.stderr)
-    for _, _, said in told[2:]:
-        assert "Read-only file system" in said.splitlines()[-1] and str(folder) in said.splitlines()[-1]
+    assert [code for code, _, _ in outcomes] == [0, 0, 2, 2] and not any(fault for _, fault, _ in outcomes), (
+        outcomes,
+        done.stderr,
+    )
+    for _, _, output in outcomes[2:]:
+        assert "Read-only file system" in output.splitlines()[-1] and str(folder) in output.splitlines()[-1]
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before

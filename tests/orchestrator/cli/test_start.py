@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 HEAVY = {"polars", "ray", "mlflow", "torch", "transformers", "scipy", "numpy", "pyarrow", "matplotlib", "textual"}
 MODULES = {"--help": 530, "plan": 600, "status": 760}
 """Modules in memory at a command's end, a fifth above what they are with the tested versions; polars alone has 200, scipy 300."""
 
 
-def imported(*arguments: str) -> tuple[set[str], int]:
+def measure_imports(*arguments: str) -> tuple[set[str], int]:
     """The heavy packages that a command imports, and the modules that are in memory at its end."""
     code = f"""
 import sys
@@ -28,30 +28,30 @@ try:
 finally:
     print(len(sys.modules), *sorted({HEAVY!r} & sys.modules.keys()), file=sys.stderr)
 """
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    number, *heavy = found.stderr.splitlines()[-1].split()
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    number, *heavy = process.stderr.splitlines()[-1].split()
     return set(heavy), int(number)
 
 
 @pytest.mark.parametrize("command", [("--help",), ("run", "--help"), ("ls", "scenarios")])
 def test_help_loads_no_heavy_package(command):
-    heavy, modules = imported(*command)
+    heavy, modules = measure_imports(*command)
 
     assert heavy == set()
     assert modules < MODULES["--help"]
 
 
 def test_a_plan_loads_no_tables_and_no_engine(demo_data, tmp_path):
-    heavy, modules = imported("plan", "demo", "--set", f"data={demo_data}", "--output", str(tmp_path / "run"))
+    heavy, modules = measure_imports("plan", "demo", "--set", f"data={demo_data}", "--output", str(tmp_path / "run"))
 
     assert heavy == set()
     assert modules < MODULES["plan"]
 
 
 def test_status_loads_tables_and_nothing_that_computes_or_plays(demo_data, tmp_path):
-    folder = played(tmp_path / "run", sweep(demo_data, models=["oracle"], conditions=["zero-shot"]))
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, models=["oracle"], conditions=["zero-shot"]))
 
-    heavy, modules = imported("status", str(folder))
+    heavy, modules = measure_imports("status", str(folder))
     assert heavy == {"polars"}
     assert modules < MODULES["status"]
 

@@ -30,10 +30,10 @@ def hostile() -> Table:
 @pytest.mark.parametrize("what", [hostile(), f"[bold]line {CONTROL}"])
 def test_tables_and_lines_are_printed_with_escapes(what, capsys):
     show(what)
-    shown = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
-    assert "\\x1b]52" in shown and "\\u202e" in shown and not UNSAFE.search(shown)
-    assert not isinstance(what, str) or "[bold]" in shown
+    assert "\\x1b]52" in printed and "\\u202e" in printed and not UNSAFE.search(printed)
+    assert not isinstance(what, str) or "[bold]" in printed
 
 
 def test_the_live_table_too_on_a_real_terminal():
@@ -53,12 +53,12 @@ def test_replay_writes_control_characters_as_json_does():
 
 
 @pytest.fixture(scope="module")
-def edited(demo_data, tmp_path_factory):
+def edited_folder(demo_data, tmp_path_factory):
     """A run of an older version, so without sums, in whose tables and plan somebody put control characters."""
     folder = tmp_path_factory.mktemp("edited") / "run"
-    wanted = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
-    runs.played(folder, wanted)
-    runs.heard(folder, wanted, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
+    sweep = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
+    runs.play_sweep(folder, sweep)
+    runs.judge_answers(folder, sweep, build_judge({"model": "rule-judge"}, "a test"), Baseline("rule-judge"))
     for path in (folder / "verdicts").iterdir():
         rows = verdicts(folder).collect()
         rows.with_columns(judge=rows["judge"] + CONTROL.replace("\x00", "")).write_parquet(path)
@@ -69,9 +69,9 @@ def edited(demo_data, tmp_path_factory):
 @pytest.mark.parametrize(
     "command", [("report", "--brief"), ("compare",), ("judge", "--agreement"), ("status",), ("judge", "--set", "x=1")]
 )
-def test_commands_over_such_a_folder(edited, command):
-    name, *rest = command
-    found = call(name, edited, *rest)
+def test_commands_over_edited_folder(edited_folder, command):
+    name, *arguments = command
+    outcome = call(name, edited_folder, *arguments)
 
-    assert found.exit_code in (0, 2) and not UNSAFE.search(found.output + found.stderr)
-    assert name != "report" or "\\x1b]52" in found.output
+    assert outcome.exit_code in (0, 2) and not UNSAFE.search(outcome.output + outcome.stderr)
+    assert name != "report" or "\\x1b]52" in outcome.output

@@ -36,8 +36,8 @@ def published(demo_data, tmp_path_factory):
 
 @pytest.fixture
 def hub(published):
-    with serving(Hub(published, DATASET)) as found:
-        yield found
+    with serving(Hub(published, DATASET)) as running:
+        yield running
 
 
 def fetch(hub, folder, *options, offline="0"):
@@ -50,13 +50,13 @@ def fetch(hub, folder, *options, offline="0"):
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, cwd=ROOT)
 
 
-def refused(done, *words):
+def assert_refused(done, *words):
     """One sentence on stderr, exit code 2, no traceback."""
     assert done.returncode == 2, done.stdout + done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("proactive-sweep: ")]
-    assert len(told) == 1 and "Traceback" not in done.stderr and "signature" not in done.stderr
+    messages = [line for line in done.stderr.splitlines() if line.startswith("proactive-sweep: ")]
+    assert len(messages) == 1 and "Traceback" not in done.stderr and "signature" not in done.stderr
     for word in words:
-        assert word in told[0]
+        assert word in messages[0]
 
 
 def test_everything_arrives_is_unpacked_and_checked(hub, tmp_path, demo_data):
@@ -81,9 +81,9 @@ def test_only_what_the_chosen_scenarios_need(hub, tmp_path):
     assert sum(name.endswith(".zip") for name in hub.sent) == 1, "an archive without sketches was fetched"
     assert done.stdout.count("nothing in it is needed") == 2
 
-    again = dict(hub.sent)
+    sent_before = dict(hub.sent)
     assert fetch(hub, tmp_path / "bench", "--scenarios", "QD", "--delete-archives").returncode == 0
-    assert hub.sent == again, "what was unpacked and deleted must not be fetched again"
+    assert hub.sent == sent_before, "what was unpacked and deleted must not be fetched again"
 
 
 def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
@@ -96,11 +96,11 @@ def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
     assert hub.cuts[name] == [] and hub.sent[name] == size, "it began anew"
 
 
-def test_a_server_that_keeps_breaking_is_a_sentence_and_the_next_call_goes_on(hub, tmp_path):
+def test_failing_server_is_one_sentence_and_next_call_resumes(hub, tmp_path):
     name = "test/data1.zip"
     size = (hub.folder / name).stat().st_size
     hub.cuts[name] = [size // 2] + [0] * 200
-    refused(fetch(hub, tmp_path / "bench"), "broke off at", "the same command goes on")
+    assert_refused(fetch(hub, tmp_path / "bench"), "broke off at", "the same command goes on")
 
     hub.cuts.clear()
     before = hub.sent[name]
@@ -111,15 +111,15 @@ def test_a_server_that_keeps_breaking_is_a_sentence_and_the_next_call_goes_on(hu
 def test_a_wrong_size_and_changed_bytes_are_noticed(hub, tmp_path):
     name = "test/QuickDraw_preprocessed.jsonl"
     hub.lies[name] = (hub.folder / name).stat().st_size + 100
-    refused(fetch(hub, tmp_path / "one", "--scenarios", "QD"), name, "broke off")
+    assert_refused(fetch(hub, tmp_path / "one", "--scenarios", "QD"), name, "broke off")
 
     hub.lies.clear()
     hub.spoiled |= {f"test/data{number}.zip" for number in (1, 2, 3)}
-    refused(fetch(hub, tmp_path / "two"), "SHA-256")
+    assert_refused(fetch(hub, tmp_path / "two"), "SHA-256")
     assert not list((tmp_path / "two/test").glob("*.zip"))
 
 
-def test_the_disk_is_looked_at_before(hub, tmp_path):
+def test_disk_space_is_checked_first(hub, tmp_path):
     tool = tmp_path / "sitecustomize.py"
     tool.write_text("import shutil, collections\nU = collections.namedtuple('U', 'total used free')\n"
                     "shutil.disk_usage = lambda path: U(1, 1, 1 << 20)\n")  # fmt: skip
@@ -128,7 +128,7 @@ def test_the_disk_is_looked_at_before(hub, tmp_path):
     command = [sys.executable, "-m", "orchestrator", "data", "fetch", str(tmp_path / "bench")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=ROOT)
 
-    refused(done, "GB free", "--delete-archives")
+    assert_refused(done, "GB free", "--delete-archives")
     assert not list((tmp_path / "bench").rglob("*.zip"))
 
 
@@ -140,18 +140,18 @@ def test_a_hostile_archive_writes_nothing(published, tmp_path):
     with zipfile.ZipFile(bad / "data1.zip", "w") as archive:
         archive.writestr("QuickDraw/../../../escaped.png", b"x")
     with serving(Hub(tmp_path / "hub", DATASET)) as hub:
-        refused(fetch(hub, tmp_path / "bench", "--scenarios", "QD"), "data1.zip", "outside the folder")
+        assert_refused(fetch(hub, tmp_path / "bench", "--scenarios", "QD"), "data1.zip", "outside the folder")
 
     assert not list(tmp_path.rglob("escaped.png"))
 
 
 def test_mistakes_are_sentences(hub, tmp_path):
-    refused(fetch(hub, tmp_path / "a", "--scenarios", "QDD"), "no scenario 'QDD'", ", ".join(SCENARIOS))
-    refused(fetch(hub, tmp_path / "b", offline="1"), "the Hub did not give")
+    assert_refused(fetch(hub, tmp_path / "a", "--scenarios", "QDD"), "no scenario 'QDD'", ", ".join(SCENARIOS))
+    assert_refused(fetch(hub, tmp_path / "b", offline="1"), "the Hub did not give")
     (tmp_path / "c").mkdir()
     (tmp_path / "c/fetched.json").write_text(json.dumps({"commit": COMMIT, "archives": {}}))
-    gone = Hub(hub.folder, DATASET)
-    gone.address = "http://127.0.0.1:9"
-    done = fetch(gone, tmp_path / "d")
-    refused(done, "the Hub did not give")
+    unreachable = Hub(hub.folder, DATASET)
+    unreachable.address = "http://127.0.0.1:9"
+    done = fetch(unreachable, tmp_path / "d")
+    assert_refused(done, "the Hub did not give")
     assert not re.search(r"0x[0-9a-f]{6}", done.stderr)

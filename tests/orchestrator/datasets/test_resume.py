@@ -1,4 +1,4 @@
-"""A web server whose file changes while it is fetched: no download ever joins two versions, one of the same version goes on."""
+"""A web server whose file changes during a fetch: no download ever joins two versions, and one of the same version resumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VERSIONS = [Random(number).randbytes(SIZE) for number in (1, 2)]
 
 
 class Changing:
-    """A file in two versions, how it is marked, and after how many bytes the next answers break off."""
+    """A file in two versions, its validators, and after how many bytes the next answers break off."""
 
     def __init__(self, marks: str = "etag", heeds: bool = True) -> None:
         self.marks, self.heeds, self.version = marks, heeds, 0
@@ -39,7 +39,7 @@ class Changing:
 
 @pytest.fixture
 def serve(monkeypatch):
-    """Starts a server of a Changing file; gives its address."""
+    """Start a server of a Changing file; yield a function that returns its address."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(remote_files, "RETRY_PAUSE_S", 0.01)
@@ -60,72 +60,75 @@ def handler(state: Changing) -> type[BaseHTTPRequestHandler]:
                 return self.reply(200, {"Content-Type": "text/html"}, f'<a href="{NAME}">x</a>'.encode())
             if not self.path.endswith(NAME):
                 return self.reply(404, {}, b"")
-            wanted, condition = self.headers.get("Range", ""), self.headers.get("If-Range", "")
-            state.asked.append((wanted, condition))
-            data = VERSIONS[state.version]
-            start = int(re.match(r"bytes=(\d+)-", wanted)[1]) if wanted else 0
-            whole = not wanted or (state.heeds and condition and condition not in state.headers().values())
-            more = {} if whole else {"Content-Range": f"bytes {start}-{SIZE - 1}/{SIZE}"}
+            byte_range, condition = self.headers.get("Range", ""), self.headers.get("If-Range", "")
+            state.asked.append((byte_range, condition))
+            content = VERSIONS[state.version]
+            start = int(re.match(r"bytes=(\d+)-", byte_range)[1]) if byte_range else 0
+            complete = not byte_range or (state.heeds and condition and condition not in state.headers().values())
+            range_header = {} if complete else {"Content-Range": f"bytes {start}-{SIZE - 1}/{SIZE}"}
             self.reply(
-                200 if whole else 206, {**state.headers(), **more}, data if whole else data[start:], counted=True
+                200 if complete else 206,
+                {**state.headers(), **range_header},
+                content if complete else content[start:],
+                counted=True,
             )
 
-        def reply(self, status, headers, data, body=True, counted=False) -> None:
+        def reply(self, status, headers, content, body=True, counted=False) -> None:
             self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
                 self.send_header(name, value)
             self.end_headers()
-            cut = state.cuts.pop(0) if counted and state.cuts else len(data)
+            cut = state.cuts.pop(0) if counted and state.cuts else len(content)
             if body:
-                state.sent += len(data[:cut]) if counted else 0  # before they are read at the other end
-                self.wfile.write(data[:cut])
-            if cut < len(data) and state.changes_after_cut:
+                state.sent += len(content[:cut]) if counted else 0  # before they are read at the other end
+                self.wfile.write(content[:cut])
+            if cut < len(content) and state.changes_after_cut:
                 state.version, state.changes_after_cut = 1, False
 
     return Handler
 
 
-def fetched(url: str, target) -> bytes:
-    """The file, as one call fetches it: listed, then downloaded."""
-    place = WebFolder(url, lambda size: None)
-    [file] = place.files()
-    return place.download(file, target).read_bytes()
+def fetch_file(url: str, target) -> bytes:
+    """Return the file as one call fetches it: listed, then downloaded."""
+    web_folder = WebFolder(url, lambda size: None)
+    [file] = web_folder.files()
+    return web_folder.download(file, target).read_bytes()
 
 
 @pytest.mark.parametrize(("marks", "condition"), [("etag", '"v0"'), ("date", "Sat, 01 Aug 2026 10:00:00 GMT")])
-def test_a_download_of_the_same_version_goes_on_and_asks_on_condition(serve, tmp_path, marks, condition):
+def test_download_of_same_version_resumes_conditionally(serve, tmp_path, marks, condition):
     state = Changing(marks)
     state.cuts = [100_000, 50_000]
 
-    assert fetched(serve(state), tmp_path / NAME) == VERSIONS[0]
+    assert fetch_file(serve(state), tmp_path / NAME) == VERSIONS[0]
     assert state.asked == [("bytes=0-", ""), ("bytes=100000-", condition), ("bytes=150000-", condition)]
     assert state.sent == SIZE, "bytes were sent twice"
 
 
 @pytest.mark.parametrize("heeds", [True, False], ids=["If-Range heeded", "If-Range ignored"])
 @pytest.mark.parametrize("marks", ["etag", "date"])
-def test_a_file_that_changes_midway_is_a_sentence_and_the_next_call_has_the_new_one(serve, tmp_path, marks, heeds):
+def test_file_changed_midway_is_refused_and_next_call_gets_new_one(serve, tmp_path, marks, heeds):
     state = Changing(marks, heeds)
     state.cuts, state.changes_after_cut = [100_000], True
     url = serve(state)
 
     with pytest.raises(FetchError, match=r"data1\.zip changed on the server during the download; rerun"):
-        fetched(url, tmp_path / NAME)
+        fetch_file(url, tmp_path / NAME)
     assert list(tmp_path.iterdir()) == []
-    assert fetched(url, tmp_path / NAME) == VERSIONS[1]
+    assert fetch_file(url, tmp_path / NAME) == VERSIONS[1]
 
 
-def test_what_an_earlier_call_left_of_another_version_is_not_appended_to(serve, tmp_path):
+def test_partial_file_of_another_version_is_not_appended_to(serve, tmp_path):
     state = Changing()
     state.cuts = [100_000] + [0] * 10
     url = serve(state)
     with pytest.raises(FetchError, match="broke off at 100,000 of 300,000 bytes"):
-        fetched(url, tmp_path / NAME)
-    [left] = tmp_path.iterdir()
-    assert left.stat().st_size == 100_000
+        fetch_file(url, tmp_path / NAME)
+    [partial] = tmp_path.iterdir()
+    assert partial.stat().st_size == 100_000
 
     state.cuts, state.version = [], 1
-    assert fetched(url, tmp_path / NAME) == VERSIONS[1]
+    assert fetch_file(url, tmp_path / NAME) == VERSIONS[1]
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
 
@@ -133,5 +136,5 @@ def test_without_any_mark_a_broken_download_begins_anew(serve, tmp_path):
     state = Changing("none")
     state.cuts, state.changes_after_cut = [100_000], True
 
-    assert fetched(serve(state), tmp_path / NAME) == VERSIONS[1]
+    assert fetch_file(serve(state), tmp_path / NAME) == VERSIONS[1]
     assert state.asked == [("bytes=0-", ""), ("bytes=0-", "")]

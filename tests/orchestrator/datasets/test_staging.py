@@ -76,22 +76,22 @@ def plain(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
 
 
-def same(home: Path, demo: Path, tops: tuple[str, ...]) -> bool:
+def same_files(home: Path, demo: Path, tops: tuple[str, ...]) -> bool:
     files = [path for top in tops for path in (demo / top).rglob("*") if path.is_file()]
     return bool(files) and all((home / p.relative_to(demo)).read_bytes() == p.read_bytes() for p in files)
 
 
 def test_a_web_folder_is_staged_once_and_only_what_is_needed(published, demo_data, tmp_path, plain):
-    said: list[str] = []
+    messages: list[str] = []
     with web(published) as (url, gets):
-        home = stage(url, ["QD"], str(tmp_path), said.append)
+        home = stage(url, ["QD"], str(tmp_path), messages.append)
         first = dict(gets)
-        assert stage(url, ["QD"], str(tmp_path), said.append) == home
+        assert stage(url, ["QD"], str(tmp_path), messages.append) == home
 
-    assert same(home, demo_data, ("QuickDraw",)) and (home / "QD.complete").exists()
+    assert same_files(home, demo_data, ("QuickDraw",)) and (home / "QD.complete").exists()
     assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
     assert first == dict(gets), "a second call fetched again"
-    assert any("GB are free" in line for line in said) and said[-1].endswith("is staged already")
+    assert any("GB are free" in line for line in messages) and messages[-1].endswith("is staged already")
     assert not list(home.rglob("*.zip"))
 
 
@@ -100,8 +100,8 @@ def test_a_damaged_archive_is_a_sentence_and_leaves_nothing_half(published, demo
     shutil.copytree(published / "test", bad)
     for archive in bad.glob("*.zip"):
         content = bytearray(archive.read_bytes())
-        with zipfile.ZipFile(archive) as found:
-            end = found.start_dir
+        with zipfile.ZipFile(archive) as zipped:
+            end = zipped.start_dir
         half = slice(end // 2, end - 100)  # good pictures come first, damaged ones after them
         content[half] = bytes(byte ^ 255 for byte in content[half])
         archive.write_bytes(content)
@@ -110,7 +110,7 @@ def test_a_damaged_archive_is_a_sentence_and_leaves_nothing_half(published, demo
             stage(url, ["QD", "ROD"], str(tmp_path / "cache"), print)
         assert not [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix in (".png", ".jpg", ".zip")]
         shutil.copytree(published / "test", bad, dirs_exist_ok=True)
-        assert same(stage(url, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
+        assert same_files(stage(url, ["QD"], str(tmp_path / "cache"), print), demo_data, ("QuickDraw",))
 
 
 def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_path, plain, monkeypatch):
@@ -122,22 +122,22 @@ def test_a_small_disk_is_a_sentence_before_anything_large_comes(published, tmp_p
 
 
 @pytest.mark.long
-def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, tmp_path, plain):
+def test_killed_staging_resumes_and_second_one_waits(published, demo_data, tmp_path, plain):
     code = "import sys; from orchestrator.datasets.staging import stage; stage(sys.argv[1], ['QD', 'ROD'], sys.argv[2], print)"
 
-    def begun(url):
+    def start_staging(url):
         return subprocess.Popen(
             [sys.executable, "-c", code, url, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "HF_HUB_OFFLINE": "0", "PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
 
     with web(published, pace=0.05) as (url, _):
-        first = begun(url)
+        first = start_staging(url)
         deadline = time.monotonic() + 60
         while not list(tmp_path.rglob(".data*.part")):
             assert time.monotonic() < deadline and first.poll() is None
             time.sleep(0.02)
-        second = begun(url)
+        second = start_staging(url)
         assert "waiting" in second.stdout.readline()
         first.send_signal(signal.SIGKILL)
         first.communicate(timeout=30)
@@ -145,14 +145,14 @@ def test_a_killed_staging_goes_on_and_a_second_one_waits(published, demo_data, t
 
     assert second.returncode == 0, out
     home = next((tmp_path / "data").iterdir())
-    assert same(home, demo_data, ("QuickDraw",)) and (home / "ROD.complete").exists()
+    assert same_files(home, demo_data, ("QuickDraw",)) and (home / "ROD.complete").exists()
     assert not list(home.rglob("*.part")) and not list(home.rglob("*.zip"))
 
 
-@pytest.mark.parametrize("data", ["ftp://host/x", "https://me:secret@host/x", "https://host/x?signature=1"])
-def test_an_address_that_cannot_be_is_a_sentence(data):
+@pytest.mark.parametrize("address", ["ftp://host/x", "https://me:secret@host/x", "https://host/x?signature=1"])
+def test_invalid_address_is_one_sentence(address):
     with pytest.raises(SweepError, match="data = "):
-        build({**USED, "data": data, "models": ["oracle"]}, "s.toml")
+        build({**USED, "data": address, "models": ["oracle"]}, "s.toml")
 
 
 def test_addresses():
@@ -187,8 +187,8 @@ def nodes(tmp_path, request):
 
 @pytest.fixture
 def hub(published):
-    with serving(Hub(published, DATASET)) as found:
-        yield found
+    with serving(Hub(published, DATASET)) as running:
+        yield running
 
 
 def sweep(folder: Path, data: object) -> Path:
@@ -229,22 +229,22 @@ asyncio.run(main())
 @pytest.mark.timeout(500)
 def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, demo_data, tmp_path):
     cli, caches = nodes
-    data = f"hf://{DATASET}/test"
+    address = f"hf://{DATASET}/test"
     waited = subprocess.run(
-        [sys.executable, "-c", WAITERS, str(sweep(tmp_path, data))],
+        [sys.executable, "-c", WAITERS, str(sweep(tmp_path, address))],
         env=cli.environment, cwd=ROOT, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     assert waited.returncode == 0, waited.stderr
-    homes = [Path(found) for found in json.loads(waited.stdout.splitlines()[-1])]
+    homes = [Path(text) for text in json.loads(waited.stdout.splitlines()[-1])]
     assert sorted(homes[:2]) == sorted(homes[2:]) and {home.parents[1] for home in homes} == set(caches)
-    assert all(same(home, demo_data, ("QuickDraw",)) for home in homes)
+    assert all(same_files(home, demo_data, ("QuickDraw",)) for home in homes)
     assert waited.stderr.count(": staged ROD, QD") + waited.stderr.count(": staged QD, ROD") == 2
     once = {path.name: path.stat().st_size for path in (published / "test").glob("*.zip")}
-    taken = {name.rpartition("/")[2]: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
-    assert taken and taken == {name: 2 * once[name] for name in taken}, "not once a node"
+    fetched = {name.rpartition("/")[2]: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
+    assert fetched and fetched == {name: 2 * once[name] for name in fetched}, "not once a node"
 
     before = {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}
-    done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / "out", timeout=180)
+    done = cli.run("run", sweep(tmp_path, address), "--output", tmp_path / "out", timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     assert before == {name: sent for name, sent in hub.sent.items() if name.endswith(".zip")}, "fetched again"
     assert not list((tmp_path / "driver").rglob("*.jpg")), "the driver needs lines, not pictures"
@@ -261,7 +261,7 @@ def test_two_nodes_without_a_shared_disk_stage_once_each(nodes, hub, published, 
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_why_a_node_has_no_data_is_the_models_reason(nodes, hub, tmp_path):
+def test_node_without_data_reports_the_cause(nodes, hub, tmp_path):
     cli, _ = nodes
     hub.spoiled |= {"test/data1.zip", "test/data2.zip"}
     done = cli.run("run", sweep(tmp_path, f"hf://{DATASET}/test"), "--output", tmp_path / "out", timeout=200)
@@ -278,24 +278,24 @@ def bucket(published, demo_data):
 
     from tests.orchestrator.buckets import BUCKET, service
 
-    with service() as found, pytest.MonkeyPatch.context() as patch:
+    with service() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1")
         system = fsspec.filesystem("s3", skip_instance_cache=True)
         system.put(f"{published / 'test'}/", f"{BUCKET}/packed/", recursive=True)
         system.put(f"{demo_data}/", f"{BUCKET}/loose/", recursive=True)
-        yield found
+        yield running
 
 
 @pytest.mark.parametrize("form", ["packed", "loose"])
 def test_a_bucket_is_staged_once_and_only_what_is_needed(bucket, demo_data, tmp_path, form):
-    said: list[str] = []
-    home = stage(f"s3://sweeps/{form}", ["QD"], str(tmp_path), said.append)
-    again = stage(f"s3://sweeps/{form}/", ["QD"], str(tmp_path), said.append)
+    messages: list[str] = []
+    home = stage(f"s3://sweeps/{form}", ["QD"], str(tmp_path), messages.append)
+    again = stage(f"s3://sweeps/{form}/", ["QD"], str(tmp_path), messages.append)
 
-    assert home == again and said[-1].endswith("is staged already")
-    assert same(home, demo_data, ("QuickDraw",))
+    assert home == again and messages[-1].endswith("is staged already")
+    assert same_files(home, demo_data, ("QuickDraw",))
     assert [path.name for path in home.iterdir() if path.is_dir()] == ["QuickDraw"], "more than was asked for"
-    assert not any("secret" in line for line in said)
+    assert not any("secret" in line for line in messages)
 
 
 @pytest.mark.parametrize(
@@ -318,8 +318,8 @@ def test_a_sweep_over_a_bucket_ends_as_over_a_folder(bucket, demo_data, tmp_path
     cluster = Cluster(initialize_head=True, head_node_args=node)
     try:
         cli = Cli({**os.environ, **cache, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)})
-        for name, data in (("far", "s3://sweeps/packed"), ("near", demo_data)):
-            done = cli.run("run", sweep(tmp_path, data), "--output", tmp_path / name)
+        for name, source in (("far", "s3://sweeps/packed"), ("near", demo_data)):
+            done = cli.run("run", sweep(tmp_path, source), "--output", tmp_path / name)
             assert done.returncode == 0, done.stderr
     finally:
         cluster.shutdown()

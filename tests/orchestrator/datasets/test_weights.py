@@ -24,8 +24,8 @@ def hub(tmp_path):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(Random(number).randbytes(size))
-    with serving(Hub(folder, MODEL, "models")) as found:
-        yield found
+    with serving(Hub(folder, MODEL, "models")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def fetch(tmp_path):
     return run
 
 
-def arrived(tmp_path) -> dict[str, int]:
+def list_fetched(tmp_path) -> dict[str, int]:
     snapshot = tmp_path / f"home/hub/models--someone--tiny/snapshots/{COMMIT}"
     return {p.relative_to(snapshot).as_posix(): p.stat().st_size for p in snapshot.rglob("*") if p.is_file()}
 
@@ -62,7 +62,7 @@ def test_only_what_engines_read_arrives_and_a_second_call_fetches_nothing(hub, f
 
     size = sum(READ.values())
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert arrived(tmp_path) == READ
+    assert list_fetched(tmp_path) == READ
     assert f"tiny: 4 files, {size:,} bytes; 0 bytes are here, {size:,} bytes to fetch" in first.stdout
     assert f"tiny: 4 files, {size:,} bytes; {size:,} bytes are here, 0 bytes to fetch" in second.stdout
     assert second.stdout.endswith("1 of 1 model is here, 0 bytes fetched now\n")
@@ -79,7 +79,7 @@ def test_the_command_fetches_the_models_of_a_sweep_that_the_hub_has(hub, fetch, 
     bare = fetch(hub.address, command=["-m", "orchestrator", "models", "fetch"])
 
     assert done.returncode == 0 and done.stdout.startswith("tiny: 4 files"), done.stdout + done.stderr
-    assert arrived(tmp_path) == READ
+    assert list_fetched(tmp_path) == READ
     assert bare.returncode == 2 and "name the models to fetch, or a sweep" in bare.stderr
 
 
@@ -87,13 +87,13 @@ def test_a_model_without_safetensors_gets_its_other_weights(hub, fetch, tmp_path
     for name in ("model-1.safetensors", "vision-lora/a.safetensors"):
         (hub.folder / name).unlink()
     assert fetch(hub.address).returncode == 0
-    assert "pytorch_model.bin" in arrived(tmp_path)
+    assert "pytorch_model.bin" in list_fetched(tmp_path)
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_stopped(hub, fetch, tmp_path):
+def test_broken_download_resumes(hub, fetch, tmp_path):
     """huggingface_hub writes ten million bytes at a time."""
-    whole = Random(7).randbytes(25_000_000)
-    (hub.folder / "model-1.safetensors").write_bytes(whole)
+    content = Random(7).randbytes(25_000_000)
+    (hub.folder / "model-1.safetensors").write_bytes(content)
     hub.cuts = {"model-1.safetensors": [24_000_000]}
     done = [fetch(hub.address)]
     while done[-1].returncode and len(done) < 3:
@@ -101,7 +101,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(hub, fetch, tmp_pat
 
     assert done[-1].returncode == 0, done[-1].stdout + done[-1].stderr
     assert all("the same command goes on" in broken.stdout for broken in done[:-1])
-    assert next(tmp_path.glob(f"home/hub/*/snapshots/{COMMIT}/model-1.safetensors")).read_bytes() == whole
+    assert next(tmp_path.glob(f"home/hub/*/snapshots/{COMMIT}/model-1.safetensors")).read_bytes() == content
     assert hub.sent["model-1.safetensors"] < 24_000_000 + 10_000_000, "twenty million bytes are not sent again"
 
 
@@ -111,17 +111,17 @@ def test_a_model_that_is_not_there_is_one_sentence_and_stops_no_other(hub, fetch
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert next(line for line in done.stdout.splitlines() if line.startswith("absent: "))
     assert "asking again" not in done.stdout, "an answer is an answer"
-    assert done.stdout.endswith("fetched now\n") and arrived(tmp_path) == READ
+    assert done.stdout.endswith("fetched now\n") and list_fetched(tmp_path) == READ
 
 
-def test_a_hub_that_is_busy_is_asked_again(hub, fetch, tmp_path):
+def test_busy_hub_is_asked_again(hub, fetch, tmp_path):
     """The refusals outlast huggingface_hub's own tries of one request."""
     hub.busy = 8
     done = fetch(hub.address, pauses=[0.1] * 12)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the Hub does not answer for tiny (HTTP 503); asking again in 0.1 s" in done.stdout
-    assert arrived(tmp_path) == READ
+    assert list_fetched(tmp_path) == READ
 
 
 def test_a_hub_that_stays_away_is_one_sentence(fetch):

@@ -1,4 +1,4 @@
-"""Episodes as a run stored them, with what each turn was sent: what an environment must give again, transition by transition."""
+"""Episodes as a run stored them, with the messages of each turn, for an environment to reproduce transition by transition."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from actors.engine.backend import Message, Reply, ScriptedBackend
 from actors.engine.baselines import Baseline
 from orchestrator.storage.episode_store import episodes, turns
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 CONDITIONS = ("zero-shot", "hint", "history", "random-proactive", "reference")
 POLICIES = ("oracle", "always-ask", "uniform", "abstain", "babbler")
@@ -24,8 +24,8 @@ class Recording(ScriptedBackend):
         self.sent: dict[tuple[str, int, int], tuple[Message, ...]] = {}
 
     async def reply(self, request):
-        now = request.situation
-        self.sent[now.sample.scenario, now.sample.id, now.state.turn] = request.messages
+        situation = request.situation
+        self.sent[situation.sample.scenario, situation.sample.id, situation.state.turn] = request.messages
         return await self.policy.reply(request) if self.policy else Reply("Let me think about it, first.")
 
 
@@ -41,25 +41,25 @@ class Stored:
     """Rows of the table turns, and in ``sent`` the conversation of each."""
 
 
-def recorded(data: Path, folder: Path, policies=POLICIES, limit: int | None = None) -> list[Stored]:
+def record_episodes(data: Path, folder: Path, policies=POLICIES, limit: int | None = None) -> list[Stored]:
     """The demo's samples, or ``limit`` of each scenario, under all five conditions, played by some policies."""
     pairs = [(condition, policy) for condition in CONDITIONS for policy in policies]
-    return [one for pair in pairs for one in _played(data, folder / "-".join(pair), limit, *pair)]
+    return [episode for pair in pairs for episode in _play_condition(data, folder / "-".join(pair), limit, *pair)]
 
 
-def _played(data: Path, folder: Path, limit: int | None, condition: str, policy: str) -> list[Stored]:
+def _play_condition(data: Path, folder: Path, limit: int | None, condition: str, policy: str) -> list[Stored]:
     entry = {"name": policy, "source": "org/x", "backend": "transformers"}
     engine = Recording(policy)
-    asked = sweep(
+    spec = sweep(
         data, [policy], [condition], scenarios="all", model=[entry], selection={"limit": limit} if limit else {}
     )
-    played(folder, asked, backends={policy: engine})
-    said: dict[str, list[dict[str, Any]]] = {}
+    play_sweep(folder, spec, backends={policy: engine})
+    turns_by_key: dict[str, list[dict[str, Any]]] = {}
     for row in turns(folder).collect().sort("key", "turn").to_dicts():
-        said.setdefault(row["key"], []).append(row)
+        turns_by_key.setdefault(row["key"], []).append(row)
     return [
         Stored(row["scenario"], condition, row["sample_id"], row["ending"], [
-            turn | {"sent": engine.sent[row["scenario"], row["sample_id"], turn["turn"]]} for turn in said[row["key"]]
+            turn | {"sent": engine.sent[row["scenario"], row["sample_id"], turn["turn"]]} for turn in turns_by_key[row["key"]]
         ])
         for row in episodes(folder).collect().sort("key").to_dicts()
     ]  # fmt: skip

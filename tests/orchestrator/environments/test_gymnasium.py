@@ -18,21 +18,21 @@ from envs.samples import BadData  # noqa: E402
 from orchestrator.environments.benchmark import Benchmark  # noqa: E402
 from orchestrator.environments.gymnasium_env import ProactiveGymEnv  # noqa: E402
 from sweeps.sweep_file import SweepError  # noqa: E402
-from tests.orchestrator.environments.replayed import CONDITIONS, recorded  # noqa: E402
+from tests.orchestrator.environments.replayed import CONDITIONS, record_episodes  # noqa: E402
 
 
 @pytest.fixture(scope="module")
-def stored(demo_data, tmp_path_factory):
-    return recorded(demo_data, tmp_path_factory.mktemp("runs"))
+def recorded_episodes(demo_data, tmp_path_factory):
+    return record_episodes(demo_data, tmp_path_factory.mktemp("runs"))
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_recorded_episodes_replay_to_the_same_transitions(demo_data, stored, condition):
+def test_recorded_episodes_replay_to_the_same_transitions(demo_data, recorded_episodes, condition):
     by_text = ProactiveGymEnv(demo_data, condition=condition, action="text", size=8)
     by_option = ProactiveGymEnv(demo_data, condition=condition, size=8)
-    mine = [one for one in stored if one.condition == condition]
+    matching = [candidate for candidate in recorded_episodes if candidate.condition == condition]
     endings, chosen = set(), 0
-    for episode in mine:
+    for episode in matching:
         for env in (by_text, by_option):
             observed, info = env.reset(options={"scenario": episode.scenario, "sample": episode.sample})
             for turn in episode.turns:
@@ -41,17 +41,17 @@ def test_recorded_episodes_replay_to_the_same_transitions(demo_data, stored, con
                     {"role": m.role, "text": m.text, "images": [image.key for image in m.images]} for m in turn["sent"]
                 ]
                 assert observed["text"] == turn["sent"][-1].text and env.observation_space.contains(observed)
-                shown = [*info["options"], *info["categories"]]
-                option = shown.index(turn["reply"]) if turn["reply"] in shown else len(shown)
-                chosen += option < len(shown)
+                choices = [*info["options"], *info["categories"]]
+                option = choices.index(turn["reply"]) if turn["reply"] in choices else len(choices)
+                chosen += option < len(choices)
                 observed, reward, terminated, truncated, info = env.step(option if env is by_option else turn["reply"])
-                made = (info["option"], info["category"], info["action"], info["move"] or None)
-                assert made == (turn["option"], turn["category"], turn["action"], turn["move"])
+                transition = (info["option"], info["category"], info["action"], info["move"] or None)
+                assert transition == (turn["option"], turn["category"], turn["action"], turn["move"])
                 last = turn is episode.turns[-1]
                 assert info["ending"] == (episode.ending if last else "") and (terminated or truncated) == last
             assert (reward, truncated) == (float(episode.ending == "correct"), episode.ending == "limit")
             endings.add(episode.ending)
-    assert len(mine) == 5 * 70 and chosen > 400
+    assert len(matching) == 5 * 70 and chosen > 400
     assert endings == ({"correct", "wrong"} if condition == "reference" else {"correct", "wrong", "limit"})
 
 
@@ -66,12 +66,12 @@ def test_gymnasiums_own_check_passes_without_a_warning(demo_data, name, action):
     assert env.unwrapped.episode.sample.scenario in (SCENARIOS if name == "all" else [name])
 
 
-def test_a_picture_is_seen_as_large_as_it_fits_and_rendered_as_a_model_sees_it(demo_data):
+def test_picture_is_scaled_to_fit_and_rendered_in_full(demo_data):
     env = ProactiveGymEnv(demo_data, ["COCO"], size=50, render_mode="rgb_array")
     observed, _ = env.reset(seed=1)
-    whole = np.asarray(Renderer(demo_data).picture(env.episode.image))
-    assert np.array_equal(env.render(), whole)
-    height, width = (max(1, round(edge * 50 / max(whole.shape[:2]))) for edge in whole.shape[:2])
+    full_picture = np.asarray(Renderer(demo_data).picture(env.episode.image))
+    assert np.array_equal(env.render(), full_picture)
+    height, width = (max(1, round(edge * 50 / max(full_picture.shape[:2]))) for edge in full_picture.shape[:2])
     assert observed["picture"].shape == (50, 50, 3) and max(height, width) == 50
     assert not observed["picture"][height:].any() and not observed["picture"][:, width:].any()
     assert observed["picture"][:height, :width].any()
@@ -79,7 +79,7 @@ def test_a_picture_is_seen_as_large_as_it_fits_and_rendered_as_a_model_sees_it(d
     assert not blind["picture"].any() and blind["text"] == observed["text"]
 
 
-def test_the_mask_is_of_the_options_shown_and_another_action_names_nothing(demo_data):
+def test_mask_covers_shown_options_and_other_actions_name_nothing(demo_data):
     env = ProactiveGymEnv(demo_data, "all", "reference", size=16)
     for seed in range(8):
         _, info = env.reset(seed=seed)
@@ -91,23 +91,23 @@ def test_the_mask_is_of_the_options_shown_and_another_action_names_nothing(demo_
 def test_the_same_seed_shows_the_same_samples_and_another_seed_others(demo_data):
     env = ProactiveGymEnv(demo_data, size=16)
 
-    def drawn(seed):
+    def draw_samples(seed):
         infos = [env.reset(seed=seed)[1], *(env.reset()[1] for _ in range(9))]
         return [(info["scenario"], info["sample"]) for info in infos]
 
-    assert drawn(1) == drawn(1) != drawn(2) and len(set(drawn(1))) > 5
+    assert draw_samples(1) == draw_samples(1) != draw_samples(2) and len(set(draw_samples(1))) > 5
 
 
 def test_mistakes_are_one_sentence(demo_data, tmp_path):
     env = ProactiveGymEnv(demo_data, ["ROD", "QD"], action="text", size=16)
-    for asked, sentence in (
+    for options, sentence in (
         ({"sample": 3}, "reset has a sample and no scenario"),
         ({"scenario": "COCO"}, "scenario 'COCO' is not loaded; choose from ROD, QD"),
         ({"scenario": "ROD", "sample": 10**6}, "ROD has no sample with id 1000000"),
         ({"id": 3}, "reset knows no option 'id'"),
     ):
         with pytest.raises((SweepError, ValueError), match=sentence):
-            env.reset(options=asked)
+            env.reset(options=options)
     with pytest.raises(ValueError, match="call reset first"):
         ProactiveGymEnv(demo_data, ["ROD"], size=16).step(0)
     env.reset(seed=0)

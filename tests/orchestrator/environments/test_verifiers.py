@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.environments.replayed import CONDITIONS, recorded
+from tests.orchestrator.environments.replayed import CONDITIONS, record_episodes
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = 2
@@ -27,21 +27,21 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 @pytest.fixture
 def python() -> str:
     """An interpreter with verifiers."""
-    if named := os.environ.get("VERIFIERS_PYTHON"):
-        return named
+    if configured := os.environ.get("VERIFIERS_PYTHON"):
+        return configured
     if find_spec("verifiers") is None:
         pytest.skip("verifiers is not installed: VERIFIERS_PYTHON names an interpreter that has it")
     return sys.executable
 
 
 def test_recorded_episodes_replay_through_verifiers(python, demo_data, tmp_path):
-    mine = recorded(demo_data, tmp_path / "runs", ("oracle", "always-ask", "uniform"), SAMPLES)
-    asked = [
-        {"scenario": one.scenario, "condition": one.condition, "sample": one.sample,
-         "replies": [turn["reply"] for turn in one.turns]}
-        for one in mine
+    episodes = record_episodes(demo_data, tmp_path / "runs", ("oracle", "always-ask", "uniform"), SAMPLES)
+    requests = [
+        {"scenario": episode.scenario, "condition": episode.condition, "sample": episode.sample,
+         "replies": [turn["reply"] for turn in episode.turns]}
+        for episode in episodes
     ]  # fmt: skip
-    (tmp_path / "episodes.json").write_text(json.dumps(asked))
+    (tmp_path / "episodes.json").write_text(json.dumps(requests))
     command = [python, "-m", "tests.orchestrator.environments.verifiers_replay", tmp_path / "episodes.json", demo_data]
     done = subprocess.run(
         list(map(str, command)),
@@ -51,17 +51,21 @@ def test_recorded_episodes_replay_through_verifiers(python, demo_data, tmp_path)
         timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
-    assert done.returncode == 0 and len(found) == len(mine) == 7 * len(CONDITIONS) * 3 * SAMPLES, done.stderr[-2000:]
-    for one, played in zip(sorted(mine, key=lambda one: CONDITIONS.index(one.condition)), found, strict=True):
-        where = (one.scenario, one.condition, one.sample)
-        assert played["ok"] and not played["errors"], (where, played["errors"])
-        turns = [[turn[name] for name in ("frame", "option", "category", "action", "move")] for turn in one.turns]
-        assert (played["turns"], played["ending"]) == (turns, one.ending), where
-        sent = [[[m.role, m.text, len(m.images)] for m in turn["sent"]] for turn in one.turns]
-        assert played["sent"] == sent, where
-        asks = sum(turn["action"] == "suggestion" for turn in one.turns)
-        assert played["rewards"] == {"right": float(one.ending == "correct")}, where
-        assert played["metrics"] == {"suggestions": asks, "turns": len(turns)}, where
-    assert {one.ending for one in mine} == {"correct", "wrong", "limit"}
+    assert done.returncode == 0 and len(outcomes) == len(episodes) == 7 * len(CONDITIONS) * 3 * SAMPLES, done.stderr[
+        -2000:
+    ]
+    for episode, outcome in zip(
+        sorted(episodes, key=lambda episode: CONDITIONS.index(episode.condition)), outcomes, strict=True
+    ):
+        where = (episode.scenario, episode.condition, episode.sample)
+        assert outcome["ok"] and not outcome["errors"], (where, outcome["errors"])
+        turns = [[turn[name] for name in ("frame", "option", "category", "action", "move")] for turn in episode.turns]
+        assert (outcome["turns"], outcome["ending"]) == (turns, episode.ending), where
+        sent = [[[m.role, m.text, len(m.images)] for m in turn["sent"]] for turn in episode.turns]
+        assert outcome["sent"] == sent, where
+        asks = sum(turn["action"] == "suggestion" for turn in episode.turns)
+        assert outcome["rewards"] == {"right": float(episode.ending == "correct")}, where
+        assert outcome["metrics"] == {"suggestions": asks, "turns": len(turns)}, where
+    assert {episode.ending for episode in episodes} == {"correct", "wrong", "limit"}

@@ -18,38 +18,40 @@ from verifiers.v1.utils.loaders import environment_class, load_environment
 
 from envs.types import Ending
 from orchestrator.environments.verifiers_taskset import ProactiveEnvConfig, replay
-from tests.actors.service import Service, said, serving
+from tests.actors.service import Service, completion, serving
 
 
 async def play(episodes: list[dict[str, Any]], data: str) -> None:
-    """Every episode, condition by condition."""
+    """Play every episode, condition by condition."""
     replies: list[str] = []
-    async with serving(lambda number, body: said(replies.pop(0))) as service:
-        for condition in dict.fromkeys(one["condition"] for one in episodes):
-            mine = [one for one in episodes if one["condition"] == condition]
-            await _under(condition, mine, data, service, replies)
+    async with serving(lambda number, body: completion(replies.pop(0))) as service:
+        for condition in dict.fromkeys(episode["condition"] for episode in episodes):
+            group = [episode for episode in episodes if episode["condition"] == condition]
+            await _play_condition(condition, group, data, service, replies)
 
 
-async def _under(condition: str, mine: list[dict[str, Any]], data: str, service: Service, replies: list[str]) -> None:
+async def _play_condition(
+    condition: str, group: list[dict[str, Any]], data: str, service: Service, replies: list[str]
+) -> None:
     config = {"taskset": {"id": "proactive-sweep", "data": data, "condition": condition}}
     env = load_environment(ProactiveEnvConfig.model_validate(config))
     tasks = {(task.data.scenario, task.data.sample): task for task in env.taskset}
     client = vf.EvalClientConfig(base_url=service.url, api_key_var="TESTS_KEY")
     async with env.serving():
-        for one in mine:
+        for episode in group:
             service.bodies.clear()
-            replies[:] = one["replies"]
-            found = await env.run_episode(
-                tasks[one["scenario"], one["sample"]], vf.ModelContext(model="m", client=client)
+            replies[:] = episode["replies"]
+            played_episode = await env.run_episode(
+                tasks[episode["scenario"], episode["sample"]], vf.ModelContext(model="m", client=client)
             )
-            print(json.dumps(_told(found, service)), flush=True)
+            print(json.dumps(_summarize(played_episode, service)), flush=True)
 
 
-def _told(episode: vf.Episode, service: Service) -> dict[str, Any]:
+def _summarize(episode: vf.Episode, service: Service) -> dict[str, Any]:
     (trace,) = episode.traces
     game = replay(trace.task.data, trace)
     return {
-        "ok": episode.ok, "errors": [one.message for one in trace.errors],
+        "ok": episode.ok, "errors": [error.message for error in trace.errors],
         "rewards": {n: r.score for n, r in trace.rewards.items()},
         "metrics": trace.metrics, "ending": None if game.ending is None else Ending(game.ending).value,
         "turns": [[turn.frame, turn.option, turn.category, turn.action, turn.move] for turn in game.turns],

@@ -40,11 +40,11 @@ class Died(Exception):
     """The driver, where the test wants it to."""
 
 
-def sweep_of(data: Path, names: Sequence[str] = MODELS, conditions: Sequence[str] = CONDITIONS, **more) -> Sweep:
+def sweep_of(data: Path, names: Sequence[str] = MODELS, conditions: Sequence[str] = CONDITIONS, **fields) -> Sweep:
     """Models of a GPU or two each, each a group of its own, under conditions of all scenarios."""
     models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in names]
     table = {"name": "controlled", "data": str(data), "model": models}
-    return build({**table, "conditions": list(conditions), **more}, "controlled.toml")
+    return build({**table, "conditions": list(conditions), **fields}, "controlled.toml")
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Cluster:
         self.given = self.sweep, self.plan
 
     def begin(self) -> None:
-        """A new driver of the run folder, which begins with what was asked while nobody played."""
+        """Start a new driver of the run folder, which first takes the commands sent while no driver ran."""
         self.sweep, self.plan = self.given
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
         with run_folder.claim(self.folder, self.sweep, False):
@@ -78,14 +78,14 @@ class Cluster:
         """Worker -> its node."""
         self.leases: list[Lease] = []
         pending = self.plan.pending(set(self.store.finished_episodes()["key"]))
-        found = demands(self.sweep, 8, 4)
-        self.schedule = Scheduler(pending, found, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
+        demanded = demands(self.sweep, 8, 4)
+        self.schedule = Scheduler(pending, demanded, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
         standing = read_control_state(self.folder)
         self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
         self.act(self.schedule.on_begin(self.now()))
 
     def die(self) -> None:
-        """The driver is killed: what it had not flushed is lost, and whoever played with it."""
+        """Kill the driver: what was not flushed is lost, and so are its workers."""
         lock.release(self.folder, "store")
         self.begin()
 
@@ -143,16 +143,16 @@ class Cluster:
     def lose_node(self) -> None:
         """A node leaves or comes back."""
         self.nodes = self.chance.choice([NODES, NODES, NODES[:1], NODES[1:]])
-        there = {node.name for node in self.nodes}
+        names = {node.name for node in self.nodes}
         self.act(self.schedule.on_nodes(self.nodes, 8, self.now()))
-        for slot in [slot for slot, node in self.alive.items() if node not in there]:
+        for slot in [slot for slot, node in self.alive.items() if node not in names]:
             if slot in self.alive:
                 self._kill(slot, "its node is gone")
 
     def _play(self, lease: Lease) -> None:
         """Some of a lease's episodes are played and delivered, and sometimes its end comes."""
         first = lease.ordinals[: self.chance.randint(1, 6)]
-        poisoned = next((number for number, one in enumerate(first) if one in self.poison), None)
+        poisoned = next((number for number, ordinal in enumerate(first) if ordinal in self.poison), None)
         played = first[:poisoned]
         for batch in asyncio.run(self._batches(played)):
             self.sink.add(batch)
@@ -163,11 +163,11 @@ class Cluster:
             return
         if poisoned is not None:
             return self._kill(lease.slot, "poison")
-        here = next(number for number, one in enumerate(self.leases) if one.lease == lease.lease)
-        left = [one for one in self.leases[here].ordinals if one not in played]
-        self.leases[here] = Lease(lease.slot, lease.lease, tuple(left))
-        if not left:
-            self.leases.pop(here)
+        index = next(number for number, open_lease in enumerate(self.leases) if open_lease.lease == lease.lease)
+        remaining = [ordinal for ordinal in self.leases[index].ordinals if ordinal not in played]
+        self.leases[index] = Lease(lease.slot, lease.lease, tuple(remaining))
+        if not remaining:
+            self.leases.pop(index)
             self.act(self.schedule.on_lease_end(lease.slot, lease.lease, self.now()))
 
     async def _batches(self, ordinals: Sequence[int]):
@@ -177,8 +177,8 @@ class Cluster:
     def _recall(self, slot: int, left_out: set[int]) -> None:
         for number, lease in enumerate(self.leases):
             if lease.slot == slot:
-                kept = tuple(one for one in lease.ordinals if one not in left_out)
-                self.leases[number] = Lease(slot, lease.lease, kept)
+                remaining = tuple(ordinal for ordinal in lease.ordinals if ordinal not in left_out)
+                self.leases[number] = Lease(slot, lease.lease, remaining)
 
     def _kill(self, slot: int, reason: str) -> None:
         self._forget(slot)
@@ -190,7 +190,7 @@ class Cluster:
 
 
 class Somebody:
-    """Asks for random things, some of which are none, and takes all of them back in the end."""
+    """Sends random commands, some of them invalid, and undoes all of them in the end."""
 
     def __init__(self, cluster: Cluster, chance: Random) -> None:
         self.cluster, self.chance, self.asked = cluster, chance, 0
@@ -224,9 +224,9 @@ class Somebody:
         """A file that no `ctl` wrote."""
         contents = [b"", b"\xff\x00", b"{}", b"[" * 9000, b'{"verb": "rm", "target": "/"}', b"x" * 20_000]
         name, _ = control_log.command_file(control_log.make_command("pause", "all"))
-        place = self.cluster.folder / control_log.INBOX
-        place.mkdir(exist_ok=True)
-        (place / name).write_bytes(self.chance.choice(contents))
+        inbox = self.cluster.folder / control_log.INBOX
+        inbox.mkdir(exist_ok=True)
+        (inbox / name).write_bytes(self.chance.choice(contents))
 
 
 def finish(cluster: Cluster) -> None:

@@ -31,7 +31,7 @@ tracking = {{ uri = "none" }}
     return path
 
 
-def many(path: Path, models: int) -> Path:
+def many_models(path: Path, models: int) -> Path:
     """The same sweep over so many uniform baselines of 280 episodes; the first part is written after 20,000 or five seconds."""
     tables = "\n".join(
         f'[[model]]\nname = "u{n}"\nsource = "builtin:uniform"\nbackend = "builtin"\ngpus = 0\n' for n in range(models)
@@ -42,7 +42,7 @@ def many(path: Path, models: int) -> Path:
     return longer
 
 
-def exactly_once(folder: Path, planned: int) -> None:
+def assert_stored_once(folder: Path, planned: int) -> None:
     stored = episodes(folder).select("key", "turns").collect()
     assert stored.height == planned
     assert stored["key"].n_unique() == planned
@@ -54,7 +54,7 @@ def test_a_sweep_ends_complete_with_the_chance_levels_in_place(cli, sweep_file, 
     done = cli.run("run", sweep_file, "--output", out)
 
     assert done.returncode == 0, done.stderr
-    exactly_once(out, 3 * 4 * 70)
+    assert_stored_once(out, 3 * 4 * 70)
     rows = pl.read_parquet(out / "results.parquet")
     oracle = rows.filter(pl.col("model") == "oracle")
     assert set(oracle["acc"]) == {100.0}
@@ -93,23 +93,23 @@ def wait_for_parts(folder: Path, process, seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
-def test_kill_9_and_the_same_command_give_byte_identical_results(cli, sweep_file, tmp_path):
-    longer, out, whole = many(sweep_file, 100), tmp_path / "killed", tmp_path / "whole"
+def test_kill_9_and_rerun_give_identical_results(cli, sweep_file, tmp_path):
+    longer, out, undisturbed = many_models(sweep_file, 100), tmp_path / "killed", tmp_path / "whole"
     first = cli.start("run", longer, "--output", out)
     wait_for_parts(out, first)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    kept = episodes(out).select(pl.len()).collect().item()
-    assert 0 < kept < 100 * 280, "the kill must fall into the middle for this test to mean anything"
+    stored_count = episodes(out).select(pl.len()).collect().item()
+    assert 0 < stored_count < 100 * 280, "the kill must fall into the middle for this test to mean anything"
 
     assert cli.run("run", longer, "--output", out).returncode == 0
-    assert cli.run("run", longer, "--output", whole).returncode == 0
-    exactly_once(out, 100 * 280)
-    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+    assert cli.run("run", longer, "--output", undisturbed).returncode == 0
+    assert_stored_once(out, 100 * 280)
+    assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
 
 
-def test_sigterm_flushes_and_says_how_to_go_on(cli, sweep_file, tmp_path):
-    longer, out = many(sweep_file, 150), tmp_path / "stopped"
+def test_sigterm_flushes_and_tells_how_to_resume(cli, sweep_file, tmp_path):
+    longer, out = many_models(sweep_file, 150), tmp_path / "stopped"
     process = cli.start("run", longer, "--output", out)
     wait_for_parts(out, process)
     process.send_signal(signal.SIGTERM)
@@ -117,13 +117,13 @@ def test_sigterm_flushes_and_says_how_to_go_on(cli, sweep_file, tmp_path):
 
     assert process.returncode == 130
     assert "run the same command to continue" in err
-    kept = episodes(out).select(pl.len()).collect().item()
+    stored_count = episodes(out).select(pl.len()).collect().item()
     stopped = int(err.split("stopped: ")[1].split(" ")[0].replace(",", ""))
-    assert kept == stopped, "every finished episode is kept"
+    assert stored_count == stopped, "every finished episode is kept"
 
 
 def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file, tmp_path):
-    longer, out = many(sweep_file, 150), tmp_path / "held"
+    longer, out = many_models(sweep_file, 150), tmp_path / "held"
     first = cli.start("run", longer, "--output", out)
     wait_for_parts(out, first)
     first.send_signal(signal.SIGSTOP)  # it holds the folder for as long as this test needs
@@ -140,10 +140,10 @@ def test_a_second_driver_is_refused_with_the_firsts_host_and_pid(cli, sweep_file
 def test_a_folder_of_another_configuration_is_refused_naming_the_key(cli, sweep_file, tmp_path):
     out = tmp_path / "run"
     cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=2")
-    other = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3")
+    refused = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3")
 
-    assert other.returncode == 2
-    assert "selection.limit" in other.stderr and "--output" in other.stderr and "--update" in other.stderr
+    assert refused.returncode == 2
+    assert "selection.limit" in refused.stderr and "--output" in refused.stderr and "--update" in refused.stderr
     updated = cli.run("run", sweep_file, "--output", out, "--set", "selection.limit=3", "--update")
     assert updated.returncode == 0
     assert f"{3 * 4 * 14} finished" in updated.stdout, "what was played belongs to the larger selection too"

@@ -29,7 +29,7 @@ endpoint = {{base_url = "{url}", key_env = "", prompt_price = 1.0, reply_price =
 """
 
 
-def test_a_folder_keeps_its_name_at_services_and_makes_one_only_where_it_needs_one(tmp_path):
+def test_folder_keeps_its_batch_name_and_makes_one_only_when_needed(tmp_path):
     model = {"name": "m", "source": "s", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
     table = {"name": "t", "data": "d", "models": ["m"]}
     assert batch_name(build({**table, "model": [model]}, "a test"), tmp_path) == "" and not list(tmp_path.iterdir())
@@ -39,8 +39,8 @@ def test_a_folder_keeps_its_name_at_services_and_makes_one_only_where_it_needs_o
     assert len(first) == 24 and batch_name(batched, tmp_path) == first
     for content in (b"", b"x" * 24, b"\xff", b"0" * 2000):
         (tmp_path / BATCH_NAME_FILE).write_bytes(content)
-        other = batch_name(batched, tmp_path)
-        assert other != first and len(other) == 24 and batch_name(batched, tmp_path) == other
+        renewed = batch_name(batched, tmp_path)
+        assert renewed != first and len(renewed) == 24 and batch_name(batched, tmp_path) == renewed
 
 
 @pytest.mark.slow

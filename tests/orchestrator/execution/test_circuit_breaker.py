@@ -1,4 +1,4 @@
-"""A model that refuses everything stops with nothing stored; one that answers anything is counted as before."""
+"""A model that refuses everything under a condition stops there, with nothing stored; one that answers is counted as before."""
 
 import asyncio
 from collections import Counter
@@ -6,13 +6,15 @@ from collections import Counter
 import pytest
 
 from actors.engine.backend import Backend, Overflow, Refused, Reply, Unprocessable
+from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.samples import load_samples
-from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, CircuitBreaker
+from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, CircuitBreaker, RequestGroup
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.planning.plan import make_plan
+from orchestrator.scheduling.scheduler import Demand, Lease, Recall, Scheduler
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Protocol
@@ -43,13 +45,13 @@ def plan(demo_data):
     return make_plan(build(table, "x.toml"), {Protocol.MCQA: samples}, samples)
 
 
-def under_hint(plan, count):
+def hint_ordinals(plan, count):
     """The first ordinals of one condition."""
-    found = [ordinal for ordinal in range(plan.total) if plan.cells[plan.task(ordinal)[0]].condition.name == "hint"]
-    return found[:count]
+    ordinals = [ordinal for ordinal in range(plan.total) if plan.cells[plan.task(ordinal)[0]].condition.name == "hint"]
+    return ordinals[:count]
 
 
-def played(plan, service, folder, leases, breaker=None, in_flight=4):
+def play_leases(plan, service, folder, leases, breaker=None, in_flight=4):
     """The sink after these leases, each played by a worker's own runner."""
     with_store = EpisodeStore(folder)
     sink = ResultSink(with_store, plan, breaker)
@@ -63,56 +65,112 @@ def played(plan, service, folder, leases, breaker=None, in_flight=4):
     return sink
 
 
-def stored(sink, folder):
+def count_endings(sink, folder):
     sink.store.close()
     return Counter(episodes(folder).collect()["ending"].to_list())
 
 
-@pytest.mark.parametrize("lease", [1, 3, 60])
-def test_twenty_refusals_and_nothing_else_stop_a_model_and_store_nothing(plan, tmp_path, lease):
-    """Held back over leases of any size, with fewer episodes in flight than refusals are needed."""
-    pending = under_hint(plan, 60)
-    leases = [pending[first : first + lease] for first in range(0, len(pending), lease)]
-    sink = played(plan, Service(), tmp_path, leases)
+HINT = RequestGroup("uniform", "hint", "mcqa")
 
-    reason = sink.breaker.stop_reasons["uniform"]
+
+@pytest.mark.parametrize("lease", [1, 3, 60])
+def test_twenty_refusals_stop_model_and_store_nothing(plan, tmp_path, lease):
+    """Held back over leases of any size, with fewer episodes in flight than refusals are needed."""
+    pending = hint_ordinals(plan, 60)
+    leases = [pending[first : first + lease] for first in range(0, len(pending), lease)]
+    sink = play_leases(plan, Service(), tmp_path, leases)
+
+    reason = sink.breaker.stop_reasons[HINT]
     assert "under hint" in reason and reason.endswith("HTTP 400: no pictures here")
     sink.store_held_back()
-    assert stored(sink, tmp_path) == {} and sink.stored_count == 0
+    assert count_endings(sink, tmp_path) == {} and sink.stored_count == 0
 
 
 def test_each_condition_is_judged_by_its_own_requests(plan, tmp_path):
     """Nineteen refusals under each of two conditions stop nobody; they are stored once nothing more comes."""
     queue = plan.pending(())["builtin"][: 2 * (REFUSALS_TO_STOP - 1)]
-    sink = played(plan, Service(), tmp_path, [queue])
+    sink = play_leases(plan, Service(), tmp_path, [queue])
 
     assert not sink.breaker.stop_reasons and sink.stored_count == 0
     sink.store_held_back()
-    assert stored(sink, tmp_path) == {"unprocessable": len(queue)}
+    assert count_endings(sink, tmp_path) == {"unprocessable": len(queue)}
 
 
-@pytest.mark.parametrize("other", [None, Overflow("too long"), Refused("content filter")])
-def test_one_other_outcome_releases_what_was_held_back_and_each_is_stored_once(plan, tmp_path, other):
-    late = Service(lambda number: other if number == 15 else Unprocessable("bad request"))
-    cell = under_hint(plan, 50)
-    sink = played(plan, late, tmp_path, [cell[:10], cell[10:30], cell[30:]])
+@pytest.mark.parametrize("outcome", [None, Overflow("too long"), Refused("content filter")])
+def test_one_other_outcome_releases_held_episodes_once(plan, tmp_path, outcome):
+    late = Service(lambda number: outcome if number == 15 else Unprocessable("bad request"))
+    cell = hint_ordinals(plan, 50)
+    sink = play_leases(plan, late, tmp_path, [cell[:10], cell[10:30], cell[30:]])
 
     assert not sink.breaker.stop_reasons
-    found = stored(sink, tmp_path)
-    assert found["unprocessable"] >= 48 and found.total() == sink.stored_count == 50
+    counts = count_endings(sink, tmp_path)
+    assert counts["unprocessable"] >= 48 and counts.total() == sink.stored_count == 50
     assert episodes(tmp_path).collect()["key"].n_unique() == 50
 
 
 def test_unreadable_pictures_are_no_refusal_of_the_model_and_no_sign_that_it_answers(plan, tmp_path):
     pictures = Service(lambda number: UnprocessablePicture("a.jpg: broken"))
-    sink = played(plan, pictures, tmp_path, [range(40)])
+    sink = play_leases(plan, pictures, tmp_path, [range(40)])
 
     assert sink.stored_count == 40 and not sink.breaker.stop_reasons and not sink.breaker.answering_groups
 
 
-def test_a_model_that_has_answered_in_an_earlier_attempt_is_not_stopped_by_what_is_left(plan, tmp_path):
+def test_model_that_answered_earlier_is_not_stopped(plan, tmp_path):
     """``--retry unprocessable`` asks just those again that it refused."""
     breaker = CircuitBreaker([("uniform", "zero-shot", "mcqa"), ("uniform", "hint", "mcqa")])
-    sink = played(plan, Service(), tmp_path, [range(40)], breaker)
+    sink = play_leases(plan, Service(), tmp_path, [range(40)], breaker)
 
-    assert not breaker.stop_reasons and stored(sink, tmp_path) == {"unprocessable": 40}
+    assert not breaker.stop_reasons and count_endings(sink, tmp_path) == {"unprocessable": 40}
+
+
+def test_the_other_condition_goes_on_and_the_rest_of_the_stopped_one_is_cancelled(plan, tmp_path):
+    """A text-only model refuses pictures; what it answers without them is stored, and nobody asks for pictures again."""
+    queue = plan.pending(())["builtin"]
+    scheduler = Scheduler({"builtin": queue}, {"builtin": Demand()}, 4, 0)
+    scheduler.on_begin()
+    leases = [command.ordinals for command in scheduler.on_ready(1, at_once=100) if isinstance(command, Lease)]
+    service = Service()
+    service.reply = refuse_hint
+    sink = play_leases(plan, service, tmp_path, [[*leases[0], *leases[1][:9]]])
+
+    ((group, (name, ordinals)),) = sink.breaker.take_new_stops(plan).items()
+    recalled = [command for command in scheduler.cancel(name, ordinals) if isinstance(command, Recall)]
+    assert group == HINT and str(group) == "uniform/*/hint" and sink.breaker.take_new_stops(plan) == {}
+    assert sink.stored_count == 22 and {cell.rpartition("/")[2] for cell in sink.per_cell} == {"zero-shot"}
+    assert {plan.cells[plan.task(n)[0]].condition.name for c in recalled for n in c.ordinals} == {"hint"}
+    assert all(plan.cells[plan.task(n)[0]].condition.name == "zero-shot" for n in scheduler.groups[name].waiting)
+    sink.store.close()
+
+
+async def refuse_hint(request):
+    if "/hint/" in request.key:
+        raise Unprocessable("HTTP 400: no hints here")
+    return Reply(request.situation.view.categories[0])
+
+
+def test_a_stopped_condition_stays_stopped_when_a_late_answer_arrives(plan, tmp_path):
+    """What was refused stays pending, as the sentence says; the late answer itself is stored."""
+    late = Service(lambda number: None if number >= 30 else Unprocessable("bad request"))
+    ordinals = hint_ordinals(plan, 40)
+    sink = play_leases(plan, late, tmp_path, [ordinals[:30], ordinals[30:]])
+
+    sink.store_held_back()
+    assert HINT in sink.breaker.stop_reasons and sink.stored_count == 10
+    assert set(count_endings(sink, tmp_path)) <= {"correct", "wrong", "limit", "answered", "abstained"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (lambda situation, seed: situation.nothing, "the policy own raised AttributeError: "),
+        (lambda situation, seed: 7, "the policy own returned a value of type int, not a text"),
+    ],
+)
+def test_a_policy_that_raises_stops_after_twenty_episodes_with_one_sentence(plan, tmp_path, policy, sentence):
+    """Each was the death of a worker that all policies share, twice per episode."""
+    broken = Baseline("uniform")
+    broken.name, broken.policy = "own", policy
+    sink = play_leases(plan, broken, tmp_path, [hint_ordinals(plan, 40)])
+
+    assert sentence in sink.breaker.stop_reasons[HINT] and sink.stored_count == 0
+    sink.store.close()

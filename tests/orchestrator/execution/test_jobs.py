@@ -15,15 +15,15 @@ from orchestrator.storage.lock import RunFolderError
 from tests.conftest import ROOT
 from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for
-from tests.orchestrator.execution.test_attempt import exactly_once, many
+from tests.orchestrator.execution.test_attempt import assert_stored_once, many_models
 
 ROOMS = ["actors", "envs", "orchestrator", "proactive_sweep", "sweeps"]
 
 
 @pytest.fixture(scope="module")
 def head():
-    with rayhead.head() as found:
-        yield found
+    with rayhead.head() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ BASELINES = (
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_clean_checkout_is_a_small_package_and_the_job_ends_as_the_sweep_does(head, checkout, demo_data, tmp_path):
+def test_clean_checkout_is_a_small_package_and_job_ends_like_sweep(head, checkout, demo_data, tmp_path):
     out = tmp_path / "run"
     done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}", "--output", out))
 
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert "420 episodes, 0 finished, 420 pending" in told and "played 420 episodes" in told
-    assert "succeeded" in told and "oracle" in told
-    exactly_once(out, 420)
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "420 episodes, 0 finished, 420 pending" in output and "played 420 episodes" in output
+    assert "succeeded" in output and "oracle" in output
+    assert_stored_once(out, 420)
     packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
     assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
     size = sum(path.stat().st_size for path in packages[0].rglob("*"))
@@ -104,23 +104,23 @@ def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data,
         f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle", "uniform", "always-ask"]\n'
         'conditions = ["zero-shot", "hint", "random-proactive", "reference"]\ntracking = { uri = "none" }\n'
     )
-    longer, planned, out = many(short, 150), 150 * 280, tmp_path / "run"
+    longer, planned, out = many_models(short, 150), 150 * 280, tmp_path / "run"
     client = submitter(head)
     entry = f"python -m orchestrator run {longer} --output {out}"
     first = client.submit_job(entrypoint=entry, runtime_env={"working_dir": str(checkout)}, submission_id="first")
-    wait_for(lambda: ended(head, first) or any(out.glob("episodes/*.parquet")), 120)
+    wait_for(lambda: has_ended(head, first) or any(out.glob("episodes/*.parquet")), 120)
     assert head.workers(), client.get_job_logs(first)
     client.stop_job(first)
-    wait_for(lambda: ended(head, first), 60)
+    wait_for(lambda: has_ended(head, first), 60)
     wait_for(lambda: not head.workers(), 60)
     assert state(head, first).status == "STOPPED"
-    kept = episodes(out).collect().height
-    assert 0 < kept < planned, "the stop must fall into the middle for this test to mean anything"
+    stored_count = episodes(out).collect().height
+    assert 0 < stored_count < planned, "the stop must fall into the middle for this test to mean anything"
 
     again = head.submit(folder=checkout, entry=("run", longer, "--output", out))
     assert again.returncode == 0, again.stdout
-    assert f"{kept:,} finished" in again.stdout
-    exactly_once(out, planned)
+    assert f"{stored_count:,} finished" in again.stdout
+    assert_stored_once(out, planned)
     assert cli.run("run", longer, "--output", tmp_path / "whole").returncode == 0
     assert (out / "results.json").read_bytes() == (tmp_path / "whole/results.json").read_bytes()
     wait_for(lambda: not head.workers(), 60)
@@ -153,6 +153,6 @@ def state(head, job: str):
     return submitter(head).get_job_info(job)
 
 
-def ended(head, job: str) -> bool:
+def has_ended(head, job: str) -> bool:
     time.sleep(0.3)
     return state(head, job).status.is_terminal()

@@ -38,25 +38,25 @@ def undisturbed(sweep, plan, tmp_path_factory):
 
 @pytest.fixture
 def cluster(sweep, plan, tmp_path):
-    found = Cluster(sweep, plan, tmp_path, Random(1))
-    found.begin()
-    yield found
-    found.store.close()
+    created = Cluster(sweep, plan, tmp_path, Random(1))
+    created.begin()
+    yield created
+    created.store.close()
 
 
 def ask(cluster, verb, target, value="") -> control_log.LogEntry:
-    """Ask, have the driver look, and read what came of it."""
+    """Send a command, let the driver poll, and return its log entry."""
     name = control_log.send_command(cluster.folder, control_log.make_command(verb, target, value))
     cluster.control.poll()
     return next(entry for entry in control_log.read_history(cluster.folder) if entry.name == name)
 
 
-def stored(folder) -> set[str]:
+def stored_keys(folder) -> set[str]:
     return set(episodes(folder).collect()["key"])
 
 
-def disturbed(cluster, patch) -> tuple[Somebody, int]:
-    """Play a while, with ``COMMANDS`` random commands and faults; who asked, and how often the driver died."""
+def disturb(cluster, patch) -> tuple[Somebody, int]:
+    """Play with ``COMMANDS`` random commands and faults; return the sender and the number of driver deaths."""
     cluster.begin()
     chance, deaths = cluster.chance, 0
     somebody = Somebody(cluster, chance)
@@ -77,11 +77,11 @@ def disturbed(cluster, patch) -> tuple[Somebody, int]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
+def test_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
     chance = Random(f"controlled/{seed}")
     cluster = Cluster(sweep, plan, tmp_path, chance, poison=set(chance.sample(range(plan.total), 3)))
-    somebody, deaths = disturbed(cluster, monkeypatch)
-    before = len(stored(tmp_path))
+    somebody, deaths = disturb(cluster, monkeypatch)
+    before = len(stored_keys(tmp_path))
     cluster.poison.clear()
     cluster.nodes = ()
     somebody.takes_all_back()
@@ -95,9 +95,9 @@ def test_200_random_commands_and_faults_lose_and_double_nothing(sweep, plan, und
     assert set(rows["key"]) == set(plan.all_keys())
     assert turns(tmp_path).collect().height == rows["turns"].sum()
     assert results == undisturbed
-    taken = [entry.name for entry in control_log.read_history(tmp_path)]
-    assert len(taken) == len(set(taken)), "no command is taken twice"
-    assert len(taken) >= COMMANDS and not control_log.waiting_commands(tmp_path)
+    taken_names = [entry.name for entry in control_log.read_history(tmp_path)]
+    assert len(taken_names) == len(set(taken_names)), "no command is taken twice"
+    assert len(taken_names) >= COMMANDS and not control_log.waiting_commands(tmp_path)
     assert any(entry.refused for entry in control_log.read_history(tmp_path))
 
 
@@ -112,7 +112,7 @@ def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, se
         cluster = Cluster(sweep, plan, tmp_path / name, chance)
         if name == "disturbed":
             cluster.poison |= set(chance.sample(range(plan.total), 5))
-            somebody, deaths = disturbed(cluster, monkeypatch)
+            somebody, deaths = disturb(cluster, monkeypatch)
             assert deaths
             cluster.poison.clear()
             cluster.nodes = ()
@@ -121,7 +121,7 @@ def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, se
         else:
             cluster.begin()
         finish(cluster)
-        while cluster.plan.pending(stored(cluster.folder)):
+        while cluster.plan.pending(stored_keys(cluster.folder)):
             cluster.die()
             finish(cluster)
         results.append(cluster.close())
@@ -131,12 +131,12 @@ def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, se
     assert results[0] == results[1]
 
 
-def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
+def test_paused_model_is_not_played_until_resumed(cluster, plan):
     assert ask(cluster, "pause", "m0").effect == "21 cells are paused; episodes in play end and are stored"
     for _ in range(5000):
         cluster.step()
     cluster.store.flush()
-    played = stored(cluster.folder)
+    played = stored_keys(cluster.folder)
 
     assert not any(key.startswith("m0/") for key in played)
     assert len(played) == plan.total * 3 // 4
@@ -144,11 +144,11 @@ def test_a_paused_model_is_played_no_more_until_it_is_resumed(cluster, plan):
 
     ask(cluster, "resume", "all")
     finish(cluster)
-    assert len(stored(cluster.folder)) == plan.total
+    assert len(stored_keys(cluster.folder)) == plan.total
 
 
 @pytest.mark.parametrize("playing", [True, False])
-def test_an_apply_of_an_earlier_version_is_refused_and_says_what_to_do_instead(cluster, playing):
+def test_outdated_apply_is_refused_with_advice(cluster, playing):
     name = control_log.send_command(cluster.folder, control_log.make_command("apply", "v2.toml", sweep="name = 2"))
     if playing:
         cluster.control.poll()
@@ -160,7 +160,7 @@ def test_an_apply_of_an_earlier_version_is_refused_and_says_what_to_do_instead(c
     assert entry.effect.endswith("stop the run, edit its sweep file, and start it again with `run --update`")
 
 
-def test_a_cancelled_cell_stays_cancelled_for_the_next_driver_and_comes_back_when_it_is_restored(cluster, plan):
+def test_cancelled_cell_stays_cancelled_until_restored(cluster, plan):
     ask(cluster, "cancel", "*/ROD/hint")
     cluster.die()
     finish(cluster)
@@ -172,7 +172,7 @@ def test_a_cancelled_cell_stays_cancelled_for_the_next_driver_and_comes_back_whe
 
     ask(cluster, "restore", "all")
     finish(cluster)
-    assert stored(cluster.folder) == set(plan.all_keys())
+    assert stored_keys(cluster.folder) == set(plan.all_keys())
 
 
 def test_failed_episodes_are_played_again_while_the_sweep_runs(cluster, plan):
@@ -190,7 +190,7 @@ def test_failed_episodes_are_played_again_while_the_sweep_runs(cluster, plan):
     assert (cluster.folder / "retried.jsonl").read_text().count("\n") == 2
 
 
-def test_what_is_set_is_set_again_by_the_next_driver(cluster):
+def test_settings_survive_the_driver(cluster):
     assert ask(cluster, "set", "cluster.gpus", "2").effect == "cluster.gpus is 2"
     assert ask(cluster, "set", "m1.in_flight", "64").effect == "m1.in_flight is 64"
     cluster.die()
@@ -201,7 +201,7 @@ def test_what_is_set_is_set_again_by_the_next_driver(cluster):
     assert cluster.schedule.shares == {}
 
 
-def test_a_drained_node_plays_nothing_until_it_is_undrained_for_the_next_driver_too(cluster):
+def test_drained_node_plays_nothing_until_undrained(cluster):
     ask(cluster, "drain", "second")
     cluster.die()
     for _ in range(20):
@@ -226,7 +226,7 @@ def test_a_drained_node_plays_nothing_until_it_is_undrained_for_the_next_driver_
         ("drain", "n3", "", "n3 is not a GPU node of the cluster"),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(cluster, verb, target, value, why):
+def test_impossible_command_is_refused_and_changes_nothing(cluster, verb, target, value, why):
     before = cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)
 
     entry = ask(cluster, verb, target, value)
@@ -236,7 +236,7 @@ def test_what_cannot_be_done_is_refused_in_one_sentence_and_changes_nothing(clus
     assert not read_control_state(cluster.folder).entries
 
 
-def test_where_answers_are_only_judged_nothing_is_played_again(cluster):
+def test_judge_only_run_plays_nothing_again(cluster):
     for group in cluster.schedule.groups.values():
         group.demand = replace(group.demand, pool=JUDGES)
 
@@ -245,8 +245,8 @@ def test_where_answers_are_only_judged_nothing_is_played_again(cluster):
     assert entry.refused and "only a judge runs here now; `run --retry-failed`" in entry.effect
 
 
-def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(cluster, plan, sweep):
-    """Else a run with nothing left to play would never hear that there is something again."""
+def test_commands_sent_before_a_driver_take_effect(cluster, plan, sweep):
+    """Otherwise a run with nothing left to play would never learn that episodes are pending again."""
     cluster.poison |= {3}
     for _ in range(20_000):
         if cluster.schedule.done:
@@ -263,10 +263,10 @@ def test_what_was_asked_while_nobody_played_holds_before_there_is_a_driver(clust
 
     take_waiting_commands(cluster.folder, sweep, plan, cluster.store, cluster.folder)
 
-    found = [(entry.refused, entry.effect) for entry in control_log.read_history(cluster.folder)]
-    assert found[:2] == [
+    effects = [(entry.refused, entry.effect) for entry in control_log.read_history(cluster.folder)]
+    assert effects[:2] == [
         (False, "1 failed episode is pending again"),
         (False, "21 cells are cancelled; episodes in play end and are stored"),
     ]
-    assert [refused for refused, _ in found[2:]] == [True, True]
+    assert [refused for refused, _ in effects[2:]] == [True, True]
     assert len(cluster.store.finished_episodes()) == plan.total - 1

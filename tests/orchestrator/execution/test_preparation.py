@@ -1,4 +1,4 @@
-"""A model that cannot start is told before Ray starts; the others go on, and its reason is the last line."""
+"""A model that cannot start is reported before Ray starts; the others go on, and the reason is repeated at the end."""
 
 from __future__ import annotations
 
@@ -29,43 +29,45 @@ GOOD = {
 
 
 @pytest.fixture(autouse=True)
-def alone(monkeypatch):
+def no_cluster(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(preparation, "_has_joined_cluster", lambda: False)
     monkeypatch.chdir(ROOT)
 
 
-def asked(data="nowhere", more=()):
+def build_sweep(data="nowhere", extra=()):
     models = {**{name: entry for name, (entry, _) in WRONG.items()}, **GOOD}
-    table = {"name": "t", "data": str(data), "conditions": ["zero-shot"], "scenarios": ["ROD"], **dict(more)}
+    table = {"name": "t", "data": str(data), "conditions": ["zero-shot"], "scenarios": ["ROD"], **dict(extra)}
     return build(
         {**table, "models": [*models, "uniform"], "model": [{"name": n, **e} for n, e in models.items()]}, "a test"
     )
 
 
-def test_what_cannot_start_is_told_and_what_can_is_not(capsys):
-    found = preparation.find_startup_errors(asked(), {*WRONG, *GOOD, "builtin"}, None)
-    said = capsys.readouterr().err.splitlines()
+def test_startup_errors_are_reported(capsys):
+    errors = preparation.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
+    lines = capsys.readouterr().err.splitlines()
 
-    assert found.keys() == WRONG.keys() and len(said) == len(WRONG)
+    assert errors.keys() == WRONG.keys() and len(lines) == len(WRONG)
     for name, (_, why) in WRONG.items():
-        assert why in found[name] and any(line.startswith(f"{name}: ") and why in line for line in said)
-    assert preparation.find_startup_errors(asked(), {"hub"}, None) == {}, "what is played already is not asked for"
+        assert why in errors[name] and any(line.startswith(f"{name}: ") and why in line for line in lines)
+    assert preparation.find_startup_errors(build_sweep(), {"hub"}, None) == {}, (
+        "what is played already is not asked for"
+    )
 
 
-def test_on_a_cluster_it_is_said_and_tried(monkeypatch, capsys):
+def test_on_cluster_errors_are_reported_and_tried(monkeypatch, capsys):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert preparation.find_startup_errors(asked(), {"keyless"}, None) == {}
+    assert preparation.find_startup_errors(build_sweep(), {"keyless"}, None) == {}
     assert "the cluster's machines try it" in capsys.readouterr().err
 
 
-def test_a_judge_without_its_key_is_told_too():
-    wanted = asked(more={"protocol": ["oeg"], "judge": {"model": "keyless"}})
-    assert list(preparation.find_startup_errors(wanted, (), wanted.judge)) == ["judge:keyless"]
+def test_judge_without_its_key_is_reported():
+    spec = build_sweep(extra={"protocol": ["oeg"], "judge": {"model": "keyless"}})
+    assert list(preparation.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
 
 
-def test_a_missing_key_is_told_without_ray_and_again_as_the_last_line(demo_data, tmp_path):
+def test_missing_key_is_reported_before_ray_and_at_the_end(demo_data, tmp_path):
     file, out = tmp_path / "s.toml", tmp_path / "run"
     file.write_text(
         f'name = "s"\ndata = "{demo_data}"\nmodels = ["gpt-4.1"]\nconditions = ["zero-shot"]\n[tracking]\nuri = "none"\n'

@@ -31,11 +31,11 @@ def test_a_port_where_nobody_listens_is_tried_three_times(monkeypatch, pauses):
 
 
 @pytest.mark.parametrize("address", ["nowhere.invalid:6379", "nonsense", "x" * 5000, "[::1]:1"])
-def test_an_address_that_is_none_is_a_sentence(monkeypatch, pauses, address):
+def test_invalid_address_is_one_sentence(monkeypatch, pauses, address):
     monkeypatch.setenv("RAY_ADDRESS", address)
-    with pytest.raises(ClusterError) as told:
+    with pytest.raises(ClusterError) as raised:
         connect()
-    assert "\n" not in str(told.value) and "ray start --head" in str(told.value)
+    assert "\n" not in str(raised.value) and "ray start --head" in str(raised.value)
 
 
 def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
@@ -52,20 +52,20 @@ def test_a_cluster_that_comes_up_meanwhile_is_joined(monkeypatch, pauses):
     assert tries == ["", "", ""]
 
 
-def test_what_takes_long_is_told_with_its_time_and_what_fails_is_not_said_done(monkeypatch, pauses):
-    said: list[str] = []
-    with ray_cluster.report_duration("starting Ray", said.append, interval=0.02):
-        while len(said) < 3:
+def test_long_steps_report_duration_and_failed_ones_are_not_done(monkeypatch, pauses):
+    messages: list[str] = []
+    with ray_cluster.report_duration("starting Ray", messages.append, interval=0.02):
+        while len(messages) < 3:
             threading.Event().wait(0.01)
-    assert said[0] == "starting Ray ..." and re.fullmatch(r"starting Ray \.\.\. \d+ s", said[1])
-    assert re.fullmatch(r"starting Ray took \d+\.\d s", said[-1])
+    assert messages[0] == "starting Ray ..." and re.fullmatch(r"starting Ray \.\.\. \d+ s", messages[1])
+    assert re.fullmatch(r"starting Ray took \d+\.\d s", messages[-1])
 
     def fails(address: str) -> None:
         raise OSError("no room")
 
     monkeypatch.setattr(ray_cluster, "_init", fails)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    said.clear()
+    messages.clear()
     with pytest.raises(ClusterError, match=r"Ray does not start on this machine \(no room\)"):
-        connect(said.append)
-    assert said == ["starting Ray ..."]
+        connect(messages.append)
+    assert messages == ["starting Ray ..."]

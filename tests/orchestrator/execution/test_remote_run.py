@@ -17,7 +17,7 @@ from orchestrator.object_store.uploader import shared_files
 from orchestrator.object_store.writer_lock import LOCK
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.buckets import wait_for
-from tests.orchestrator.execution.test_attempt import exactly_once, many
+from tests.orchestrator.execution.test_attempt import assert_stored_once, many_models
 
 
 @pytest.fixture
@@ -32,49 +32,49 @@ def sweep_file(tmp_path: Path, demo_data: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_kill_9_and_another_machine_goes_on_from_the_bucket_alone(cli, sweep_file, url, service, tmp_path):
-    longer, planned = many(sweep_file, 400), 400 * 280
+def test_after_kill_9_another_machine_resumes_from_bucket(cli, sweep_file, url, service, tmp_path):
+    longer, planned = many_models(sweep_file, 400), 400 * 280
     cli.environment |= {**service.environment, CACHE: str(tmp_path / "first")}
     first = cli.start("run", longer, "--output", url)
     bucket = Bucket(url)
 
-    def committed() -> bool:
+    def has_committed() -> bool:
         assert first.poll() is None, first.stderr.read()
-        there = bucket.list_objects()
-        return "plan.json" in there and any(name.startswith("episodes/") for name in there)
+        objects = bucket.list_objects()
+        return "plan.json" in objects and any(name.startswith("episodes/") for name in objects)
 
-    wait_for(committed, 120)
+    wait_for(has_committed, 120)
     first.send_signal(signal.SIGSTOP)
     try:
-        told = cli.run("status", url, "--json")
+        outcome = cli.run("status", url, "--json")
     finally:
         first.kill()
         first.communicate()
-    assert told.returncode == 0, told.stderr
-    running = json.loads(told.stdout)["running"]
-    kept = stored_rows(url)
+    assert outcome.returncode == 0, outcome.stderr
+    running = json.loads(outcome.stdout)["running"]
+    stored_count = stored_rows(url)
     assert (running["host"], running["pid"]) == (socket.gethostname(), first.pid)
-    assert 0 < kept < planned, "the kill must fall into the middle for this test to mean anything"
+    assert 0 < stored_count < planned, "the kill must fall into the middle for this test to mean anything"
 
     shutil.rmtree(tmp_path / "first")
     cli.environment[CACHE] = str(tmp_path / "second")
     again = cli.run("run", longer, "--output", url)
-    whole = cli.run("run", longer, "--output", tmp_path / "whole")
-    assert again.returncode == whole.returncode == 0, again.stderr
-    assert f"{kept:,} finished" in again.stdout
-    exactly_once(remote.readable_folder(url), planned)
+    undisturbed = cli.run("run", longer, "--output", tmp_path / "whole")
+    assert again.returncode == undisturbed.returncode == 0, again.stderr
+    assert f"{stored_count:,} finished" in again.stdout
+    assert_stored_once(remote.readable_folder(url), planned)
     assert bucket.read("results.json") == (tmp_path / "whole/results.json").read_bytes()
     assert bucket.read(LOCK) is None
     secret = service.environment["AWS_SECRET_ACCESS_KEY"].encode()
     assert not any(secret in (bucket.read(name) or b"") for name in bucket.list_objects())
     for command in (["status", url], ["report", url, "--brief"], ["plan", longer, "--output", url]):
-        told = cli.run(*command)
-        assert told.returncode == 0 and "u399" in told.stdout, told.stderr
+        outcome = cli.run(*command)
+        assert outcome.returncode == 0 and "u399" in outcome.stdout, outcome.stderr
 
 
 def stored_rows(url: str) -> int:
-    found: int = episodes(remote.readable_folder(url)).select(pl.len()).collect().item()
-    return found
+    count: int = episodes(remote.readable_folder(url)).select(pl.len()).collect().item()
+    return count
 
 
 @pytest.mark.slow
@@ -85,9 +85,9 @@ def test_a_run_of_another_configuration_in_the_bucket_is_refused_by_its_address(
     cli.environment |= {**service.environment, CACHE: str(tmp_path / "c")}
     limit = ("run", sweep_file, "--output", url, "--set", "selection.limit=1")
     assert cli.run(*limit).returncode == 0
-    other = cli.run(*limit, "--set", "seed=5")
+    refused = cli.run(*limit, "--set", "seed=5")
 
-    assert other.returncode == 2 and other.stderr.startswith(
+    assert refused.returncode == 2 and refused.stderr.startswith(
         f"proactive-sweep: {url} holds a run of another configuration"
     )
     assert cli.run("status", f"{url}-nowhere").stderr.count("\n") == 1

@@ -20,7 +20,7 @@ def plan(demo_data):
     return build_plan(build({"data": str(demo_data), "models": ["uniform"], "scenarios": ["ROD", "QD"]}, "x.toml"))
 
 
-def stored(store, plan, ordinals, ending):
+def store_rows(store, plan, ordinals, ending):
     """Rows of the plan with this ending; played ones have two turns each."""
     rows = build_failed_batch(plan, ordinals, "its worker died twice")
     for key, cell in zip(rows.episodes["key"], rows.episodes["cell"], strict=True):
@@ -32,23 +32,23 @@ def stored(store, plan, ordinals, ending):
     store.flush()
 
 
-def pending(store, plan):
+def count_pending(store, plan):
     return sum(map(len, plan.pending(set(store.finished_episodes()["key"])).values()))
 
 
 def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan):
     store = EpisodeStore(tmp_path)
-    stored(store, plan, range(5), Ending.CORRECT)
-    stored(store, plan, (5, 7, 12), Ending.FAILED)
-    before = pending(store, plan)
+    store_rows(store, plan, range(5), Ending.CORRECT)
+    store_rows(store, plan, (5, 7, 12), Ending.FAILED)
+    before = count_pending(store, plan)
 
     assert len(requeue_episodes(store, plan, tmp_path)) == 3
-    assert pending(store, plan) == before + 3
+    assert count_pending(store, plan) == before + 3
     assert not episodes(tmp_path).filter(ending="failed").collect().height
     lines = [json.loads(line) for line in (tmp_path / "retried.jsonl").read_text().splitlines()]
     assert {line["error"] for line in lines} == {"its worker died twice"} and len(lines) == 3
 
-    stored(store, plan, (5, 7, 12), Ending.WRONG)
+    store_rows(store, plan, (5, 7, 12), Ending.WRONG)
     store.compact()
     store.close()
     rows = episodes(tmp_path).collect()
@@ -64,11 +64,11 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
         ((2,), Ending.UNPROCESSABLE),
         ((3,), Ending.LIMIT),
     ):
-        stored(store, plan, ordinals, ending)
-    before = pending(store, plan)
+        store_rows(store, plan, ordinals, ending)
+    before = count_pending(store, plan)
 
     assert len(requeue_episodes(store, plan, tmp_path, parse_endings("overflow,truncated,unprocessable"))) == 3
-    assert pending(store, plan) == before + 3
+    assert count_pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
 
@@ -81,7 +81,7 @@ def test_an_answer_cannot_be_retried(text):
 
 def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
     store = EpisodeStore(tmp_path)
-    stored(store, plan, range(5), Ending.CORRECT)
+    store_rows(store, plan, range(5), Ending.CORRECT)
 
     assert len(requeue_episodes(store, plan, tmp_path)) == 0
     assert not (tmp_path / "retried.jsonl").exists()
@@ -101,12 +101,12 @@ def test_failures_of_another_plan_stay(tmp_path, plan):
 def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
     """An answer that nobody could judge may have failed after it was written."""
     store = EpisodeStore(tmp_path)
-    stored(store, plan, (0, 1), Ending.CORRECT)
+    store_rows(store, plan, (0, 1), Ending.CORRECT)
     key = plan.key(0, plan.task(0)[1])
     store.discard({key})
 
     assert key not in set(turns(tmp_path).collect()["key"])
-    stored(store, plan, (0,), Ending.WRONG)
+    store_rows(store, plan, (0,), Ending.WRONG)
     assert set(turns(tmp_path).filter(key=key).collect()["reply"]) == {str(Ending.WRONG)}
     store.compact()
     store.close()
@@ -117,18 +117,18 @@ def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):
 def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_path, plan, monkeypatch, writes):
     store = EpisodeStore(tmp_path)
     for ordinals in ((0, 1), (2, 3), (4, 5)):
-        stored(store, plan, ordinals, Ending.FAILED)
-    stored(store, plan, range(6, 12), Ending.CORRECT)
-    left = [writes]
+        store_rows(store, plan, ordinals, Ending.FAILED)
+    store_rows(store, plan, range(6, 12), Ending.CORRECT)
+    writes_left = [writes]
     real = atomic_write.publish
 
-    def dying(path):
-        left[0] -= 1
-        if left[0] < 0:
+    def publish_or_die(path):
+        writes_left[0] -= 1
+        if writes_left[0] < 0:
             raise KeyboardInterrupt
         real(path)
 
-    monkeypatch.setattr(atomic_write, "publish", dying)
+    monkeypatch.setattr(atomic_write, "publish", publish_or_die)
     crashed = False
     try:
         requeue_episodes(store, plan, tmp_path)
@@ -139,10 +139,10 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
     assert crashed == (writes < 4)
 
     again = EpisodeStore(tmp_path)
-    gone = 6 - episodes(tmp_path).filter(ending="failed").collect().height
-    assert pending(again, plan) == plan.total - 12 + gone
-    assert len(requeue_episodes(again, plan, tmp_path)) == 6 - gone
-    assert pending(again, plan) == plan.total - 6
+    requeued = 6 - episodes(tmp_path).filter(ending="failed").collect().height
+    assert count_pending(again, plan) == plan.total - 12 + requeued
+    assert len(requeue_episodes(again, plan, tmp_path)) == 6 - requeued
+    assert count_pending(again, plan) == plan.total - 6
     assert episodes(tmp_path).filter(pl.col("ending") == "correct").collect().height == 6
     again.close()
 
@@ -153,7 +153,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     path.write_text(f'# A test.\ndata = "{demo_data}"\nmodels = ["oracle"]\ntracking = {{ uri = "none" }}\n')
     plan = build_plan(load(path))
     store = EpisodeStore(out)
-    stored(store, plan, (0, 1, 2), Ending.FAILED)
+    store_rows(store, plan, (0, 1, 2), Ending.FAILED)
     store.close()
 
     first = cli.run("run", path, "--output", out)

@@ -21,11 +21,11 @@ def cluster():
     os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": False})
+    running = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": False})
     try:
-        yield found
+        yield running
     finally:
-        found.shutdown()
+        running.shutdown()
 
 
 @pytest.mark.long
@@ -38,13 +38,13 @@ def test_two_halves_share_a_gpu_and_a_whole_one_has_another(cluster, demo_data, 
     )
     cli = Cli({**os.environ, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)})
     done = cli.run("run", path, "--output", out, timeout=240)
-    told = (out / "logs" / "attempt-0001" / "driver.log").read_text()
+    log = (out / "logs" / "attempt-0001" / "driver.log").read_text()
 
     assert done.returncode == 0, done.stderr
     assert episodes(out).collect()["key"].n_unique() == 9
-    gpus = dict(re.findall(r"worker \d+ of (\S+) is ready \(process \d+ on [^,]+, GPUs ([\d,]+)\)", told))
+    gpus = dict(re.findall(r"worker \d+ of (\S+) is ready \(process \d+ on [^,]+, GPUs ([\d,]+)\)", log))
     assert gpus.keys() == {"half-a", "half-b", "whole"}
     assert gpus["half-a"] == gpus["half-b"] != gpus["whole"]
-    checked = set(re.findall(r"worker \d+ of (\S+): GPUs? (\d+)\b", told))
+    checked = set(re.findall(r"worker \d+ of (\S+): GPUs? (\d+)\b", log))
     assert checked == set(gpus.items()), "the check of a worker's GPU is about the GPU that it shares"
-    assert len(set(re.findall(r"shared GPU (\d+)", told))) == 1
+    assert len(set(re.findall(r"shared GPU (\d+)", log))) == 1

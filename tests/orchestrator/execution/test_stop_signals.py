@@ -11,7 +11,7 @@ from orchestrator.execution.stop_signals import SIGNALS, StopSignals
 
 
 @pytest.fixture(autouse=True)
-def heeded():
+def default_signals():
     """These tests may themselves run under nohup, or in the background of a shell, which ignores SIGINT there."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     yield
@@ -29,23 +29,23 @@ def test_before_anything_plays_a_signal_ends_the_command(number):
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_stops_the_second_says_what_is_stored_and_the_third_leaves(number, monkeypatch, capfd):
-    heard = []
+def test_first_signal_stops_second_informs_third_exits(number, monkeypatch, capfd):
+    events = []
 
-    async def playing(signals):
+    async def play(signals):
         stopped = asyncio.Event()
         signals.stop_with(stopped.set)
         os.kill(os.getpid(), number)
         await asyncio.wait_for(stopped.wait(), 10)
-        heard.append("stopped")
+        events.append("stopped")
 
     with pytest.raises(KeyboardInterrupt), StopSignals() as signals:
-        asyncio.run(playing(signals))
+        asyncio.run(play(signals))
         os.kill(os.getpid(), number)
-        heard.append("storing")
+        events.append("storing")
         os.kill(os.getpid(), number)
         signal.sigtimedwait([], 1)
-    assert heard == ["stopped", "storing"] and capfd.readouterr().err.encode() == stop_signals.WAIT
+    assert events == ["stopped", "storing"] and capfd.readouterr().err.encode() == stop_signals.WAIT
 
 
 def test_nohup_is_respected():

@@ -16,10 +16,10 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from orchestrator.execution import stop_signals
 from orchestrator.storage.episode_store import episodes
-from tests.actors.service import said, service
+from tests.actors.service import completion, service
 from tests.chaos.ground import parent
 from tests.conftest import ROOT, Cli
-from tests.orchestrator.execution.test_attempt import exactly_once
+from tests.orchestrator.execution.test_attempt import assert_stored_once
 
 pytestmark = pytest.mark.slow
 SWEEP = """# A test.
@@ -35,15 +35,15 @@ endpoint = {{ base_url = "{url}", key_env = "" }}
 KEPT = r"stopped: (\d+) new episodes are stored; run the same command to continue"
 
 
-def playing(one, process, requests: int = 20) -> None:
+def wait_for_requests(server, process, requests: int = 20) -> None:
     """Wait for so many requests more; an episode leaves its worker within a second of its end."""
-    before, deadline = len(one.bodies), time.monotonic() + 120
-    while len(one.bodies) < before + requests:
+    before, deadline = len(server.bodies), time.monotonic() + 120
+    while len(server.bodies) < before + requests:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
 
 
-def on_a_terminal(cli, *args):
+def start_on_terminal(cli, *args):
     """The command in a session of its own on a new terminal; the terminal's other end."""
     ours, theirs = os.openpty()
 
@@ -59,7 +59,7 @@ def on_a_terminal(cli, *args):
     return process, ours
 
 
-def heeding() -> None:
+def restore_signals() -> None:
     """These tests may themselves run in the background of a shell or under nohup, where signals are ignored."""
     for number in stop_signals.SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -69,40 +69,40 @@ def log_of(out, attempt):
     return (out / f"logs/attempt-{attempt:04d}/driver.log").read_text()
 
 
-def test_a_run_that_is_stopped_in_each_way_goes_on_and_ends_complete(cli, demo_data, tmp_path):
+def test_run_stopped_in_each_way_resumes_and_completes(cli, demo_data, tmp_path):
     file, out = tmp_path / "s.toml", tmp_path / "run"
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    with service(lambda number, body: said("A")) as one:
-        one.delay = 0.2
-        file.write_text(SWEEP.format(data=demo_data, url=one.url))
+    with service(lambda number, body: completion("A")) as server:
+        server.delay = 0.2
+        file.write_text(SWEEP.format(data=demo_data, url=server.url))
         command = ("run", file, "--output", out)
 
-        process, terminal = on_a_terminal(cli, *command)
-        playing(one, process, 60)
+        process, terminal = start_on_terminal(cli, *command)
+        wait_for_requests(server, process, 60)
         os.close(terminal)  # the kernel sends SIGHUP
         assert process.wait(60) == 130
         signal.signal(signal.SIGHUP, before)
-        (kept,) = re.findall(KEPT, log_of(out, 1))
-        assert int(kept) == episodes(out).collect().height > 0 and "Traceback" not in log_of(out, 1)
+        (stored_count,) = re.findall(KEPT, log_of(out, 1))
+        assert int(stored_count) == episodes(out).collect().height > 0 and "Traceback" not in log_of(out, 1)
 
         for times in (2, 3, 1000):  # the last until it has left, through all that Ray does at exit
-            process = cli.start(*command, preexec_fn=heeding)
-            playing(one, process)
+            process = cli.start(*command, preexec_fn=restore_signals)
+            wait_for_requests(server, process)
             for _ in range(times):
                 if process.poll() is not None:
                     break
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.05)  # signals of one kind that come at once are one
-            _, told = process.communicate(timeout=60)
-            assert process.returncode == 130 and "Traceback" not in told, told
+            _, output = process.communicate(timeout=60)
+            assert process.returncode == 130 and "Traceback" not in output, output
             if times < stop_signals.PATIENCE:
-                assert len(re.findall(KEPT, told)) == 1, told
+                assert len(re.findall(KEPT, output)) == 1, output
             else:
-                assert re.search(KEPT, told) or "stopped; what was stored is kept" in told, told
-        one.delay = 0.0
+                assert re.search(KEPT, output) or "stopped; what was stored is kept" in output, output
+        server.delay = 0.0
         done = cli.run(*command)
     assert done.returncode == 0, done.stderr
-    exactly_once(out, 70)
+    assert_stored_once(out, 70)
 
 
 def raylet_of(process) -> int:
@@ -118,19 +118,19 @@ def raylet_of(process) -> int:
 
 def test_a_run_whose_raylet_is_killed_keeps_what_came_back(cli, demo_data, tmp_path):
     file, out = tmp_path / "s.toml", tmp_path / "run"
-    alone = Cli({name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"})
-    with service(lambda number, body: said("A")) as one:
-        one.delay = 0.2
-        file.write_text(SWEEP.format(data=demo_data, url=one.url))
-        process = alone.start("run", file, "--output", out)
-        playing(one, process, 60)
+    own_ray = Cli({name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"})
+    with service(lambda number, body: completion("A")) as server:
+        server.delay = 0.2
+        file.write_text(SWEEP.format(data=demo_data, url=server.url))
+        process = own_ray.start("run", file, "--output", out)
+        wait_for_requests(server, process, 60)
         os.kill(raylet_of(process), signal.SIGKILL)
-        _, told = process.communicate(timeout=60)
-        (kept,) = re.findall(KEPT.replace("stopped", "Ray's raylet on this machine has ended"), told)
-        assert process.returncode == 1 and "Traceback" not in told, told
-        assert int(kept) == episodes(out).collect().height > 0
+        _, output = process.communicate(timeout=60)
+        (stored_count,) = re.findall(KEPT.replace("stopped", "Ray's raylet on this machine has ended"), output)
+        assert process.returncode == 1 and "Traceback" not in output, output
+        assert int(stored_count) == episodes(out).collect().height > 0
 
-        one.delay = 0.0
+        server.delay = 0.0
         done = cli.run("run", file, "--output", out)
     assert done.returncode == 0, done.stderr
-    exactly_once(out, 70)
+    assert_stored_once(out, 70)

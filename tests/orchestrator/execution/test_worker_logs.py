@@ -24,11 +24,11 @@ def test_a_short_file_is_kept_whole_and_a_long_one_at_both_ends(tmp_path):
     short, long = tmp_path / "w.out", tmp_path / "w.err"
     short.write_text("one\ntwo")
     long.write_bytes(b"first\n" + b"x" * (HEAD_BYTES + TAIL_BYTES) + b"\nlast\n")
-    said = read_excerpt([str(short), str(long)])
+    excerpt = read_excerpt([str(short), str(long)])
 
-    assert said.startswith("== out\none\ntwo\n== err\nfirst\n") and said.endswith("x\nlast\n")
-    assert "12 bytes left out" in said
-    assert len(said) < HEAD_BYTES + TAIL_BYTES + 200
+    assert excerpt.startswith("== out\none\ntwo\n== err\nfirst\n") and excerpt.endswith("x\nlast\n")
+    assert "12 bytes left out" in excerpt
+    assert len(excerpt) < HEAD_BYTES + TAIL_BYTES + 200
 
 
 def test_a_file_that_is_gone_is_named(tmp_path):
@@ -76,7 +76,7 @@ def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     assert (tmp_path / "logs").read_text() == "in the way"
 
 
-def test_what_is_decided_is_told_without_the_leases(tmp_path):
+def test_decisions_are_logged_without_leases(tmp_path):
     commands = [
         Start(1, "qwen", "abcdefabcdefabcdef"), Start(2, "builtin"), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
         Drop(1, "silent for 900 s"), GiveUp((3,), "it died", "qwen"), Abandon("qwen", "no such model"),
@@ -157,22 +157,22 @@ def first_worker(driver_log: Path, seconds=90) -> tuple[str, int]:
     raise AssertionError("no worker was ready in time")
 
 
-def crashed(cli, path, out):
+def crash_first_worker(cli, path, out):
     """Run the sweep and crash its first worker: the driver's log, that worker's own, and its slot."""
     process = cli.start("run", path, "--output", out)
-    place = out / "logs/attempt-0001"
-    slot, pid = first_worker(place / "driver.log")
+    folder = out / "logs/attempt-0001"
+    slot, pid = first_worker(folder / "driver.log")
     os.kill(pid, signal.SIGSEGV)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     stored = episodes(out).collect()
     assert stored.height == stored["key"].n_unique() == 300 * 70
-    return (place / "driver.log").read_text(), (place / f"builtin-{slot}.log").read_text(), slot
+    return (folder / "driver.log").read_text(), (folder / f"builtin-{slot}.log").read_text(), slot
 
 
 @pytest.mark.slow
 def test_a_worker_that_crashes_leaves_its_last_words(cli, demo_data, tmp_path):
-    driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
+    driver, worker, slot = crash_first_worker(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
 
     assert "Segmentation fault" in worker or "SIGSEGV" in worker
     assert f"worker {slot} of builtin is lost" in driver and f"worker {slot} of builtin, last output: " in driver
@@ -195,7 +195,7 @@ def two_nodes():
 @pytest.mark.slow
 def test_a_worker_on_another_node_leaves_its_last_words_too(two_nodes, demo_data, tmp_path):
     cli = Cli({**os.environ, "RAY_ADDRESS": two_nodes, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
-    driver, worker, slot = crashed(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
+    driver, worker, slot = crash_first_worker(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")
 
     assert "Segmentation fault" in worker or "SIGSEGV" in worker
     assert f"worker {slot} of builtin, last output: " in driver

@@ -1,4 +1,4 @@
-"""What a run holds goes out whole: every episode and turn, valid against the schemas of others, and safe in a spreadsheet."""
+"""An export is complete: every episode and turn, valid against the schemas of others, and safe in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orchestrator.export.export import FORMATS, export
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.report.runs import exported
+from tests.orchestrator.report.runs import play_export_run
 
 HOSTILE = '=HYPERLINK("http://x";"y")'
 
@@ -24,16 +24,16 @@ HOSTILE = '=HYPERLINK("http://x";"y")'
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     """Two policies in multiple choice and open-ended answers, one reply a formula."""
-    return exported(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
+    return play_export_run(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
 
 
 def test_csv_has_every_row_and_no_formula(run, tmp_path):
     assert export(run, "csv", tmp_path / "csv") == ["episodes.csv", "results.csv", "turns.csv", "verdicts.csv"]
-    told = pl.read_csv(tmp_path / "csv/turns.csv")
+    rows = pl.read_csv(tmp_path / "csv/turns.csv")
 
-    assert told.height == turns(run).select(pl.len()).collect().item()
-    assert told.filter(pl.col("reply").str.starts_with("=")).is_empty()
-    assert "'" + HOSTILE in told["reply"].to_list()
+    assert rows.height == turns(run).select(pl.len()).collect().item()
+    assert rows.filter(pl.col("reply").str.starts_with("=")).is_empty()
+    assert "'" + HOSTILE in rows["reply"].to_list()
     assert pl.read_csv(tmp_path / "csv/episodes.csv").height == episodes(run).select(pl.len()).collect().item()
     assert pl.read_csv(tmp_path / "csv/results.csv")["acc"].drop_nulls().to_list() == pytest.approx(
         read_run(run).rows["acc"].drop_nulls().to_list()
@@ -42,14 +42,17 @@ def test_csv_has_every_row_and_no_formula(run, tmp_path):
 
 def test_trajectories_are_the_store_with_questions(run, tmp_path):
     assert export(run, "trajectories", tmp_path / "t") == ["README.md", "data/episodes.parquet"]
-    found = pl.read_parquet(tmp_path / "t/data/episodes.parquet")
-    again = found.select("key", "turns").explode("turns").unnest("turns").sort("key", "turn")
+    trajectories = pl.read_parquet(tmp_path / "t/data/episodes.parquet")
+    exploded = trajectories.select("key", "turns").explode("turns").unnest("turns").sort("key", "turn")
 
-    assert again.equals(turns(run).collect().select(again.columns).sort("key", "turn")), "replies as they are"
-    assert found["question"].null_count() == 0 and set(found["options"].list.len()) != {0}
-    assert found.filter(protocol="oeg")["verdicts"].list.len().to_list() == [1] * found.filter(protocol="oeg").height
+    assert exploded.equals(turns(run).collect().select(exploded.columns).sort("key", "turn")), "replies as they are"
+    assert trajectories["question"].null_count() == 0 and set(trajectories["options"].list.len()) != {0}
+    assert (
+        trajectories.filter(protocol="oeg")["verdicts"].list.len().to_list()
+        == [1] * trajectories.filter(protocol="oeg").height
+    )
     card = (tmp_path / "t/README.md").read_text()
-    assert f"{found.height:,} episodes of 2 models" in card and "License" in card and card.startswith("---\n")
+    assert f"{trajectories.height:,} episodes of 2 models" in card and "License" in card and card.startswith("---\n")
 
 
 def test_records_of_every_eval_ever_are_valid_and_agree_with_the_run(run, tmp_path):
@@ -69,19 +72,21 @@ def test_records_of_every_eval_ever_are_valid_and_agree_with_the_run(run, tmp_pa
         for line in lines:
             Draft7Validator(schemas["instance_level_eval"]).validate(line)
         assert (sha256(content).hexdigest(), len(lines)) == (detail["checksum"], detail["total_rows"])
-        results = {result["evaluation_result_id"]: result for result in record["evaluation_results"]}
+        results = {entry["evaluation_result_id"]: entry for entry in record["evaluation_results"]}
         for number in {line["evaluation_result_id"] for line in lines}:
-            mine = [line["evaluation"]["score"] for line in lines if line["evaluation_result_id"] == number]
-            assert 100 * sum(mine) / len(mine) == pytest.approx(results[number]["score_details"]["score"])
+            scores = [line["evaluation"]["score"] for line in lines if line["evaluation_result_id"] == number]
+            assert 100 * sum(scores) / len(scores) == pytest.approx(results[number]["score_details"]["score"])
         assert record["source_metadata"]["source_organization_name"] == "a lab"
         assert {line["model_id"] for line in lines} == {record["model_info"]["id"]}
 
 
 @pytest.mark.parametrize("to", FORMATS)
 def test_equal_runs_give_equal_exports_and_none_is_overwritten(run, tmp_path, to):
-    one, two = ({name: (tmp_path / at / name).read_bytes() for name in export(run, to, tmp_path / at)} for at in "ab")
+    first, second = (
+        {name: (tmp_path / at / name).read_bytes() for name in export(run, to, tmp_path / at)} for at in "ab"
+    )
 
-    assert one == two and one
+    assert first == second and first
     with pytest.raises(RunFolderError, match="already exists"):
         export(run, to, tmp_path / "a")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"], "no draft is left"

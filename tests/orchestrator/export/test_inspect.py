@@ -14,7 +14,7 @@ import pytest
 from orchestrator.export.export import export
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import turns
-from tests.orchestrator.report.runs import exported, replaced
+from tests.orchestrator.report.runs import play_export_run, replace_part
 
 HOSTILE = '</script><img src="http://x/y.png" onerror=alert(1)>\x1b[2J\u202eattachment://0123 {"role": "user"}\x00'
 READER = """
@@ -55,12 +55,12 @@ print(json.dumps(members))
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     """Two policies in multiple choice and open-ended answers, one reply hostile, one episode refused."""
-    folder = exported(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
+    folder = play_export_run(tmp_path_factory.mktemp("run") / "run", demo_data, HOSTILE)
     for path in (folder / "episodes").glob("*.parquet"):
         rows = pl.read_parquet(path)
         last = (pl.int_range(pl.len()) == 0) & (pl.col("protocol") == "mcqa")
         change = {"ending": "refused", "error": "a filter", "seconds": float("nan")}
-        replaced(
+        replace_part(
             rows.with_columns(pl.when(last).then(pl.lit(v)).otherwise(n).alias(n) for n, v in change.items()), path
         )
     return folder
@@ -72,10 +72,10 @@ def logs(run, tmp_path_factory):
     pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
     into = tmp_path_factory.mktemp("inspect") / "logs"
     export(run, "inspect", into)
-    return in_inspect(READER, into)
+    return run_inspect_script(READER, into)
 
 
-def in_inspect(script: str, path: Path):
+def run_inspect_script(script: str, path: Path):
     """Return the JSON that a script prints; Inspect changes the event loop, so it runs in a process of its own."""
     command = [sys.executable, "-c", script, str(path)]
     process = subprocess.run(command, capture_output=True, text=True, timeout=200, cwd=path.parent)
@@ -89,8 +89,8 @@ def missing_fields(ours, theirs, path=""):
         for name, value in theirs.items():
             yield from missing_fields(ours.get(name), value, f"{path}/{name}")
     elif isinstance(theirs, list) and isinstance(ours, list) and len(ours) == len(theirs):
-        for mine, value in zip(ours, theirs, strict=True):
-            yield from missing_fields(mine, value, path)
+        for own_value, value in zip(ours, theirs, strict=True):
+            yield from missing_fields(own_value, value, path)
     elif ours != theirs:
         yield path
 
@@ -100,7 +100,7 @@ def test_a_log_has_every_field_that_inspect_itself_writes(run, tmp_path):
     pytest.importorskip("inspect_ai", reason="the extra `inspect` is not installed")
     for name in export(run, "inspect", tmp_path / "logs")[::4]:
         with ZipFile(tmp_path / "logs" / name) as log:
-            written = in_inspect(ROUND_TRIP, tmp_path / "logs" / name)
+            written = run_inspect_script(ROUND_TRIP, tmp_path / "logs" / name)
             gaps = {
                 gap
                 for member, fields in written.items()
@@ -154,7 +154,9 @@ def test_its_figures_are_those_of_the_tables(run, logs):
 
 @pytest.mark.slow
 def test_a_sample_shows_its_question(logs):
-    questions = [(log["task"], one["questions"][0]) for log in logs for one in log["samples"] if "/QD/" in one["key"]]
+    questions = [
+        (log["task"], sample["questions"][0]) for log in logs for sample in log["samples"] if "/QD/" in sample["key"]
+    ]
 
     assert questions and all(text.startswith("[picture: QuickDraw/") and "?" in text for _, text in questions)
     lettered = {text for task, text in questions if "A. " in text}
@@ -170,7 +172,7 @@ def test_a_log_is_a_zip_of_json_that_names_no_path_of_this_machine(run, tmp_path
     assert {"header.json", "summaries.json", "_journal/start.json"} <= members.keys()
     assert members["header.json"]["eval"] == members["_journal/start.json"]["eval"]
     assert members["header.json"]["eval"]["metadata"]["evaluated_by"] == "a lab"
-    assert not any(str(place) in text for text in texts.values() for place in (run, tmp_path, Path.cwd()))
+    assert not any(str(path) in text for text in texts.values() for path in (run, tmp_path, Path.cwd()))
     assert all(text.isascii() and "\x1b" not in text for text in texts.values())
 
 
@@ -181,5 +183,5 @@ def test_without_the_data_folder_a_log_has_replies_and_no_question(run, tmp_path
     with ZipFile(tmp_path / "logs" / names[0]) as log:
         samples = [json.loads(log.read(name)) for name in log.namelist() if name.startswith("samples/")]
 
-    assert samples and all(one["input"].endswith(f" sample {one['metadata']['sample_id']}") for one in samples)
-    assert all("choices" not in one and one["target"] == "" for one in samples)
+    assert samples and all(sample["input"].endswith(f" sample {sample['metadata']['sample_id']}") for sample in samples)
+    assert all("choices" not in sample and sample["target"] == "" for sample in samples)

@@ -20,51 +20,51 @@ def hub(monkeypatch):
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
     from huggingface_hub import constants
 
-    with serving(UploadHub(TOKEN)) as found:
+    with serving(UploadHub(TOKEN)) as server:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
-        monkeypatch.setenv("HF_ENDPOINT", found.address)
+        monkeypatch.setenv("HF_ENDPOINT", server.address)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        yield found
+        yield server
 
 
 @pytest.fixture
 def folder(tmp_path):
     """An export, with things in it that nobody named."""
-    place = tmp_path / "export"
-    (place / "data").mkdir(parents=True)
-    (place / "README.md").write_text("---\nlicense: other\n---\n\n# Runs\n")
-    (place / "data/episodes.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 40 + b"PAR1")
-    (place / ".env").write_text("KEY=secret")
-    (place / ".git").mkdir()
-    (place / ".git/config").write_text("secret")
+    export_folder = tmp_path / "export"
+    (export_folder / "data").mkdir(parents=True)
+    (export_folder / "README.md").write_text("---\nlicense: other\n---\n\n# Runs\n")
+    (export_folder / "data/episodes.parquet").write_bytes(b"PAR1" + bytes(range(256)) * 40 + b"PAR1")
+    (export_folder / ".env").write_text("KEY=secret")
+    (export_folder / ".git").mkdir()
+    (export_folder / ".git/config").write_text("secret")
     (tmp_path / "outside.txt").write_text("secret")
-    (place / "link.txt").symlink_to(tmp_path / "outside.txt")
-    (place / "more").symlink_to(tmp_path)
+    (export_folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    (export_folder / "more").symlink_to(tmp_path)
     (tmp_path / "report.html").write_text("<p>a report</p>")
-    return place
+    return export_folder
 
 
 def cli(*arguments):
     return CliRunner().invoke(app, ["export", *map(str, arguments)])
 
 
-def test_nothing_is_sent_before_it_was_shown_and_said_yes_to(hub, folder):
-    shown = cli(folder, "--publish", NAME)
+def test_nothing_is_sent_before_preview_and_confirmation(hub, folder):
+    preview = cli(folder, "--publish", NAME)
 
-    assert shown.exit_code == 2 and "nothing was uploaded; add --yes after checking the list" in shown.output
-    for said in (
+    assert preview.exit_code == 2 and "nothing was uploaded; add --yes after checking the list" in preview.output
+    for text in (
         "README.md",
         "data/episodes.parquet",
         "10,248",
         "4 links and names that begin with a dot are skipped",
     ):
-        assert said in shown.output
-    assert f"2 files, {10248 + 31:,} bytes, to the private data set lab/runs (new)" in shown.output
+        assert text in preview.output
+    assert f"2 files, {10248 + 31:,} bytes, to the private data set lab/runs (new)" in preview.output
     assert hub.asked == [f"GET /api/datasets/{NAME}"] and not hub.files
 
 
-def test_what_was_shown_arrives_whole_and_nothing_else_does(hub, folder, tmp_path):
+def test_previewed_files_arrive_and_nothing_else(hub, folder, tmp_path):
     done = cli(folder, tmp_path / "report.html", "--publish", NAME, "--yes")
 
     assert done.exit_code == 0 and "/commit/" in done.output, done.output
@@ -87,7 +87,7 @@ def test_a_data_set_that_is_there_keeps_its_visibility_and_its_other_files(hub, 
     assert "POST /api/repos/create" not in hub.asked
 
 
-def test_public_is_asked_for_in_words(hub, folder):
+def test_public_must_be_requested(hub, folder):
     publish(prepare_upload([folder], NAME, public=True))
     assert hub.private == {NAME: False}
 
@@ -106,9 +106,9 @@ def test_a_file_that_did_not_arrive_is_named(hub, folder):
 def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
     (folder / "README.md").unlink()
     (folder / "sweep.resolved.toml").write_text("")
-    told = "\n".join(prepare_upload([folder], NAME).lines())
+    lines = "\n".join(prepare_upload([folder], NAME).lines())
 
-    assert "it contains host names and logs" in told and "no README.md" in told
+    assert "it contains host names and logs" in lines and "no README.md" in lines
 
 
 def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeypatch):
@@ -121,19 +121,19 @@ def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeyp
     assert wrong.exit_code == 2 and "(401:" in wrong.output and "hf_other" not in wrong.output
 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    gone = cli(folder, "--publish", NAME, "--yes")
-    assert gone.exit_code == 2 and "the Hub cannot be reached" in gone.output
+    unreachable = cli(folder, "--publish", NAME, "--yes")
+    assert unreachable.exit_code == 2 and "the Hub cannot be reached" in unreachable.output
 
     monkeypatch.delenv("HF_TOKEN")
     assert "HF_TOKEN is not set" in cli(folder, "--publish", NAME).output
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    for arguments, said in {
+    for arguments, message in {
         (folder, "--publish", "runs"): "is not a data set; type OWNER/NAME",
         (tmp_path / "nowhere", "--publish", NAME): "does not exist; name a file or a folder",
         (tmp_path / "empty", "--publish", NAME): "no file to publish",
         (folder, folder, "--publish", NAME): "is in two of the folders",
     }.items():
         done = cli(*arguments)
-        assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output
+        assert done.exit_code == 2 and message in " ".join(done.output.split()), done.output
     assert os.environ["HF_TOKEN"] == TOKEN

@@ -44,11 +44,11 @@ class Played:
 @pytest.fixture(scope="session")
 def oracle_played(demo_data, tmp_path_factory) -> Played:
     output = tmp_path_factory.mktemp("play") / "ada"
-    wanted = person(demo_data, ",".join(CONDITIONS), limit=1, name="test")
+    spec = person(demo_data, ",".join(CONDITIONS), limit=1, name="test")
     questions = []
-    with sitting(wanted, output) as found:
-        visitor = found.visitor()
-        for request, reply in oracle_turns(wanted):
+    with sitting(spec, output) as session:
+        visitor = session.visitor()
+        for request, reply in oracle_turns(spec):
             questions.append(OpenQuestion(request, visitor.texts, visitor.options, visitor.number, visitor.page))
             visitor.say(reply)
-    return Played(output, wanted, questions, visitor.page, visitor.bodies, found.outcome)
+    return Played(output, spec, questions, visitor.page, visitor.bodies, session.outcome)

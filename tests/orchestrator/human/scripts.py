@@ -13,30 +13,30 @@ from sweeps.spec import Sweep
 
 
 class Recorder(Baseline):
-    """The oracle, which keeps what it was asked and said."""
+    """The oracle, which records its requests and replies."""
 
     def __init__(self) -> None:
         super().__init__("oracle")
         self.turns: list[tuple[Request, str]] = []
 
     async def reply(self, request: Request) -> Reply:
-        found = await super().reply(request)
-        self.turns.append((request, found.text))
-        return found
+        answer = await super().reply(request)
+        self.turns.append((request, answer.text))
+        return answer
 
 
 def oracle_turns(sweep: Sweep) -> list[tuple[Request, str]]:
-    """Every question of the sitting and the oracle's reply to it."""
+    """Return every question of the sitting and the oracle's reply to it."""
     plan, recorder = build_plan(sweep), Recorder()
     (name,) = (model.name for model in sweep.models)
     runner = EpisodeRunner(plan, {name: recorder}, in_flight=1)
 
-    async def all_of_them() -> None:
+    async def play_all() -> None:
         for ordinal in order(plan, plan.pending(())[name], name):
             async for _ in runner.play([ordinal]):
                 pass
 
-    asyncio.run(all_of_them())
+    asyncio.run(play_all())
     return recorder.turns
 
 

@@ -23,9 +23,9 @@ from orchestrator.planning.build_plan import build_plan
 from sweeps.spec import Sweep
 
 
-def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **more: str) -> Sweep:
+def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **settings: str) -> Sweep:
     """The sweep that ``play DATA --as ada`` plays."""
-    sets = [f"selection.limit={limit}", *(f"{key}={value}" for key, value in more.items())]
+    sets = [f"selection.limit={limit}", *(f"{key}={value}" for key, value in settings.items())]
     return personal_sweep(str(data), "ada", {"conditions": conditions.split(",")}, sets)
 
 
@@ -40,13 +40,13 @@ class Visitor:
         self.page = ""
 
     def ask(self, method: str, path: str, headers=None, body: str | None = None) -> int:
-        """One request with these headers alone; its status."""
+        """Send one request with these headers alone; return its status."""
         connection = http.client.HTTPConnection(self.host, timeout=60)
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        given = {"Host": self.host} | (headers or {})
+        sent_headers = {"Host": self.host} | (headers or {})
         if body is not None:
-            given |= {"Content-Length": str(len(body)), "Content-Type": "application/x-www-form-urlencoded"}
-        for name, value in given.items():
+            sent_headers |= {"Content-Length": str(len(body)), "Content-Type": "application/x-www-form-urlencoded"}
+        for name, value in sent_headers.items():
             connection.putheader(name, value)
         connection.endheaders(None if body is None else body.encode())
         response = connection.getresponse()
@@ -55,9 +55,9 @@ class Visitor:
         connection.close()
         return response.status
 
-    def look(self, more: str = "") -> str:
+    def look(self, query: str = "") -> str:
         """The page as it is now."""
-        assert self.ask("GET", self.path + more) == 200
+        assert self.ask("GET", self.path + query) == 200
         self.page = self.bodies[-1].decode()
         return self.page
 
@@ -112,32 +112,32 @@ class Sitting:
         self.problem: BaseException | None = None
 
     def visitor(self) -> Visitor:
-        """Somebody who has the address."""
+        """Return a visitor who has the address."""
         while not (self.lines and self.lines[-1].startswith("open http")):
             self.lines.append(self.said.get(timeout=60))
-        found = Visitor(self.lines[-1].split()[1])
-        found.look()
-        return found
+        visitor = Visitor(self.lines[-1].split()[1])
+        visitor.look()
+        return visitor
 
 
 @contextmanager
 def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
     """A sitting that goes on during the block, and is stopped by a signal at its end where it has not ended."""
-    found = Sitting()
+    session = Sitting()
 
     def play(signals: StopSignals) -> None:
         try:
-            with open_attempt(sweep, build_plan(sweep), output, found.said.put, signals=signals) as attempt:
-                found.outcome = attempt.run(play=sit)
+            with open_attempt(sweep, build_plan(sweep), output, session.said.put, signals=signals) as attempt:
+                session.outcome = attempt.run(play=sit)
         except BaseException as problem:
-            found.problem = problem
-            found.said.put("open http://failed/")
+            session.problem = problem
+            session.said.put("open http://failed/")
 
     with StopSignals() as signals:
         thread = threading.Thread(target=play, args=(signals,))
         thread.start()
         try:
-            yield found
+            yield session
         finally:
             thread.join(0.05)
             for _ in range(2):
@@ -145,5 +145,5 @@ def sitting(sweep: Sweep, output: Path) -> Iterator[Sitting]:
                     os.kill(os.getpid(), signal.SIGTERM)  # as Ctrl-C, which what runs in the background ignores
                     thread.join(30)
             assert not thread.is_alive(), "it does not stop"
-    if found.problem is not None:
-        raise found.problem
+    if session.problem is not None:
+        raise session.problem

@@ -1,4 +1,4 @@
-"""The page is for who has its address, counts an answer once, and tells nothing that a model is not told."""
+"""The page is open to whoever has its address, counts an answer once, and shows nothing that a model does not get."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> "&amp;" \u202eg
 @pytest.fixture(scope="module")
 def visitor(demo_data, tmp_path_factory):
     """Somebody at the first question of seven."""
-    with sitting(person(demo_data), tmp_path_factory.mktemp("page") / "run") as found:
-        yield found.visitor()
+    with sitting(person(demo_data), tmp_path_factory.mktemp("page") / "run") as session:
+        yield session.visitor()
 
 
 REFUSED = {
@@ -48,13 +48,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_it_refuses(name, visitor):
+def test_forbidden_requests_are_refused(name, visitor):
     method, path, headers, status = REFUSED[name]
-    known = {"path": visitor.path, "port": visitor.host.partition(":")[2]}
-    given = {key: value.format(**known) for key, value in headers.items()}
+    address_parts = {"path": visitor.path, "port": visitor.host.partition(":")[2]}
+    sent_headers = {key: value.format(**address_parts) for key, value in headers.items()}
     body = "question=1&choice=0" if method == "POST" else None
 
-    assert visitor.ask(method, path.format(**known).replace("/x/", "/x", 1), given, body) == status
+    assert visitor.ask(method, path.format(**address_parts).replace("/x/", "/x", 1), sent_headers, body) == status
     assert len(visitor.bodies[-1]) < 40 and b"What" not in visitor.bodies[-1]
     assert visitor.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert visitor.look() and visitor.number == "1", "and nothing was answered"
@@ -74,7 +74,7 @@ def test_what_is_no_answer_is_refused(form, status, visitor):
 
 
 @pytest.mark.parametrize(("question", "choice"), [(2, 0), (0, 0), (-1, 0), (1, 99), (1, -1), (10**30, 0)])
-def test_an_answer_to_nothing_is_told_so(question, choice, visitor):
+def test_answer_to_no_question_is_reported(question, choice, visitor):
     assert visitor.post(question, choice) == 303
     assert "was answered already" in visitor.page and visitor.number == "1"
 
@@ -90,10 +90,10 @@ def test_headers_keep_it_to_itself(visitor):
 
 
 def test_two_tabs_make_one_answer(demo_data, tmp_path):
-    wanted = person(demo_data, limit=1, scenarios='["QD", "ROD"]')
-    script = oracle_turns(wanted)
-    with sitting(wanted, tmp_path / "run") as found:
-        tabs = [found.visitor() for _ in range(6)]
+    spec = person(demo_data, limit=1, scenarios='["QD", "ROD"]')
+    script = oracle_turns(spec)
+    with sitting(spec, tmp_path / "run") as session:
+        tabs = [session.visitor() for _ in range(6)]
         for _, reply in script:
             for tab in tabs:
                 tab.look()
@@ -114,22 +114,22 @@ def _survives(tab: Visitor, number: str, choice: int) -> int | None:
         return None
 
 
-def twin(data, other):
-    """The same benchmark with another right answer for every sample that the game allows one."""
-    shutil.copytree(data, other)
-    for file in other.glob("*.jsonl"):
+def twin(data, target):
+    """Copy the benchmark with another right answer for every sample that the game allows one."""
+    shutil.copytree(data, target)
+    for file in target.glob("*.jsonl"):
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         for line in lines:
             line["answer"] = next(name for name in line["categories"] if name != line["answer"])
         file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return other
+    return target
 
 
-def bodies(data, output) -> list[bytes]:
-    """All that a benchmark's questions send: pages and pictures, each answered with the first option."""
-    wanted = person(data, "zero-shot,reference")
-    with sitting(wanted, output) as found:
-        visitor = found.visitor()
+def sent_bodies(data, output) -> list[bytes]:
+    """Return all that a benchmark's questions send: pages and pictures, each answered with the first option."""
+    spec = person(data, "zero-shot,reference")
+    with sitting(spec, output) as session:
+        visitor = session.visitor()
         while "<form" in visitor.page:
             visitor.picture()
             visitor.post(visitor.number, 0)
@@ -138,28 +138,35 @@ def bodies(data, output) -> list[bytes]:
 
 
 def test_what_is_sent_does_not_depend_on_the_answer(demo_data, tmp_path):
-    one, other = bodies(demo_data, tmp_path / "one"), bodies(twin(demo_data, tmp_path / "data"), tmp_path / "other")
-    assert one == other and len(one) > 2 * 7 * 2
+    first, second = (
+        sent_bodies(demo_data, tmp_path / "one"),
+        sent_bodies(twin(demo_data, tmp_path / "data"), tmp_path / "other"),
+    )
+    assert first == second and len(first) > 2 * 7 * 2
 
 
 def test_no_response_tells_more_than_the_question(oracle_played):
-    plan, asked = build_plan(oracle_played.sweep), oracle_played.questions
-    secrets = {word for samples in plan.samples.values() for one in samples for word in (one.answer, *one.categories)}
-    names = {part for one in asked for part in re.split(r"[/.]", one.request.messages[-1].images[0].path)}
+    plan, questions = build_plan(oracle_played.sweep), oracle_played.questions
+    secrets = {
+        word for samples in plan.samples.values() for sample in samples for word in (sample.answer, *sample.categories)
+    }
+    names = {part for question in questions for part in re.split(r"[/.]", question.request.messages[-1].images[0].path)}
     names |= {key.rpartition("/")[2] for key in plan.all_keys()} | {game.stem for game in SCENARIOS.values()}
     names |= set(SCENARIOS)
-    for one in asked:
-        rest = re.sub(r'<div class="text">.*?</div>|<span class="option">.*?</span>', "", one.page, flags=re.DOTALL)
-        rest = re.sub(r"<style>.*</style>|<script>.*</script>", "", rest, flags=re.DOTALL)
-        told = [word for word in secrets | {name for name in names if len(name) > 3} if word in rest]
-        assert told == []
+    for question in questions:
+        remainder = re.sub(
+            r'<div class="text">.*?</div>|<span class="option">.*?</span>', "", question.page, flags=re.DOTALL
+        )
+        remainder = re.sub(r"<style>.*</style>|<script>.*</script>", "", remainder, flags=re.DOTALL)
+        leaked = [word for word in secrets | {name for name in names if len(name) > 3} if word in remainder]
+        assert leaked == []
     assert not any(name.encode() in body for name in names if len(name) > 5 for body in oracle_played.bodies)
 
 
 def test_texts_of_data_are_text(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    file = next(data.glob("QuickDraw*.jsonl"))
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    file = next(folder.glob("QuickDraw*.jsonl"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines:
         line["prompt"] = HOSTILE
@@ -167,23 +174,23 @@ def test_texts_of_data_are_text(demo_data, tmp_path):
             HOSTILE + str(n) if name != line["answer"] else name for n, name in enumerate(line["categories"])
         ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with sitting(person(data, scenarios='["QD"]'), tmp_path / "run") as found:
-        visitor = found.visitor()
+    with sitting(person(folder, scenarios='["QD"]'), tmp_path / "run") as session:
+        visitor = session.visitor()
         assert visitor.texts[0].startswith(spell_invisible(HOSTILE)) and "⟨U+202E⟩gnp" in visitor.texts[0]
         chosen = next(n for n, text in enumerate(visitor.options) if text.startswith(spell_invisible(HOSTILE)))
         assert visitor.page.count("<script>") == 1 and "<img src=x" not in visitor.page and "49" not in visitor.texts[0]
         visitor.post(visitor.number, chosen)
-    said = turns(tmp_path / "run").collect()["reply"].to_list()
-    assert said and said[0].startswith(HOSTILE), "the reply is the option as it is"
+    replies = turns(tmp_path / "run").collect()["reply"].to_list()
+    assert replies and replies[0].startswith(HOSTILE), "the reply is the option as it is"
 
 
 def test_a_picture_that_cannot_be_shown_ends_its_episode(demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    for path in (data / "QuickDraw").rglob("*.png"):
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    for path in (folder / "QuickDraw").rglob("*.png"):
         path.write_bytes(b"no picture")
-    with sitting(person(data, scenarios='["QD", "ROD"]'), tmp_path / "run") as found:
-        visitor = found.visitor()
+    with sitting(person(folder, scenarios='["QD", "ROD"]'), tmp_path / "run") as session:
+        visitor = session.visitor()
         visitor.say(next(text for text in visitor.options if text not in suggestions(tuple(visitor.options))))
     stored = episodes(tmp_path / "run").collect()
     assert dict(stored.select("scenario", "ending").rows()) == {"QD": "unprocessable", "ROD": "wrong"}

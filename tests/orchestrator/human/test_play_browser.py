@@ -18,9 +18,9 @@ from orchestrator.storage.episode_store import turns
 from tests.conftest import ROOT
 from tests.orchestrator.human.scripts import oracle_turns, texts
 from tests.orchestrator.human.sitting import person
-from tests.orchestrator.human.test_session import stored
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.human.test_session import comparable_rows
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +35,7 @@ QUESTION = (
 
 @pytest.fixture
 def browser() -> Iterator[webdriver.Chrome]:
-    with browsing() as driver:
+    with open_browser() as driver:
         yield driver
 
 
@@ -54,44 +54,48 @@ class Program:
         self.address = line.split()[1]
 
 
-def shown(browser, selector: str) -> list[str]:
+def element_texts(browser, selector: str) -> list[str]:
     return browser.execute_script(f"return [...document.querySelectorAll('{selector}')].map((one) => one.textContent)")
 
 
 def answer(browser, reply: str, by_keys: bool) -> None:
     """Choose an option and send it: its letter and Enter, or two clicks."""
-    place, before = shown(browser, ".option").index(reply), browser.execute_script(QUESTION)
+    index, before = element_texts(browser, ".option").index(reply), browser.execute_script(QUESTION)
     if by_keys:
-        webdriver.ActionChains(browser).send_keys(chr(97 + place), Keys.ENTER).perform()
+        webdriver.ActionChains(browser).send_keys(chr(97 + index), Keys.ENTER).perform()
     else:
-        browser.find_elements(By.CSS_SELECTOR, "label")[place].click()
+        browser.find_elements(By.CSS_SELECTOR, "label")[index].click()
         browser.find_element(By.CSS_SELECTOR, "button").click()
     WebDriverWait(browser, 60, 0.02).until(lambda b: b.execute_script(QUESTION) not in (before, ""))
 
 
 def test_the_oracles_script_in_a_browser(browser, demo_data, tmp_path):
-    wanted, output = person(demo_data, CONDITIONS, name="test"), tmp_path / "ada"
-    script = oracle_turns(wanted)
+    spec, output = person(demo_data, CONDITIONS, name="test"), tmp_path / "ada"
+    script = oracle_turns(spec)
     program = Program(demo_data, output)
     try:
         browser.get(program.address)
-        for place, (request, reply) in enumerate(script):
-            if place == 6:
+        for step, (request, reply) in enumerate(script):
+            if step == 6:
                 program.process.kill()
                 program.process.wait()
                 program = Program(demo_data, output)
                 browser.get(program.address)
-            assert shown(browser, ".text") == texts(request.messages)
+            assert element_texts(browser, ".text") == texts(request.messages)
             loaded = "return [...document.images].every((one) => one.complete && one.naturalWidth > 20)"
             assert browser.execute_script(loaded)
-            answer(browser, reply, by_keys=place % 6 != 3)
-        assert shown(browser, "h1") == ["All episodes are played"]
+            answer(browser, reply, by_keys=step % 6 != 3)
+        assert element_texts(browser, "h1") == ["All episodes are played"]
         out, _ = program.process.communicate(timeout=60)
     finally:
         program.process.kill()
-    other = played(tmp_path / "oracle", sweep(demo_data, ["oracle"], CONDITIONS.split(","), selection={"limit": 1}))
+    oracle_run = play_sweep(
+        tmp_path / "oracle", sweep(demo_data, ["oracle"], CONDITIONS.split(","), selection={"limit": 1})
+    )
 
     assert browser.get_log("browser") == []
     assert program.process.returncode == 0 and "human-ada" in out
-    assert all(mine.equals(theirs) for mine, theirs in zip(stored(output), stored(other), strict=True))
+    assert all(
+        own.equals(expected) for own, expected in zip(comparable_rows(output), comparable_rows(oracle_run), strict=True)
+    )
     assert turns(output).collect().height == len(script)

@@ -1,4 +1,4 @@
-"""What would stop a model is told from its configuration: on disk, on the Hub, behind an endpoint, and offline."""
+"""Everything that would stop a model is found in its configuration: on disk, on the Hub, behind an endpoint, and offline."""
 
 import json
 import os
@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.inspection.architectures import TRANSFORMERS, VLLM, architectures
-from orchestrator.inspection.model_check import check
+from orchestrator.inspection.model_check import check, local_fault
 from sweeps.endpoint import Endpoint
+from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import Hub, serving
 
@@ -48,15 +49,15 @@ def row(gpu="h200", **entry):
 
 
 def test_a_folder_that_fits(tmp_path):
-    found = row(source=folder(tmp_path / "m", size=16_000_000_000))
+    checked = row(source=folder(tmp_path / "m", size=16_000_000_000))
 
-    assert found.ok and found.source == "ok: on disk"
-    assert found.architecture == "ok: Qwen2_5_VLForConditionalGeneration"
-    assert found.images == "ok: any number in 128,000 tokens"
-    assert found.fit == "ok: 16.0 GB weights + 1.9 GB cache, 127 GB usable on 1 x h200"
+    assert checked.ok and checked.source == "ok: on disk"
+    assert checked.architecture == "ok: Qwen2_5_VLForConditionalGeneration"
+    assert checked.images == "ok: any number in 128,000 tokens"
+    assert checked.fit == "ok: 16.0 GB weights + 1.9 GB cache, 127 GB usable on 1 x h200"
 
 
-def test_what_does_not_fit_is_told_with_its_size(tmp_path):
+def test_model_that_does_not_fit_is_reported_with_its_size(tmp_path):
     source = folder(tmp_path / "m", size=16_000_000_000)
 
     assert row(source=source, gpu="t4").fit.startswith("no: 16.0 GB weights")
@@ -102,9 +103,9 @@ def test_one_picture_a_prompt_is_said(tmp_path):
 )
 def test_a_broken_configuration_is_no_crash(tmp_path, content):
     (tmp_path / "config.json").write_bytes(content)
-    found = row(source=str(tmp_path))
+    checked = row(source=str(tmp_path))
 
-    assert found.source.startswith("no: ") or found.architecture == "unknown"
+    assert checked.source.startswith("no: ") or checked.architecture == "unknown"
 
 
 def test_offline_is_unknown_and_a_missing_folder_is_no():
@@ -135,30 +136,30 @@ def test_endpoints(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("address", ["localhost:8000/v1", "127.0.0.1:8000/v1", "foo"])
-def test_an_address_without_its_scheme_is_told(address):
-    found = row(source="x", backend="openai", endpoint=Endpoint(base_url=address))
+def test_address_without_scheme_is_reported(address):
+    checked = row(source="x", backend="openai", endpoint=Endpoint(base_url=address))
 
-    assert found.source == f"no: base_url {address} must start with http:// or https://"
+    assert checked.source == f"no: base_url {address} must start with http:// or https://"
 
 
 def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "secret\n")
-    found = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
+    checked = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9/v1"))
 
-    assert found.source == "no: OPENAI_API_KEY has a line break or a character that no key has"
+    assert checked.source == "no: OPENAI_API_KEY has a line break or a character that no key has"
 
 
 @pytest.mark.parametrize("answer", [b'{"data": null}', b"[]", b"{", None])
-def test_a_service_that_talks_nonsense_is_no_crash(answer):
-    with talking(answer) as address:
-        found = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env=""))
+def test_nonsense_from_a_service_is_no_crash(answer):
+    with serve_answer(answer) as address:
+        checked = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env=""))
 
-    assert found.source.startswith(f"no: {address} does not answer")
+    assert checked.source.startswith(f"no: {address} does not answer")
 
 
 @contextmanager
-def talking(answer):
-    """A server that gives this JSON to whoever asks, or with None words that are no HTTP."""
+def serve_answer(answer):
+    """Serve this JSON to every request, or with None words that are no HTTP."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -183,21 +184,79 @@ def test_a_policy_that_does_not_exist_cannot_run():
     assert row(source="builtin:embedded", backend="builtin").source.endswith('its backend is "transformers"')
 
 
-def test_what_others_have_named_is_printed_as_it_is(tmp_path):
+def text_folder(tmp_path):
+    return folder(tmp_path, architectures=["LlamaForCausalLM"], text_config={}, max_position_embeddings=8192)
+
+
+@pytest.mark.parametrize("backend", ["vllm", "transformers"])
+def test_a_text_only_model_may_run_and_is_named_as_one(tmp_path, backend):
+    found = row(source=text_folder(tmp_path / "m"), backend=backend, gpus=0)
+
+    assert found.ok and found.images == "ok: none, it reads text only in 8,192 tokens"
+    assert found.architecture == "ok: LlamaForCausalLM" if find_spec(backend) else found.architecture.startswith("unk")
+
+
+def test_the_template_cell_names_functions_and_the_start_token(tmp_path):
+    source = folder(tmp_path / "m")
+    assert row(source=source).template == "unknown"
+    words = {"bos_token": "<s>", "add_bos_token": True, "chat_template": "{{ messages }}"}
+    (tmp_path / "m/tokenizer_config.json").write_text(json.dumps(words))
+    assert row(source=source).template == "ok: no functions, start token by tokenizer"
+    assert row(source=source, tools="hermes").template.startswith("no: no functions")
+    (tmp_path / "m/tokenizer_config.json").write_text("{}")
+    one = row(source=source, backend="transformers")
+    assert (one.template, one.images[:16]) == ("ok: none, one question with one picture", "ok: one picture;")
+
+
+def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
+    def fault(source, **entry):
+        return local_fault(ModelSpec(name="m", source=str(source), **entry))
+
+    odd = folder(tmp_path / "odd", architectures=["OddModel"])
+    assert not find_spec("transformers") or fault(odd, backend="transformers").startswith(
+        "transformers does not run Odd"
+    )
+    assert fault(odd, backend="transformers", trust_remote_code=True) == fault(odd, backend="transformers")
+    own = folder(tmp_path / "own", architectures=["OddModel"], auto_map={})
+    assert fault(own, backend="transformers", trust_remote_code=True) == ""
+    untold = folder(tmp_path / "untold")
+    (tmp_path / "untold/tokenizer_config.json").write_text("{}")
+    if find_spec("vllm"):
+        assert fault(untold) == 'it has no chat template, which vLLM needs; write backend = "transformers"'
+    assert fault(tmp_path / "gone") == f"folder {tmp_path / 'gone'} does not exist"
+    films = folder(tmp_path / "films", architectures=["LlavaNextVideoForConditionalGeneration"])
+    (tmp_path / "films/video_preprocessor_config.json").write_text("{}")
+    assert bool(find_spec("torchvision")) or "it needs torchvision" in fault(films, backend="transformers")
+
+
+def test_judges_are_named(tmp_path):
+    sweep = tmp_path / "s.toml"
+    judge = {"name": "reader", "source": text_folder(tmp_path / "m"), "backend": "transformers", "gpus": 0}
+    table = "\n".join(f"{key} = {json.dumps(value)}" for key, value in judge.items())
+    sweep.write_text(
+        f'data = "d"\nmodels = ["oracle"]\nprotocol = "oeg"\n[judge]\nmodel = "reader"\n[[model]]\n{table}\n'
+    )
+    shown = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+
+    assert "reader" in shown.output and "oracle" in shown.output
+    assert "rule-judge" in CliRunner().invoke(app, ["models", "check", "rule-judge"]).output
+
+
+def test_markup_in_names_is_printed_literally(tmp_path):
     sweep = tmp_path / "s.toml"
     sweep.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "/models/[/bold]x[red] :smile: \\u001b[31m"\n')
-    found = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+    outcome = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
 
-    assert found.exit_code == 1, found.exception
-    assert r"no: folder /models/[/bold]x[red] :smile: \x1b[31m does not exist" in found.output
+    assert outcome.exit_code == 1, outcome.exception
+    assert r"no: folder /models/[/bold]x[red] :smile: \x1b[31m does not exist" in outcome.output
 
 
 def test_the_lists_hold_the_papers_models():
     assert {"LlavaForConditionalGeneration", "Phi4MMForCausalLM", "InternVLForConditionalGeneration"} <= VLLM
     assert "InstructBlipForConditionalGeneration" in TRANSFORMERS - VLLM
     for backend in ("vllm", "transformers"):
-        known, how = architectures(backend)
-        assert "Qwen2_5_VLForConditionalGeneration" in known and backend in how
+        names, how = architectures(backend)
+        assert "Qwen2_5_VLForConditionalGeneration" in names and backend in how
     assert "Phi4MultimodalForCausalLM" in TRANSFORMERS & architectures("transformers")[0]
 
 
@@ -222,8 +281,11 @@ def test_on_the_hub(tmp_path):
 
 
 def test_all_that_ship_offline_is_a_table_and_mistakes_are_sentences():
-    whole = models_check(HF_HUB_OFFLINE="1", OPENAI_API_KEY="x")
-    assert whole.returncode == 0 and "internvl3-78b" in whole.stdout and "Traceback" not in whole.stderr
+    missing = {model.endpoint.key_env for model in registry().values() if model.endpoint.base_url}
+    shipped = models_check(HF_HUB_OFFLINE="1", OPENAI_API_KEY="x", COLUMNS="400", **dict.fromkeys(missing, ""))
+    problems = [line for line in shipped.stdout.splitlines() if " no: " in line]
+    assert shipped.returncode == 1 and "internvl3-78b" in shipped.stdout and "Traceback" not in shipped.stderr
+    assert len(problems) == len(missing) == 2 and all(any(key in line for key in missing) for line in problems)
     wrong = models_check("qwen2.5-vl-7")
     assert wrong.returncode == 2 and "did you mean 'qwen2.5-vl-7b'?" in wrong.stderr
     assert "--gpu-type 'h900' is none of" in models_check("--gpu-type", "h900").stderr

@@ -1,4 +1,4 @@
-"""The words in which a trial of a model is judged, and what is planned for one; no engine runs here."""
+"""The sentences that judge a trial of a model, and what is planned for one; no engine runs here."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ MODEL = registry()["embedded"]
 GIB = 2**30
 
 
-def tried(*compared: PromptComparison, endings: Mapping[str, int] | None = None, **more: object) -> TrialReport:
-    fields = {"reason": "", "host": 3 * GIB, "gpu": 10 * GIB, "picture": 577, "uncompared": "", **more}
+def trial_report(
+    *compared: PromptComparison, endings: Mapping[str, int] | None = None, **overrides: object
+) -> TrialReport:
+    fields = {"reason": "", "host": 3 * GIB, "gpu": 10 * GIB, "picture": 577, "uncompared": "", **overrides}
     return TrialReport(seconds=4.0, endings=dict(endings or {"correct": 8}), compared=compared, **fields)  # type: ignore[arg-type]
 
 
@@ -27,7 +29,9 @@ def test_equal_ids_and_replies_leave_nothing_to_say() -> None:
     row = trial_row(
         MODEL,
         61.2,
-        tried(PromptComparison(1, [1, 2], [1, 2], "A.", "A."), PromptComparison(3, [1, 4], [1, 4], "B", "B\ufffd")),
+        trial_report(
+            PromptComparison(1, [1, 2], [1, 2], "A.", "A."), PromptComparison(3, [1, 4], [1, 4], "B", "B\ufffd")
+        ),
     )
 
     assert row.ok and row.rate == 2.0
@@ -47,37 +51,40 @@ def test_the_first_prompt_that_differs_is_named() -> None:
     row = trial_row(
         MODEL,
         1.0,
-        tried(PromptComparison(1, [1, 2], [1, 2], "A", "A"), PromptComparison(3, [1, 7], [1, 2, 3], "A", "B")),
+        trial_report(PromptComparison(1, [1, 2], [1, 2], "A", "A"), PromptComparison(3, [1, 7], [1, 2, 3], "A", "B")),
     )
 
     assert not row.ok and row.equal == "ids 1/2, replies 1/2"
     assert row.wrong == ("a prompt with 3 pictures has 2 tokens, the package's call 3; they differ from token 1 on")
 
 
-def test_a_second_start_token_of_the_package_is_told_and_is_no_error() -> None:
-    row = trial_row(MODEL, 1.0, tried(PromptComparison(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
+def test_second_start_token_is_noted_and_no_error() -> None:
+    row = trial_row(MODEL, 1.0, trial_report(PromptComparison(1, [1, 2, 3], [1, 1, 2, 3], "A", "A")))
 
     assert row.ok and row.equal == "ids 1/1, replies 1/1, package: start token twice"
 
 
 @pytest.mark.parametrize(
-    ("found", "wrong"),
+    ("report", "wrong"),
     [
-        (tried(uncompared="transformers: no such model"), "not compared: transformers: no such model"),
-        (tried(endings={"correct": 6, "unprocessable": 2}, reason="the prompt is too long"), "the prompt is too long"),
-        (tried(uncompared="no checkpoint to compare with"), ""),
+        (trial_report(uncompared="transformers: no such model"), "not compared: transformers: no such model"),
+        (
+            trial_report(endings={"correct": 6, "unprocessable": 2}, reason="the prompt is too long"),
+            "the prompt is too long",
+        ),
+        (trial_report(uncompared="no checkpoint to compare with"), ""),
     ],
 )
-def test_what_is_wrong_is_one_sentence(found: TrialReport, wrong: str) -> None:
-    row = trial_row(MODEL, 1.0, found)
+def test_problem_is_one_sentence(report: TrialReport, wrong: str) -> None:
+    row = trial_row(MODEL, 1.0, report)
 
     assert (row.wrong, row.ok) == (wrong, not wrong)
-    assert row.ended == found.endings.get("unprocessable", 0)
+    assert row.ended == report.endings.get("unprocessable", 0)
 
 
 def test_a_slow_engine_bounds_its_worker() -> None:
     front = FrontEnd(14, new_ms=20.0, cached_ms=4.0, engine=15.0, cached=0.5)
-    row = trial_row(MODEL, 1.0, tried(front=front))
+    row = trial_row(MODEL, 1.0, trial_report(front=front))
 
     assert front.ceiling == pytest.approx(1000 / 12)
     assert row.table()["front"]["new_ms"] == 20.0
@@ -85,7 +92,7 @@ def test_a_slow_engine_bounds_its_worker() -> None:
         "bottleneck: engine (15 requests/s; image preprocessing could do 83: 50 with new pictures, 250 with known ones); "
         "a worker uses 1.2 CPU cores"
     )
-    assert trial_row(MODEL, 1.0, tried()).bound == "" == trial_row(MODEL, 1.0, tried()).table()["bound"]
+    assert trial_row(MODEL, 1.0, trial_report()).bound == "" == trial_row(MODEL, 1.0, trial_report()).table()["bound"]
 
 
 @pytest.mark.parametrize(("gpus", "shares"), [(1, "3 engines per GPU use it fully (gpus = 0.33); "), (2, ""), (0, "")])

@@ -1,14 +1,15 @@
-"""What a model's processor needs is named with the command that installs it, and a package that cannot be imported is told."""
+"""The packages that a model needs are named with the command that installs them; one that cannot be imported is reported."""
 
 import importlib.util
 
 import pytest
 
 from orchestrator.inspection import packages
-from orchestrator.inspection.packages import PROCESSORS, import_errors, package_cell, required
+from orchestrator.inspection.packages import import_errors, package_cell, required
+from sweeps.checkpoint import Checkpoint
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
-from tests.actors.architectures import ARCHITECTURES
+from tests.actors.newer_architectures import EVERY
 
 
 def model(**entry):
@@ -17,11 +18,20 @@ def model(**entry):
 
 def test_what_a_model_needs_follows_from_its_class_and_its_adapter():
     own = registry()
-    found = {name: required(own[name], own[name].architecture) for name in ("smolvlm2-2.2b", "idefics3-8b", "gpt-4.1")}
+    needed = {name: required(own[name], None) for name in ("smolvlm2-2.2b", "idefics3-8b", "gpt-4.1")}
 
-    assert found == {"smolvlm2-2.2b": ("torchvision", "num2words"), "idefics3-8b": (), "gpt-4.1": ()}
-    assert required(own["phi-4-multimodal"], "Phi4MultimodalForCausalLM") == ("torchvision", "peft")
-    assert required(model(backend="vllm", lora="vision-lora"), "") == (), "vLLM loads adapters itself"
+    assert needed == {"smolvlm2-2.2b": ("torchvision", "num2words"), "idefics3-8b": (), "gpt-4.1": ()}
+    phi = Checkpoint({"architectures": ["Phi4MultimodalForCausalLM"]})
+    assert required(own["phi-4-multimodal"], phi) == ("torchvision", "peft")
+    assert required(model(backend="vllm", lora="vision-lora"), None) == (), "vLLM loads adapters itself"
+
+
+def test_a_processor_of_films_needs_torchvision(tmp_path):
+    (tmp_path / "video_preprocessor_config.json").write_text("{}")
+    unknown = Checkpoint({"architectures": ["NewForConditionalGeneration"]}, tmp_path)
+
+    assert required(model(backend="transformers"), unknown) == ("torchvision",)
+    assert required(model(backend="transformers"), Checkpoint(unknown.config)) == ()
 
 
 def test_packages_are_imported_and_not_only_found(tmp_path, monkeypatch):
@@ -63,15 +73,18 @@ def test_the_sentence_says_what_to_type(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torchvision") is not None, reason="torchvision is installed here")
-def test_the_processors_that_need_torchvision_are_those_of_the_list():
+@pytest.mark.parametrize("name", EVERY)
+def test_the_processors_that_need_torchvision_are_those_of_the_list(name):
     """Without it, each of the others is built, and transformers refuses these."""
     pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
-    refused = set()
-    for architecture in ARCHITECTURES.values():
-        try:
-            architecture.build()
-        except ImportError as problem:
-            assert "torchvision" in str(problem).lower()
-            refused.add(architecture.kind)
+    kind = EVERY[name]
+    refusal = ""
+    try:
+        kind.build()
+    except ImportError as problem:
+        refusal = str(problem).lower()
 
-    assert refused == PROCESSORS.keys() - {"Phi4MMForCausalLM"}
+    for model in kind.models:
+        assert ("torchvision" in required(registry()[model], Checkpoint({"architectures": [kind.kind]}))) == (
+            "torchvision" in refusal
+        ), (model, refusal)

@@ -1,4 +1,4 @@
-"""What a sweep on services would cost, before a request is sent: bounds that what is played lies between."""
+"""The cost of a sweep on services, before a request is sent: bounds that hold for what is played."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage.episode_store import episodes
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 ENDPOINT = {"base_url": "http://127.0.0.1:9/v1", "key_env": "", "prompt_price": 2.0, "reply_price": 8.0, "priced": "P"}
 ENTRY = {"name": "m", "source": "gpt-4.1", "endpoint": ENDPOINT}
@@ -63,44 +63,46 @@ class Paid(ScriptedBackend):
         self.policy = Baseline(policy)
 
     async def reply(self, request):
-        said = await self.policy.reply(request)
-        return Reply(said.text, 500, 3, cost=0.01)
+        reply = await self.policy.reply(request)
+        return Reply(reply.text, 500, 3, cost=0.01)
 
 
 @pytest.mark.parametrize("policy", ["always-ask", "guess"])
-def test_what_is_played_lies_between_the_bounds(demo_data, tmp_path, policy):
-    asked = sweep(demo_data, ["m"], ["zero-shot", "history", "reference"], model=[ENTRY])
-    plan = build_plan(asked)
+def test_played_cost_lies_between_bounds(demo_data, tmp_path, policy):
+    spec = sweep(demo_data, ["m"], ["zero-shot", "history", "reference"], model=[ENTRY])
+    plan = build_plan(spec)
     pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
-    (found,) = service_cost.estimates(plan, pending, demo_data, tmp_path / "run")
-    folder = played(tmp_path / "run", asked, backends={"m": Paid(policy)})
+    (estimate,) = service_cost.estimates(plan, pending, demo_data, tmp_path / "run")
+    folder = play_sweep(tmp_path / "run", spec, backends={"m": Paid(policy)})
     rows = episodes(folder).collect()
 
-    assert found.episodes == rows.height == sum(pending.values())
-    assert found.least.requests <= rows["turns"].sum() <= found.most.requests + 1e-6
+    assert estimate.episodes == rows.height == sum(pending.values())
+    assert estimate.least.requests <= rows["turns"].sum() <= estimate.most.requests + 1e-6
     if policy == "always-ask":
-        assert rows["turns"].sum() > 0.9 * found.most.requests, "who always asks comes to the limit"
-    assert found.least.reply <= rows["reply_tokens"].sum() <= found.most.reply
-    assert "at the mean cost of its stored episodes" not in found.line
-    (again,) = service_cost.estimates(plan, {next(iter(pending)): 5}, demo_data, folder)
+        assert rows["turns"].sum() > 0.9 * estimate.most.requests, "who always asks comes to the limit"
+    assert estimate.least.reply <= rows["reply_tokens"].sum() <= estimate.most.reply
+    assert "at the mean cost of its stored episodes" not in estimate.line
+    (updated,) = service_cost.estimates(plan, {next(iter(pending)): 5}, demo_data, folder)
     mean = rows["cost"].mean()
-    assert again.episodes == 5 and f"{5 * mean:,.2f} at the mean cost of its stored episodes" in again.line
+    assert updated.episodes == 5 and f"{5 * mean:,.2f} at the mean cost of its stored episodes" in updated.line
 
 
-def test_what_history_adds_is_every_earlier_turn(demo_data, tmp_path):
-    asked = sweep(demo_data, ["m"], ["zero-shot", "history"], scenarios=["ROD"], model=[ENTRY])
-    plan = build_plan(asked)
-    plain, kept = (service_cost.estimates(plan, {cell.key: 1}, demo_data, tmp_path)[0] for cell in plan.cells)
-    assert plain.least == kept.least and plain.most.requests == kept.most.requests
-    assert kept.most.prompt > 3 * plain.most.prompt
+def test_history_adds_every_earlier_turn(demo_data, tmp_path):
+    spec = sweep(demo_data, ["m"], ["zero-shot", "history"], scenarios=["ROD"], model=[ENTRY])
+    plan = build_plan(spec)
+    plain, with_history = (service_cost.estimates(plan, {cell.key: 1}, demo_data, tmp_path)[0] for cell in plan.cells)
+    assert plain.least == with_history.least and plain.most.requests == with_history.most.requests
+    assert with_history.most.prompt > 3 * plain.most.prompt
 
 
-def test_pictures_that_are_not_here_and_rules_that_nobody_knows_are_said(demo_data, tmp_path):
+def test_missing_pictures_and_unknown_rules_are_reported(demo_data, tmp_path):
     entry = {**ENTRY, "source": "their-model", "endpoint": {**ENDPOINT, "reply_price": 0.0, "prompt_price": 0.0}}
-    asked = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])
-    plan = build_plan(asked)
-    (found,) = service_cost.estimates(plan, {"m/ROD/zero-shot": 10}, tmp_path / "nowhere", tmp_path)
-    assert found.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and found.line.endswith("its entry has no prices")
+    spec = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])
+    plan = build_plan(spec)
+    (estimate,) = service_cost.estimates(plan, {"m/ROD/zero-shot": 10}, tmp_path / "nowhere", tmp_path)
+    assert estimate.least.prompt > 10 * service_cost.UNKNOWN_PICTURE and estimate.line.endswith(
+        "its entry has no prices"
+    )
 
 
 def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
@@ -129,17 +131,17 @@ def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
     ],
 )
 def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path, prices, share, words):
-    def found(entry):
+    def estimate_of(entry):
         plan = build_plan(sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry]))
         pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
-        (one,) = service_cost.estimates(plan, pending, demo_data, tmp_path)
+        (direct,) = service_cost.estimates(plan, pending, demo_data, tmp_path)
         longest = max(SCENARIOS["ROD"].limit(sample) for sample in plan.samples_by_id["ROD"].values())
-        return one, [plan.key(*plan.task(ordinal)) for ordinal in range(plan.total)], longest
+        return direct, [plan.key(*plan.task(ordinal)) for ordinal in range(plan.total)], longest
 
-    one, keys, longest = found(ENTRY)
-    batched, same, _ = found({**ENTRY, "batch": True, "endpoint": {**ENDPOINT, **prices}})
-    assert keys == same and batched.least == one.least and "Batch API" not in one.line
-    assert batched.most.cost(batched.model) == pytest.approx(share * one.most.cost(one.model))
+    direct, keys, longest = estimate_of(ENTRY)
+    batched, same, _ = estimate_of({**ENTRY, "batch": True, "endpoint": {**ENDPOINT, **prices}})
+    assert keys == same and batched.least == direct.least and "Batch API" not in direct.line
+    assert batched.most.cost(batched.model) == pytest.approx(share * direct.most.cost(direct.model))
     assert (
         f"through the Batch API, {words}: up to 24 hours per turn, {batched.turns} turns in the longest" in batched.line
     )

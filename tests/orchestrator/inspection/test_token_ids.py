@@ -15,7 +15,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 
-def printed(*args: object) -> Any:
+def run_prompt(*args: object) -> Any:
     return CliRunner().invoke(app, [str(arg) for arg in ("prompt", *args)])
 
 
@@ -29,27 +29,27 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
     from sweeps.conditions import CONDITIONS
     from sweeps.registry import registry
 
-    found = printed(
+    outcome = run_prompt(
         "QD", 0, "--data", demo_data, "--model", "embedded", "--token-ids", "--condition", condition, "--turn", turn
     )
-    assert found.exit_code == 0, found.output
-    told = json.loads(found.stdout)
+    assert outcome.exit_code == 0, outcome.output
+    report = json.loads(outcome.stdout)
 
     sample, pool = find_sample(demo_data, "QD", 0)
     messages = conversation(sample, pool, CONDITIONS[condition], turn=turn)
     pictures = PictureLoader(demo_data)
-    shown = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
-    ids = PackageCall(resolve_embedded(registry()["embedded"])).ids(messages, shown)
-    assert len(shown) == turn + 1
-    assert told == {"model": "embedded", "backend": "transformers", "tokens": len(ids), "ids": ids}
+    rendered = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
+    ids = PackageCall(resolve_embedded(registry()["embedded"])).ids(messages, rendered)
+    assert len(rendered) == turn + 1
+    assert report == {"model": "embedded", "backend": "transformers", "tokens": len(ids), "ids": ids}
 
 
 @pytest.mark.slow
 def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Path) -> None:
     """The embedded model's folder; the engine is built from shapes alone, so its ids are those of the entry."""
     folder = Path(__file__).parents[3] / "actors" / "embedded"
-    by_folder = json.loads(printed("ROD", 0, "--data", demo_data, "--model", folder, "--token-ids").stdout)
-    by_name = json.loads(printed("ROD", 0, "--data", demo_data, "--model", "embedded", "--token-ids").stdout)
+    by_folder = json.loads(run_prompt("ROD", 0, "--data", demo_data, "--model", folder, "--token-ids").stdout)
+    by_name = json.loads(run_prompt("ROD", 0, "--data", demo_data, "--model", "embedded", "--token-ids").stdout)
 
     assert by_folder == by_name
 
@@ -64,7 +64,9 @@ def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Pat
     ],
 )
 def test_a_mistake_is_one_sentence(demo_data: Path, tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
-    found = printed("ROD", 0, "--data", demo_data, *(str(tmp_path) if one == "EMPTY" else one for one in arguments))
+    outcome = run_prompt(
+        "ROD", 0, "--data", demo_data, *(str(tmp_path) if argument == "EMPTY" else argument for argument in arguments)
+    )
 
-    assert found.exit_code == 2
-    assert sentence in found.stderr and found.stderr.count("\n") == 1
+    assert outcome.exit_code == 2
+    assert sentence in outcome.stderr and outcome.stderr.count("\n") == 1

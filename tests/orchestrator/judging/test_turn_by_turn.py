@@ -14,37 +14,43 @@ import pytest
 
 from orchestrator.storage.episode_store import episodes, turns
 from tests.actors.marking_judge import marking_judge
-from tests.actors.service import Answer, said, service
-from tests.orchestrator.execution.test_attempt import exactly_once
-from tests.orchestrator.judging.test_judging import by, flat, killed_with_a_part, many, sweep
+from tests.actors.service import Answer, completion, service
+from tests.orchestrator.execution.test_attempt import assert_stored_once
+from tests.orchestrator.judging.test_judging import (
+    judge_table,
+    kill_after_first_part,
+    many_guessers,
+    sweep,
+    unwrap_lines,
+)
 from tests.orchestrator.report import runs
 
 RULES = '[judge]\nmodel = "rule-judge"\n'
 TALKERS = '["oracle", "ask-properly", "guess-aloud", "refuse"]'
 
 
-def several(path: Path) -> Path:
+def make_multi_turn(path: Path) -> Path:
     path.write_text(path.read_text().replace('"oeg"', '"oeg-multi"'))
     return path
 
 
 @pytest.mark.slow
-def test_one_worker_and_four_give_the_same_bytes_and_policies_what_they_are_built_for(cli, demo_data, tmp_path):
-    path, written = several(sweep(tmp_path / "x.toml", demo_data, RULES, TALKERS)), []
+def test_one_worker_and_four_give_the_same_bytes(cli, demo_data, tmp_path):
+    path, outputs = make_multi_turn(sweep(tmp_path / "x.toml", demo_data, RULES, TALKERS)), []
     for workers in (1, 4):
         out = tmp_path / f"by-{workers}"
         done = cli.run("run", path, "--output", out, "--set", f"cluster.workers={workers}")
         assert done.returncode == 0, done.stderr
-        exactly_once(out, 4 * 2 * 70)
-        told = (
+        assert_stored_once(out, 4 * 2 * 70)
+        rows = (
             turns(out)
             .select("key", "turn", "image", "reply", "read_as", "judged", "move")
             .sort("key", "turn")
             .collect()
         )
-        written.append(((out / "results.json").read_bytes(), told))
+        outputs.append(((out / "results.json").read_bytes(), rows))
 
-    assert written[0][0] == written[1][0] and written[0][1].equals(written[1][1])
+    assert outputs[0][0] == outputs[1][0] and outputs[0][1].equals(outputs[1][1])
     means = pl.read_parquet(out / "results.parquet").group_by("model").agg(pl.col("acc", "ps").mean()).sort("model")
     acc = dict(means.select("model", "acc").iter_rows())
     assert acc["oracle"] == 100 and acc["ask-properly"] == acc["refuse"] == 0 < acc["guess-aloud"] < 50
@@ -52,17 +58,21 @@ def test_one_worker_and_four_give_the_same_bytes_and_policies_what_they_are_buil
 
 
 @pytest.mark.long
-def test_a_killed_driver_and_the_same_command_give_byte_identical_results(cli, demo_data, tmp_path):
-    path, out, whole = several(many(tmp_path / "x.toml", demo_data, 150)), tmp_path / "killed", tmp_path / "whole"
-    killed_with_a_part(cli.start("run", path, "--output", out), out / "episodes")
+def test_killed_driver_and_rerun_give_identical_results(cli, demo_data, tmp_path):
+    path, out, undisturbed = (
+        make_multi_turn(many_guessers(tmp_path / "x.toml", demo_data, 150)),
+        tmp_path / "killed",
+        tmp_path / "whole",
+    )
+    kill_after_first_part(cli.start("run", path, "--output", out), out / "episodes")
     assert 0 < episodes(out).collect().height < 150 * 140, (
         "the kill must fall into the middle for this test to mean anything"
     )
 
     assert cli.run("run", path, "--output", out).returncode == 0
-    assert cli.run("run", path, "--output", whole).returncode == 0
-    exactly_once(out, 150 * 140)
-    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+    assert cli.run("run", path, "--output", undisturbed).returncode == 0
+    assert_stored_once(out, 150 * 140)
+    assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
 
 
 @pytest.mark.long
@@ -72,11 +82,13 @@ def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cl
 
     def answer(number: int, body: dict) -> Answer:
         count = body["messages"][-1]["content"].split("The list:\n")[1].split("\n\n")[0].count("\n") + 1
-        return said(",".join("0" * count) if healthy else "I cannot decide.")
+        return completion(",".join("0" * count) if healthy else "I cannot decide.")
 
     out = tmp_path / "run"
     with service(answer) as judge:
-        path = several(sweep(tmp_path / "x.toml", demo_data, by(judge.url), '["refuse"]', 'scenarios = ["ROD"]\n'))
+        path = make_multi_turn(
+            sweep(tmp_path / "x.toml", demo_data, judge_table(judge.url), '["refuse"]', 'scenarios = ["ROD"]\n')
+        )
         assert cli.run("run", path, "--output", out).returncode == 1
         rows = pl.read_parquet(out / "results.parquet")
         assert set(rows["failed"]) == {10} and rows["acc"].null_count() == rows.height, "no verdict is no zero"
@@ -85,11 +97,11 @@ def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cl
         healthy.append(True)
         assert cli.run("run", path, "--output", out, "--retry-failed").returncode == 0
     assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
-    exactly_once(out, 20)
+    assert_stored_once(out, 20)
 
 
 # -- a judge with an engine of its own ------------------------------------------------------------------------------------
-def marking(folder: Path, backend: str) -> str:
+def marking_judge_table(folder: Path, backend: str) -> str:
     """A [judge] table of a checkpoint whose marks can be foretold, on an engine of its own."""
     flags = "enforce_eager = true, max_model_len = 256, block_size = 32" if backend == "vllm" else ""
     return (
@@ -98,32 +110,30 @@ def marking(folder: Path, backend: str) -> str:
     )
 
 
-def said_and_read(out: Path) -> pl.DataFrame:
+def judged_turns(out: Path) -> pl.DataFrame:
     return turns(out).select("key", "turn", "reply", "read_as", "judged", "move").sort("key", "turn").collect()
 
 
 def judges_ready(out: Path) -> int:
-    told = [path.read_text() for path in out.glob("logs/*/driver.log")]
-    return sum(len(re.findall("worker [0-9]+ of judge:marks is ready", text)) for text in told)
+    logs = [path.read_text() for path in out.glob("logs/*/driver.log")]
+    return sum(len(re.findall("worker [0-9]+ of judge:marks is ready", text)) for text in logs)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "numbers"), [("transformers", (2,)), pytest.param("vllm", (1, 2), marks=pytest.mark.long)]
 )
-def test_a_judge_on_its_own_engine_reads_while_episodes_wait_and_any_workers_give_the_same_bytes(
-    backend, numbers, cli, demo_data, tmp_path
-):
+def test_judge_on_its_own_engine_gives_the_same_bytes(backend, numbers, cli, demo_data, tmp_path):
     pytest.importorskip(backend, reason=f"the extra '{backend}' is not installed")
-    table = marking(tmp_path / "judge", backend)
-    path = several(sweep(tmp_path / "x.toml", demo_data, table, '["oracle", "refuse"]'))
+    table = marking_judge_table(tmp_path / "judge", backend)
+    path = make_multi_turn(sweep(tmp_path / "x.toml", demo_data, table, '["oracle", "refuse"]'))
     written = []
     for workers in numbers:
         out = tmp_path / f"by-{workers}"
         done = cli.run("run", path, "--output", out, "--set", f"cluster.workers={workers}")
         assert done.returncode == 0, done.stderr
-        exactly_once(out, 2 * 2 * 70)
-        written.append(((out / "results.json").read_bytes(), said_and_read(out)))
+        assert_stored_once(out, 2 * 2 * 70)
+        written.append(((out / "results.json").read_bytes(), judged_turns(out)))
 
     assert written[0][0] == written[-1][0] and written[0][1].equals(written[-1][1])
     read = written[0][1]
@@ -134,59 +144,57 @@ def test_a_judge_on_its_own_engine_reads_while_episodes_wait_and_any_workers_giv
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_judge_killed_or_hung_while_episodes_wait_is_replaced_and_the_bytes_are_the_same(
-    fault, cli, demo_data, tmp_path
-):
+def test_judge_killed_or_hung_is_replaced_with_same_bytes(fault, cli, demo_data, tmp_path):
     pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
-    table = marking(tmp_path / "judge", "transformers")
-    path = several(sweep(tmp_path / "x.toml", demo_data, table, TALKERS))
-    out, whole = tmp_path / "killed", tmp_path / "whole"
+    table = marking_judge_table(tmp_path / "judge", "transformers")
+    path = make_multi_turn(sweep(tmp_path / "x.toml", demo_data, table, TALKERS))
+    out, undisturbed = tmp_path / "killed", tmp_path / "whole"
     run = cli.start("run", path, "--output", out, "--set", "cluster.silence=30")
-    hit = judge_hit(run, out, fault)
+    hit = signal_judge(run, out, fault)
     _, err = run.communicate(timeout=300)
     assert run.returncode == 0, err
     assert hit and judges_ready(out) == 2, "the fault must fall into the run for this test to mean anything"
 
-    assert cli.run("run", path, "--output", whole).returncode == 0
-    exactly_once(out, 4 * 2 * 70)
-    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
-    assert said_and_read(out).equals(said_and_read(whole))
+    assert cli.run("run", path, "--output", undisturbed).returncode == 0
+    assert_stored_once(out, 4 * 2 * 70)
+    assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
+    assert judged_turns(out).equals(judged_turns(undisturbed))
 
 
-def judge_hit(run: subprocess.Popen[str], out: Path, fault: signal.Signals) -> bool:
+def signal_judge(run: subprocess.Popen[str], out: Path, fault: signal.Signals) -> bool:
     """Send the signal to the judge's first worker half a second after another worker, which asks it, is ready too."""
     deadline = time.monotonic() + 300
     while run.poll() is None and time.monotonic() < deadline:
-        told = "".join(path.read_text() for path in out.glob("logs/*/driver.log"))
-        found = dict(re.findall(r"worker \d+ of (\S+) is ready \(process (\d+)", told))
-        if {"judge:marks", "builtin"} <= found.keys():
+        log = "".join(path.read_text() for path in out.glob("logs/*/driver.log"))
+        pids = dict(re.findall(r"worker \d+ of (\S+) is ready \(process (\d+)", log))
+        if {"judge:marks", "builtin"} <= pids.keys():
             time.sleep(0.5)
-            os.kill(int(found["judge:marks"]), fault)
+            os.kill(int(pids["judge:marks"]), fault)
             return True
         time.sleep(0.05)
     return False
 
 
 @pytest.mark.slow
-def test_a_judge_that_cannot_start_ends_the_run_with_its_reason_and_nothing_is_scored(cli, demo_data, tmp_path):
+def test_judge_that_cannot_start_ends_the_run_unscored(cli, demo_data, tmp_path):
     table = f'[judge.model]\nname = "gone"\nsource = "{tmp_path / "nothing"}"\nbackend = "transformers"\ngpus = 0\n'
     out = tmp_path / "run"
-    done = cli.run("run", several(sweep(tmp_path / "x.toml", demo_data, table, '["refuse"]')), "--output", out)
+    done = cli.run("run", make_multi_turn(sweep(tmp_path / "x.toml", demo_data, table, '["refuse"]')), "--output", out)
 
-    told = flat(done.stdout + done.stderr)
-    assert done.returncode != 0 and "Traceback" not in told
-    assert "judge:gone" in told and "nothing" in told
+    output = unwrap_lines(done.stdout + done.stderr)
+    assert done.returncode != 0 and "Traceback" not in output
+    assert "judge:gone" in output and "nothing" in output
     assert episodes(out).collect().height == 0
 
 
-def test_what_was_read_while_it_was_played_is_not_judged_afterwards(cli, demo_data, tmp_path):
-    wanted = runs.sweep(
+def test_turns_judged_in_play_are_not_judged_again(cli, demo_data, tmp_path):
+    spec = runs.sweep(
         demo_data, ["refuse"], ["zero-shot"], scenarios=["QD"], protocol="oeg-multi", judge={"model": "rule-judge"}
     )
-    done = cli.run("judge", runs.played(tmp_path / "run", wanted))
+    done = cli.run("judge", runs.play_sweep(tmp_path / "run", spec))
 
     assert (
         done.returncode != 0
-        and "were read while they were played" in flat(done.stderr)
+        and "were read while they were played" in unwrap_lines(done.stderr)
         and "Traceback" not in done.stderr
     )

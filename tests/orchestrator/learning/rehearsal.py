@@ -1,7 +1,7 @@
-"""Short trainings of tiny random checkpoints of other architectures than the embedded model's, as JSON lines.
+"""Train tiny random checkpoints of architectures other than the embedded model's, and print JSON lines.
 
-``python -m tests.orchestrator.learning.rehearsal FOLDER TEST LEARNT NAME ...``: a process of its own, because the packages that
-some processors need are on its path alone (``tests.actors.vision_packages``).
+``python -m tests.orchestrator.learning.rehearsal FOLDER TEST LEARNT NAME ...``: runs in its own process, because the packages
+that some processors need are on its path only (``tests.actors.vision_packages``).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ SHORT = {
     "rollouts": ROLLOUTS, "batch": 64, "steps": STEPS, "max_tokens": 1, "learning_rate": 1e-2, "rp": 1.0,
     "checkpoint_every": 1, "evaluate_every": 2, "evaluate_samples": 2, "lora": {"dropout": 0.0},
 }  # fmt: skip
-"""Dropout is off, so that what a reply was sampled with can be computed again."""
+"""Dropout is off so that the probabilities of a sampled reply can be recomputed."""
 
 
-def sweep(name: str, folder: Path, test: Path, learnt: Path) -> Path:
-    """A sweep file with a training of the checkpoint, which is written beside it."""
-    source = lettered(write(name, folder / name))
+def write_sweep(name: str, folder: Path, test: Path, learnt: Path) -> Path:
+    """Write the checkpoint and, beside it, a sweep file that trains it."""
+    source = boost_letters(write(name, folder / name))
     model = {"name": name, "source": str(source), "backend": "transformers", "gpus": 0, "dtype": "float32"}
     table = {
         "name": name, "data": str(test), "models": [name], "scenarios": ["QD", "ROD"], "model": [model],
@@ -53,8 +53,8 @@ def sweep(name: str, folder: Path, test: Path, learnt: Path) -> Path:
     return file
 
 
-def lettered(checkpoint: Path) -> Path:
-    """The checkpoint with larger weights of letters in its last layer: else random replies hardly ever name an option."""
+def boost_letters(checkpoint: Path) -> Path:
+    """Enlarge the weights of letters in the last layer; otherwise random replies hardly ever name an option."""
     from safetensors.torch import load_file, save_file
 
     file = checkpoint / "model.safetensors"
@@ -65,96 +65,108 @@ def lettered(checkpoint: Path) -> Path:
     return checkpoint
 
 
-def by_trl(file: Path, folder: Path) -> dict[str, Any]:
-    """What TRL's trainer is given, what it stores, and the model that comes of it."""
-    made = settings.load(file, ["train.engine=trl"])
-    found = load_training_states(made)
-    done = trainer.train(made, folder / "trl", lambda line: None)
-    come = after(file, made, done.model, found)
+def train_with_trl(file: Path, folder: Path) -> dict[str, Any]:
+    """Train with TRL, and report what its trainer reads and stores and the model it writes."""
+    training = settings.load(file, ["train.engine=trl"])
+    states = load_training_states(training)
+    done = trainer.train(training, folder / "trl", lambda line: None)
+    outcome = training_outcome(file, training, done.model, states)
     try:
-        return {**come, **given(made, found, folder / "asked")}
+        return {**outcome, **compare_with_sweep(training, states, folder / "asked")}
     except (ValueError, KeyError) as problem:
-        return {**come, "not compared": str(problem)}
+        return {**outcome, "not compared": str(problem)}
 
 
-def given(made: Training, found: list[TrainingState], folder: Path) -> dict[str, Any]:
-    """Which tensors of a sweep the trainer samples from and learns under, and how far its log-probabilities are off."""
+def compare_with_sweep(training: Training, states: list[TrainingState], folder: Path) -> dict[str, Any]:
+    """Compare the trainer's input tensors and log-probabilities with those of a sweep."""
     from orchestrator.learning.trl_trainer import VerdictTrainer, grpo_config
 
-    train = made.train.model_copy(update={"max_tokens": TOKENS})
-    progress = TrainingProgress(train, MetricsLog(made.sweep, train, folder), print)
-    asked = VerdictTrainer(Training(made.sweep, train), grpo_config(train, folder), found, progress, Event())
-    rows = [asked.train_dataset[k] for k in range(ASKED) for _ in range(ROLLOUTS)]
-    with heard(asked) as sampled:
-        learnt = asked._generate_and_score_completions(rows)
-    asked_for = [found[row["state_index"]] for row in rows]
-    mine = asked.student.model.inputs([state.job() for state in asked_for])
-    prompt = mine["input_ids"].shape[1]
-    told = zip(asked_for, learnt["completion_ids"], learnt["completion_mask"], asked.logprobs, strict=True)
-    gaps = [abs(one - whole(asked.student, state, ids[mask.bool()].tolist())) for state, ids, mask, one in told]
-    fields = [name for name in mine if name not in ("input_ids", "attention_mask")]
-    words = [row[mask.bool()].tolist() for row, mask in zip(mine["input_ids"], mine["attention_mask"], strict=True)]
+    train = training.train.model_copy(update={"max_tokens": TOKENS})
+    progress = TrainingProgress(train, MetricsLog(training.sweep, train, folder), print)
+    verdict_trainer = VerdictTrainer(
+        Training(training.sweep, train), grpo_config(train, folder), states, progress, Event()
+    )
+    rows = [verdict_trainer.train_dataset[k] for k in range(ASKED) for _ in range(ROLLOUTS)]
+    with capture_sampling(verdict_trainer) as sampled:
+        learnt = verdict_trainer._generate_and_score_completions(rows)
+    sampled_states = [states[row["state_index"]] for row in rows]
+    expected = verdict_trainer.student.model.inputs([state.job() for state in sampled_states])
+    prompt = expected["input_ids"].shape[1]
+    replies = zip(
+        sampled_states, learnt["completion_ids"], learnt["completion_mask"], verdict_trainer.logprobs, strict=True
+    )
+    gaps = [
+        abs(logprob - full_pass_logprob(verdict_trainer.student, state, ids[mask.bool()].tolist()))
+        for state, ids, mask, logprob in replies
+    ]
+    fields = [name for name in expected if name not in ("input_ids", "attention_mask")]
+    words = [
+        row[mask.bool()].tolist() for row, mask in zip(expected["input_ids"], expected["attention_mask"], strict=True)
+    ]
     return {
         "fields": sorted(fields),
-        "sampled from": [name for name in sorted(fields) if equal(sampled[name], mine[name])],
-        "learnt under": [name for name in sorted(fields) if equal(trimmed(name, learnt[name], prompt), mine[name])],
-        "tokens": [list(one) for one in sampled["ids"]] == words and equal(learnt["prompt_ids"], mine["input_ids"]),
+        "sampled from": [name for name in sorted(fields) if tensors_equal(sampled[name], expected[name])],
+        "learnt under": [
+            name for name in sorted(fields) if tensors_equal(trim_reply(name, learnt[name], prompt), expected[name])
+        ],
+        "tokens": [list(ids) for ids in sampled["ids"]] == words
+        and tensors_equal(learnt["prompt_ids"], expected["input_ids"]),
         "logprob gap": max(gaps),
     }
 
 
 @contextmanager
-def heard(asked: Any) -> Iterator[dict[str, Any]]:
-    """The token ids and picture tensors that replies are sampled from meanwhile."""
-    told: dict[str, Any] = {}
-    sample = asked._generate_single_turn
+def capture_sampling(verdict_trainer: Any) -> Iterator[dict[str, Any]]:
+    """Yield the token ids and image tensors that replies are sampled from inside the block."""
+    captured: dict[str, Any] = {}
+    sample = verdict_trainer._generate_single_turn
 
-    def listening(ids: Any, images: Any, fields: dict[str, Any], *more: Any) -> Any:
-        told.update(fields, ids=ids)
-        return sample(ids, images, fields, *more)
+    def record_fields(ids: Any, images: Any, fields: dict[str, Any], *args: Any) -> Any:
+        captured.update(fields, ids=ids)
+        return sample(ids, images, fields, *args)
 
-    asked._generate_single_turn = listening
-    yield told
-    del asked._generate_single_turn
-
-
-def equal(one: Any, two: torch.Tensor) -> bool:
-    held = one if isinstance(one, torch.Tensor) else padded(one, two)
-    return held.shape == two.shape and torch.equal(held.to(two.dtype), two)
+    verdict_trainer._generate_single_turn = record_fields
+    yield captured
+    del verdict_trainer._generate_single_turn
 
 
-def padded(rows: Any, like: torch.Tensor) -> torch.Tensor:
-    """Rows of tokens padded on the left as TRL pads them; pictures as they are."""
+def tensors_equal(actual: Any, expected: torch.Tensor) -> bool:
+    tensor = actual if isinstance(actual, torch.Tensor) else pad_rows(actual, expected)
+    return tensor.shape == expected.shape and torch.equal(tensor.to(expected.dtype), expected)
+
+
+def pad_rows(rows: Any, like: torch.Tensor) -> torch.Tensor:
+    """Pad token rows on the left as TRL does; leave pictures unchanged."""
     if all(isinstance(row, list) for row in rows):
         rows = [[0] * (like.shape[1] - len(row)) + row for row in rows]
     return torch.tensor(np.array(rows))
 
 
-def trimmed(name: str, held: torch.Tensor, prompt: int) -> torch.Tensor:
-    """Without the reply, for what has a number a token."""
-    return held[:, :prompt] if name.endswith("token_type_ids") else held
+def trim_reply(name: str, tensor: torch.Tensor, prompt: int) -> torch.Tensor:
+    """Cut off the reply if the tensor has one value per token."""
+    return tensor[:, :prompt] if name.endswith("token_type_ids") else tensor
 
 
 @torch.no_grad()
-def whole(student: Student, state: TrainingState, reply: Sequence[int]) -> float:
-    """The log-probability of a reply, from one pass over question and reply."""
+def full_pass_logprob(student: Student, state: TrainingState, reply: Sequence[int]) -> float:
+    """Return the log-probability of a reply, from one pass over question and reply."""
     inputs = student.model.inputs([state.job()])
     ids = torch.cat([inputs["input_ids"], torch.tensor([list(reply)])], 1)
-    more = {k: v for k, v in inputs.items() if k not in ("input_ids", "attention_mask")}
-    if "mm_token_type_ids" in more:
-        more["mm_token_type_ids"] = torch.cat(
-            [more["mm_token_type_ids"], torch.zeros(1, len(reply), dtype=torch.long)], 1
+    fields = {k: v for k, v in inputs.items() if k not in ("input_ids", "attention_mask")}
+    if "mm_token_type_ids" in fields:
+        fields["mm_token_type_ids"] = torch.cat(
+            [fields["mm_token_type_ids"], torch.zeros(1, len(reply), dtype=torch.long)], 1
         )
-    logits = student.network(input_ids=ids, attention_mask=torch.ones_like(ids), **more).logits[0]
+    logits = student.network(input_ids=ids, attention_mask=torch.ones_like(ids), **fields).logits[0]
     scores = logits[-len(reply) - 1 : -1].float().log_softmax(-1)
     return float(scores.gather(-1, torch.tensor(list(reply))[:, None]).sum())
 
 
-def after(file: Path, made: Training, model: Path | None, found: list[TrainingState]) -> dict[str, Any]:
-    """How many groups taught, and how far a sweep's logits move with the trained entry."""
+def training_outcome(file: Path, training: Training, model: Path | None, states: list[TrainingState]) -> dict[str, Any]:
+    """Return the number of live groups and how far the trained model moves a sweep's logits."""
     assert model is not None
     before, learned = (ModelAndProcessor(transformers_spec(m)) for m in load(file, [], [model]).models)
-    tensors = before.inputs([found[0].job()])
+    tensors = before.inputs([states[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - learned.network(**tensors).logits).abs().max()
     rollouts = run_files.read_rollouts(model.parent)
@@ -162,36 +174,36 @@ def after(file: Path, made: Training, model: Path | None, found: list[TrainingSt
     return {"rollouts": rollouts.height, "live groups": live.n_unique(["step", "group"]), "moved": float(moved)}
 
 
-def by_hand(file: Path, folder: Path) -> dict[str, Any]:
-    """The native engine on the same checkpoint, or why it does not train it."""
-    made = settings.load(file, ["train.engine=native"])
+def train_natively(file: Path, folder: Path) -> dict[str, Any]:
+    """Train the same checkpoint with the native engine, or return why it refuses."""
+    training = settings.load(file, ["train.engine=native"])
     try:
-        policy = Policy(made.train)
-        policy.greedy([state.job() for state in load_training_states(made)[:ASKED]])
+        policy = Policy(training.train)
+        policy.greedy([state.job() for state in load_training_states(training)[:ASKED]])
     except TrainError as problem:
         return {"refused": str(problem)}
-    found = load_training_states(made)
-    asked = Random(0).sample(found, ASKED)
-    said = policy.sample([state.job() for state in asked], [2] * ASKED, 1.0, 0)
+    states = load_training_states(training)
+    sampled = Random(0).sample(states, ASKED)
+    groups = policy.sample([state.job() for state in sampled], [2] * ASKED, 1.0, 0)
     gaps = [
-        abs(one.logprob - whole(policy, state, one.tokens))
-        for state, group in zip(asked, said, strict=True)
-        for one in group
+        abs(reply.logprob - full_pass_logprob(policy, state, reply.tokens))
+        for state, group in zip(sampled, groups, strict=True)
+        for reply in group
     ]
-    done = trainer.train(made, folder / "native", lambda line: None)
-    return {"logprob gap": max(gaps), **after(file, made, done.model, found)}
+    done = trainer.train(training, folder / "native", lambda line: None)
+    return {"logprob gap": max(gaps), **training_outcome(file, training, done.model, states)}
 
 
 def main(folder: Path, test: Path, learnt: Path, names: list[str]) -> None:
     for name in names:
-        file = sweep(name, folder, test, learnt)
-        place = folder / f"{name}.trained"
-        for engine, tried in (("trl", by_trl), ("native", by_hand)):
+        file = write_sweep(name, folder, test, learnt)
+        output = folder / f"{name}.trained"
+        for engine, train_engine in (("trl", train_with_trl), ("native", train_natively)):
             try:
-                found = tried(file, place)
+                outcome = train_engine(file, output)
             except Exception as problem:
-                found = {"failed": f"{type(problem).__name__}: {problem}"}
-            print(json.dumps({"name": name, "engine": engine, **found}), flush=True)
+                outcome = {"failed": f"{type(problem).__name__}: {problem}"}
+            print(json.dumps({"name": name, "engine": engine, **outcome}), flush=True)
 
 
 if __name__ == "__main__":

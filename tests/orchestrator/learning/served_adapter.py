@@ -1,6 +1,6 @@
-"""What tiny random checkpoints say with a random adapter as a training writes it, in transformers and in vLLM, as JSON lines.
+"""Compare replies of tiny random checkpoints with a random adapter in transformers and in vLLM, and print JSON lines.
 
-``python -m tests.orchestrator.learning.served_adapter FOLDER DATA NAME ...``: a process of its own, as ``rehearsal``.
+``python -m tests.orchestrator.learning.served_adapter FOLDER DATA NAME ...``: runs in its own process, as ``rehearsal`` does.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tests.actors.architectures import write
 
 ON_CPU = {"enforce_eager": True, "max_model_len": 8192, "block_size": 32, "max_lora_rank": 16}
 SPREAD, TOKENS, ASKED = 0.3, 8, 60
-"""Standard deviation of the adapter's weights: enough to change every reply; tokens of a reply; questions."""
+"""Standard deviation of the adapter's weights, enough to change every reply; tokens per reply; number of questions."""
 
 
-def written(model: ModelSpec, folder: Path) -> Path:
-    """A random adapter on the layers that the paper trains."""
+def write_adapter(model: ModelSpec, folder: Path) -> Path:
+    """Write a random adapter for the layers that the paper trains."""
     network = ModelAndProcessor(model).network
     torch.manual_seed(1)
     adapted = get_peft_model(network, lora_config(network, Lora(), model.name))
@@ -42,33 +42,34 @@ def written(model: ModelSpec, folder: Path) -> Path:
     return folder
 
 
-def replies(model: ModelSpec, data: Path, asked: Sequence[Request]) -> list[str]:
-    """Greedy replies of the model's engine."""
+def replies(model: ModelSpec, data_folder: Path, requests: Sequence[Request]) -> list[str]:
+    """Return greedy replies of the model's engine."""
 
     async def ask() -> list[str]:
-        backend = open_engine(model, data)
+        backend = open_engine(model, data_folder)
         try:
-            return [reply.text for reply in await asyncio.gather(*map(backend.reply, asked))]
+            return [reply.text for reply in await asyncio.gather(*map(backend.reply, requests))]
         finally:
             await backend.close()
 
     return asyncio.run(ask())
 
 
-def main(folder: Path, data: Path, names: Sequence[str]) -> None:
-    jobs = (state.job() for state in load_states(data, ("QD", "COCO", "ROD"), None, 0))
-    asked = [Request(job.request.messages, Sampling(max_tokens=TOKENS), 0, job.request.situation) for job in jobs][
+def main(folder: Path, data_folder: Path, names: Sequence[str]) -> None:
+    jobs = (state.job() for state in load_states(data_folder, ("QD", "COCO", "ROD"), None, 0))
+    requests = [Request(job.request.messages, Sampling(max_tokens=TOKENS), 0, job.request.situation) for job in jobs][
         :ASKED
     ]
     for name in names:
         source = write(name, folder / name)
         model = ModelSpec(name=name, source=str(source), backend="transformers", gpus=0, dtype="float32")
-        tuned = model.model_copy(update={"lora": str(written(model, folder / f"{name}-adapter"))})
+        tuned = model.model_copy(update={"lora": str(write_adapter(model, folder / f"{name}-adapter"))})
         served = tuned.model_copy(update={"backend": "vllm", "options": ON_CPU})
-        before, theirs, mine = (replies(one, data, asked) for one in (model, tuned, served))
-        changed, equal = (sum(a == b for a, b in zip(theirs, other, strict=True)) for other in (before, mine))
+        before, expected, actual = (replies(spec, data_folder, requests) for spec in (model, tuned, served))
+        changed, equal = (sum(a == b for a, b in zip(expected, texts, strict=True)) for texts in (before, actual))
         print(
-            json.dumps({"name": name, "asked": len(asked), "changed": len(asked) - changed, "equal": equal}), flush=True
+            json.dumps({"name": name, "asked": len(requests), "changed": len(requests) - changed, "equal": equal}),
+            flush=True,
         )
 
 

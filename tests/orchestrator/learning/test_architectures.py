@@ -11,21 +11,21 @@ pytest.importorskip("trl", reason="the package trl is not installed")
 
 from envs.demo import draw
 from tests.actors.rehearsed import ROOT, environment
-from tests.actors.vision_packages import fetched
+from tests.actors.vision_packages import fetch_packages
 
 pytestmark = pytest.mark.long
 NAMES = ("llava-next-mistral", "qwen2.5-vl")
 """The architectures of the paper's two models."""
 ALONE = "smolvlm"
-"""One whose processor takes one question at a time."""
+"""An architecture whose processor takes one question at a time."""
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory, demo_data):
-    """(architecture, engine) -> what came of its trainings."""
+def outcomes(tmp_path_factory, demo_data):
+    """(architecture, engine) -> the outcome of its training."""
     folder = tmp_path_factory.mktemp("architectures")
     try:
-        packages = fetched(folder / "packages")
+        packages = fetch_packages(folder / "packages")
     except RuntimeError as problem:
         pytest.skip(f"the processor of Qwen2.5-VL needs torchvision: {problem}")
     draw(folder / "learnt", 8, 5000, ("QD", "COCO"))
@@ -48,25 +48,27 @@ def found(tmp_path_factory, demo_data):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_trl_trains_it_on_the_tokens_and_pixels_of_a_sweep(found, name):
-    told = found[name, "trl"]
+def test_trl_trains_on_tokens_and_pixels_of_sweep(outcomes, name):
+    outcome = outcomes[name, "trl"]
 
-    assert "failed" not in told and told["tokens"], told
-    assert told["sampled from"] == told["learnt under"] == told["fields"] and "pixel_values" in told["fields"]
-    assert told["rollouts"] == 128 and told["live groups"] > 0 and told["moved"] > 1e-3
-    assert told["logprob gap"] < 2e-3
+    assert "failed" not in outcome and outcome["tokens"], outcome
+    assert (
+        outcome["sampled from"] == outcome["learnt under"] == outcome["fields"] and "pixel_values" in outcome["fields"]
+    )
+    assert outcome["rollouts"] == 128 and outcome["live groups"] > 0 and outcome["moved"] > 1e-3
+    assert outcome["logprob gap"] < 2e-3
 
 
-def test_the_native_engine_trains_where_positions_have_one_dimension(found):
-    told, refused = (found[name, "native"] for name in NAMES)
+def test_native_engine_trains_models_with_one_position_dimension(outcomes):
+    outcome, refused = (outcomes[name, "native"] for name in NAMES)
 
-    assert "failed" not in told and told["logprob gap"] < 2e-3, told
-    assert told["rollouts"] == 128 and told["live groups"] > 0 and told["moved"] > 1e-3
+    assert "failed" not in outcome and outcome["logprob gap"] < 2e-3, outcome
+    assert outcome["rollouts"] == 128 and outcome["live groups"] > 0 and outcome["moved"] > 1e-3
     assert "numbers positions in three dimensions" in refused["refused"] and 'engine = "trl"' in refused["refused"]
 
 
-def test_a_processor_that_takes_one_question_at_a_time_is_told(found):
-    by_trl, refused = (found[ALONE, engine] for engine in ("trl", "native"))
+def test_native_engine_refuses_single_question_processor(outcomes):
+    by_trl, refused = (outcomes[ALONE, engine] for engine in ("trl", "native"))
 
     assert by_trl["rollouts"] == 128, "evaluations ask one by one"
     assert "refuses several questions at once" in refused["refused"] and "set train.at_once = 1" in refused["refused"]

@@ -1,6 +1,6 @@
-"""The embedded model learns to ask from two scenarios and asks in the five others; what takes the lesson away does not.
+"""The embedded model learns to ask in two scenarios and then asks in the five others; the controls do not learn it.
 
-It is evidence about the training loop, on a model of 1.7 M parameters whose asking habits were taught: none about others.
+This is evidence about the training loop on a model of 1.7 M parameters whose asking habits were taught, and about no other.
 """
 
 import os
@@ -28,42 +28,42 @@ def ground(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def held_out(ground) -> list[Path]:
-    """102 held-out samples a scenario."""
-    return proof.held_out(ground, 3)
+    """102 held-out samples per scenario."""
+    return proof.held_out_folders(ground, 3)
 
 
 @pytest.fixture(scope="module")
 def before(ground, held_out):
-    made = proof.training(held_out[0], proof.to_learn_from(ground, 0), 0)
-    return proof.examined(Policy(made.train), held_out)
+    training = proof.load_training(held_out[0], proof.training_folder(ground, 0), 0)
+    return proof.evaluate_folders(Policy(training.train), held_out)
 
 
-def verdict(ground, held_out, before, name, seed, more=()):
-    """On as many folders as ``held_out`` has."""
-    made = proof.training(held_out[0], proof.to_learn_from(ground, seed), seed, more)
-    old = proof.merged(before[: len(held_out)])
-    new = proof.merged(proof.examined(proof.taught(made, ground / name), held_out))
-    found = proof.judged(old, new)
-    print(f"\n{name}: {found}\n{proof.table(old, new)}")
-    return found
+def run_proof(ground, held_out, before, name, seed, overrides=()):
+    """Train, and compare before and after on all folders of ``held_out``."""
+    training = proof.load_training(held_out[0], proof.training_folder(ground, seed), seed, overrides)
+    old = proof.merge_evaluations(before[: len(held_out)])
+    new = proof.merge_evaluations(proof.evaluate_folders(proof.train_policy(training, ground / name), held_out))
+    outcome = proof.compare_evaluations(old, new)
+    print(f"\n{name}: {outcome}\n{proof.table(old, new)}")
+    return outcome
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
-def test_it_learns_to_ask_also_where_it_was_not_trained(ground, held_out, before, seed):
-    found = verdict(ground, held_out, before, f"seed-{seed}", seed)
+def test_training_teaches_asking_in_unseen_scenarios(ground, held_out, before, seed):
+    outcome = run_proof(ground, held_out, before, f"seed-{seed}", seed)
 
-    assert found.passes(TRAINED_POINTS, UNSEEN_POINTS), str(found)
+    assert outcome.passes(TRAINED_POINTS, UNSEEN_POINTS), str(outcome)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", proof.CONTROLS)
 def test_no_control_passes(ground, held_out, before, name):
-    """One folder (34 samples a scenario) tells where points are missing, all three whether clear views are."""
+    """One folder (34 samples per scenario) shows missing points; a loss on clear views needs all three folders."""
     folders = held_out if name == "cloning" else held_out[:1]
-    found = verdict(ground, folders, before, name, 0, proof.CONTROLS[name])
+    outcome = run_proof(ground, folders, before, name, 0, proof.CONTROLS[name])
 
-    assert not found.passes(TRAINED_POINTS, UNSEEN_POINTS), str(found)
+    assert not outcome.passes(TRAINED_POINTS, UNSEEN_POINTS), str(outcome)
 
 
 SHORT = (
@@ -75,46 +75,46 @@ SHOWN = ("QD", "COCO", "ROD", "MVP-N")
 
 @pytest.fixture(scope="module")
 def short(ground):
-    """Folders of 20 samples of four scenarios, and of 40 samples a scenario to learn from."""
+    """A folder with 20 samples of each of four scenarios, and a training folder with 40 samples per scenario."""
     draw(ground / "short-test", 20 * len(SHOWN), proof.FIRST_TEST, SHOWN)
-    return ground / "short-test", proof.to_learn_from(ground / "short", 0, 80)
+    return ground / "short-test", proof.training_folder(ground / "short", 0, 80)
 
 
 @pytest.fixture(scope="module")
 def short_before(short):
     test, learnt = short
-    return evaluate(Policy(proof.training(test, learnt, 0).train), test, SHOWN, 20, 0)
+    return evaluate(Policy(proof.load_training(test, learnt, 0).train), test, SHOWN, 20, 0)
 
 
-def asks(found):
-    """Of 80 samples, how many begin with a request for help."""
-    return sum(sum(played.hidden_asks) for played in found.values())
+def count_asks(evaluations):
+    """Count the samples (of 80) that begin with a request for help."""
+    return sum(sum(played.hidden_asks) for played in evaluations.values())
 
 
-def right(found, scenarios):
-    """Of 40 episodes, how many end right."""
-    return sum(sum(found[name].right) for name in scenarios)
+def count_right(evaluations, scenarios):
+    """Count the episodes (of 40) that end right."""
+    return sum(sum(evaluations[name].right) for name in scenarios)
 
 
-def after_short(ground, short, name, more=()):
+def train_short(ground, short, name, overrides=()):
     test, learnt = short
-    policy = proof.taught(proof.training(test, learnt, 0, [*SHORT, *more]), ground / f"short-{name}")
+    policy = proof.train_policy(proof.load_training(test, learnt, 0, [*SHORT, *overrides]), ground / f"short-{name}")
     return evaluate(policy, test, SHOWN, 20, 0)
 
 
 @pytest.mark.slow
 def test_a_short_training_learns_to_ask(ground, short, short_before):
-    after = after_short(ground, short, "learnt")
+    after = train_short(ground, short, "learnt")
 
-    assert asks(after) >= asks(short_before) + 15
-    assert right(after, proof.TRAINED) >= right(short_before, proof.TRAINED) + 8
-    assert right(after, SHOWN[2:]) >= right(short_before, SHOWN[2:]) + 4
+    assert count_asks(after) >= count_asks(short_before) + 15
+    assert count_right(after, proof.TRAINED) >= count_right(short_before, proof.TRAINED) + 8
+    assert count_right(after, SHOWN[2:]) >= count_right(short_before, SHOWN[2:]) + 4
     assert all(sum(played.clear_asks) <= 2 for played in after.values())
 
 
 @pytest.mark.slow
-def test_rewards_that_are_shuffled_within_groups_teach_nothing(ground, short, short_before):
-    after = after_short(ground, short, "shuffled", proof.CONTROLS["shuffled"])
+def test_shuffled_rewards_teach_nothing(ground, short, short_before):
+    after = train_short(ground, short, "shuffled", proof.CONTROLS["shuffled"])
 
-    assert asks(after) < asks(short_before) + 8
-    assert right(after, proof.TRAINED) < right(short_before, proof.TRAINED) + 4
+    assert count_asks(after) < count_asks(short_before) + 8
+    assert count_right(after, proof.TRAINED) < count_right(short_before, proof.TRAINED) + 4

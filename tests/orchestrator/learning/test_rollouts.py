@@ -34,15 +34,15 @@ def test_advantages_are_rewards_in_standard_deviations():
 
 
 def test_only_groups_with_differences_are_live(state):
-    made = add_advantages(
+    rollouts = add_advantages(
         [rollout(state, 0, 1.0), rollout(state, 0, 0.0), rollout(state, 1, 1.0), rollout(state, 1, 1.0)], train(), 0
     )
 
-    assert [r.advantage is None for r in made] == [False, False, True, True]
-    assert mean(r.advantage for r in made[:2]) == pytest.approx(0)
+    assert [r.advantage is None for r in rollouts] == [False, False, True, True]
+    assert mean(r.advantage for r in rollouts[:2]) == pytest.approx(0)
 
 
-def test_the_shuffled_control_keeps_each_groups_rewards_and_forgets_whose_they_are(state):
+def test_shuffled_control_permutes_rewards_within_groups(state):
     group = [rollout(state, 0, float(k), right=k == 7) for k in range(8)]
     orders = [tuple(r.reward for r in add_advantages(group, train(shuffle_rewards=True), step)) for step in range(5)]
 
@@ -50,25 +50,25 @@ def test_the_shuffled_control_keeps_each_groups_rewards_and_forgets_whose_they_a
     assert [r.reward for r in add_advantages(group, train(), 0)] == [float(k) for k in range(8)]
 
 
-def test_an_episodes_end_is_the_return_of_its_turns(state):
-    other = replace(state, state=state.state._replace(turn=1))
-    won = [rollout(state, 0, 0.0), rollout(other, 0, 0.0, right=True)]
+def test_turn_rewards_are_discounted_episode_outcome(state):
+    later_state = replace(state, state=state.state._replace(turn=1))
+    won = [rollout(state, 0, 0.0), rollout(later_state, 0, 0.0, right=True)]
     lost = [rollout(state, 0, 0.0)]
-    made = credit_episodes([won, lost], 0.9)
+    rollouts = credit_episodes([won, lost], 0.9)
 
-    assert [r.reward for r in made] == [0.9, 1.0, 0.0]
-    assert [r.group for r in made] == [0, 1, 0]
+    assert [r.reward for r in rollouts] == [0.9, 1.0, 0.0]
+    assert [r.group for r in rollouts] == [0, 1, 0]
 
 
-def test_a_state_of_an_episode_needs_three_replies_for_a_group(state):
+def test_episode_state_needs_three_replies_for_group(state):
     two = [rollout(state, 0, 1.0), rollout(state, 0, 0.0)]
 
     assert all(r.advantage is None for r in add_advantages(two, train(credit="episode"), 0))
     assert all(r.advantage is not None for r in add_advantages([*two, two[0]], train(credit="episode"), 0))
 
 
-def test_hints_are_given_until_their_part_of_the_steps_is_over():
-    made = train(exploration={"hint": 0.5, "until": 0.3})
+def test_hints_stop_after_their_share_of_steps():
+    config = train(exploration={"hint": 0.5, "until": 0.3})
 
-    assert [count_hinted(made, step) for step in range(5)] == [4, 4, 4, 0, 0]
+    assert [count_hinted(config, step) for step in range(5)] == [4, 4, 4, 0, 0]
     assert count_hinted(train(), 0) == 0

@@ -1,4 +1,4 @@
-"""The [train] table: strict, and one clear sentence for each mistake."""
+"""The [train] table is strict and reports each mistake in one clear sentence."""
 
 import tomllib
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_the_demo_is_read_as_written():
     assert train.lora.alpha == 32 and train.states.middle == 0
 
 
-def test_defaults_are_the_papers():
+def test_defaults_match_paper():
     train = train_table({"train": {"model": "qwen2.5-vl-3b", "data": "d"}}, "x.toml")
 
     assert (train.rollouts, train.batch, train.learning_rate, train.warmup, train.final_rate) == (8, 512, 2e-5, 0, 0.0)
@@ -37,11 +37,11 @@ def test_defaults_are_the_papers():
     assert train.exploration.hint == 0 and train.exploration.clone == 0 and train.kl == 0
 
 
-def test_the_papers_file_states_the_papers_training():
+def test_paper_file_has_paper_training():
     path = DEMO.with_name("paper-learning.toml")
-    for model, more in (("qwen2.5-vl-3b", ()), ("llava-next-mistral-7b", ("train.workers=16",))):
+    for model, overrides in (("qwen2.5-vl-3b", ()), ("llava-next-mistral-7b", ("train.workers=16",))):
         for rp in (0.5, 0.75, 1.0):
-            train = settings.load(path, [f"train.model={model}", f"train.rp={rp}", *more]).train
+            train = settings.load(path, [f"train.model={model}", f"train.rp={rp}", *overrides]).train
 
             assert (train.engine, train.zero, train.rp, train.model.name) == ("trl", 3, rp, model)
             assert (train.groups, train.rollouts, train.batch, train.learning_rate) == (64, 8, 512, 2e-5)
@@ -49,14 +49,16 @@ def test_the_papers_file_states_the_papers_training():
             assert (train.steps, train.warmup, train.final_rate, train.kl, train.states.middle) == (0, 0, 0, 0, 1)
 
 
-def test_vllm_is_told_how_large_an_adapter_is(tmp_path):
-    def made(**more):
-        table = {"train": {"model": "llava-next-mistral-7b", "data": "d", **more}}
+def test_vllm_entry_has_maximum_adapter_rank(tmp_path):
+    def trained_entry(**changed):
+        table = {"train": {"model": "llava-next-mistral-7b", "data": "d", **changed}}
         return model_entry(tmp_path, train_table(table, "x.toml"), tmp_path / "adapter-0")
 
-    assert made()["options"] == {"max_model_len": 32768, "max_lora_rank": 16}
-    assert made(lora={"r": 33})["options"]["max_lora_rank"] == 64
-    assert "options" not in model_entry(tmp_path, read(), tmp_path / "adapter-0") and "lora" not in made(full=True)
+    assert trained_entry()["options"] == {"max_model_len": 32768, "max_lora_rank": 16}
+    assert trained_entry(lora={"r": 33})["options"]["max_lora_rank"] == 64
+    assert "options" not in model_entry(tmp_path, read(), tmp_path / "adapter-0") and "lora" not in trained_entry(
+        full=True
+    )
 
 
 TRL = {"engine": "trl", "exploration": {}}
@@ -98,15 +100,15 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_sentence(name):
-    changed, told = MISTAKES[name]
-    with pytest.raises(SweepError) as found:
+def test_mistake_is_refused_in_one_line(name):
+    changed, message = MISTAKES[name]
+    with pytest.raises(SweepError) as error:
         read(**changed)
 
-    assert told in str(found.value) and str(found.value).startswith("x.toml: ") and "\n" not in str(found.value)
+    assert message in str(error.value) and str(error.value).startswith("x.toml: ") and "\n" not in str(error.value)
 
 
-def test_a_file_without_the_table_is_told_so():
+def test_file_without_train_table_is_refused():
     with pytest.raises(SweepError, match=r"x.toml has no \[train\] table"):
         train_table({}, "x.toml")
 
@@ -116,36 +118,36 @@ def test_run_plays_a_file_with_a_train_table():
 
 
 def test_overrides_reach_the_table():
-    made = settings.load(DEMO, ["train.rp=0.75", "train.lora.r=4", "data=elsewhere"])
+    training = settings.load(DEMO, ["train.rp=0.75", "train.lora.r=4", "data=elsewhere"])
 
-    assert (made.train.rp, made.train.lora.r, made.sweep.data) == (0.75, 4, "elsewhere")
+    assert (training.train.rp, training.train.lora.r, training.sweep.data) == (0.75, 4, "elsewhere")
 
 
-def test_what_changes_weights_is_in_the_settings_and_intervals_are_not():
+def test_settings_hold_what_changes_weights_without_intervals():
     assert read().settings == read(checkpoint_every=7, evaluate_every=3, evaluate_samples=2).settings
     for changed in ({"rp": 0.75}, {"seed": 1}, {"exploration": {"hint": 0.25}}, {"lora": {"r": 4}}, {"kl": 0.1}):
         assert read(**changed).settings != read().settings
 
 
-def test_a_folder_belongs_to_the_settings_of_its_first_checkpoint(tmp_path):
+def test_folder_belongs_to_settings_of_first_checkpoint(tmp_path):
     run_files.claim(tmp_path, read(lora={"targets": ["q_porj"]}))
     run_files.claim(tmp_path, read())
-    for kept in ("checkpoint-2", "checkpoint.pt", "model.toml"):
-        (tmp_path / kept).mkdir()
+    for name in ("checkpoint-2", "checkpoint.pt", "model.toml"):
+        (tmp_path / name).mkdir()
         with pytest.raises(
             SweepError, match=r"holds a training with other settings: rp was 0\.5, now it is 0\.75; pass another"
         ):
             run_files.claim(tmp_path, read(rp=0.75))
         run_files.claim(tmp_path, read())
-        (tmp_path / kept).rmdir()
+        (tmp_path / name).rmdir()
 
 
-def invoked(*arguments):
-    return CliRunner().invoke(app, [str(one) for one in arguments])
+def run_command(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_the_commands_tell_a_mistake_in_one_sentence(tmp_path):
-    for arguments, told in {
+def test_commands_report_mistakes_without_traceback(tmp_path):
+    for arguments, message in {
         ("train", DEMO, "--set", "train.rp=2"): "rp = 2: input should be less than or equal to 1",
         ("train", DEMO, "--output", "s3://a/b"): "s3://a/b is a bucket",
         ("train", "sweeps/demo.toml"): "has no [train] table",
@@ -154,13 +156,13 @@ def test_the_commands_tell_a_mistake_in_one_sentence(tmp_path):
         ("data", "fetch", tmp_path / "d", "--split", "dev"): "--split 'dev' is neither test nor train",
         ("data", "demo", tmp_path / "d2", "--scenarios", "QX"): "there is no scenario 'QX'",
     }.items():
-        done = invoked(*arguments)
-        assert done.exit_code == 2 and told in done.output and "Traceback" not in done.output, done.output
+        done = run_command(*arguments)
+        assert done.exit_code == 2 and message in done.output and "Traceback" not in done.output, done.output
 
 
-def test_test_samples_as_training_data_stop_the_training_before_a_model_is_loaded(demo_data, tmp_path):
-    given = ("--set", f"data={demo_data}", "--set", f"train.data={demo_data}", "--output", tmp_path / "run")
-    done = invoked("train", DEMO, *given)
+def test_training_on_test_samples_is_refused_before_model_loads(demo_data, tmp_path):
+    options = ("--set", f"data={demo_data}", "--set", f"train.data={demo_data}", "--output", tmp_path / "run")
+    done = run_command("train", DEMO, *options)
 
     assert done.exit_code == 2 and "name a folder without test samples as train.data" in done.output
     assert not (tmp_path / "run/checkpoint.pt").exists()

@@ -1,4 +1,4 @@
-"""The adapter that ships: small, without traces of the machine that made it, and the model asks with it."""
+"""The shipped adapter is small, names no build machine, and makes the model ask."""
 
 import json
 from pathlib import Path
@@ -27,17 +27,17 @@ def test_the_folder_is_small_and_names_no_machine():
 
 
 @pytest.mark.slow
-def test_the_model_asks_with_it_where_nothing_is_seen_yet_and_only_there(demo_data):
-    found = load_states(demo_data, tuple(SCENARIOS), None, 0)
-    hidden, clear = ([state for state in found if state.kind == kind] for kind in ("hidden", "clear"))
+def test_adapter_asks_only_where_nothing_is_visible(demo_data):
+    states = load_states(demo_data, tuple(SCENARIOS), None, 0)
+    hidden, clear = ([state for state in states if state.kind == kind] for kind in ("hidden", "clear"))
     before, after = (ModelAndProcessor(resolve_embedded(registry()[name])) for name in ("embedded", "embedded-asks"))
 
-    assert asks(after, hidden) >= asks(before, hidden) + 15
-    assert asks(after, clear) <= 2
+    assert count_asks(after, hidden) >= count_asks(before, hidden) + 15
+    assert count_asks(after, clear) <= 2
 
 
-def asks(mind, states):
-    """Of 70 states, at how many the model asks for help."""
+def count_asks(model, states):
+    """Count the states (of 70) at which the model asks for help."""
     jobs = [state.job() for state in states]
-    replies = mind.replies(PreparedBatch(jobs, mind.inputs(jobs)))
+    replies = model.replies(PreparedBatch(jobs, model.inputs(jobs)))
     return sum(s.outcome(r.text).action is Action.SUGGESTION for s, r in zip(states, replies, strict=True))

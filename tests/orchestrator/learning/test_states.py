@@ -1,4 +1,4 @@
-"""States come from the path of a right player, rewards from the game's verdict, and none from a test sample."""
+"""States come from the path of a correct player, rewards from the game's verdict, and no state from a test sample."""
 
 import shutil
 from collections import Counter
@@ -53,7 +53,7 @@ def test_a_hidden_state_of_rod_rewards_no_category(states):
     assert hidden.outcome(hidden.sample.answer).reward(1.0) == 0.0
 
 
-def test_the_question_is_the_sweeps_and_the_hint_changes_it(states):
+def test_question_matches_sweep_and_hint_changes_it(states):
     state = states[0]
     plain, hinted = state.job(), state.job(hint=True)
 
@@ -63,19 +63,19 @@ def test_the_question_is_the_sweeps_and_the_hint_changes_it(states):
 
 def test_states_are_drawn_by_weight_and_seed(states):
     pool = Pool([s for s in states if s.scenario in NAMES], States(hidden=3, middle=0, clear=1))
-    drawn = pool.draw(400, Random(1))
-    kinds = Counter(state.kind for state in drawn)
+    batch = pool.draw(400, Random(1))
+    kinds = Counter(state.kind for state in batch)
 
     assert kinds["middle"] == 0 and 270 < kinds["hidden"] < 330
     assert (
-        [s.key for s in drawn]
+        [s.key for s in batch]
         == [s.key for s in pool.draw(400, Random(1))]
         != [s.key for s in pool.draw(400, Random(2))]
     )
-    assert Counter(state.scenario for state in drawn) == dict.fromkeys(NAMES, 200)
+    assert Counter(state.scenario for state in batch) == dict.fromkeys(NAMES, 200)
 
 
-def test_a_kind_that_a_scenario_lacks_is_told(states):
+def test_missing_state_kind_is_refused(states):
     only = [state for state in states if state.scenario == "QD" and state.kind == "hidden"]
 
     with pytest.raises(TrainError, match=r"QD has no state of the kinds that train.states draws"):
@@ -86,10 +86,10 @@ def test_test_samples_are_refused_by_their_pictures(demo_data, tmp_path):
     draw(tmp_path / "other", 8, 77, NAMES)
     others = load_states(tmp_path / "other", NAMES, None, 0)
     refuse_test_pictures(others, NAMES, sweep(demo_data), "other")
-    mine = load_states(demo_data, NAMES, None, 0)
+    benchmark_states = load_states(demo_data, NAMES, None, 0)
 
     with pytest.raises(TrainError, match=r"mine shows pictures that .* is scored on .* and 19 more"):
-        refuse_test_pictures(mine, NAMES, sweep(demo_data), "mine")
+        refuse_test_pictures(benchmark_states, NAMES, sweep(demo_data), "mine")
 
 
 def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
@@ -107,11 +107,11 @@ def test_a_renamed_test_picture_is_found_too(demo_data, tmp_path):
         refuse_test_pictures(load_states(tmp_path / "other", NAMES, None, 0), NAMES, sweep(demo_data), "other")
 
 
-def test_data_that_cannot_be_compared_are_refused():
+def test_remote_data_are_refused():
     with pytest.raises(TrainError, match=r"hf://a/b must be a local folder"):
         refuse_test_pictures([], NAMES, sweep("hf://a/b"), "mine")
 
 
-def test_a_picture_that_is_not_there_is_told(states, tmp_path):
+def test_missing_picture_is_reported(states, tmp_path):
     with pytest.raises(TrainError, match=r"cannot be shown: .* is not there; `proactive-sweep data check`"):
         replace(states[0], renderer=Renderer(tmp_path)).job()

@@ -1,4 +1,4 @@
-"""Table 3 of a run, on episodes that policies played in place of the models: every figure is known."""
+"""Table 3 of a run whose episodes were played by policies instead of models, so that every figure is known."""
 
 import polars as pl
 import pytest
@@ -11,7 +11,7 @@ from orchestrator.learning.settings import TrainError, train_table
 from orchestrator.report.tables.markdown import markdown
 from orchestrator.storage.lock import RunFolderError
 from sweeps.load import SweepError, load
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 @pytest.fixture(scope="module")
@@ -28,20 +28,20 @@ def model_file(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(demo_data, model_file, tmp_path_factory):
     """``abstain`` plays the model before, ``oracle`` the model after."""
-    place = tmp_path_factory.mktemp("run")
-    (place / "x.toml").write_text(
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "x.toml").write_text(
         f'data = "{demo_data}"\nmodels = ["embedded"]\nconditions = ["zero-shot", "reference"]\n'
     )
-    wanted = load(place / "x.toml", [], [model_file])
+    wanted = load(folder / "x.toml", [], [model_file])
     engines = {"embedded": Baseline("abstain"), "embedded-rp-0.75": Baseline("oracle")}
-    return played(place / "run", wanted, backends=engines)
+    return play_sweep(folder / "run", wanted, backends=engines)
 
 
 def test_a_trained_model_is_an_entry_of_a_sweep(model_file):
-    found = load_with(model_file)
+    trained_sweep = load_with(model_file)
 
-    assert [model.name for model in found.models] == ["embedded", "embedded-rp-0.75"]
-    after = found.models[1]
+    assert [model.name for model in trained_sweep.models] == ["embedded", "embedded-rp-0.75"]
+    after = trained_sweep.models[1]
     assert (after.source, after.backend) == ("builtin:embedded", "transformers") and after.lora.endswith("adapter-0")
     assert read_train_table(model_file.parent)["rp"] == 0.75
 
@@ -52,7 +52,7 @@ def load_with(*files):
     return load(Path("sweeps/demo-learning.toml"), [], files)
 
 
-def test_a_file_without_models_is_told(tmp_path):
+def test_file_without_models_is_refused(tmp_path):
     (tmp_path / "m.toml").write_text("x = 1\n")
 
     with pytest.raises(SweepError, match=r"m.toml has no \[\[model\]\] table; `train` writes one"):
@@ -60,10 +60,10 @@ def test_a_file_without_models_is_told(tmp_path):
 
 
 def test_another_reward_in_the_same_folder_is_refused(model_file):
-    other = train_table({"train": {"model": "embedded", "data": "d", "rp": 1.0}}, "x.toml")
+    train = train_table({"train": {"model": "embedded", "data": "d", "rp": 1.0}}, "x.toml")
 
     with pytest.raises(TrainError, match=r"other settings: rp was 0\.75, now it is 1\.0; pass another --output"):
-        claim(model_file.parent, other)
+        claim(model_file.parent, train)
 
 
 def test_rows_are_before_after_and_reference(run):
@@ -85,13 +85,13 @@ def test_changes_are_paired_and_grouped_by_what_was_trained(run):
     assert groups["QD"]["ps_difference"] > 0
 
 
-def rendered(scores):
+def render_tables(scores):
     return "\n".join(map(markdown, table.learning_tables(scores)))
 
 
 def test_the_tables_are_rendered_and_written(run):
     scores = table.read_scores(run)
-    text = rendered(scores)
+    text = render_tables(scores)
 
     assert "| after | ROD | VSOD | MVP-N | IN-C | QD\\* | CIT | COCO\\* | avg |" in text
     assert "| rp 0.75, unseen | 50 | +100.0 \\[" in text
@@ -104,24 +104,24 @@ def test_an_unfinished_row_has_no_average(run):
     scores = table.read_scores(run)
     rows = scores.rows.with_columns(lacking=pl.when(pl.col("stage") == "before").then(1).otherwise(0))
 
-    assert "unfinished" in rendered(table.LearningScores(rows, scores.paired, {}))
+    assert "unfinished" in render_tables(table.LearningScores(rows, scores.paired, {}))
 
 
-def test_the_papers_table_follows_that_of_its_model(run):
+def test_paper_table_follows_model_table(run):
     scores = table.read_scores(run)
-    text = rendered(table.LearningScores(scores.rows, scores.paired, {"embedded": "Qwen2.5-VL-3B"}))
+    text = render_tables(table.LearningScores(scores.rows, scores.paired, {"embedded": "Qwen2.5-VL-3B"}))
 
     assert "Qwen2.5-VL-3B in the paper" in text and "37.4 / 0.9" in text
 
 
-def test_the_papers_averages_are_means_of_its_seven():
+def test_paper_averages_are_means_of_seven_scenarios():
     names = ["QD", "COCO", "ROD", "VSOD", "MVP-N", "IN-C", "CIT"]
     for row in table.published_rows().iter_rows(named=True):
         assert sum(row[f"{name} acc"] for name in names) / 7 == pytest.approx(row["avg acc"], abs=0.1)
 
 
-def test_a_run_without_a_trained_model_is_told(demo_data, tmp_path):
-    folder = played(tmp_path / "run", sweep(demo_data, ["abstain"], ["zero-shot"]), only=1)
+def test_run_without_trained_model_is_refused(demo_data, tmp_path):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["abstain"], ["zero-shot"]), only=1)
 
     with pytest.raises(RunFolderError, match="has no trained model together with its base model"):
         table.read_scores(folder)

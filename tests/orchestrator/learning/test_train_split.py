@@ -18,9 +18,9 @@ OPTIONS = ["Add more details.", "I cannot tell.", "Cat.", "Dog.", "Sun.", "Car."
 
 
 def picture(shade):
-    held = io.BytesIO()
-    Image.new("RGB", (8, 8), (shade, 0, 0)).save(held, "PNG")
-    return held.getvalue()
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), (shade, 0, 0)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def row(number=0, **changed):
@@ -38,7 +38,7 @@ def write(folder, rows, name="train-00000-of-00001.parquet"):
     return folder
 
 
-def test_a_row_is_a_state_with_the_packages_reading(tmp_path):
+def test_row_becomes_state_with_game_verdicts(tmp_path):
     (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
 
     assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it? 0\nA. Add")
@@ -52,7 +52,7 @@ def test_a_row_is_a_state_with_the_packages_reading(tmp_path):
     assert state.outcome(state.solution).right
 
 
-def test_a_camera_move_is_of_coco(tmp_path):
+def test_camera_moves_belong_to_coco(tmp_path):
     options = ["Move the camera to the left.", *OPTIONS[1:]]
     rows = [row(options=options, proactive_actions=options[:1])]
 
@@ -66,14 +66,14 @@ def test_samples_are_drawn_by_seed(tmp_path):
     assert len(set(keys[0])) == 5 and keys[0] == keys[1] != keys[2]
 
 
-def test_hints_need_words_that_the_split_does_not_have(tmp_path):
+def test_hints_are_refused_for_published_split(tmp_path):
     (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
 
     with pytest.raises(TrainError, match=r"set train.exploration.hint = 0"):
         state.job(hint=True)
 
 
-def test_bytes_that_are_no_picture_are_told(tmp_path):
+def test_undecodable_picture_is_reported(tmp_path):
     (state,) = load_split_states(write(tmp_path, [row(images=[{"bytes": b"GIF8", "path": None}])]), None, 0)
 
     with pytest.raises(TrainError, match="row 0 of the train split has no picture that can be decoded"):
@@ -91,14 +91,14 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_row_is_named(name, tmp_path):
-    changed, told = BAD[name]
+    changed, message = BAD[name]
     write(tmp_path, [row(), row(1, **changed)])
 
-    with pytest.raises(BadData, match=told.replace(".", r"\.")):
+    with pytest.raises(BadData, match=message.replace(".", r"\.")):
         train_split.check_split(tmp_path)
 
 
-def test_a_split_that_is_not_whole_is_told(tmp_path):
+def test_incomplete_split_is_refused(tmp_path):
     write(tmp_path, [row()])
 
     assert train_split.check_split(tmp_path, expected=1) == 1
@@ -112,7 +112,7 @@ def test_a_split_that_is_not_whole_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_data_fetch_brings_the_split_and_counts_it(tmp_path):
+def test_data_fetch_downloads_split_and_counts_rows(tmp_path):
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
     write(tmp_path / "hub/data", [row(k) for k in range(3)])
     with serving(Hub(tmp_path / "hub", train_split.DATASET)) as hub:

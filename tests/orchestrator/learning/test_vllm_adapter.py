@@ -1,4 +1,4 @@
-"""An adapter that was trained here is served by vLLM, and says there what it says in transformers."""
+"""vLLM serves an adapter trained here and gives the same replies as transformers."""
 
 import json
 import os
@@ -19,29 +19,29 @@ from orchestrator.learning.states import load_states
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from tests.actors.rehearsed import ROOT, environment
-from tests.actors.vision_packages import fetched
+from tests.actors.vision_packages import fetch_packages
 from tests.orchestrator.learning.served_adapter import replies
 
 pytestmark = pytest.mark.long
 ON_CPU = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32, "max_lora_rank": 16}
 
 
-def test_greedy_replies_of_the_shipped_adapter_are_those_of_transformers(demo_data):
+def test_shipped_adapter_replies_match_transformers(demo_data):
     before, after = registry()["embedded"], registry()["embedded-asks"]
     served = after.model_copy(update={"backend": "vllm", "options": ON_CPU})
-    asked = [
+    requests = [
         Request(job.request.messages, Sampling(), 0, job.request.situation)
         for job in (state.job() for state in load_states(demo_data, tuple(SCENARIOS), None, 0))
     ]
-    untrained, theirs, mine = (replies(model, demo_data, asked) for model in (before, after, served))
+    untrained, expected, actual = (replies(model, demo_data, requests) for model in (before, after, served))
 
-    assert len(asked) > 200 and mine == theirs
-    assert sum(a != b for a, b in zip(untrained, theirs, strict=True)) > 50, "the adapter changes what is said"
+    assert len(requests) > 200 and actual == expected
+    assert sum(a != b for a, b in zip(untrained, expected, strict=True)) > 50, "the adapter changes what is said"
 
 
-def test_adapters_of_the_architectures_of_the_paper_say_in_vllm_what_they_say_in_transformers(tmp_path, demo_data):
+def test_adapters_of_paper_architectures_reply_as_in_transformers(tmp_path, demo_data):
     try:
-        packages = fetched(tmp_path / "packages")
+        packages = fetch_packages(tmp_path / "packages")
     except RuntimeError as problem:
         pytest.skip(f"the processor of Qwen2.5-VL needs torchvision: {problem}")
     names = ("llava-next-mistral", "qwen2.5-vl")
@@ -58,5 +58,5 @@ def test_adapters_of_the_architectures_of_the_paper_say_in_vllm_what_they_say_in
     )
 
     assert done.returncode == 0, done.stderr[-2000:]
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
-    assert told == [{"name": name, "asked": 60, "changed": 60, "equal": 60} for name in names]
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"name"')]
+    assert rows == [{"name": name, "asked": 60, "changed": 60, "equal": 60} for name in names]

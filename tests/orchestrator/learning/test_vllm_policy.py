@@ -1,4 +1,4 @@
-"""A training whose replies vLLM samples: the engine has the adapter of the last step, and the model learns."""
+"""Training with replies sampled by vLLM: the engine uses the adapter of the last step, and the model learns."""
 
 import os
 import signal
@@ -62,9 +62,9 @@ def training(tmp_path_factory, demo_data):
 
 @pytest.fixture(scope="module")
 def policy(training):
-    made = VLLMPolicy(training.train)
-    yield made
-    made.close()
+    vllm_policy = VLLMPolicy(training.train)
+    yield vllm_policy
+    vllm_policy.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,69 +72,70 @@ def pool(training):
     return Pool(load_training_states(training), training.train.states)
 
 
-def told_apart(policy, pool, train, step):
-    """Largest difference of the log-probability that vLLM tells of a plain reply and the one that transformers computes."""
-    made = [one for one in sample_turns(policy, pool, train, step) if one.variant == "plain"]
+def logprob_gap(policy, pool, train, step):
+    """Return the largest difference between the log-probabilities of plain replies in vLLM and in transformers."""
+    rollouts = [rollout for rollout in sample_turns(policy, pool, train, step) if rollout.variant == "plain"]
     policy.network.eval()
-    told, counted = policy.logprobs(
+    logprobs, mask = policy.logprobs(
         policy.network,
-        [one.state.job() for one in made],
-        range(len(made)),
-        [one.completion.tokens for one in made],
+        [rollout.state.job() for rollout in rollouts],
+        range(len(rollouts)),
+        [rollout.completion.tokens for rollout in rollouts],
         False,
     )
     return max(
-        abs(mine - one.completion.logprob) for mine, one in zip((told * counted).sum(1).tolist(), made, strict=True)
+        abs(logprob - rollout.completion.logprob)
+        for logprob, rollout in zip((logprobs * mask).sum(1).tolist(), rollouts, strict=True)
     )
 
 
-def test_each_step_is_sampled_with_the_adapter_of_the_step_before(policy, pool, training):
+def test_each_step_samples_with_previous_adapter(policy, pool, training):
     optimizer = PolicyOptimizer(policy)
     before = {name: value.clone() for name, value in policy.weights().items()}
-    assert told_apart(policy, pool, training.train, 0) < 2e-3
+    assert logprob_gap(policy, pool, training.train, 0) < 2e-3
     for step in range(4):
         optimizer.step(step, sample_turns(policy, pool, training.train, step))
-        assert told_apart(policy, pool, training.train, step + 1) < 2e-3
+        assert logprob_gap(policy, pool, training.train, step + 1) < 2e-3
 
-    held = policy.saved[1]
-    assert held.name == "5"
+    saved = policy.saved[1]
+    assert saved.name == "5"
     policy.restore(before)
     policy.saved = (
         sum(parameter._version for parameter in policy.trained),
-        held,
-    )  # as if the engine had not been told
-    assert told_apart(policy, pool, training.train, 0) > 0.05
+        saved,
+    )  # as if the engine had not been notified
+    assert logprob_gap(policy, pool, training.train, 0) > 0.05
 
 
-def killed(policy):
-    """The engine's processes, at once; a question already sent is given up after seconds."""
+def kill_engine(policy):
+    """Kill the engine's processes; a question already sent times out after seconds."""
     policy.engine.silence = 3.0
     for child in policy.engine.children:
         child.kill()
 
 
 def test_greedy_replies_are_those_of_transformers(policy, pool):
-    asked = [state.job() for state in pool.draw(4, Random(1))]
-    assert policy.sample(asked, [1] * 4, 0.0, 1) == super(VLLMPolicy, policy).sample(asked, [1] * 4, 0.0, 2)
+    jobs = [state.job() for state in pool.draw(4, Random(1))]
+    assert policy.sample(jobs, [1] * 4, 0.0, 1) == super(VLLMPolicy, policy).sample(jobs, [1] * 4, 0.0, 2)
 
 
-def test_a_training_writes_what_any_training_writes_and_leaves_no_process(training, tmp_path):
-    mine = set(psutil.Process().children(recursive=True))
+def test_training_writes_run_files_and_leaves_no_process(training, tmp_path):
+    before = set(psutil.Process().children(recursive=True))
     done = trainer.train(training, tmp_path / "run", lambda line: None)
 
-    kept = run_files.read_rollouts(tmp_path / "run")
+    rollouts = run_files.read_rollouts(tmp_path / "run")
     assert done.steps == 6 and done.model.name == "model.toml"
-    assert kept.height == 6 * 32 and kept["logprob"].null_count() == 0 and (kept["logprob"] <= 0).all()
-    assert kept.filter(kept["advantage"].is_not_null()).height > 0
-    assert not {one for one in psutil.Process().children(recursive=True) if one.is_running()} - mine
+    assert rollouts.height == 6 * 32 and rollouts["logprob"].null_count() == 0 and (rollouts["logprob"] <= 0).all()
+    assert rollouts.filter(rollouts["advantage"].is_not_null()).height > 0
+    assert not {process for process in psutil.Process().children(recursive=True) if process.is_running()} - before
 
 
-def test_ctrl_c_keeps_a_checkpoint_also_where_the_engine_has_ended(training, tmp_path, monkeypatch):
+def test_ctrl_c_keeps_checkpoint_after_engine_died(training, tmp_path, monkeypatch):
     stepped = trainer.NativeTraining._step
 
     def step(attempt, number, optimizer):
         if number == 3:
-            killed(attempt.policy)
+            kill_engine(attempt.policy)
             threading.Timer(0, os.kill, (os.getpid(), signal.SIGINT)).start()
         stepped(attempt, number, optimizer)
 
@@ -145,17 +146,17 @@ def test_ctrl_c_keeps_a_checkpoint_also_where_the_engine_has_ended(training, tmp
     assert trainer.train(training, tmp_path / "run", lambda line: None).steps == 6
 
 
-def test_an_engine_that_is_gone_is_a_sentence(training, pool, tmp_path):
+def test_dead_engine_is_reported(training, pool, tmp_path):
     policy = VLLMPolicy(training.train)
     try:
-        killed(policy)
+        kill_engine(policy)
         with pytest.raises(SamplerDied, match="rerun the same command to resume from the last checkpoint"):
             sample_turns(policy, pool, training.train, 0)
     finally:
         policy.close()
 
 
-def test_what_vllm_cannot_sample_for_is_a_sentence():
+def test_unsupported_sampler_is_refused():
     demo = Path(__file__).parents[3] / "sweeps/demo-learning.toml"
     with pytest.raises(settings.SweepError, match='whose entry has backend = "vllm"; leave sampler out'):
         settings.load(demo, ['train.sampler="vllm"'])

@@ -1,4 +1,4 @@
-"""Two folders of one plan become one: every episode once, as played whole; answers that differ are named, never chosen."""
+"""Merge folders of one plan: each episode is stored once, as in a single run; conflicting answers are named, never chosen."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from orchestrator.report.measures.decision_map import DecisionInputs, add_decisi
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts
-from tests.orchestrator.report.runs import heard, played, replaced, sweep
-from tests.orchestrator.storage.test_episode_store import sound
+from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
+from tests.orchestrator.storage.test_episode_store import checked_ids
 
 SCENARIOS = ["ROD", "QD"]
 
 
 @pytest.fixture
-def wanted(demo_data):
+def shared_sweep(demo_data):
     return sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=SCENARIOS)
 
 
@@ -39,163 +40,180 @@ def rows(folder):
 
 
 def change(folder, key: str, **to) -> None:
-    """Give a stored episode other values, as another answer would."""
+    """Replace values of a stored episode, as a different answer would."""
     for part in (folder / "episodes").glob("*.parquet"):
-        found = pl.read_parquet(part)
-        other = [
+        table = pl.read_parquet(part)
+        columns = [
             pl.when(pl.col("key") == key).then(pl.lit(value)).otherwise(name).alias(name) for name, value in to.items()
         ]
-        replaced(found.with_columns(other), part)
+        replace_part(table.with_columns(columns), part)
 
 
-def test_parts_and_overlaps_become_what_one_run_is(wanted, tmp_path):
-    whole = played(tmp_path / "whole", wanted)
-    one = played(tmp_path / "one", wanted, only=50)
-    two = played(tmp_path / "two", wanted)
-    keys = [row[0] for row in episodes(two).select("key").collect().sort("key").iter_rows()]
-    change(two, keys[0], ending="failed", correct=None)
+def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
+    full_run = play_sweep(tmp_path / "whole", shared_sweep)
+    first = play_sweep(tmp_path / "one", shared_sweep, only=50)
+    second = play_sweep(tmp_path / "two", shared_sweep)
+    keys = [row[0] for row in episodes(second).select("key").collect().sort("key").iter_rows()]
+    change(second, keys[0], ending="failed", correct=None)
     into = tmp_path / "into"
-    found = merge([one, two], into)
+    outcome = merge([first, second], into)
 
-    kept = episodes(into).collect()
-    assert kept["key"].is_unique().all() and kept.height == found.taken[str(one)] + found.taken[str(two)] == 80
-    assert found.taken[str(one)] == 50 and found.gave_way == 1 and not found.pending and not found.conflicts
-    assert all(one.equals(other) for one, other in zip(rows(into), rows(whole), strict=True))
-    assert (into / "results.json").read_bytes() == (whole / "results.json").read_bytes()
-    assert planned_keys(into).collect().equals(planned_keys(whole).collect())
+    merged = episodes(into).collect()
+    assert (
+        merged["key"].is_unique().all()
+        and merged.height == outcome.taken[str(first)] + outcome.taken[str(second)] == 80
+    )
+    assert outcome.taken[str(first)] == 50 and outcome.gave_way == 1 and not outcome.pending and not outcome.conflicts
+    assert all(actual.equals(expected) for actual, expected in zip(rows(into), rows(full_run), strict=True))
+    assert (into / "results.json").read_bytes() == (full_run / "results.json").read_bytes()
+    assert planned_keys(into).collect().equals(planned_keys(full_run).collect())
     assert checksums.damaged_files(into) == [] and read_status(into)["damaged"] == []
     assert {cell["state"] for cell in read_status(into)["cells"]} == {"complete"}
-    played(into, wanted)  # goes on as any run folder does: nothing is pending
+    play_sweep(into, shared_sweep)  # resumes like any run folder: nothing is pending
     assert episodes(into).select(pl.len()).collect().item() == 80
 
 
-@pytest.mark.parametrize("there", [False, True], ids=["new", "made before"])
-def test_a_driver_that_begins_meanwhile_stops_the_merge(wanted, tmp_path, monkeypatch, there):
-    """It takes back half of what the merge has read, and with them their turns."""
-    one, two = played(tmp_path / "one", wanted, only=50), played(tmp_path / "two", wanted)
+def test_folders_of_different_weights_are_two_runs(shared_sweep, tmp_path):
+    folders = [play_sweep(tmp_path / name, shared_sweep, only=50) for name in ("one", "two", "three")]
+    for folder, commit in zip(folders, ("1" * 40, "1" * 40, "2" * 40), strict=True):
+        LoadedWeights(folder).add(shared_sweep.models[0], commit)
+
+    merge(folders[:2], tmp_path / "into")
+    assert read_weights(tmp_path / "into") == read_weights(folders[0]) != {}
+    with pytest.raises(RunFolderError, match="have played oracle with different weights"):
+        merge(folders[1:], tmp_path / "mixed")
+
+
+@pytest.mark.parametrize("existing", [False, True], ids=["new", "made before"])
+def test_driver_started_during_merge_stops_it(shared_sweep, tmp_path, monkeypatch, existing):
+    """The driver discards half of the episodes that the merge has read, with their turns."""
+    first, second = play_sweep(tmp_path / "one", shared_sweep, only=50), play_sweep(tmp_path / "two", shared_sweep)
     into = tmp_path / "into"
-    if there:
+    if existing:
         into.mkdir()
 
     def write(store, sources):
-        driver = EpisodeStore(two)
-        driver.discard(episodes(two).select("key").collect()["key"].to_list()[::2])
+        driver = EpisodeStore(second)
+        driver.discard(episodes(second).select("key").collect()["key"].to_list()[::2])
         driver.close()
         write_episodes(store, sources)
-        assert sound(store.folder)
+        assert checked_ids(store.folder)
 
     monkeypatch.setattr("orchestrator.merging.merge.write_episodes", write)
-    with pytest.raises(RunFolderError, match=f"{two} is being written; wait for its driver, or stop it"):
-        merge([one, two], into)
-    assert into.exists() is there and lock.holder(into) is None
+    with pytest.raises(RunFolderError, match=f"{second} is being written; wait for its driver, or stop it"):
+        merge([first, second], into)
+    assert into.exists() is existing and lock.holder(into) is None
 
 
-def test_folders_of_other_models_become_one_of_all(demo_data, tmp_path):
-    apart = [
-        played(tmp_path / model, sweep(demo_data, [model], ["hint"], scenarios=SCENARIOS))
+def test_folders_of_different_models_merge(demo_data, tmp_path):
+    parts = [
+        play_sweep(tmp_path / model, sweep(demo_data, [model], ["hint"], scenarios=SCENARIOS))
         for model in ("oracle", "guess")
     ]
     both = sweep(demo_data, ["oracle", "guess"], ["hint"], scenarios=SCENARIOS)
-    merge(apart, tmp_path / "into")
+    merge(parts, tmp_path / "into")
 
-    assert played(tmp_path / "into", both) == tmp_path / "into", "it is a run of the sweep that names both"
+    assert play_sweep(tmp_path / "into", both) == tmp_path / "into", "it is a run of the sweep that names both"
     assert (tmp_path / "into" / "results.json").read_bytes() == (
-        played(tmp_path / "both", both) / "results.json"
+        play_sweep(tmp_path / "both", both) / "results.json"
     ).read_bytes()
 
 
-def test_answers_that_differ_are_named_and_nothing_is_written_until_somebody_says(wanted, tmp_path):
-    one, two = (played(tmp_path / name, wanted) for name in ("one", "two"))
-    keys = episodes(two).select("key").collect()["key"].sort().to_list()
-    change(two, keys[3], ending="limit")
-    for part in (two / "turns").glob("*.parquet"):
-        found = pl.read_parquet(part)
-        replaced(
-            found.with_columns(reply=pl.when(pl.col("key") == keys[5]).then(pl.lit("else")).otherwise("reply")), part
+def test_conflicting_answers_are_named_and_need_prefer(shared_sweep, tmp_path):
+    first, second = (play_sweep(tmp_path / name, shared_sweep) for name in ("one", "two"))
+    keys = episodes(second).select("key").collect()["key"].sort().to_list()
+    change(second, keys[3], ending="limit")
+    for part in (second / "turns").glob("*.parquet"):
+        table = pl.read_parquet(part)
+        replace_part(
+            table.with_columns(reply=pl.when(pl.col("key") == keys[5]).then(pl.lit("else")).otherwise("reply")), part
         )
     into = tmp_path / "into"
 
     with pytest.raises(RunFolderError) as refused:
-        merge([one, two], into)
-    assert all(text in str(refused.value) for text in ("2 episodes", keys[3], keys[5], "--prefer", str(one)))
+        merge([first, second], into)
+    assert all(text in str(refused.value) for text in ("2 episodes", keys[3], keys[5], "--prefer", str(first)))
     assert not into.exists()
-    for place, prefer in ((tmp_path / "a", one), (tmp_path / "b", two)):
-        merge([one, two], place, str(prefer))
-        assert all(mine.equals(theirs) for mine, theirs in zip(rows(place), rows(prefer), strict=True))
-        (conflict,) = json.loads((place / "merged.json").read_bytes())["conflicts"]
+    for target, prefer in ((tmp_path / "a", first), (tmp_path / "b", second)):
+        merge([first, second], target, str(prefer))
+        assert all(actual.equals(expected) for actual, expected in zip(rows(target), rows(prefer), strict=True))
+        (conflict,) = json.loads((target / "merged.json").read_bytes())["conflicts"]
         assert (conflict["taken"], conflict["keys"]) == (str(prefer), [keys[3], keys[5]])
 
 
 @pytest.mark.parametrize(
-    ("more", "said"), [({"seed": 4}, "seed was 0, there it is 4"), ({"selection": {"limit": 3}}, "limit")]
+    ("overrides", "message"), [({"seed": 4}, "seed was 0, there it is 4"), ({"selection": {"limit": 3}}, "limit")]
 )
-def test_other_configurations_are_refused(demo_data, wanted, tmp_path, more, said):
-    one = played(tmp_path / "one", wanted, only=4)
-    two = played(
+def test_other_configurations_are_refused(demo_data, shared_sweep, tmp_path, overrides, message):
+    first = play_sweep(tmp_path / "one", shared_sweep, only=4)
+    second = play_sweep(
         tmp_path / "two",
-        sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=SCENARIOS, **more),
+        sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=SCENARIOS, **overrides),
         only=4,
     )
-    with pytest.raises(RunFolderError, match=said):
-        merge([one, two], tmp_path / "into")
+    with pytest.raises(RunFolderError, match=message):
+        merge([first, second], tmp_path / "into")
 
 
-def test_what_is_no_merge_is_one_sentence(wanted, tmp_path):
-    one = played(tmp_path / "one", wanted, only=4)
-    two = shutil.copytree(one, tmp_path / "two")
-    (two / ".lock").unlink(missing_ok=True)
-    run = CliRunner()
+def test_invalid_merge_is_refused(shared_sweep, tmp_path):
+    first = play_sweep(tmp_path / "one", shared_sweep, only=4)
+    second = shutil.copytree(first, tmp_path / "two")
+    (second / ".lock").unlink(missing_ok=True)
+    runner = CliRunner()
 
-    for arguments, said in (
-        ([one, "--into", tmp_path / "x"], "merge needs two or more folders"),
-        ([one, one, "--into", tmp_path / "x"], "named twice"),
-        ([one, two, "--into", two], "has a run already"),
-        ([one, two, "--into", tmp_path / "x", "--prefer", "y"], "none of the merged folders"),
-        ([one, tmp_path / "none", "--into", tmp_path / "x"], "holds no run"),
+    for arguments, message in (
+        ([first, "--into", tmp_path / "x"], "merge needs two or more folders"),
+        ([first, first, "--into", tmp_path / "x"], "named twice"),
+        ([first, second, "--into", second], "has a run already"),
+        ([first, second, "--into", tmp_path / "x", "--prefer", "y"], "none of the merged folders"),
+        ([first, tmp_path / "none", "--into", tmp_path / "x"], "holds no run"),
     ):
-        found = run.invoke(app, ["merge", *map(str, arguments)])
-        assert found.exit_code == 2 and said in found.output.replace("\n", " "), found.output
-    with lock.hold(two, "driver"), pytest.raises(RunFolderError, match="is being written"):
-        merge([one, two], tmp_path / "x")
+        refusal = runner.invoke(app, ["merge", *map(str, arguments)])
+        assert refusal.exit_code == 2 and message in refusal.output.replace("\n", " "), refusal.output
+    with lock.hold(second, "driver"), pytest.raises(RunFolderError, match="is being written"):
+        merge([first, second], tmp_path / "x")
     assert not (tmp_path / "x" / "episodes").exists()
-    done = run.invoke(app, ["merge", str(one), str(two), "--into", str(tmp_path / "x")])
-    assert (done.exit_code, done.output.splitlines()[0]) == (0, f"4 episodes from {one}")
+    done = runner.invoke(app, ["merge", str(first), str(second), "--into", str(tmp_path / "x")])
+    assert (done.exit_code, done.output.splitlines()[0]) == (0, f"4 episodes from {first}")
 
 
-def test_verdicts_go_with_the_answers_that_are_taken(demo_data, tmp_path):
-    more = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": SCENARIOS}
-    wanted = sweep(demo_data, ["ask-properly", "guess-aloud"], ["zero-shot"], **more)
-    whole, one, two = (
-        played(tmp_path / name, wanted, only=only) for name, only in (("w", None), ("1", 24), ("2", None))
+def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
+    options = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": SCENARIOS}
+    shared_sweep = sweep(demo_data, ["ask-properly", "guess-aloud"], ["zero-shot"], **options)
+    full_run, first, second = (
+        play_sweep(tmp_path / name, shared_sweep, only=only) for name, only in (("w", None), ("1", 24), ("2", None))
     )
-    for folder in (whole, one):
-        heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    heard(two, wanted, wanted.judge, Baseline("rule-judge"))
-    merge([one, two], tmp_path / "into")
+    for folder in (full_run, first):
+        judge_answers(folder, shared_sweep, shared_sweep.judge, Baseline("rule-judge"))
+    judge_answers(second, shared_sweep, shared_sweep.judge, Baseline("rule-judge"))
+    merge([first, second], tmp_path / "into")
     columns = ["key", "judge", "category", "suggestion", "aggregate", "reason"]
-    kept = verdicts(tmp_path / "into").select(columns).collect().sort("key")
+    merged = verdicts(tmp_path / "into").select(columns).collect().sort("key")
 
-    assert kept.height == 40 and kept.equals(verdicts(whole).select(columns).collect().sort("key"))
-    (part,) = (two / "verdicts").glob("*.parquet")
+    assert merged.height == 40 and merged.equals(verdicts(full_run).select(columns).collect().sort("key"))
+    (part,) = (second / "verdicts").glob("*.parquet")
     changed = pl.read_parquet(part)
-    replaced(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
+    replace_part(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
     with pytest.raises(RunFolderError, match=r"24 verdicts of .*--prefer"):
-        merge([one, two], tmp_path / "other")
+        merge([first, second], tmp_path / "other")
 
 
 def test_replicates_and_decision_maps_stay_in_the_results(demo_data, tmp_path):
-    more = {"scenarios": SCENARIOS, "replicates": 2}
-    wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot", "every-frame"], **more)
-    parts = [played(tmp_path / "one", wanted, only=70), played(tmp_path / "two", wanted)]
+    options = {"scenarios": SCENARIOS, "replicates": 2}
+    shared_sweep = sweep(demo_data, ["oracle", "guess"], ["zero-shot", "every-frame"], **options)
+    parts = [play_sweep(tmp_path / "one", shared_sweep, only=70), play_sweep(tmp_path / "two", shared_sweep)]
     merge(parts, tmp_path / "into")
-    plan, whole = build_plan(wanted), tmp_path / "two"
+    plan, full_run = build_plan(shared_sweep), tmp_path / "two"
     stored = DecisionInputs(
-        stored_episodes(plan, whole), turns(whole), {one.name: one for one in wanted.conditions}, plan.samples_by_id
+        stored_episodes(plan, full_run),
+        turns(full_run),
+        {condition.name: condition for condition in shared_sweep.conditions},
+        plan.samples_by_id,
     )
-    write_results(whole, add_decisions(score_folder(plan, whole, ""), stored))
+    write_results(full_run, add_decisions(score_folder(plan, full_run, ""), stored))
 
-    assert (tmp_path / "into/results.json").read_bytes() == (whole / "results.json").read_bytes()
-    cells = json.loads((whole / "results.json").read_bytes())
+    assert (tmp_path / "into/results.json").read_bytes() == (full_run / "results.json").read_bytes()
+    cells = json.loads((full_run / "results.json").read_bytes())
     assert len(cells) == len(plan.cells) and sum(row["planned"] for row in cells) == plan.total
     assert {row["condition"] for row in cells if row["decision_map"]} == {"every-frame"}
     assert any(row["regret"] is not None for row in cells)

@@ -1,4 +1,4 @@
-"""What a running sweep tells of itself: counts become rates and an ETA, and any terminal can read them."""
+"""Snapshots of a running sweep: counts become rates and an ETA that any terminal can read."""
 
 import json
 import os
@@ -23,26 +23,28 @@ WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5
 DEMANDS = {"qwen": Demand(0, 2, concurrency=64), "tiny": Demand(0, 1), "judge:q": Demand(0, 1, pool="judges")}
 
 
-def begun(gpus=8):
-    """A schedule whose first replica of qwen plays, and the commands so far."""
+def start_schedule(gpus=8):
+    """Return a schedule whose first qwen replica is ready, its slot, and the commands that follow."""
     schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, DEMANDS, 8, gpus)
     commands = schedule.on_begin(0.0)
     slot = next(command.slot for command in commands if isinstance(command, Start) and command.group == "qwen")
     return schedule, slot, schedule.on_ready(slot, 10.0)
 
 
-def look(schedule, meter, now, stored=None, errors=None, reasons=None):
+def take_snapshot(schedule, meter, now, stored=None, errors=None, reasons=None):
     return meter.snapshot(schedule, stored or {}, errors or {}, reasons or {}, now)
 
 
-def named(snapshot):
+def rows_by_name(snapshot):
     return {row.name: row for row in snapshot.rows}
 
 
-def test_replicas_devices_and_queues_are_those_of_the_schedule():
-    schedule, _, commands = begun()
+def test_replicas_devices_and_queues_match_schedule():
+    schedule, _, commands = start_schedule()
     leased = sum(len(command.ordinals) for command in commands if isinstance(command, Lease))
-    rows = named(look(schedule, RateMeter({"qwen": 1200, "tiny": 400, "gone": 7}, {"qwen": 200, "gone": 7}), 10.0))
+    rows = rows_by_name(
+        take_snapshot(schedule, RateMeter({"qwen": 1200, "tiny": 400, "gone": 7}, {"qwen": 200, "gone": 7}), 10.0)
+    )
 
     qwen = rows["qwen"]
     assert (qwen.ready, qwen.gpus) == (1, 2 * (1 + qwen.starting)) and qwen.in_flight == leased > 0
@@ -52,51 +54,51 @@ def test_replicas_devices_and_queues_are_those_of_the_schedule():
     assert rows["judge:q"].judges and rows["judge:q"].planned == 10
 
 
-def test_answers_to_read_are_no_episodes():
-    schedule, _, _ = begun()
+def test_judge_answers_do_not_count_as_episodes():
+    schedule, _, _ = start_schedule()
 
-    snapshot = look(schedule, RateMeter({"qwen": 1000, "tiny": 400}, {}), 10.0)
+    snapshot = take_snapshot(schedule, RateMeter({"qwen": 1000, "tiny": 400}, {}), 10.0)
     assert (snapshot.done, snapshot.planned, snapshot.gpus) == (0, 1400, 8)
 
 
 def test_rates_are_those_of_the_last_minute():
-    schedule, _, _ = begun()
+    schedule, _, _ = start_schedule()
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
     for second in range(201):
         done = min(second, 100) + max(0, second - 100) * 3
-        snapshot = look(schedule, meter, float(second), {"qwen": done}, {"qwen": 1})
+        snapshot = take_snapshot(schedule, meter, float(second), {"qwen": done}, {"qwen": 1})
 
-    row = named(snapshot)["qwen"]
+    row = rows_by_name(snapshot)["qwen"]
     assert row.rate == pytest.approx(3.0) and row.done == 100 + 400 and row.errors == 3
     assert row.seconds_left == pytest.approx(500 / 3)
 
 
-def test_nothing_is_promised_while_a_group_is_unknown():
-    schedule, _, _ = begun()
+def test_no_eta_while_group_rate_is_unknown():
+    schedule, _, _ = start_schedule()
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    look(schedule, meter, 0.0)
+    take_snapshot(schedule, meter, 0.0)
 
-    assert look(schedule, meter, 10.0, {"qwen": 100}).seconds_left is None
+    assert take_snapshot(schedule, meter, 10.0, {"qwen": 100}).seconds_left is None
 
 
-def test_the_end_is_no_sooner_than_all_devices_allow():
+def test_eta_respects_total_device_capacity():
     demands = {name: replace(demand, rate=0.5) for name, demand in DEMANDS.items()}
     schedule = Scheduler({name: list(queue) for name, queue in WORK.items()}, demands, 8, 8)
     schedule.on_begin(0.0)
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    look(schedule, meter, 0.0)
+    take_snapshot(schedule, meter, 0.0)
 
-    found = look(schedule, meter, 10.0, {"qwen": 990, "tiny": 390})
-    assert found.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
+    snapshot = take_snapshot(schedule, meter, 10.0, {"qwen": 990, "tiny": 390})
+    assert snapshot.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
 
 
-def test_a_lost_group_says_why_and_promises_nothing():
+def test_lost_group_has_reason_and_no_eta():
     schedule = Scheduler({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
     schedule.on_begin(0.0)
-    row = named(look(schedule, RateMeter({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
+    row = rows_by_name(take_snapshot(schedule, RateMeter({"big": 2}, {}), 1.0, reasons={"big": "needs 16 GPUs"}))["big"]
 
     assert (row.reason, row.seconds_left, row.waiting) == ("needs 16 GPUs", None, 0)
-    assert "lost" in printed(table(Snapshot(1.0, 0, 2, 0, None, 8, (row,))))
+    assert "lost" in render_text(table(Snapshot(1.0, 0, 2, 0, None, 8, (row,))))
 
 
 # -- how it is shown --------------------------------------------------------------------------------------------------
@@ -105,13 +107,13 @@ DONE = GroupRow("tiny", done=70, planned=70, seconds_left=0.0)
 SNAPSHOT = Snapshot(1.0, 1270, 3430, 5.1, 424.0, 8, (DONE, QWEN))
 
 
-def printed(shown, width=120):
+def render_text(renderable, width=120):
     console = Console(width=width, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
-    console.print(shown)
+    console.print(renderable)
     return console.export_text()
 
 
-def test_lines_tell_the_whole_and_who_is_at_work():
+def test_lines_show_totals_and_active_models():
     assert lines(SNAPSHOT) == [
         "1,270 of 3,430 episodes (37%), 5.1/s, 7 min left",
         "  qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 1,820 waiting, 3 errors, 7 min left",
@@ -120,32 +122,34 @@ def test_lines_tell_the_whole_and_who_is_at_work():
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_the_table_tells_the_same(width):
-    shown = printed(table(SNAPSHOT, width=width), width).splitlines()
+def test_table_shows_same_figures(width):
+    printed_lines = render_text(table(SNAPSHOT, width=width), width).splitlines()
 
     heads = ["model", "replicas", "GPUs", "episodes", "/s", "waiting", "playing", "errors", "left"]
     cells = ["qwen", "2", "+1", "3", "1,200/3,360", "5.1", "1,820", "340", "3", "7", "min"]
     if width == 120:
         heads[3:3], cells[4:4] = ["at", "once"], ["256"]
-    assert shown[0].split() == heads
-    assert [cell for cell in shown[1].split() if not set(cell) & set("━╸╺")] == cells, "those at work come first"
-    assert shown[2].split()[0] == "tiny" and shown[2].split()[-1] == "done"
-    assert shown[3].strip() == lines(SNAPSHOT)[0]
+    assert printed_lines[0].split() == heads
+    assert [cell for cell in printed_lines[1].split() if not set(cell) & set("━╸╺")] == cells, (
+        "those at work come first"
+    )
+    assert printed_lines[2].split()[0] == "tiny" and printed_lines[2].split()[-1] == "done"
+    assert printed_lines[3].strip() == lines(SNAPSHOT)[0]
 
 
-def test_a_long_table_is_cut_and_says_so():
+def test_long_table_is_cut_with_note():
     rows = tuple(replace(DONE, name=f"m{n}") for n in range(30))
-    shown = printed(table(replace(SNAPSHOT, rows=(*rows, QWEN)), max_rows=3))
+    text = render_text(table(replace(SNAPSHOT, rows=(*rows, QWEN)), max_rows=3))
 
-    assert "28 more models are waiting or done" in shown and "qwen" in shown and "m2" not in shown
+    assert "28 more models are waiting or done" in text and "qwen" in text and "m2" not in text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [(0, "0 s"), (119, "119 s"), (424, "7 min"), (7200, "2 h 0 min"), (19_230, "5 h 20 min"), (273_600, "3 d 4 h")],
 )
-def test_a_duration_has_two_units(seconds, said):
-    assert format_duration(seconds) == said
+def test_a_duration_has_two_units(seconds, expected):
+    assert format_duration(seconds) == expected
 
 
 def test_without_a_driver_models_are_counted_from_their_cells():
@@ -153,22 +157,22 @@ def test_without_a_driver_models_are_counted_from_their_cells():
         {"cell": "m/ROD/hint", "finished": 5, "planned": 10, "errors": 1},
         {"cell": "m/QD/hint", "finished": 10, "planned": 10, "errors": 0},
     ]
-    (shown,) = status_tables({"running": None, "cells": cells})
+    (status_table,) = status_tables({"running": None, "cells": cells})
 
-    text = printed(shown)
+    text = render_text(status_table)
     assert "15/20" in text and "15 of 20 episodes (75%)" in text and "replicas" not in text and "/s" not in text
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"rows": 3}', b'{"rows": [{"name": "m", "other": 1}]}', b"\xff"]
 )
-def test_a_file_of_another_version_counts_for_nothing(content):
+def test_unreadable_snapshot_is_ignored(content):
     try:
-        found = json.loads(content)
+        parsed = json.loads(content)
     except ValueError:
-        found = None
-    assert snapshot.parse_snapshot(found) is None
-    status = {"running": {"pid": 1, "host": "h"}, "live": found, "cells": []}
+        parsed = None
+    assert snapshot.parse_snapshot(parsed) is None
+    status = {"running": {"pid": 1, "host": "h"}, "live": parsed, "cells": []}
     assert len(status_tables(status)) == 1
 
 
@@ -183,8 +187,8 @@ def test_a_snapshot_survives_the_file(tmp_path):
 
 # -- a real run -------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
-def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data, tmp_path):
-    """Its workers are stopped, not the driver: there is time to look."""
+def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_path):
+    """Pause the workers, not the driver, so that there is time to look."""
     out = tmp_path / "run"
     process = cli.start("run", long_sweep(tmp_path / "x.toml", demo_data), "--output", out)
     driver_log = out / "logs/attempt-0001/driver.log"
@@ -199,17 +203,17 @@ def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data,
         os.kill(pid, signal.SIGSTOP)
     try:
         time.sleep(snapshot.WRITE_INTERVAL_S + 2)
-        told = cli.run("status", out, "--json")
-        shown = cli.run("status", out)
+        json_status = cli.run("status", out, "--json")
+        table_status = cli.run("status", out)
     finally:
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     process.communicate(timeout=240)
-    (row,) = json.loads(told.stdout)["live"]["rows"]
+    (row,) = json.loads(json_status.stdout)["live"]["rows"]
 
     assert row["name"] == "builtin" and row["planned"] == 21_000
     assert row["ready"] + row["starting"] >= 1 and row["in_flight"] > 0 and row["done"] < 21_000
-    assert "replicas" in shown.stdout and f"reported by process {process.pid} on" in shown.stdout
+    assert "replicas" in table_status.stdout and f"reported by process {process.pid} on" in table_status.stdout
     assert process.returncode == 0 and not (out / "live.json").exists()
     assert "21,000 of 21,000 episodes (100%)" in cli.run("status", out).stdout
 
@@ -217,21 +221,37 @@ def test_status_from_another_terminal_shows_what_the_driver_does(cli, demo_data,
 @pytest.mark.slow
 def test_a_terminal_gets_a_table_and_no_lines(cli, demo_data, tmp_path):
     """A real pseudo-terminal on stderr."""
-    mine, its = pty.openpty()
+    controller, terminal = pty.openpty()
     path = long_sweep(tmp_path / "x.toml", demo_data)
     process = subprocess.Popen(
         [sys.executable, "-m", "orchestrator", "run", str(path), "--output", str(tmp_path / "run")],
         env={**cli.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},
-        stdout=subprocess.DEVNULL, stderr=its, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=terminal, cwd=ROOT,
     )  # fmt: skip
-    os.close(its)
-    shown = b""
+    os.close(terminal)
+    received = b""
     while True:
         try:
-            shown += os.read(mine, 65536)
+            received += os.read(controller, 65536)
         except OSError:
             break
-    os.close(mine)
+    os.close(controller)
     assert process.wait(timeout=60) == 0
-    text = shown.decode()
+    text = received.decode()
     assert "replicas" in text and "builtin" in text and render.HEADINGS[4] in text and "of 21,000 episodes" in text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (0, "0/s"),
+        (84 / 485, "10/min"),
+        (0.004, "0.24/min"),
+        (0.99, "59/min"),
+        (1, "1/s"),
+        (5.13, "5.1/s"),
+        (1234, "1,234/s"),
+    ],
+)
+def test_slow_rates_are_per_minute(rate, text):
+    assert render.format_rate(rate) == text

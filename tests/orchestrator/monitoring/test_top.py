@@ -22,85 +22,85 @@ ROWS = (
 
 @pytest.fixture
 def folder(tmp_path, demo_data):
-    place = tmp_path / "run"
-    runs.played(place, runs.sweep(demo_data, ["uniform"], ["hint"]))
-    return place
+    path = tmp_path / "run"
+    runs.play_sweep(path, runs.sweep(demo_data, ["uniform"], ["hint"]))
+    return path
 
 
-async def settled(view) -> None:
-    """Until every look has ended; on a slow machine one may be replaced by the next before that."""
+async def wait_until_idle(view) -> None:
+    """Wait until every refresh has ended; on a slow machine, the next refresh may replace one."""
     while not all(worker.is_finished for worker in view.workers):
         await asyncio.sleep(0.01)
 
 
-def driven(folder, *keys: str, typed: str = "") -> dict[str, str]:
-    """What stands where after these keys, and a line that was typed; the app has looked at least once before and after."""
+def drive_view(folder, *keys: str, typed: str = "") -> dict[str, str]:
+    """Return the screen after these keys and a typed line; the app refreshes at least once before and after them."""
 
     async def pilot() -> dict[str, str]:
         view = Top(str(folder), lambda: folder)
         async with view.run_test(size=(150, 40), notifications=True) as user:
-            await settled(view)
+            await wait_until_idle(view)
             await user.press(*keys)
             if typed:
                 await user.press("colon")
                 view.query_one(Input).value = typed
                 await user.press("enter")
-            await settled(view)
+            await wait_until_idle(view)
             view.refresh_view()
-            await settled(view)
+            await wait_until_idle(view)
             await user.pause()
             table = view.query_one(DataTable)
             rows = [[str(cell) for cell in table.get_row_at(number)] for number in range(table.row_count)]
-            shown = {
+            screen = {
                 name: str(view.query_one(f"#{name}", Static).renderable) for name in ("head", "replies", "commands")
             }
-            told = " ".join(str(one.message) for one in view._notifications)
-            shown["columns"] = " ".join(str(column.label) for column in table.ordered_columns)
-            shown["at"] = str(table.cursor_row)
-            return {**shown, "table": "\n".join(" ".join(filter(None, row)) for row in rows), "told": told}
+            notifications = " ".join(str(notification.message) for notification in view._notifications)
+            screen["columns"] = " ".join(str(column.label) for column in table.ordered_columns)
+            screen["at"] = str(table.cursor_row)
+            return {**screen, "table": "\n".join(" ".join(filter(None, row)) for row in rows), "told": notifications}
 
     return asyncio.run(pilot())
 
 
-def playing(folder):
+def hold_driver(folder):
     snapshot.write(folder, Snapshot(1.0, 73, 147, 3.25, 20.0, 8, ROWS))
     return lock.hold(folder, "driver")
 
 
-def asked(folder) -> list[str]:
-    found = []
-    control_log.take_commands(folder, lambda one: (found.append(str(one)) or "done", False))
-    return found
+def read_commands(folder) -> list[str]:
+    commands = []
+    control_log.take_commands(folder, lambda command: (commands.append(str(command)) or "done", False))
+    return commands
 
 
-def test_models_who_plays_and_the_last_replies_are_on_the_screen(folder):
-    with playing(folder):
-        shown = driven(folder)
+def test_screen_shows_models_driver_and_last_replies(folder):
+    with hold_driver(folder):
+        screen = drive_view(folder)
 
-    assert shown["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
-    assert shown["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.2 40 30 2"
-    assert shown["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
+    assert screen["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
+    assert screen["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.2 40 30 2"
+    assert screen["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
 
 
-def test_only_columns_that_say_something_are_shown_and_the_cursor_stays(folder):
-    """At 110 columns how long it still takes would else be beyond the edge."""
-    with playing(folder):
-        shown = driven(folder, "down", "down")
+def test_empty_columns_are_hidden_and_cursor_stays(folder):
+    """Otherwise, at 110 columns, the remaining time would not fit."""
+    with hold_driver(folder):
+        screen = drive_view(folder, "down", "down")
         snapshot.write(
             folder, Snapshot(1.0, 70, 140, 3.25, 20.0, 8, (GroupRow("qwen", done=70, planned=140, rate=3.25),))
         )
-        fewer = driven(folder)
+        fewer = drive_view(folder)
 
-    assert shown["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors left"
-    assert shown["at"] == "2"
+    assert screen["columns"] == "model replicas GPUs at once episodes /s waiting playing paused errors left"
+    assert screen["at"] == "2"
     assert fewer["columns"] == "model episodes /s"
 
 
-def test_a_run_that_nobody_plays_is_counted(folder):
-    shown = driven(folder)
+def test_run_without_driver_is_counted(folder):
+    screen = drive_view(folder)
 
-    assert shown["head"].endswith("no driver is running")
-    assert shown["table"] == "uniform 70/70 done"
+    assert screen["head"].endswith("no driver is running")
+    assert screen["table"] == "uniform 70/70 done"
 
 
 @pytest.mark.parametrize(
@@ -110,48 +110,48 @@ def test_a_run_that_nobody_plays_is_counted(folder):
         (("R",), "resume all"), (("down", "p"), "pause judge"),
     ],
 )  # fmt: skip
-def test_a_key_asks_of_the_model_under_the_cursor(folder, keys, command):
-    with playing(folder):
-        shown = driven(folder, *keys)
+def test_key_sends_command_for_selected_model(folder, keys, command):
+    with hold_driver(folder):
+        screen = drive_view(folder, *keys)
 
-    assert asked(folder) == [command]
-    assert f"sent: {command}" in shown["told"]
+    assert read_commands(folder) == [command]
+    assert f"sent: {command}" in screen["told"]
 
 
-def test_any_command_can_be_typed_and_its_answer_stands_on_the_screen(folder):
-    with playing(folder):
-        driven(folder, typed="set cluster.gpus=4")
-        assert asked(folder) == ["set cluster.gpus=4"]
-        shown = driven(folder)
+def test_typed_command_and_its_answer_are_shown(folder):
+    with hold_driver(folder):
+        drive_view(folder, typed="set cluster.gpus=4")
+        assert read_commands(folder) == ["set cluster.gpus=4"]
+        screen = drive_view(folder)
 
-    assert ": done" in shown["commands"] and "set cluster.gpus=4 by " in shown["commands"]
+    assert ": done" in screen["commands"] and "set cluster.gpus=4 by " in screen["commands"]
 
 
 @pytest.mark.parametrize("text", ["frob all", "cancel", "pause a b", "set x"])
-def test_what_is_no_command_is_told_and_not_asked(folder, text):
-    with playing(folder):
-        shown = driven(folder, typed=text)
+def test_invalid_command_is_reported_and_not_sent(folder, text):
+    with hold_driver(folder):
+        screen = drive_view(folder, typed=text)
 
-    assert shown["told"] and not asked(folder)
+    assert screen["told"] and not read_commands(folder)
 
 
-def test_the_pool_of_built_in_policies_is_no_target(folder):
-    with playing(folder):
-        shown = driven(folder, "down", "down", "p")
+def test_builtin_policy_pool_cannot_be_targeted(folder):
+    with hold_driver(folder):
+        screen = drive_view(folder, "down", "down", "p")
 
-    assert "share workers" in shown["told"] and not asked(folder)
+    assert "share workers" in screen["told"] and not read_commands(folder)
 
 
 def test_control_characters_and_markup_of_replies_are_shown_as_text(folder, monkeypatch):
     row = GroupRow("[red]odd[/]\x1b[31m", done=1, planned=2, reason="\x07[b]")
     with lock.hold(folder, "driver"):
         snapshot.write(folder, Snapshot(1.0, 1, 2, 0.0, None, 0, (row,)))
-        shown = driven(folder)
+        screen = drive_view(folder)
 
-    assert "[red]odd[/]" in shown["table"] and "\x1b" not in shown["table"] and "\x07" not in shown["table"]
+    assert "[red]odd[/]" in screen["table"] and "\x1b" not in screen["table"] and "\x07" not in screen["table"]
 
 
-def test_without_a_terminal_it_is_one_sentence(folder):
+def test_top_without_terminal_is_refused(folder):
     done = CliRunner().invoke(app, ["top", str(folder)])
 
     assert done.exit_code == 2 and "top needs a terminal" in done.output and done.output.count("\n") == 1

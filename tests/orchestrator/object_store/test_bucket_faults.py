@@ -1,4 +1,4 @@
-"""A bucket that throttles, loses writes or answers stale listings: the run in it is whole in the end, nothing is doubled."""
+"""A bucket throttles, loses writes or returns stale listings; the run in it is complete in the end, without duplicates."""
 
 from __future__ import annotations
 
@@ -9,60 +9,60 @@ import pytest
 from orchestrator.object_store import run_location, uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
 from tests.orchestrator.buckets import wait_for
-from tests.orchestrator.object_store.test_object_store import machine, stored, write
+from tests.orchestrator.object_store.test_object_store import stored_ids, switch_machine, write_parts
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """Short pauses, so that a test meets many faults."""
+def shorten_pauses(monkeypatch):
+    """Shorten pauses, so that a test meets many faults."""
     monkeypatch.setattr(uploader, "RETRY_PAUSE_S", 0.05)
     monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.05)
 
 
-def test_a_bucket_that_throttles_gets_everything_in_the_end(url, service, capsys):
+def test_throttling_bucket_receives_everything_in_the_end(url, service, capsys):
     chance = Random("throttled")
-    with run_location.open_location(url, str) as place:
+    with run_location.open_location(url, str) as location:
         service.faults.throttled = lambda method, path: method == "PUT"
-        write(place.folder, (1, 2), (3,))
+        write_parts(location.folder, (1, 2), (3,))
         wait_for(lambda: "the upload is tried again" in capsys.readouterr().err)
         service.faults.throttled = lambda method, path: chance.random() < 0.3
-        write(place.folder, (4,), (5, 6), merged=True)
+        write_parts(location.folder, (4,), (5, 6), merged=True)
         wait_for(lambda: service.faults.count["SlowDown"] > 8)
         service.faults.throttled = lambda method, path: method in ("PUT", "DELETE") and chance.random() < 0.3
 
     assert service.faults.count["SlowDown"] > 5
     service.faults.clear()
-    assert not place.unsent and stored(url) == {1, 2, 3, 4, 5, 6}
+    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4, 5, 6}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_writes_that_a_service_answers_and_forgets_are_written_again(url, service, tmp_path, monkeypatch, seed):
+def test_lost_writes_are_repeated(url, service, tmp_path, monkeypatch, seed):
     chance = Random(f"lost {seed}")
-    with run_location.open_location(url, str) as place:
+    with run_location.open_location(url, str) as location:
         service.faults.lost = lambda path: not path.endswith("lock") and chance.random() < 0.4
-        write(place.folder, (1, 2), (3,), (4,))
+        write_parts(location.folder, (1, 2), (3,), (4,))
         wait_for(lambda: "episodes/part-00000003.parquet" in Bucket(url).list_objects())
-        assert stored(url) == {1, 2, 3, 4}
-        write(place.folder, (5,), merged=True)
+        assert stored_ids(url) == {1, 2, 3, 4}
+        write_parts(location.folder, (5,), merged=True)
     assert service.faults.count["lost"] > 0
     service.faults.clear()
 
-    assert not place.unsent and stored(url) == {1, 2, 3, 4, 5}
-    machine(monkeypatch, tmp_path, "other")
-    with run_location.open_location(url, str) as place:
-        assert {path.name for path in (place.folder / "episodes").iterdir()} == {"part-00000001-00000004.parquet"}
+    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4, 5}
+    switch_machine(monkeypatch, tmp_path, "other")
+    with run_location.open_location(url, str) as location:
+        assert {path.name for path in (location.folder / "episodes").iterdir()} == {"part-00000001-00000004.parquet"}
 
 
-def test_an_object_that_goes_after_it_was_there_is_written_again(url):
-    with run_location.open_location(url, str) as place:
-        write(place.folder, (1,), (2,))
+def test_deleted_objects_are_written_again(url):
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (1,), (2,))
         wait_for(lambda: "episodes/part-00000002.parquet" in Bucket(url).list_objects())
         Bucket(url).delete(["episodes/part-00000001.parquet", "turns/part-00000001.parquet"])
 
-    assert not place.unsent and stored(url) == {1, 2}
+    assert not location.unsent and stored_ids(url) == {1, 2}
 
 
-def test_a_write_that_is_forgotten_is_an_error(url, service):
+def test_lost_write_is_an_error(url, service):
     bucket = Bucket(url)
     bucket.write("plan.json", b"old")
     service.faults.lost = lambda path: True
@@ -73,20 +73,20 @@ def test_a_write_that_is_forgotten_is_an_error(url, service):
         bucket.write("plan.json", b"new")
 
 
-def test_a_stale_listing_hides_nothing_from_the_next_machine_or_a_reader(url, service, tmp_path, monkeypatch):
-    with run_location.open_location(url, str) as place:
-        write(place.folder, (1,), (2,))
+def test_stale_listing_hides_no_episode(url, service, tmp_path, monkeypatch):
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (1,), (2,))
     service.faults.stale = True
-    assert len(Bucket(url).list_objects()) >= 4  # the listing that is answered from here on
-    with run_location.open_location(url, str) as place:
-        write(place.folder, (3,), (4,))
+    assert len(Bucket(url).list_objects()) >= 4  # the listing that is returned from here on
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (3,), (4,))
 
-    assert not place.unsent and stored(url) == {1, 2, 3, 4}
-    machine(monkeypatch, tmp_path, "other")
-    with run_location.open_location(url, str) as place:
-        write(place.folder, (5,))
+    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4}
+    switch_machine(monkeypatch, tmp_path, "other")
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (5,))
     assert service.faults.count["stale"] > 3
     service.faults.clear()
-    assert not place.unsent and stored(url) == {1, 2, 3, 4, 5}
+    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4, 5}
     names = [name for name in Bucket(url).list_objects() if name.startswith("episodes/")]
     assert names == [f"episodes/part-{number:08d}.parquet" for number in range(1, 6)], "each part once"

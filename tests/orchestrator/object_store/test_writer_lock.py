@@ -1,4 +1,4 @@
-"""Drivers that race for one bucket: whatever the moment, one has it, and who lost it commits nothing more."""
+"""Drivers race for one bucket: exactly one gets the lock, and a driver that loses it commits nothing more."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import ATTEMPT, LOCK, WriterLock
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.blocks import numbered
+from tests.orchestrator.blocks import batch_of
 
 ROUNDS = 50
 
 
-class Together(Bucket):
+class RacingBucket(Bucket):
     """A bucket whose two users change the lock at the same moment, each of them once."""
 
     def __init__(self, url: str, barrier: threading.Barrier) -> None:
@@ -40,8 +40,8 @@ class Together(Bucket):
         return super().create(name, content)
 
 
-class TakingOver(Together):
-    """The same, for a lock that is there already: both have read it before either replaces it."""
+class TakeoverBucket(RacingBucket):
+    """The same for an existing lock: both users read it before either replaces it."""
 
     def create(self, name, content):
         return Bucket.create(self, name, content)
@@ -51,8 +51,8 @@ class TakingOver(Together):
         return super().replace(name, content, version)
 
 
-def raced(url: str, kind: type[Together], settle: float = 0) -> tuple[list[WriterLock], list[str]]:
-    """Who of two drivers has the lock, and what the others are told."""
+def race_drivers(url: str, kind: type[RacingBucket], settle: float = 0) -> tuple[list[WriterLock], list[str]]:
+    """Race two drivers; return the locks of the winners and the messages of the refused."""
     barrier, winners, refused = threading.Barrier(2), [], []
 
     def drive() -> None:
@@ -78,86 +78,86 @@ def raced(url: str, kind: type[Together], settle: float = 0) -> tuple[list[Write
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_of_two_drivers_that_start_at_once_one_has_the_bucket(url):
+def test_one_of_two_simultaneous_drivers_gets_bucket(url):
     with ThreadPoolExecutor(5) as pool:
-        found = list(pool.map(lambda number: raced(f"{url}/{number}", Together), range(ROUNDS)))
+        outcomes = list(pool.map(lambda number: race_drivers(f"{url}/{number}", RacingBucket), range(ROUNDS)))
 
-    assert [(len(winners), len(refused)) for winners, refused in found] == [(1, 1)] * ROUNDS
-    assert all("is in use by process" in refused[0] for _, refused in found)
+    assert [(len(winners), len(refused)) for winners, refused in outcomes] == [(1, 1)] * ROUNDS
+    assert all("is in use by process" in refused[0] for _, refused in outcomes)
     assert not any(name.endswith((LOCK, PROBE)) for name in Bucket(url).list_objects())
 
 
-def gone() -> int:
-    """The number of a process that has ended."""
+def ended_pid() -> int:
+    """Return the pid of a process that has ended."""
     pid = os.posix_spawn(sys.executable, [sys.executable, "-c", ""], os.environ)
     os.waitpid(pid, 0)
     return pid
 
 
 @pytest.mark.timeout(300)
-def test_of_two_that_take_over_from_a_dead_writer_one_has_the_bucket(url):
-    pid = gone()
+def test_one_of_two_drivers_takes_over_from_dead_writer(url):
+    pid = ended_pid()
     for number in range(ROUNDS):
         address = f"{url}/{number}"
         dead = WriterLock(Bucket(address), settle=0)
         dead.take(str)
-        left = json.loads(Bucket(address).read(LOCK))
-        Bucket(address).write(LOCK, json.dumps({**left, "pid": pid, "attempt": "of the dead one"}).encode())
+        record = json.loads(Bucket(address).read(LOCK))
+        Bucket(address).write(LOCK, json.dumps({**record, "pid": pid, "attempt": "of the dead one"}).encode())
 
-        winners, refused = raced(address, TakingOver)
+        winners, refused = race_drivers(address, TakeoverBucket)
 
         assert (len(winners), len(refused)) == (1, 1), f"round {number}"
 
 
-def test_a_pid_that_another_process_has_by_now_is_watched_and_then_replaced(url):
-    dead, said = WriterLock(Bucket(url), settle=0), []
+def test_reused_pid_is_watched_and_then_replaced(url):
+    dead, lines = WriterLock(Bucket(url), settle=0), []
     dead.take(str)
-    left = json.loads(Bucket(url).read(LOCK))
-    Bucket(url).write(LOCK, json.dumps({**left, "pid": os.getppid(), "attempt": "of the dead one"}).encode())
+    record = json.loads(Bucket(url).read(LOCK))
+    Bucket(url).write(LOCK, json.dumps({**record, "pid": os.getppid(), "attempt": "of the dead one"}).encode())
 
     lock = WriterLock(Bucket(url), silence=0.5, settle=0)
-    lock.take(said.append)
+    lock.take(lines.append)
 
-    assert "waiting up to" in said[-2] and "is taken over" in said[-1]
+    assert "waiting up to" in lines[-2] and "is taken over" in lines[-1]
     assert json.loads(Bucket(url).read(LOCK))["attempt"] == lock.attempt
     lock.release()
 
 
 @pytest.mark.parametrize("conditions", ["refused", "ignored"])
-def test_a_service_without_conditional_writes_is_named_and_one_of_two_drivers_stays(url, service, conditions):
+def test_one_driver_stays_without_conditional_writes(url, service, conditions):
     service.faults.conditions = conditions
-    said: list[str] = []
+    lines: list[str] = []
     lock = WriterLock(Bucket(url), settle=0)
-    lock.take(said.append)
+    lock.take(lines.append)
     lock.release()
-    assert [line for line in said if "has no conditional writes" in line] == said and len(said) == 1
+    assert [line for line in lines if "has no conditional writes" in line] == lines and len(lines) == 1
     assert PROBE not in Bucket(url).list_objects() and Bucket(url).read(LOCK) is None
 
-    winners, refused = raced(f"{url}/raced", Together, settle=1)
+    winners, refused = race_drivers(f"{url}/raced", RacingBucket, settle=1)
     assert (len(winners), len(refused)) == (1, 1)
     bucket = Bucket(url)
     assert bucket.create("a", b"1") and not (conditions == "refused" and bucket.create("a", b"2"))
 
 
-def foreign(url: str, **more: object) -> None:
-    """The lock as an earlier version of this program on another machine writes it."""
+def write_foreign_lock(url: str, **fields: object) -> None:
+    """Write the lock as an earlier version of this program on another machine does."""
     who = {"host": "elsewhere", "pid": 77, "started": "2026-01-01T00:00:00+00:00", "attempt": "x", "beat": 0}
-    Bucket(url).write(LOCK, json.dumps({**who, **more}).encode())
+    Bucket(url).write(LOCK, json.dumps({**who, **fields}).encode())
 
 
-def test_a_writer_that_loses_its_lock_between_turns_and_episodes_does_not_commit(url, service):
+def test_writer_losing_lock_after_turns_uploads_no_episodes(url, service):
     lock = WriterLock(Bucket(url), settle=0)
     lock.take(str)
     folder = run_location.cache_folder(url, "run")
     store = EpisodeStore(folder)
-    store.append(numbered(1))
+    store.append(batch_of(1))
     store.flush()
     store.close()
 
     def steal(method: str, path: str) -> None:
         if method == "PUT" and "/turns/" in path:
             service.faults.after = lambda method, path: None
-            foreign(url)
+            write_foreign_lock(url)
 
     service.faults.after = steal
     with pytest.raises(RunFolderError, match="process 77 on elsewhere"):
@@ -166,13 +166,13 @@ def test_a_writer_that_loses_its_lock_between_turns_and_episodes_does_not_commit
     assert "turns/part-00000001.parquet" in names and not any(name.startswith("episodes/") for name in names)
 
 
-def test_a_writer_that_slept_while_another_came_and_went_does_not_go_on(url):
+def test_writer_stops_after_another_came_and_went(url):
     bucket = Bucket(url)
     sleeper = WriterLock(bucket, settle=0)
     sleeper.take(str)
     bucket.write(ATTEMPT, sleeper.attempt.encode())
     bucket.delete([LOCK])
-    sleeper.check()  # removed by hand, and nobody wrote since
+    sleeper.check()  # the lock was removed by hand, and nobody has written since
     bucket.write(ATTEMPT, b"another machine's")
     bucket.delete([LOCK])
 
@@ -190,8 +190,8 @@ def test_an_unreadable_lock_is_replaced(url):
     assert Bucket(url).read(LOCK) is None
 
 
-def test_a_lock_whose_answer_was_lost_is_ones_own(url):
-    """A client repeats a write whose answer did not come; the second one meets the first."""
+def test_lock_with_lost_reply_is_kept(url):
+    """A client repeats a write whose reply was lost; the second write meets the first."""
 
     class Repeating(Bucket):
         def create(self, name, content):

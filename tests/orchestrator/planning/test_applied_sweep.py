@@ -1,4 +1,4 @@
-"""The sweep that a run plays in a folder to which an earlier version of this package has applied another one."""
+"""Which sweep is played in a folder where an earlier version of this package applied another sweep."""
 
 import pytest
 
@@ -11,74 +11,76 @@ from tests.orchestrator.report import runs
 
 @pytest.fixture
 def versions(demo_data):
-    """Two that the folder had, and one that it never had."""
+    """Two sweeps that the folder had, and one that it never had."""
     return [runs.sweep(demo_data, [name], ["hint"]) for name in ("uniform", "guess", "oracle")]
 
 
 @pytest.fixture
 def folder(tmp_path, versions):
-    """Played as the first; the second was taken, and then the driver died."""
-    place = runs.played(tmp_path / "run", versions[0])
+    """A folder played with the first sweep, whose driver died after taking the second."""
+    path = runs.play_sweep(tmp_path / "run", versions[0])
     before, after = map(run_folder.sweep_toml, versions[:2])
     apply = make_command("apply", "v2.toml", sweep=after)
-    control_log._append(place, [LogEntry(name="1", command=apply, taken="", effect="taken", before=before)])
-    return place
+    control_log._append(path, [LogEntry(name="1", command=apply, taken="", effect="taken", before=before)])
+    return path
 
 
-def counted(folder, sweep, update=False):
-    """What is played, whether it replaces the folder's configuration, and what is said of it."""
-    said = []
-    found, replaces = effective_sweep(sweep, folder, update, said.append)
-    return found.models[0].name, replaces, " ".join(said)
+def choose_sweep(folder, sweep, update=False):
+    """Return what is played, whether it replaces the folder's configuration, and the message."""
+    messages = []
+    chosen, replaces = effective_sweep(sweep, folder, update, messages.append)
+    return chosen.models[0].name, replaces, " ".join(messages)
 
 
-def test_the_applied_sweep_is_played_for_the_file_that_it_replaced_and_takes_the_folder(folder, versions):
-    name, replaces, said = counted(folder, versions[0])
+def test_applied_sweep_replaces_original_file_and_claims_folder(folder, versions):
+    name, replaces, message = choose_sweep(folder, versions[0])
 
     assert (name, replaces) == ("guess", True)
-    assert said.startswith("The sweep of apply v2.toml by ") and said.endswith("add --update to play the given one.")
-    assert counted(folder, versions[1]) == ("guess", True, "")
+    assert message.startswith("The sweep of apply v2.toml by ") and message.endswith(
+        "add --update to play the given one."
+    )
+    assert choose_sweep(folder, versions[1]) == ("guess", True, "")
 
 
-def test_once_the_folder_is_of_it_nothing_is_replaced_any_more(folder, versions):
+def test_claimed_folder_is_not_replaced_again(folder, versions):
     with run_folder.claim(folder, versions[1], update=True):
-        assert counted(folder, versions[0])[:2] == ("guess", False)
-        assert counted(folder, versions[1]) == ("guess", False, "")
+        assert choose_sweep(folder, versions[0])[:2] == ("guess", False)
+        assert choose_sweep(folder, versions[1]) == ("guess", False, "")
 
 
-def test_a_file_that_the_folder_never_had_is_refused_and_the_applied_sweep_counts_on(folder, versions):
+def test_unknown_file_is_refused_and_applied_sweep_stays(folder, versions):
     with pytest.raises(RunFolderError, match="holds a run of another configuration"):
-        counted(folder, versions[2])
+        choose_sweep(folder, versions[2])
 
     assert len(control_log.read_history(folder)) == 1
-    assert counted(folder, versions[0])[0] == "guess"
+    assert choose_sweep(folder, versions[0])[0] == "guess"
 
 
-@pytest.mark.parametrize("given", [0, 2])
-def test_update_takes_the_file_and_later_runs_know(folder, versions, given):
-    name = versions[given].models[0].name
+@pytest.mark.parametrize("index", [0, 2])
+def test_update_replaces_applied_sweep_for_later_runs(folder, versions, index):
+    name = versions[index].models[0].name
 
-    assert counted(folder, versions[given], update=True)[:2] == (name, True)
+    assert choose_sweep(folder, versions[index], update=True)[:2] == (name, True)
     for later in versions[:2]:
-        assert counted(folder, later)[0] == name
+        assert choose_sweep(folder, later)[0] == name
 
 
-def test_a_folder_without_an_apply_is_as_it_was(tmp_path, versions):
-    assert counted(tmp_path, versions[0]) == ("uniform", False, "")
-    assert counted(tmp_path, versions[0], update=True) == ("uniform", True, "")
+def test_folder_without_apply_is_unchanged(tmp_path, versions):
+    assert choose_sweep(tmp_path, versions[0]) == ("uniform", False, "")
+    assert choose_sweep(tmp_path, versions[0], update=True) == ("uniform", True, "")
     assert not list(tmp_path.iterdir())
 
 
-def test_where_the_run_plays_is_what_the_given_sweep_says(folder, versions):
+def test_output_comes_from_given_sweep(folder, versions):
     moved = versions[0].model_copy(update={"output": "moved"})
 
-    found, _ = effective_sweep(moved, folder, False, print)
+    chosen, _ = effective_sweep(moved, folder, False, print)
 
-    assert (found.models, found.output) == (versions[1].models, "moved")
+    assert (chosen.models, chosen.output) == (versions[1].models, "moved")
 
 
 @pytest.mark.parametrize("text", ["name = 3", "[" * 3000, 'name = "x"\nmodels = "x"'])
-def test_an_applied_sweep_that_this_version_cannot_read_is_one_sentence(folder, versions, text):
+def test_unreadable_applied_sweep_is_refused(folder, versions, text):
     apply = make_command("apply", "v3.toml", sweep=text)
     control_log._append(folder, [LogEntry(name="2", command=apply, taken="", effect="taken")])
 

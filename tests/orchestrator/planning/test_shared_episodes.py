@@ -1,4 +1,4 @@
-"""An ablation and the paper's sweep plan the same episodes where they plan the same cell, so that one run can reuse another's."""
+"""An ablation and the paper's sweep plan the same episodes for the same cell, so that one run can reuse the other's."""
 
 from pathlib import Path
 
@@ -16,17 +16,17 @@ def paper(demo_data):
     return cells(SWEEPS / "paper.toml", demo_data)
 
 
-def cells(file, data):
+def cells(file, data_folder):
     """Cell -> keys of its episodes."""
-    plan = build_plan(load(file, [f"data={data}"]))
+    plan = build_plan(load(file, [f"data={data_folder}"]))
     return {cell.key: set(plan.keys(index)) for index, cell in enumerate(plan.cells)}
 
 
 @pytest.mark.parametrize("name", ABLATIONS)
-def test_a_cell_that_the_paper_has_too_is_the_papers(name, paper, demo_data):
-    mine = cells(SWEEPS / f"ablations/{name}.toml", demo_data)
-    both = mine.keys() & paper.keys()
+def test_ablation_plans_same_episodes_for_shared_cells(name, paper, demo_data):
+    ablation = cells(SWEEPS / f"ablations/{name}.toml", demo_data)
+    both = ablation.keys() & paper.keys()
 
     assert len(both) >= 21 or name == "shots", "zero-shot of three models at least"
-    assert both and all(paper[cell] <= mine[cell] for cell in both)
-    assert name != "model-size" or both == mine.keys()
+    assert both and all(paper[cell] <= ablation[cell] for cell in both)
+    assert name != "model-size" or both == ablation.keys()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.report.read_run import read_run
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 @pytest.fixture(scope="session")
 def run(demo_data, tmp_path_factory):
     """The six baselines under every condition, complete."""
-    return played(tmp_path_factory.mktemp("report") / "run", sweep(demo_data))
+    return play_sweep(tmp_path_factory.mktemp("report") / "run", sweep(demo_data))
 
 
 @pytest.fixture(scope="session")

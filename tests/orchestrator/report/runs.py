@@ -1,4 +1,4 @@
-"""Run folders as the driver leaves them, made in process: the real plan, runner, policies and store, without Ray."""
+"""Run folders as the driver writes them, made in process with the real plan, runner, policies and store, without Ray."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ BASELINES = ["oracle", "always-ask", "uniform", "guess", "first-option", "abstai
 
 
 def sweep(data: Path, models=BASELINES, conditions="all", **more) -> Sweep:
-    """A sweep of policies over a data folder."""
+    """Return a sweep of policies over a data folder."""
     table = {"name": "test", "data": str(data), "models": models, "conditions": conditions, **more}
     return build(table, "a test")
 
 
-def played(output: Path, wanted: Sweep, only: int | None = None, backends=None, in_flight: int = 8) -> Path:
+def play_sweep(output: Path, wanted: Sweep, only: int | None = None, backends=None, in_flight: int = 8) -> Path:
     """Play a sweep, or its first ``only`` episodes, into a run folder."""
     plan = build_plan(wanted)
-    given = backends or {}
-    engines = {model.name: _engine(model.source) for model in wanted.models if model.name not in given} | given
+    own_engines = backends or {}
+    engines = {
+        model.name: _engine(model.source) for model in wanted.models if model.name not in own_engines
+    } | own_engines
     with run_folder.claim(output, wanted, update=True, left_out=plan.left_out):
         store = EpisodeStore(output)
         try:
@@ -55,20 +57,20 @@ def played(output: Path, wanted: Sweep, only: int | None = None, backends=None, 
     return output
 
 
-def heard(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
-    """Have the stored answers of a run folder, or the first ``only`` that wait for a verdict, read by a judge."""
-    plan, kept = build_plan(wanted), VerdictStore(output)
+def judge_answers(output: Path, wanted: Sweep, judge: Judge, backend, only: int | None = None) -> Path:
+    """Judge the stored answers of a run folder, or the first ``only`` that wait for a verdict."""
+    plan, store = build_plan(wanted), VerdictStore(output)
     pending = find_unjudged(plan, stored_episodes(plan, output), output, judge)[:only]
     keys = {plan.key(*plan.task(ordinal)): ordinal for ordinal in pending}
     leased = [LeasedAnswer(keys[key], text) for key, text in final_replies(output, keys).items()]
-    asyncio.run(_judge(JudgeRunner(plan, judge, backend), leased, kept))
-    kept.flush()
+    asyncio.run(_judge(JudgeRunner(plan, judge, backend), leased, store))
+    store.flush()
     return output
 
 
-async def _judge(runner: JudgeRunner, leased, kept: VerdictStore) -> None:
+async def _judge(runner: JudgeRunner, leased, store: VerdictStore) -> None:
     async for batch in runner.judge(leased):
-        kept.append(batch.verdicts)
+        store.append(batch.verdicts)
 
 
 def _turn_judge(wanted: Sweep) -> TurnJudge | None:
@@ -86,33 +88,35 @@ async def _play(runner: EpisodeRunner, ordinals, store: EpisodeStore) -> None:
 
 
 # -- runs whose figures are known --------------------------------------------------------------------------------------
-def exported(output: Path, data: Path, first_reply: str) -> Path:
-    """A run of two policies in multiple choice and open-ended answers; the first reply of every part is ``first_reply``."""
-    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
-    wanted = sweep(data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **more)
-    played(output, wanted)
-    heard(output, wanted, wanted.judge, Baseline("rule-judge"))
+def play_export_run(output: Path, data: Path, first_reply: str) -> Path:
+    """Play two policies in multiple choice and open-ended answers; the first reply of every part is ``first_reply``."""
+    options = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = sweep(data, ["uniform", "ask-properly"], ["zero-shot", "hint"], **options)
+    play_sweep(output, wanted)
+    judge_answers(output, wanted, wanted.judge, Baseline("rule-judge"))
     for path in (output / "turns").glob("*.parquet"):
-        found = pl.read_parquet(path)
+        table = pl.read_parquet(path)
         first = pl.int_range(pl.len()) == 0
-        replaced(found.with_columns(pl.when(first).then(pl.lit(first_reply)).otherwise("reply").alias("reply")), path)
+        replace_part(
+            table.with_columns(pl.when(first).then(pl.lit(first_reply)).otherwise("reply").alias("reply")), path
+        )
     return output
 
 
-def replaced(rows: pl.DataFrame, part: Path) -> None:
-    """Put other rows into a stored part, as the store does: with the sum of its new bytes."""
+def replace_part(rows: pl.DataFrame, part: Path) -> None:
+    """Replace the rows of a stored part and record its checksum, as the store does."""
     rows.write_parquet(atomic_write.temporary_path(part))
     checksums.record_sums(part.parents[1], [part])
     atomic_write.publish(part)
 
 
-def known(
+def write_published_run(
     output: Path, names, conditions=("zero-shot", "hint", "reference"), most=None, data="nowhere", beyond=None, **more
 ) -> Path:
-    """A run of the paper's models whose every cell has the published figures, as far as whole episodes can.
+    """Write a run of the paper's models whose cells have the published figures, as nearly as whole episodes allow.
 
-    Over the ids that the filter keeps, or the first ``most`` of each scenario; ``beyond`` says how many others a scenario has.
-    No data folder is there.
+    It covers the ids that the filter keeps, or the first ``most`` of each scenario; ``beyond`` adds other ids per scenario.
+    There is no data folder.
     """
     wanted = sweep(Path(data), list(names), list(conditions), **more)
     rows = []
@@ -141,21 +145,21 @@ def _names(cell) -> dict[str, str]:
 
 
 def published_of(cell, measure: str) -> float:
-    """The published figure of a cell; 0 where the paper has none."""
+    """Return the published figure of a cell; 0 where the paper has none."""
     same = {"condition": cell.condition.name, "paper": cell.model.paper, "scenario": cell.scenario, "measure": measure}
-    found = published_figures().filter(pl.col("filtered"), protocol=cell.protocol.value, **same)
-    return found["published"].item() if found.height else 0.0
+    figures = published_figures().filter(pl.col("filtered"), protocol=cell.protocol.value, **same)
+    return figures["published"].item() if figures.height else 0.0
 
 
 def _known_block(cell, ids):
-    """Episodes with the published share correct and the published mean of suggestions, asked by the first few."""
+    """Return episodes with the published accuracy and mean number of suggestions; the first few ask once more."""
     n = len(ids)
-    right, asked = round(published_of(cell, "acc") * n / 100), round(published_of(cell, "ps") * n)
+    right, suggestion_total = round(published_of(cell, "acc") * n / 100), round(published_of(cell, "ps") * n)
     episodes, turns = [], []
-    for place, number in enumerate(ids):
-        suggestions = asked // n + (place < asked % n)
+    for index, number in enumerate(ids):
+        suggestions = suggestion_total // n + (index < suggestion_total % n)
         key = f"{cell.key}/{number:04d}-known"
-        kind = "correct" if place < right else ("wrong", "wrong", "abstention", "unparsable")[place % 4]
+        kind = "correct" if index < right else ("wrong", "wrong", "abstention", "unparsable")[index % 4]
         episodes.append({**_episode(cell, key, number, kind, suggestions)})
         turns += [_turn(cell, key, turn, "suggestion") for turn in range(suggestions)]
         turns.append(_turn(cell, key, suggestions, kind))
@@ -166,27 +170,27 @@ def _known_block(cell, ids):
 
 
 def _as_answers(block):
-    """The same episodes as open-ended ones: one answer each, neither right nor wrong."""
+    """Turn the episodes into open-ended ones: one answer each, neither right nor wrong."""
     episodes, turns = block["episodes"], block["turns"]
-    said = [place for place, turn in enumerate(turns["turn"]) if turn == 0]
+    first_turns = [index for index, turn in enumerate(turns["turn"]) if turn == 0]
     nothing = {"correct": None, "suggestions": 0, "abstentions": 0, "categories": 0, "unparsable": 0}
     count = len(episodes["key"])
     return {
         "episodes": {**episodes, "ending": ["answered"] * count, "turns": [1] * count}
         | {name: [value] * count for name, value in nothing.items()},
-        "turns": {name: [values[place] for place in said] for name, values in turns.items()}
+        "turns": {name: [values[index] for index in first_turns] for name, values in turns.items()}
         | dict.fromkeys(("option", "category", "action", "move"), [None] * count),
     }
 
 
 def _known_verdicts(cell, block):
-    """Verdicts with the published shares: first those who only ask, then those who do both, then those who only name."""
+    """Return verdicts with the published shares: first answers that only ask, then both, then those that only name."""
     keys = block["episodes"]["key"]
-    either, named, asked = (
+    either, named, asking = (
         round(published_of(cell, name) * len(keys) / 100) for name in ("aggregate", "category", "suggestion")
     )
-    asks = [place < asked for place in range(len(keys))]
-    names = [either - named <= place < either for place in range(len(keys))]
+    asks = [index < asking for index in range(len(keys))]
+    names = [either - named <= index < either for index in range(len(keys))]
     rows = {
         "key": keys, "judge": ["qwen3-8b/paper-00000000"] * len(keys), "sample_id": block["episodes"]["sample_id"],
         "category": names, "suggestion": asks, "aggregate": [a or n for a, n in zip(asks, names, strict=True)],
@@ -220,6 +224,6 @@ def _turn(cell, key, turn, kind):
 
 
 def _image(cell, key, turn) -> str:
-    """A name that nothing speaks against: the known one where the real set has one."""
+    """Return a plausible picture name: the known one where the real set has one."""
     number = int(key.rsplit("/", 1)[1].split("-")[0])
     return f"{KNOWN_PICTURES.get((cell.scenario, number), SCENARIOS[cell.scenario].stem)}/{number}-{turn}.jpg"

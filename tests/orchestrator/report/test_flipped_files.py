@@ -1,4 +1,4 @@
-"""One flipped bit in any file of a run folder changes no figure unseen: a sentence names the file, or episodes are pending."""
+"""No flipped bit in a run folder changes a figure silently: a message names the file, or episodes are pending again."""
 
 import re
 import shutil
@@ -29,11 +29,11 @@ READERS = {
 }
 
 
-def whole(folder: Path, data: Path) -> tuple[Path, dict]:
-    """A run folder with every file that has a sum, and its sweep."""
-    wanted = runs.sweep(data, ["uniform"], ["zero-shot"], scenarios=["QD", "ROD"], selection={"limit": 3})
-    runs.played(folder, wanted, only=3)
-    runs.played(folder, wanted)
+def complete_run(folder: Path, data_folder: Path) -> tuple[Path, dict]:
+    """Return a run folder with every file that has a checksum, and its sweep."""
+    wanted = runs.sweep(data_folder, ["uniform"], ["zero-shot"], scenarios=["QD", "ROD"], selection={"limit": 3})
+    runs.play_sweep(folder, wanted, only=3)
+    runs.play_sweep(folder, wanted)
     states = [{**cell, "finished": 3, "errors": 0, "state": "complete", "reason": ""} for cell in planned_cells(folder)]
     names = ("cell", "planned", "finished", "errors", "state", "reason")
     write_status(folder, [{name: state[name] for name in names} for state in states], finished=True)
@@ -41,8 +41,8 @@ def whole(folder: Path, data: Path) -> tuple[Path, dict]:
     return folder, wanted
 
 
-def told(reader, folder: Path):
-    """What a reader gives, or its sentence."""
+def read_or_message(reader, folder: Path):
+    """Return what the reader returns, or its error message."""
     try:
         return reader(folder)
     except RunFolderError as mistake:
@@ -50,15 +50,15 @@ def told(reader, folder: Path):
         return str(mistake)
 
 
-def seen(folder: Path) -> dict:
-    return {name: told(reader, folder) for name, reader in READERS.items()}
+def read_all(folder: Path) -> dict:
+    return {name: read_or_message(reader, folder) for name, reader in READERS.items()}
 
 
-def flips(tmp_path: Path, data: Path, count: int, seed: int, again: int) -> dict[str, int]:
-    """Play so many flips, every ``again``-th with the run after it; how often a sentence, or missing episodes, told of one."""
+def count_flips(tmp_path: Path, data_folder: Path, count: int, seed: int, again: int) -> dict[str, int]:
+    """Try ``count`` flips, rerunning after every ``again``-th; count those that show as a message or as pending episodes."""
     chance, counts = Random(seed), {"told": 0, "pending": 0, "same": 0}
-    original, wanted = whole(tmp_path / "whole", data)
-    before = seen(original)
+    original, wanted = complete_run(tmp_path / "whole", data_folder)
+    before = read_all(original)
     assert not any(isinstance(value, str) for value in before.values())
     files = sorted(path.relative_to(original) for path in original.rglob("*") if path.stat().st_size and path.is_file())
     files.remove(Path("lock"))
@@ -69,18 +69,18 @@ def flips(tmp_path: Path, data: Path, count: int, seed: int, again: int) -> dict
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
-        counts[_judged(folder, path, before)] += 1
+        counts[_classify_flip(folder, path, before)] += 1
         if number % again == 0:
-            runs.played(folder, wanted)
+            runs.play_sweep(folder, wanted)
             for name in ("plan.json", "plan.parquet", "results.json", "results.parquet", "sweep.resolved.toml"):
                 assert (folder / name).read_bytes() == (original / name).read_bytes(), (path, name)
         shutil.rmtree(folder)
     return counts
 
 
-def _judged(folder: Path, path: Path, before: dict) -> str:
-    """How one flip showed; fails where it did not."""
-    after = seen(folder)
+def _classify_flip(folder: Path, path: Path, before: dict) -> str:
+    """Return how a flip showed; fail if it did not."""
+    after = read_all(folder)
     changed = {name for name in after if after[name] != before[name]}
     silent = {name for name in changed if not isinstance(after[name], str)}
     if path.parent == folder and path.name != checksums.NAME:
@@ -98,24 +98,24 @@ def _judged(folder: Path, path: Path, before: dict) -> str:
     return "pending"
 
 
-def test_a_flipped_bit_anywhere_is_told_or_pending(tmp_path, demo_data):
-    counts = flips(tmp_path, demo_data, 48, seed=0, again=12)
+def test_flipped_bit_in_any_file_is_reported_or_pending(tmp_path, demo_data):
+    counts = count_flips(tmp_path, demo_data, 48, seed=0, again=12)
     assert counts["told"] >= 28 and counts["pending"] >= 14, counts
 
 
 @pytest.mark.long
 def test_two_thousand_flipped_bits_in_all_files(tmp_path, demo_data):
-    counts = flips(tmp_path, demo_data, 2_000, seed=1, again=40)
+    counts = count_flips(tmp_path, demo_data, 2_000, seed=1, again=40)
     assert counts["told"] >= 1_160 and counts["pending"] >= 600, counts
 
 
-def test_an_edited_file_is_named_by_status_and_report_and_another_run_writes_it_anew(tmp_path, demo_data):
-    folder, wanted = whole(tmp_path / "run", demo_data)
+def test_edited_file_is_reported_and_rewritten_by_next_run(tmp_path, demo_data):
+    folder, wanted = complete_run(tmp_path / "run", demo_data)
     plan = folder / "plan.json"
     plan.write_text(plan.read_text().replace('"planned": 3', '"planned": 1'))
     with pytest.raises(RunFolderError, match=r"plan\.json is damaged \(it is damaged or was edited"):
         read_run(folder)
-    runs.played(folder, wanted)
+    runs.play_sweep(folder, wanted)
     assert read_run(folder).rows["planned"].to_list() == [3, 3] and checksums.damaged_files(folder) == []
 
     results = folder / "results.json"
@@ -124,10 +124,10 @@ def test_an_edited_file_is_named_by_status_and_report_and_another_run_writes_it_
     assert "results.json is damaged or was edited; run the same `run` command to rewrite it" in read_run(folder).notes
 
 
-def test_each_file_has_one_sum_once_the_next_attempt_has_begun(tmp_path, demo_data):
-    folder, wanted = whole(tmp_path / "run", demo_data)
+def test_next_attempt_leaves_one_checksum_per_file(tmp_path, demo_data):
+    folder, wanted = complete_run(tmp_path / "run", demo_data)
     for _ in range(3):
-        runs.played(folder, wanted)
+        runs.play_sweep(folder, wanted)
     lines = re.findall("  (.+)\n", (folder / checksums.NAME).read_text())
     assert max(map(lines.count, lines)) > 1
     checksums.drop_stale_sums(folder)

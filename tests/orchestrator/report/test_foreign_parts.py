@@ -1,4 +1,4 @@
-"""Parts that stand in a run folder twice, or are of another sweep, or are none: results are those of a folder without them."""
+"""Duplicate, foreign and unreadable parts in a run folder change no result."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import shutil
 import polars as pl
 
 from orchestrator.storage.episode_store import episodes
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 def test_foreign_and_doubled_parts_change_no_result(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"], scenarios=["QD", "ROD"])
-    whole, out = played(tmp_path / "whole", wanted), played(tmp_path / "run", wanted, only=40)
+    full_run, out = play_sweep(tmp_path / "whole", wanted), play_sweep(tmp_path / "run", wanted, only=40)
     for table in ("episodes", "turns"):
         source = next((out / table).glob("part-*.parquet"))
         shutil.copy(source, out / table / "part-00000901.parquet")
@@ -23,7 +23,7 @@ def test_foreign_and_doubled_parts_change_no_result(demo_data, tmp_path):
         (out / table / "part-00000903.parquet").write_bytes(b"PAR1 no table PAR1")
     assert episodes(out).collect().height == 80, "forty of the sweep, each once, and forty of another"
 
-    played(out, wanted)
+    play_sweep(out, wanted)
 
-    assert (out / "results.json").read_bytes() == (whole / "results.json").read_bytes()
+    assert (out / "results.json").read_bytes() == (full_run / "results.json").read_bytes()
     assert episodes(out).collect()["key"].is_unique().all() and len(list((out / "damaged").iterdir())) == 2

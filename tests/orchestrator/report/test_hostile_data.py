@@ -1,4 +1,4 @@
-"""Options, questions, categories and file names of a data folder are foreign text: no command prints or writes them raw."""
+"""Options, questions, categories and file names of a data folder are untrusted text that no command prints or writes raw."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
 from orchestrator.tracking.transcripts import transcripts
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 FOLDER = "<img src=x onerror=alert(1)> [red]`$(id)` ![p](javascript:alert(2)) |%_"
 OSC, CLEAR = "\x1b]0;owned\x07\x1b]52;c;cm0gLXJmIH4=\x07", "\x1b[2J\x9b2J\r\b"
@@ -27,47 +27,47 @@ ADDRESSES = {"src", "href", "action", "formaction", "data", "poster", "srcset"}
 
 
 @pytest.fixture(scope="module")
-def hostile(demo_data, tmp_path_factory) -> tuple[Path, Path]:
-    """Sketches in a folder with a hostile name, whose question, categories and answer are hostile; and a run over them."""
-    data = tmp_path_factory.mktemp("hostile") / "data"
-    shutil.copytree(demo_data / "QuickDraw", data / "QuickDraw" / FOLDER)
+def hostile_run(demo_data, tmp_path_factory) -> tuple[Path, Path]:
+    """A data folder with a hostile name, hostile questions, categories and answers, and a run over it."""
+    data_folder = tmp_path_factory.mktemp("hostile") / "data"
+    shutil.copytree(demo_data / "QuickDraw", data_folder / "QuickDraw" / FOLDER)
     lines = [json.loads(line) for line in (demo_data / "QuickDraw_preprocessed.jsonl").read_text().splitlines()]
     for number, entry in enumerate(lines):
         entry["image_template"] = entry["image_template"].replace("QuickDraw/", f"QuickDraw/{FOLDER}/", 1)
         entry["prompt"] = f"What is it? {TEXT}"
-        entry["categories"] = [f"{one} {number} {TEXT}" for one in entry["categories"]]
+        entry["categories"] = [f"{text} {number} {TEXT}" for text in entry["categories"]]
         entry["answer"] = f"{entry['answer']} {number} {TEXT}"
-        entry["options"] = [f"{one} {TEXT}" for one in entry["options"]]
-    (data / "QuickDraw_preprocessed.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in lines))
-    wanted = sweep(data, ["oracle", "always-ask", "guess"], ["zero-shot", "hint"], scenarios=["QD"])
-    return data, played(data.parent / "run", wanted)
+        entry["options"] = [f"{text} {TEXT}" for text in entry["options"]]
+    (data_folder / "QuickDraw_preprocessed.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in lines))
+    wanted = sweep(data_folder, ["oracle", "always-ask", "guess"], ["zero-shot", "hint"], scenarios=["QD"])
+    return data_folder, play_sweep(data_folder.parent / "run", wanted)
 
 
-def command(*args: object) -> str:
-    """What a command prints; it must succeed."""
+def run_command(*args: object) -> str:
+    """Run a command that must succeed, and return its output."""
     done = CliRunner().invoke(app, [str(arg) for arg in args])
     assert done.exit_code == 0, done.output
     return done.output
 
 
-def test_the_data_are_played_and_no_command_prints_them_raw(hostile, tmp_path):
-    data, run = hostile
+def test_hostile_data_are_played_and_never_printed_raw(hostile_run, tmp_path):
+    data_folder, run = hostile_run
     assert read_run(run).episodes.filter(model="oracle")["correct"].all()
-    said = command("report", run, "--brief") + command("compare", run) + command("status", run)
-    said += command("prompt", "QD", 0, "--condition", "hint", "--data", data)
-    lines = [json.loads(line) for line in (data / "QuickDraw_preprocessed.jsonl").read_text().splitlines()]
+    output = run_command("report", run, "--brief") + run_command("compare", run) + run_command("status", run)
+    output += run_command("prompt", "QD", 0, "--condition", "hint", "--data", data_folder)
+    lines = [json.loads(line) for line in (data_folder / "QuickDraw_preprocessed.jsonl").read_text().splitlines()]
     file = tmp_path / "answers.jsonl"
     file.write_text(
         "".join(json.dumps({"scenario": "QD", "id": line["id"], "answers": ["A"]}) + "\n" for line in lines)
     )
-    said += command("audit", "--answers", file, "--data", data)
+    output += run_command("audit", "--answers", file, "--data", data_folder)
 
-    assert "Cat <script>" in said, "the texts must be shown for this test to mean anything"
-    assert not UNSAFE.search(said), UNSAFE.search(said)
+    assert "Cat <script>" in output, "the texts must be shown for this test to mean anything"
+    assert not UNSAFE.search(output), UNSAFE.search(output)
 
 
 class Elements(HTMLParser):
-    """What a parser sees of a page."""
+    """A parser that collects the elements of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -78,14 +78,14 @@ class Elements(HTMLParser):
         self.seen.append((tag, dict(attrs)))
 
 
-def test_the_page_and_the_tables_hold_them_as_text(hostile):
-    _, run = hostile
+def test_page_and_tables_escape_hostile_text(hostile_run):
+    _, run = hostile_run
     page = write_page(read_run(run)).read_text("utf-8")
     elements = Elements(page).seen
 
     assert "alert(3)" in page, "the texts must be there for this test to mean anything"
     assert not any(name.startswith("on") for _, attributes in elements for name in attributes)
-    loaded = [str(value) for _, found in elements for name, value in found.items() if name in ADDRESSES]
+    loaded = [str(value) for _, attrs in elements for name, value in attrs.items() if name in ADDRESSES]
     assert all(address.startswith(("data:image/", "data:,", "#")) for address in loaded), loaded
     assert "<script>alert" not in page and not UNSAFE.search(page)
     for path in write_tables(read_run(run)):
@@ -93,13 +93,17 @@ def test_the_page_and_the_tables_hold_them_as_text(hostile):
         assert "<script" not in text and "\\input" not in text and not UNSAFE.search(text)
 
 
-def test_what_mlflow_shows_of_them_is_code_and_printable(hostile):
-    told = list(transcripts(read_run(hostile[1]), limit=500))
+def test_mlflow_transcripts_are_code_and_printable(hostile_run):
+    records = list(transcripts(read_run(hostile_run[1]), limit=500))
 
-    assert told and all(turn.picture.startswith("data:image/") for one in told for turn in one.turns)
-    shown = "\n".join(str(part) for one in told for part in (one.name, one.tags, one.ending, one.turns))
-    assert not UNSAFE.search(shown)
-    for text in [one.ending for one in told] + [turn.verdict for one in told for turn in one.turns]:
+    assert records and all(turn.picture.startswith("data:image/") for record in records for turn in record.turns)
+    joined = "\n".join(
+        str(part) for record in records for part in (record.name, record.tags, record.ending, record.turns)
+    )
+    assert not UNSAFE.search(joined)
+    for text in [record.ending for record in records] + [turn.verdict for record in records for turn in record.turns]:
         prose = re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
         assert not re.search(r"[<\[#|]", prose), "MLflow renders messages as Markdown"
-    assert any("alert(3)" in one.ending for one in told), "the texts must be shown for this test to mean anything"
+    assert any("alert(3)" in record.ending for record in records), (
+        "the texts must be shown for this test to mean anything"
+    )

@@ -1,4 +1,4 @@
-"""RunData is what belongs to the plan: earlier configurations, other data and damaged files are told apart in a sentence."""
+"""RunData holds what belongs to the plan; earlier configurations, other data and damaged files are reported."""
 
 import dataclasses
 import shutil
@@ -13,10 +13,10 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import KEYS
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
-def test_a_whole_run_is_its_results_file(run, run_data):
+def test_complete_run_equals_its_results_file(run, run_data):
     assert run_data.rows.equals(pl.read_parquet(run / "results.parquet"))
     assert run_data.notes == ()
     assert sum(map(len, run_data.samples.values())) == 70
@@ -31,8 +31,8 @@ def test_the_data_folder_changes_no_measure(run, run_data, tmp_path):
 
 def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
     models, conditions = ["uniform"], ["zero-shot"]
-    played(tmp_path / "run", sweep(demo_data, models, conditions, seed=1))
-    folder = played(tmp_path / "run", sweep(demo_data, models, conditions, selection={"limit": 4}))
+    play_sweep(tmp_path / "run", sweep(demo_data, models, conditions, seed=1))
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, models, conditions, selection={"limit": 4}))
     exact, blind = read_run(folder), read_run(folder, data=tmp_path / "gone")
 
     assert exact.episodes.height == 28
@@ -42,21 +42,21 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
     (folder / KEYS).unlink()
     blind = read_run(folder, data=tmp_path / "gone")
     assert blind.episodes.height == blind.episodes.unique(["cell", "sample_id"]).height == 70
-    kept = blind.episodes.join(exact.episodes, on="key", how="semi")
-    assert kept.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
+    shared = blind.episodes.join(exact.episodes, on="key", how="semi")
+    assert shared.height == 28, "in a folder that does not say it, of one sample the newest episode counts"
 
 
-def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run, run_data, tmp_path):
+def test_other_benchmark_in_data_folder_is_detected(run, run_data, tmp_path):
     draw(tmp_path / "other", 70, seed=9)
-    other = read_run(run, data=tmp_path / "other")
+    other_data = read_run(run, data=tmp_path / "other")
 
-    assert set(other.samples) < set(run_data.samples)
-    assert any("holds other samples of" in note for note in other.notes)
-    assert other.rows.equals(run_data.rows)
+    assert set(other_data.samples) < set(run_data.samples)
+    assert any("holds other samples of" in note for note in other_data.notes)
+    assert other_data.rows.equals(run_data.rows)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("sweep.resolved.toml", None, "proactive-sweep run"),
         ("sweep.resolved.toml", b"\xff\x00", "is no sweep that this version reads"),
@@ -66,33 +66,33 @@ def test_another_benchmark_in_the_same_place_is_not_taken_for_the_one_played(run
         ("plan.json", b'{"cells": [{"cell": 1}]}', "is damaged"),
     ],
 )
-def test_a_damaged_folder_says_so_in_one_sentence(run, tmp_path, name, content, said):
+def test_damaged_folder_is_refused_in_one_line(run, tmp_path, name, content, message):
     folder = tmp_path / "run"
     shutil.copytree(run, folder)
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_bytes(content)
 
-    with pytest.raises(RunFolderError, match=said) as raised:
+    with pytest.raises(RunFolderError, match=message) as raised:
         read_run(folder)
     assert "\n" not in str(raised.value)
 
 
-def test_a_run_that_has_played_nothing_is_evidence_of_nothing(demo_data, tmp_path):
-    empty = read_run(played(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
+def test_run_without_episodes_has_no_figures(demo_data, tmp_path):
+    empty = read_run(play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["hint"]), only=0))
 
     assert (empty.episodes.height, empty.last_turns.height) == (0, 0)
     assert empty.rows["acc"].null_count() == 7
 
 
-def test_one_reading_of_a_run_makes_each_table_once(run, monkeypatch):
-    data = read_run(run)
-    found = compare_conditions(data)
-    monkeypatch.setattr("orchestrator.report.read_run.episodes", None)  # another reading would call it
+def test_run_data_computes_each_table_once(run, monkeypatch):
+    run_data = read_run(run)
+    comparison = compare_conditions(run_data)
+    monkeypatch.setattr("orchestrator.report.read_run.episodes", None)  # reading the episodes again would call it
 
-    write_tables(data)
-    write_page(data, episodes=5)
-    assert compare_conditions(data) is found
-    assert compare_conditions(dataclasses.replace(data, cluster="object")) is not found, (
+    write_tables(run_data)
+    write_page(run_data, episodes=5)
+    assert compare_conditions(run_data) is comparison
+    assert compare_conditions(dataclasses.replace(run_data, cluster="object")) is not comparison, (
         "another run data, other tables"
     )

@@ -1,4 +1,4 @@
-"""Counts have the right noun, differences a minus sign, shares no false 0 or 100."""
+"""Counts have the right noun form, differences a minus sign, and shares no false 0 or 100."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from orchestrator.report.wording import format_share, format_signed, pluralize
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("arguments", "expected"),
     [
         ((1, "model"), "1 model"),
         ((0, "model"), "0 models"),
@@ -16,12 +16,12 @@ from orchestrator.report.wording import format_share, format_signed, pluralize
         ((2, "reply", "replies"), "2 replies"),
     ],
 )
-def test_one_is_singular(given_, said):
-    assert pluralize(*given_) == said
+def test_one_is_singular(arguments, expected):
+    assert pluralize(*arguments) == expected
 
 
 @given(st.floats(-2000, 2000), st.integers(0, 2))
-def test_a_difference_has_a_sign_and_what_rounds_to_nothing_has_none(value, digits):
+def test_difference_has_sign_unless_rounded_to_zero(value, digits):
     text = format_signed(value, digits)
     number = float(text.replace("−", "-").replace(",", ""))
 
@@ -30,7 +30,18 @@ def test_a_difference_has_a_sign_and_what_rounds_to_nothing_has_none(value, digi
 
 
 @given(st.integers(0, 10_000), st.integers(1, 10_000))
-def test_a_share_is_0_or_100_only_when_it_is(part, whole):
-    text = format_share(min(part, whole), whole)
+def test_share_is_0_or_100_only_if_exact(part, total):
+    text = format_share(min(part, total), total)
 
-    assert (text == "0.0%") == (part == 0) and (text == "100%") == (part >= whole)
+    assert (text == "0.0%") == (part == 0) and (text == "100%") == (part >= total)
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "text"),
+    [
+        (0, 0, "0%"), (0, 9, "0.0%"), (1, 2_000, "<0.1%"), (1, 1_001, "<0.1%"), (1, 1_000, "0.1%"), (1, 200, "0.5%"),
+        (1, 3, "33.3%"), (9_999, 10_000, "99.9%"), (7, 7, "100%"),
+    ],
+)  # fmt: skip
+def test_a_share_has_one_decimal(part, whole, text):
+    assert format_share(part, whole) == text

@@ -1,4 +1,4 @@
-"""What somebody asks of a running schedule: what is cancelled is handed out no more, whatever dies, and all else is played."""
+"""Commands to a running schedule: cancelled episodes are never leased again, whatever dies, and all others are played."""
 
 from random import Random
 
@@ -12,8 +12,8 @@ from orchestrator.scheduling.scheduler import Demand, Lease, Recall, Scheduler, 
 from tests.orchestrator.scheduling.test_scheduler import World, pending
 
 
-class Asked(World):
-    """A world whose workers leave out half of what is recalled from them, as if they had begun the other half."""
+class RecallingWorld(World):
+    """A world whose workers give back half of what is recalled, as if they had begun the other half."""
 
     def take(self, commands) -> None:
         for command in commands:
@@ -26,12 +26,12 @@ class Asked(World):
         left_out = set(command.ordinals[len(command.ordinals) // 2 :])
         for number, lease in enumerate(self.leases):
             if lease.slot == command.slot:
-                kept = tuple(ordinal for ordinal in lease.ordinals if ordinal not in left_out)
-                self.leases[number] = Lease(lease.slot, lease.lease, kept)
+                remaining = tuple(ordinal for ordinal in lease.ordinals if ordinal not in left_out)
+                self.leases[number] = Lease(lease.slot, lease.lease, remaining)
 
 
 def one_model(episodes: int = 100, at_once: int = 10) -> tuple[Scheduler, list]:
-    """A model with one worker that is ready, and its commands so far."""
+    """Return a schedule of a model with one ready worker, and its commands so far."""
     schedule = Scheduler({"m": list(range(episodes))}, {"m": Demand(0, 1, 1, at_once)}, 2, 1)
     (start,) = schedule.on_begin()
     return schedule, schedule.on_ready(start.slot)
@@ -39,10 +39,10 @@ def one_model(episodes: int = 100, at_once: int = 10) -> tuple[Scheduler, list]:
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), death=st.sampled_from([0.0, 0.05, 0.15]))
-def test_no_cancelled_episode_is_handed_out_and_every_other_one_is_played_once(seed, death):
+def test_cancelled_episodes_are_not_leased_and_others_play_once(seed, death):
     chance = Random(seed)
     work = pending([chance.randint(1, 2000) for _ in range(3)])
-    world = Asked(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 2), chance, death)
+    world = RecallingWorld(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 2), chance, death)
     gone: set[int] = set()
     world.take(world.schedule.on_begin())
     while not world.schedule.done:
@@ -68,7 +68,7 @@ def test_no_cancelled_episode_is_handed_out_and_every_other_one_is_played_once(s
     assert everything - gone <= played | world.given_up.keys()
 
 
-def test_a_worker_is_asked_to_leave_out_what_is_cancelled_of_its_leases():
+def test_cancel_recalls_episodes_from_leases():
     schedule, commands = one_model()
     leased = [ordinal for command in commands for ordinal in command.ordinals]
 
@@ -78,7 +78,7 @@ def test_a_worker_is_asked_to_leave_out_what_is_cancelled_of_its_leases():
     assert schedule.groups["m"].queued_count == 0
 
 
-def test_what_a_cancelled_lease_did_not_deliver_never_comes_back_and_its_worker_stops():
+def test_undelivered_cancelled_episodes_are_dropped_and_worker_stops():
     schedule, commands = one_model()
     schedule.cancel("m", range(100))
     first, second = (command for command in commands if isinstance(command, Lease))
@@ -90,7 +90,7 @@ def test_what_a_cancelled_lease_did_not_deliver_never_comes_back_and_its_worker_
     assert schedule.done
 
 
-def test_what_a_dead_worker_held_of_a_cancelled_cell_is_not_played_again():
+def test_cancelled_episodes_of_dead_worker_are_not_replayed():
     schedule, _ = one_model()
     schedule.cancel("m", range(100))
 
@@ -98,19 +98,19 @@ def test_what_a_dead_worker_held_of_a_cancelled_cell_is_not_played_again():
     assert schedule.done
 
 
-def test_the_gpu_of_a_cancelled_model_goes_to_another_one():
+def test_gpu_of_cancelled_model_goes_to_another():
     work = {"a": list(range(50)), "b": list(range(50, 100))}
     schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
     (start,) = schedule.on_begin()
-    other = "b" if start.group == "a" else "a"
+    waiting_model = "b" if start.group == "a" else "a"
 
     commands = schedule.cancel(start.group, range(100))
 
     assert [type(command) for command in commands] == [Stop, Start]
-    assert commands[1].group == other
+    assert commands[1].group == waiting_model
 
 
-def test_the_suspects_of_a_cancelled_cell_are_dropped_too():
+def test_suspects_of_cancelled_cell_are_dropped():
     schedule, _ = one_model()
     schedule.on_death(1, "killed")
     assert schedule.groups["m"].suspects
@@ -122,7 +122,7 @@ def test_the_suspects_of_a_cancelled_cell_are_dropped_too():
 
 
 @pytest.mark.parametrize("name", ["nobody", ""])
-def test_a_group_that_has_nothing_to_play_has_nothing_to_cancel(name):
+def test_unknown_group_has_nothing_to_cancel(name):
     schedule, _ = one_model()
 
     assert schedule.cancel(name, range(100)) == []
@@ -132,10 +132,10 @@ def test_a_group_that_has_nothing_to_play_has_nothing_to_cancel(name):
 NODES = (Node("one", 2), Node("two", 2))
 
 
-class Somebody:
-    """Asks a schedule of three models for random things, and takes all of them back in the end."""
+class RandomOperator:
+    """Sends random commands to a schedule of three models, and takes all of them back in the end."""
 
-    def __init__(self, world: Asked, chance: Random, work: dict[str, list[int]]) -> None:
+    def __init__(self, world: RecallingWorld, chance: Random, work: dict[str, list[int]]) -> None:
         self.world, self.chance, self.work = world, chance, work
         self.held = {name: [range(0), range(0)] for name in work}
 
@@ -166,26 +166,26 @@ class Somebody:
         self.world.take(self.world.schedule.set_shares({}))
 
     def barred(self) -> set[int]:
-        return {one for ranges in self.held.values() for part in ranges for one in part}
+        return {ordinal for ranges in self.held.values() for part in ranges for ordinal in part}
 
 
 @settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), death=st.sampled_from([0.0, 0.05]))
-def test_whatever_is_asked_every_episode_is_played_once_when_all_is_taken_back(seed, death):
+def test_every_episode_is_played_once_after_random_commands(seed, death):
     chance = Random(seed)
     work = pending([chance.randint(1, 2000) for _ in range(3)])
-    world = Asked(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 4, NODES), chance, death)
-    somebody = Somebody(world, chance, work)
+    world = RecallingWorld(Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 4, NODES), chance, death)
+    operator = RandomOperator(world, chance, work)
     world.take(world.schedule.on_begin())
     for _ in range(200):
         if chance.random() < 0.3:
-            somebody.asks()
-        barred, known = somebody.barred(), {lease.lease for lease in world.leases}
+            operator.asks()
+        barred, lease_ids = operator.barred(), {lease.lease for lease in world.leases}
         if world.leases or world.starting:
             world.step()
-        new = [lease for lease in world.leases if lease.lease not in known]
+        new = [lease for lease in world.leases if lease.lease not in lease_ids]
         assert not any(barred & set(lease.ordinals) for lease in new), "what is paused or cancelled is not handed out"
-    somebody.takes_all_back()
+    operator.takes_all_back()
     while not world.schedule.done:
         world.step()
 
@@ -194,7 +194,7 @@ def test_whatever_is_asked_every_episode_is_played_once_when_all_is_taken_back(s
     assert everything <= world.delivered.keys() | world.given_up.keys()
 
 
-def test_a_paused_model_keeps_its_worker_for_a_moment_and_then_gives_its_gpu_back():
+def test_paused_model_releases_gpu_after_grace_period():
     schedule, commands = one_model()
     schedule.hold("m", paused=range(100), now=1.0)
     for lease in (command for command in commands if isinstance(command, Lease)):
@@ -205,7 +205,7 @@ def test_a_paused_model_keeps_its_worker_for_a_moment_and_then_gives_its_gpu_bac
     assert not schedule.done, "what is paused is pending"
 
 
-def test_a_paused_model_that_goes_on_within_the_grace_needs_no_new_worker():
+def test_model_resumed_within_grace_period_keeps_worker():
     schedule, commands = one_model()
     schedule.hold("m", paused=range(100), now=1.0)
     for lease in (command for command in commands if isinstance(command, Lease)):
@@ -216,7 +216,7 @@ def test_a_paused_model_that_goes_on_within_the_grace_needs_no_new_worker():
     assert again and {type(command) for command in again} == {Lease}
 
 
-def test_the_gpu_of_a_paused_model_goes_at_once_to_one_that_waits_for_it():
+def test_gpu_of_paused_model_goes_to_waiting_model_at_once():
     work = {"a": list(range(50)), "b": list(range(50, 100))}
     schedule = Scheduler(work, {name: Demand(0, 1, 1) for name in work}, 2, 1)
     (start,) = schedule.on_begin()
@@ -228,7 +228,7 @@ def test_the_gpu_of_a_paused_model_goes_at_once_to_one_that_waits_for_it():
     assert [type(command) for command in commands] == [Stop, Start]
 
 
-def test_what_is_cancelled_and_taken_back_is_played():
+def test_episodes_are_played_after_cancel_is_taken_back():
     schedule = Scheduler({"m": list(range(10))}, {"m": Demand(0, 1, 1)}, 2, 1)
     schedule.on_begin()
     assert schedule.hold("m", withdrawn=range(10)) == [Stop(1)]
@@ -240,7 +240,7 @@ def test_what_is_cancelled_and_taken_back_is_played():
     assert schedule.groups["m"].queued_count == 10
 
 
-def test_a_requeued_episode_gets_its_two_deaths_again_and_a_group_that_had_nothing_left_comes_back():
+def test_requeue_resets_deaths_and_revives_group():
     schedule = Scheduler({}, {"m": Demand(0, 1, 1)}, 2, 1)
     schedule.on_begin()
     schedule.lone_deaths["m", 3] = 2
@@ -253,7 +253,7 @@ def test_a_requeued_episode_gets_its_two_deaths_again_and_a_group_that_had_nothi
     assert not schedule.lone_deaths
 
 
-def test_a_smaller_share_lets_workers_go_and_asks_them_for_what_they_have_not_begun():
+def test_smaller_share_stops_workers_and_recalls_leases():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
     starts = schedule.on_begin(0.0)
     for start in starts[:3]:
@@ -267,7 +267,7 @@ def test_a_smaller_share_lets_workers_go_and_asks_them_for_what_they_have_not_be
     assert {command.slot for command in commands if isinstance(command, Recall)} == set(leaving)
 
 
-def test_a_drained_node_gets_no_worker_until_it_is_taken_back():
+def test_drained_node_gets_no_worker_until_drain_ends():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
 
     assert schedule.drain(("one",)) == [], "nothing starts before the sweep does"
@@ -275,7 +275,7 @@ def test_a_drained_node_gets_no_worker_until_it_is_taken_back():
     assert {command.node for command in schedule.drain(())} == {"one"}
 
 
-def test_another_pace_is_the_groups_from_then_on():
+def test_set_concurrency_changes_group():
     schedule, _ = one_model(100, 10)
 
     (recall,) = schedule.set_concurrency("m", 40)

@@ -1,4 +1,4 @@
-"""One event at a time, the exact commands: what a death, a start and a delivery lead to."""
+"""The exact commands after each single event: deaths, starts and deliveries."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 
 
-def one(pending, gpus=1, cpus=2.0, **demand) -> Scheduler:
-    """A schedule of one group on one node."""
+def one_group(pending, gpus=1, cpus=2.0, **demand) -> Scheduler:
+    """Return a schedule of one group on one node."""
     return Scheduler({"m": pending}, {"m": Demand(0, 1, **demand)}, cpus, gpus)
 
 
-def test_an_episode_that_was_alone_when_its_worker_died_is_played_once_more_and_then_given_up():
-    schedule = one([5])
+def test_episode_alone_at_two_deaths_is_given_up():
+    schedule = one_group([5])
 
     assert schedule.on_begin() == [Start(1, "m", "node-0")]
     assert schedule.on_ready(1) == [Lease(1, 1, (5,))]
@@ -24,8 +24,8 @@ def test_an_episode_that_was_alone_when_its_worker_died_is_played_once_more_and_
     assert schedule.done
 
 
-def test_a_death_counts_for_the_episode_that_was_alone_and_for_no_other():
-    schedule = one([5, 6], concurrency=2)
+def test_death_counts_only_for_lone_episode():
+    schedule = one_group([5, 6], concurrency=2)
     schedule.on_begin()
     assert schedule.on_ready(1) == [Lease(1, 1, (5, 6))]
     schedule.on_death(1, "both were in play")
@@ -40,8 +40,8 @@ def test_a_death_counts_for_the_episode_that_was_alone_and_for_no_other():
     assert schedule.on_death(4, "6 again") == [GiveUp((6,), "6 again", "m")]
 
 
-def test_of_a_long_lease_the_first_are_suspected_in_groups_and_the_rest_only_waited():
-    schedule = one(range(800), concurrency=200)
+def test_first_episodes_of_long_lease_are_suspected_in_groups():
+    schedule = one_group(range(800), concurrency=200)
     schedule.on_begin()
     first, second = schedule.on_ready(1)
     assert first == Lease(1, 1, tuple(range(200)))
@@ -55,19 +55,19 @@ def test_of_a_long_lease_the_first_are_suspected_in_groups_and_the_rest_only_wai
     assert sorted([*in_play, *group.waiting]) == list(range(10, 800))
 
 
-@pytest.mark.parametrize(("held", "leases"), [(16, [1] * 16), (17, [16, 1]), (128, [16] * 8), (130, [16] * 8)])
-def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(held, leases):
-    schedule = one(range(held), concurrency=held)
+@pytest.mark.parametrize(("episodes", "leases"), [(16, [1] * 16), (17, [16, 1]), (128, [16] * 8), (130, [16] * 8)])
+def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(episodes, leases):
+    schedule = one_group(range(episodes), concurrency=episodes)
     schedule.on_begin()
     schedule.on_ready(1)
     schedule.on_death(1, "killed")
 
     assert [len(lease) for lease in schedule.groups["m"].suspects] == leases
-    assert len(schedule.groups["m"].waiting) == max(0, held - 128)
+    assert len(schedule.groups["m"].waiting) == max(0, episodes - 128)
 
 
-def test_three_failed_starts_in_a_row_abandon_a_group_and_a_good_one_counts_anew():
-    schedule = one([1, 2])
+def test_three_failed_starts_in_a_row_abandon_group():
+    schedule = one_group([1, 2])
     schedule.on_begin()
     assert schedule.on_death(1, "no") == [Start(2, "m", "node-0")]
     assert schedule.on_death(2, "no") == [Start(3, "m", "node-0")]
@@ -82,15 +82,15 @@ def test_three_failed_starts_in_a_row_abandon_a_group_and_a_good_one_counts_anew
 
 
 def test_a_group_whose_other_worker_plays_is_not_abandoned():
-    schedule = one(range(100), gpus=2)
+    schedule = one_group(range(100), gpus=2)
     assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
     schedule.on_ready(1)
     for slot in (2, 3, 4, 5):
         assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", "node-0")]
 
 
-def test_what_a_lease_did_not_deliver_waits_again_in_its_place():
-    schedule = one(range(4), concurrency=4)
+def test_undelivered_episodes_wait_again_in_order():
+    schedule = one_group(range(4), concurrency=4)
     schedule.on_begin(5.0)
     assert schedule.on_ready(1, 6.0) == [Lease(1, 1, (0, 1, 2, 3))]
     assert schedule.on_delivery(1, 1, [0, 2], 8.0) == []
@@ -105,7 +105,7 @@ def test_what_a_lease_did_not_deliver_waits_again_in_its_place():
 
 
 def test_time_never_runs_back_and_unknown_workers_change_nothing():
-    schedule = one([1])
+    schedule = one_group([1])
     schedule.on_begin(7.0)
     schedule.on_tick(3.0)
 
@@ -120,7 +120,7 @@ def test_time_never_runs_back_and_unknown_workers_change_nothing():
     assert schedule.on_delivery(9, 1, [1]) == [] and schedule.remaining(schedule.groups["m"]) == 1
 
 
-def test_a_group_that_no_worker_can_play_is_abandoned_and_its_place_goes_to_another():
+def test_unplayable_group_is_abandoned_and_its_gpu_reused():
     schedule = Scheduler({"a": [1], "b": [2]}, {"a": Demand(0, 1), "b": Demand(0, 1)}, 2, 1)
     started = schedule.on_begin()
     assert started == [Start(1, "a", "node-0")]
@@ -129,7 +129,7 @@ def test_a_group_that_no_worker_can_play_is_abandoned_and_its_place_goes_to_anot
 
 
 def test_a_late_and_a_silent_worker_are_dropped_at_their_times():
-    schedule = one(range(8), concurrency=8, rate=1.0)
+    schedule = one_group(range(8), concurrency=8, rate=1.0)
     schedule.on_begin(0.0)
     schedule.on_ready(1, 0.0)
 
@@ -151,10 +151,10 @@ def test_replicas_and_shares_bound_the_workers():
     demand = Demand(0, 1, replicas=2, rate=1.0)
     assert len(Scheduler({"m": range(9999)}, {"m": demand}, 2, 8).on_begin()) == 2
     assert len(Scheduler({"m": range(9999)}, {"m": Demand(0, 1, rate=1.0)}, 2, 8, shares={"models": 3}).on_begin()) == 3
-    assert len(one([1, 2], gpus=8, rate=1.0).on_begin()) == 1, "two leases keep one worker busy"
+    assert len(one_group([1, 2], gpus=8, rate=1.0).on_begin()) == 1, "two leases keep one worker busy"
 
 
-def test_what_no_node_holds_is_told_with_the_kind_and_what_there_is():
+def test_model_without_fitting_node_is_abandoned_with_reason():
     nodes = [Node("a", 4, "A100"), Node("b", 2, "H200")]
     demands = {"m": Demand(0, 4, accelerator="H200")}
 
@@ -166,8 +166,8 @@ def test_what_no_node_holds_is_told_with_the_kind_and_what_there_is():
     assert shared.on_begin() == [Abandon("m", "m needs 2 GPUs, the cluster has 1")]
 
 
-def test_a_cluster_that_lost_its_nodes_is_waited_for_as_long_as_a_silent_worker():
-    schedule = one([1])
+def test_cluster_without_nodes_is_waited_for_until_silence_timeout():
+    schedule = one_group([1])
     schedule.on_begin(0.0)
     assert schedule.on_nodes([], 2, 10.0) == []
     assert schedule.on_death(1, "its node is gone", 11.0) == []

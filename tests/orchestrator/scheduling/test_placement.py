@@ -1,4 +1,4 @@
-"""Who starts, waits, makes room and stops: small schedules by hand, each with its exact commands."""
+"""Which groups start, wait, make room and stop: small schedules by hand, each with its exact commands."""
 
 import pytest
 
@@ -7,15 +7,19 @@ from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 
 
-def scheduled(work, gpus, cpus=2.0, **more) -> Scheduler:
-    """A schedule of group -> (what is pending, its demand) on one node."""
+def build_schedule(work, gpus, cpus=2.0, **options) -> Scheduler:
+    """Return a schedule on one node; ``work`` is group -> (pending, demand)."""
     return Scheduler(
-        {name: pending for name, (pending, _) in work.items()}, {n: d for n, (_, d) in work.items()}, cpus, gpus, **more
+        {name: pending for name, (pending, _) in work.items()},
+        {n: d for n, (_, d) in work.items()},
+        cpus,
+        gpus,
+        **options,
     )
 
 
-def started(schedule: Scheduler) -> str:
-    """The groups whose workers start first, by their initials."""
+def started_groups(schedule: Scheduler) -> str:
+    """Return the initials of the groups whose workers start first."""
     return "".join(command.group[0] for command in schedule.on_begin())
 
 
@@ -35,8 +39,8 @@ EVENTS = (
 )
 
 
-def test_every_event_brings_its_time_and_without_one_it_is_the_start():
-    timed, untimed = (scheduled({"m": (range(3), Demand(0, 1))}, 1) for _ in range(2))
+def test_events_set_the_time_and_default_to_start():
+    timed, untimed = (build_schedule({"m": (range(3), Demand(0, 1))}, 1) for _ in range(2))
     assert (timed.now, timed.changed) == (0.0, 0.0)
 
     for now, event in enumerate(EVENTS, start=1):
@@ -45,9 +49,9 @@ def test_every_event_brings_its_time_and_without_one_it_is_the_start():
         assert (timed.now, untimed.now) == (now, 0.0)
 
 
-def test_a_worker_is_silent_since_it_was_last_heard_of_and_late_only_after_its_lease_is_due():
+def test_worker_is_late_only_after_its_lease_is_due():
     """8 episodes at 1 a second may take 8 times 8 s beyond the 900 s of silence: due at 100 + 964 s."""
-    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
+    schedule = build_schedule({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
     schedule.on_begin(100.0)
     schedule.on_ready(1, 100.0)
     assert schedule.on_tick(1000.0) == [] and schedule.slots[1].due == {1: 1064.0}
@@ -57,8 +61,8 @@ def test_a_worker_is_silent_since_it_was_last_heard_of_and_late_only_after_its_l
     assert schedule.on_tick(1065.0)[0] == Drop(1, "8 times too slow")
 
 
-def test_a_silent_workers_reason_counts_from_its_last_word():
-    schedule = scheduled({"m": (range(8), Demand(0, 1))}, 1)
+def test_silence_counts_from_last_message():
+    schedule = build_schedule({"m": (range(8), Demand(0, 1))}, 1)
     schedule.on_begin(100.0)
     schedule.on_ready(1, 100.0)
 
@@ -66,7 +70,7 @@ def test_a_silent_workers_reason_counts_from_its_last_word():
 
 
 def test_a_lease_that_has_ended_is_not_due_any_more():
-    schedule = scheduled({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
+    schedule = build_schedule({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
     schedule.on_begin()
     schedule.on_ready(1)
 
@@ -76,99 +80,103 @@ def test_a_lease_that_has_ended_is_not_due_any_more():
 
 
 # -- who starts next -----------------------------------------------------------------------------------------------------
-def test_the_longest_work_starts_first_counted_in_seconds_and_not_in_episodes():
+def test_longest_work_in_seconds_starts_first():
     """100 episodes at 10 a second take 10 s, 50 at 1 a second 50 s."""
     assert (
-        started(scheduled({"a": (range(100), Demand(0, 1, rate=10.0)), "b": (range(50), Demand(0, 1, rate=1.0))}, 1))
+        started_groups(
+            build_schedule({"a": (range(100), Demand(0, 1, rate=10.0)), "b": (range(50), Demand(0, 1, rate=1.0))}, 1)
+        )
         == "b"
     )
 
 
 def test_a_wide_model_starts_before_narrow_ones_that_have_more_work():
-    assert started(scheduled({"n": (range(1000), Demand(0, 1)), "w": (range(10), Demand(0, 2))}, 2)) == "w"
+    assert started_groups(build_schedule({"n": (range(1000), Demand(0, 1)), "w": (range(10), Demand(0, 2))}, 2)) == "w"
 
 
-def mixed(narrow: float, wide: float, gpus: int = 8, rate: float = 1.0, start: float = 0.0) -> str:
-    """What starts for so many seconds of work of a narrow model (one GPU) and a wide one (two)."""
+def start_narrow_and_wide(narrow: float, wide: float, gpus: int = 8, rate: float = 1.0, start: float = 0.0) -> str:
+    """Return what starts, given the seconds of work of a narrow model (one GPU) and of a wide one (two)."""
     work = {"n": (narrow, Demand(0, 1, rate=rate, start=start)), "w": (wide, Demand(0, 2, rate=rate, start=start))}
-    return started(scheduled({name: (range(round(s * rate)), demand) for name, (s, demand) in work.items()}, gpus))
+    return started_groups(
+        build_schedule({name: (range(round(s * rate)), demand) for name, (s, demand) in work.items()}, gpus)
+    )
 
 
-def test_replicas_are_added_while_a_group_would_end_after_a_perfect_schedule():
-    """On 8 GPUs 600 s and 2 x 100 s end after 100 s at best: the wide model does with one replica, the narrow takes six."""
-    assert mixed(600, 100) == "wnnnnnn"
+def test_replicas_are_added_to_groups_behind_ideal_end():
+    """On 8 GPUs, 600 s and 2 x 100 s end after 100 s at best: one wide replica suffices, and the narrow model takes six."""
+    assert start_narrow_and_wide(600, 100) == "wnnnnnn"
 
 
 @pytest.mark.parametrize("rate", [1.0, 2.0])
 def test_a_wide_model_that_is_behind_has_its_replicas_first(rate):
     """200 s and 2 x 300 s on 8 GPUs end after 100 s at best: three wide replicas, then two narrow ones."""
-    assert mixed(200, 300, rate=rate) == "wwwnn"
+    assert start_narrow_and_wide(200, 300, rate=rate) == "wwwnn"
 
 
-def test_a_replica_plays_for_what_its_start_leaves_of_the_time():
-    """Of the 100 s at best a start takes 10 s: three wide replicas play 270 s until then, and 300 s are to be played."""
-    assert mixed(200, 300, start=10.0) == "wwww"
+def test_start_time_reduces_what_replica_can_play():
+    """A start takes 10 s of the ideal 100 s, so three wide replicas play 270 s of the 300 s by then."""
+    assert start_narrow_and_wide(200, 300, start=10.0) == "wwww"
 
 
-def test_where_a_start_takes_longer_than_a_perfect_schedule_every_group_is_behind():
+def test_every_group_is_behind_if_start_exceeds_ideal_end():
     """1 s and 2 x 1 s on 8 GPUs end after 0.375 s at best, a start takes 0.5 s.
 
     While the narrow model has no worker, a third wide replica would have 0.5 s of work, no more than its start.
     """
-    assert mixed(1, 1, rate=100.0, start=0.5) == "wwnwn"
+    assert start_narrow_and_wide(1, 1, rate=100.0, start=0.5) == "wwnwn"
 
 
-def test_of_equally_wide_groups_the_one_with_most_work_per_replica_has_the_next():
+def test_group_with_most_work_per_replica_gets_next_one():
     """300 s and 210 s on 4 GPUs: 300, then 210 over 150, 150 over 105, 105 over 100."""
     work = {"a": (range(300), Demand(0, 1, rate=1.0)), "b": (range(210), Demand(0, 1, rate=1.0))}
-    assert started(scheduled(work, 4)) == "abab"
+    assert started_groups(build_schedule(work, 4)) == "abab"
 
 
 def test_policies_need_no_gpu_in_the_cluster():
     work = {"a": (range(30), Demand(1, 0, rate=1.0)), "b": (range(20), Demand(1, 0, rate=1.0))}
-    assert started(scheduled(work, 0, cpus=3)) == "aba"
+    assert started_groups(build_schedule(work, 0, cpus=3)) == "aba"
 
 
 # -- whether one more replica pays ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("others", "replicas"), [([1], 2), ([], 8)])
-def test_while_a_group_waits_for_its_first_worker_each_replica_has_more_work_than_its_start(others, replicas):
+def test_replicas_outweigh_their_start_while_a_group_waits(others, replicas):
     """100 s of work and starts of 50 s: a third replica's share before it comes, 50 s, is no more than its start.
 
     The other group needs more CPUs than there are. Where nobody waits, eight end after 62.5 s and seven after 64.3 s.
     """
     work = {"m": (range(100), Demand(0, 1, rate=1.0, start=50.0)), "o": (others, Demand(8, 1))}
-    assert started(scheduled(work, 8)) == "m" * replicas
+    assert started_groups(build_schedule(work, 8)) == "m" * replicas
 
 
 @pytest.mark.parametrize(("episodes", "commands"), [(102, []), (104, [Start(2, "m", "node-0")])])
-def test_a_replica_that_gains_a_hundredth_of_its_start_or_less_is_not_started(episodes, commands):
-    """Starts of 200 s were estimated and one of 0 s seen, so 100 s: two end after (100 + 102) / 2 = 101 s, 1 s sooner."""
-    schedule = scheduled({"m": (range(episodes), Demand(0, 1, rate=1.0, start=200.0))}, 1)
+def test_replica_with_negligible_gain_is_not_started(episodes, commands):
+    """The estimate of 200 s and an observed start of 0 s give 100 s: two end after (100 + 102) / 2 = 101 s, 1 s sooner."""
+    schedule = build_schedule({"m": (range(episodes), Demand(0, 1, rate=1.0, start=200.0))}, 1)
     schedule.on_begin()
     schedule.on_ready(1)
 
     assert schedule.on_nodes([Node("node-0", 2)], 2, 0.0) == commands
 
 
-def test_a_replica_that_still_starts_plays_only_from_its_own_start_on():
+def test_starting_replica_counts_from_its_ready_time():
     """At 10 s the first is ready at 60 s and would end at 100 s; with one more, ready at 70 s, both end at 85 s."""
-    schedule = scheduled({"m": (range(40), Demand(0, 1, rate=1.0, start=60.0))}, 1)
+    schedule = build_schedule({"m": (range(40), Demand(0, 1, rate=1.0, start=60.0))}, 1)
     schedule.on_begin()
 
     assert schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == [Start(2, "m", "node-0")]
 
 
-def test_a_replica_that_would_come_when_the_others_are_done_is_not_started():
+def test_replica_that_is_ready_too_late_is_not_started():
     """At 10 s the ready one ends at 40 s; one more would be ready at 10 + (60 + 10) / 2 = 45 s."""
-    schedule = scheduled({"m": (range(30), Demand(0, 1, rate=1.0, start=60.0))}, 1)
+    schedule = build_schedule({"m": (range(30), Demand(0, 1, rate=1.0, start=60.0))}, 1)
     schedule.on_begin()
     schedule.on_ready(1, 10.0)
 
     assert schedule.groups["m"].queued_count > 2 and schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == []
 
 
-def test_gpus_that_workers_hold_are_not_free_after_the_cluster_has_changed():
-    schedule = scheduled({"m": (range(100), Demand(0, 1))}, 1)
+def test_held_gpus_stay_taken_after_cluster_change():
+    schedule = build_schedule({"m": (range(100), Demand(0, 1))}, 1)
     schedule.on_begin()
 
     assert schedule.on_nodes([Node("node-0", 1)], 2, 5.0) == []
@@ -181,16 +189,16 @@ WRITER = Demand(0, 1, judge="judge")
 
 
 @pytest.mark.parametrize(("unread", "commands"), [(4095, [lease(1, 2, 5000)]), (4096, [])])
-def test_a_writer_waits_with_its_last_episode_while_4096_answers_are_unread(unread, commands):
-    schedule = scheduled({"m": ([5000], WRITER), "judge": (range(unread), JUDGE)}, 2)
+def test_writer_waits_while_4096_answers_are_unread(unread, commands):
+    schedule = build_schedule({"m": ([5000], WRITER), "judge": (range(unread), JUDGE)}, 2)
 
     assert schedule.on_begin() == [Start(1, "judge", "node-0"), Start(2, "m", "node-0")]
     assert schedule.on_ready(2) == commands
 
 
-def test_a_writer_that_waited_writes_on_as_soon_as_the_judge_has_taken_answers():
+def test_writer_resumes_when_judge_has_taken_answers():
     """The judge takes 4096 / 4 and then 3072 / 4 answers."""
-    schedule = scheduled({"m": ([5000], WRITER), "judge": (range(4096), JUDGE)}, 2)
+    schedule = build_schedule({"m": ([5000], WRITER), "judge": (range(4096), JUDGE)}, 2)
     schedule.on_begin()
     schedule.on_ready(2)
 
@@ -198,8 +206,8 @@ def test_a_writer_that_waited_writes_on_as_soon_as_the_judge_has_taken_answers()
     assert schedule.on_delivery(1, 1, range(10)) == [lease(3, 2, 5000)]
 
 
-def test_a_writer_that_has_nothing_left_stops_however_far_its_judge_is_behind():
-    schedule = scheduled({"m": ([5000], WRITER), "judge": (range(4095), JUDGE)}, 2)
+def test_writer_without_work_stops_though_judge_is_behind():
+    schedule = build_schedule({"m": ([5000], WRITER), "judge": (range(4095), JUDGE)}, 2)
     schedule.on_begin()
     schedule.on_ready(2)
     assert schedule.on_delivery(2, 1, [5000]) == schedule.on_answers("judge", [4095]) == []
@@ -208,25 +216,25 @@ def test_a_writer_that_has_nothing_left_stops_however_far_its_judge_is_behind():
     assert list(schedule.slots) == [1] and schedule.nodes.free == {"node-0": 1}
 
 
-def test_a_judge_that_is_not_at_work_holds_nobody_back():
-    schedule = scheduled({"m": ([5000], WRITER), "judge": ([], JUDGE)}, 1)
+def test_idle_judge_holds_no_writer_back():
+    schedule = build_schedule({"m": ([5000], WRITER), "judge": ([], JUDGE)}, 1)
     schedule.on_begin()
 
     assert schedule.on_answers("judge", range(4096)) == []
     assert schedule.on_ready(1) == [lease(1, 1, 5000)]
 
 
-def reading(writes, others: Demand = WRITER, **more) -> Scheduler:
-    """A judge on the second of two GPUs that has read its one answer while a model writes on the first."""
+def schedule_with_judge(writes, others: Demand = WRITER, **options) -> Scheduler:
+    """Return a schedule in which a model writes on the first of two GPUs and the second is left for a judge."""
     work = {"m": (writes, WRITER), "judge": ([], JUDGE), "other": ([], others)}
-    schedule = scheduled(work, 2, **more)
+    schedule = build_schedule(work, 2, **options)
     assert schedule.on_begin()[0] == Start(1, "m", "node-0")
     schedule.on_ready(1)
     return schedule
 
 
-def test_a_judge_without_answers_stays_while_answers_are_written_and_stops_then():
-    schedule = reading([0, 1])
+def test_judge_without_answers_stays_while_answers_are_written():
+    schedule = schedule_with_judge([0, 1])
     assert schedule.on_answers("judge", [9]) == [Start(2, "judge", "node-0")], "beside the model: it need not wait"
     assert schedule.on_ready(2) == [lease(3, 2, 9)]
     assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
@@ -237,8 +245,8 @@ def test_a_judge_without_answers_stays_while_answers_are_written_and_stops_then(
     assert schedule.on_lease_end(1, 2) == [Stop(1)] and not schedule.slots
 
 
-def test_a_judge_without_answers_stays_though_the_model_it_reads_has_episodes_left():
-    schedule = reading([0, 1, 2], shares={"models": 1})
+def test_judge_without_answers_stays_for_pending_episodes():
+    schedule = schedule_with_judge([0, 1, 2], shares={"models": 1})
     schedule.on_answers("judge", [9])
     schedule.on_ready(2)
     assert schedule.groups["m"].queued_count == 1, "and no GPU for one more replica"
@@ -247,8 +255,8 @@ def test_a_judge_without_answers_stays_though_the_model_it_reads_has_episodes_le
 
 
 @pytest.mark.parametrize(("models", "commands"), [(2, [Stop(2), Start(3, "other", "node-0")]), (1, [])])
-def test_a_judge_without_answers_makes_way_for_a_model_that_has_no_gpu_if_its_pool_may_take_one(models, commands):
-    schedule = reading([0, 1], Demand(0, 1), shares={"models": models})
+def test_judge_without_answers_gives_gpu_to_model_within_share(models, commands):
+    schedule = schedule_with_judge([0, 1], Demand(0, 1), shares={"models": models})
     schedule.on_answers("judge", [9])
     schedule.on_ready(2)
     schedule.on_delivery(2, 3, [9])
@@ -257,9 +265,9 @@ def test_a_judge_without_answers_makes_way_for_a_model_that_has_no_gpu_if_its_po
     assert schedule.on_lease_end(2, 3) == commands
 
 
-def test_a_judge_that_reads_afterwards_starts_when_all_is_written_though_a_gpu_is_free():
+def test_judge_after_writers_starts_only_when_all_is_written():
     work = {"m": ([0], WRITER), "judge": ([], Demand(0, 1, pool="judges", after_writers=True))}
-    schedule = scheduled(work, 2)
+    schedule = build_schedule(work, 2)
     schedule.on_begin()
     schedule.on_ready(1)
     schedule.on_delivery(1, 1, [])
@@ -270,17 +278,17 @@ def test_a_judge_that_reads_afterwards_starts_when_all_is_written_though_a_gpu_i
 
 
 # -- room for a wide model -----------------------------------------------------------------------------------------------
-def crowded(**more) -> Scheduler:
-    """Two narrow workers at work on a node of two GPUs, and a wide model that has nothing to do yet."""
+def crowded_schedule(**options) -> Scheduler:
+    """Return a schedule of two busy narrow workers on a node of two GPUs, and a wide model without work."""
     narrow = Demand(0, 1, replicas=2)
-    schedule = scheduled({"n": (range(9), narrow), "w": ([], Demand(0, 2))}, 2, **more)
+    schedule = build_schedule({"n": (range(9), narrow), "w": ([], Demand(0, 2))}, 2, **options)
     assert schedule.on_begin() == [Start(1, "n", "node-0"), Start(2, "n", "node-0")]
     assert [len(schedule.on_ready(slot)) for slot in (1, 2)] == [2, 2]
     return schedule
 
 
-def test_narrow_workers_take_no_new_lease_when_a_wide_model_has_nowhere_to_go():
-    schedule = crowded()
+def test_narrow_workers_take_no_lease_while_wide_model_needs_room():
+    schedule = crowded_schedule()
     assert schedule.on_answers("w", [50]) == []
 
     assert {slot: worker.leaving for slot, worker in schedule.slots.items()} == {1: True, 2: True}
@@ -290,7 +298,7 @@ def test_narrow_workers_take_no_new_lease_when_a_wide_model_has_nowhere_to_go():
     assert schedule.on_lease_end(2, 4) == [Stop(2), Start(3, "w", "node-0")]
 
 
-def test_a_gpu_elsewhere_goes_to_a_narrow_worker_while_a_node_is_cleared():
+def test_other_gpu_goes_to_narrow_worker_while_node_is_cleared():
     demands = {"n": Demand(0, 1), "w": Demand(0, 2)}
     schedule = Scheduler({"n": range(99), "w": []}, demands, 2, 3, [Node("a", 2), Node("b", 1)])
     assert [start.node for start in schedule.on_begin()] == ["b", "a", "a"]
@@ -305,32 +313,32 @@ def test_a_gpu_elsewhere_goes_to_a_narrow_worker_while_a_node_is_cleared():
 
 def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
     work = {"m": ([5000], WRITER), "judge": (range(4096), JUDGE), "w": ([], Demand(0, 2))}
-    schedule = scheduled(work, 2)
+    schedule = build_schedule(work, 2)
     schedule.on_begin()
     assert schedule.on_ready(2) == schedule.on_answers("w", [9000]) == []
 
     assert schedule.on_tick(1.0) == [Stop(2)], "and no other narrow worker takes its place"
 
 
-def test_nobody_makes_room_for_a_wide_model_whose_pool_may_take_no_more():
-    schedule = crowded(shares={"models": 2})
+def test_no_room_is_made_for_wide_model_beyond_its_share():
+    schedule = crowded_schedule(shares={"models": 2})
     schedule.on_answers("w", [50])
 
     assert not any(worker.leaving for worker in schedule.slots.values())
 
 
 # -- leases --------------------------------------------------------------------------------------------------------------
-def test_workers_that_still_start_are_stopped_when_nothing_is_left_for_them_and_no_others():
+def test_starting_workers_without_work_are_stopped():
     work = {"m": (range(3), Demand(0, 1, concurrency=3)), "o": ([7], Demand(0, 1))}
-    schedule = scheduled(work, 3)
+    schedule = build_schedule(work, 3)
     assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0"), Start(3, "o", "node-0")]
 
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
     assert list(schedule.slots) == [1, 3] and schedule.nodes.free == {"node-0": 1}
 
 
-def test_a_worker_on_suspects_takes_nothing_beside_them_though_others_wait():
-    schedule = scheduled({"m": (range(8), Demand(0, 1))}, 1)
+def test_worker_on_suspects_takes_no_other_lease():
+    schedule = build_schedule({"m": (range(8), Demand(0, 1))}, 1)
     schedule.on_begin()
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2)]
     schedule.on_death(1, "killed")
@@ -338,8 +346,8 @@ def test_a_worker_on_suspects_takes_nothing_beside_them_though_others_wait():
     assert schedule.on_ready(2) == [lease(3, 2, 0)]
 
 
-def test_a_worker_that_has_a_lease_takes_what_waits_and_leaves_suspects_to_the_others():
-    schedule = scheduled({"m": (range(32), Demand(0, 1, replicas=2))}, 2)
+def test_busy_worker_leaves_suspects_to_others():
+    schedule = build_schedule({"m": (range(32), Demand(0, 1, replicas=2))}, 2)
     schedule.on_begin()
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5, 6)]
     assert schedule.on_ready(2) == [lease(3, 2, 7, 8, 9), lease(4, 2, 10, 11)]
@@ -348,10 +356,10 @@ def test_a_worker_that_has_a_lease_takes_what_waits_and_leaves_suspects_to_the_o
     assert schedule.on_lease_end(2, 3) == [lease(5, 2, 7, 8)]
 
 
-def test_a_lease_ends_where_its_last_sample_does():
-    """Of 12 a quarter is 3, and the third is one sample's with the fourth; of the 8 left it is 2, which are one sample's."""
+def test_lease_ends_at_sample_boundary():
+    """A quarter of 12 is 3, extended to 4 by the sample of the third; a quarter of the other 8 is 2, one whole sample."""
     work = {"m": (range(12), Demand(0, 1))}
-    schedule = scheduled(work, 1, together=lambda one, other: one // 2 == other // 2)
+    schedule = build_schedule(work, 1, together=lambda first, second: first // 2 == second // 2)
     schedule.on_begin()
 
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5)]

@@ -1,4 +1,4 @@
-"""The schedule, played with a toy world: every pending episode is delivered once, or given up with a reason, in any weather."""
+"""The scheduler in a toy world: whatever fails, each pending episode is delivered once or given up with a reason."""
 
 import dataclasses
 from collections import Counter
@@ -25,7 +25,7 @@ from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, finish_time
 
 
 class World:
-    """Acts on commands in a random order; workers die at a rate, and always on a poisonous episode."""
+    """Executes commands in random order; workers die at a given rate, and always on a poisonous episode."""
 
     def __init__(
         self, schedule: Scheduler, rng: Random, death: float = 0.0, poison: frozenset[int] = frozenset()
@@ -60,7 +60,7 @@ class World:
     def kill(self, slot: int, reason: str = "killed") -> None:
         del self.alive[slot]
         self.leases = [lease for lease in self.leases if lease.slot != slot]
-        self.starting = [other for other in self.starting if other != slot]
+        self.starting = [number for number in self.starting if number != slot]
         self.take(self.schedule.on_death(slot, reason))
 
     def run(self, steps: int = 20_000) -> None:
@@ -114,7 +114,7 @@ def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed
     assert set(world.alive) <= set(world.starting), "every worker that has nothing to do is told to stop"
 
 
-def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_not():
+def test_episode_that_kills_worker_twice_is_given_up_alone():
     work = {"m": list(range(500))}
     world = World(Scheduler(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
     world.run()
@@ -123,7 +123,7 @@ def test_an_episode_that_kills_its_worker_twice_is_given_up_and_its_company_is_n
     assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
 
 
-def test_a_group_that_never_loads_is_abandoned_with_its_reason_and_the_others_go_on():
+def test_group_that_never_loads_is_abandoned_and_others_play():
     work = {"broken": [1, 2], "fine": [3, 4]}
     schedule = Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 1)
     world = World(schedule, Random(0))
@@ -163,7 +163,7 @@ def test_leases_shrink_towards_the_end(gpus):
     assert sizes[0] >= 20 * sizes[-1], "the last leases must be small, so that no straggler holds the sweep"
 
 
-def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before():
+def test_silent_worker_loses_leases_at_deadline():
     schedule = Scheduler({"m": list(range(8))}, {"m": Demand(0, 1)}, 2, 1)
     schedule.on_begin(0.0)
     schedule.on_ready(1, 10.0)
@@ -176,7 +176,7 @@ def test_a_silent_workers_work_is_taken_back_after_the_deadline_and_not_before()
     assert schedule.groups["m"].queued_count == 8
 
 
-def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
+def test_slow_worker_loses_its_lease():
     demands = {"m": Demand(0, 1, concurrency=10, rate=10.0, start=1.0)}
     schedule = Scheduler({"m": list(range(100))}, demands, 2, 1)
     schedule.on_begin(0.0)
@@ -193,35 +193,35 @@ def test_a_worker_that_keeps_talking_but_is_far_too_slow_loses_its_lease_too():
     assert "too slow" in dropped[0].reason
 
 
-def test_a_wide_model_gets_room_on_one_node_though_narrow_ones_fill_the_cluster():
+def test_wide_model_gets_room_among_narrow_ones():
     demands = {"narrow": Demand(0, 1), "wide": Demand(0, 4)}
     schedule = Scheduler({"narrow": list(range(9_000)), "wide": []}, demands, 2, 8)
     world = World(schedule, Random(0))
     world.take(schedule.on_begin())
     while schedule.groups["narrow"].queued_count > 6_000:
         world.step()
-    schedule.groups["wide"].waiting.extend(range(9_000, 9_100))  # as when a wide model's last worker has died
-    left = None
+    schedule.groups["wide"].waiting.extend(range(9_000, 9_100))  # as after the death of a wide model's last worker
+    narrow_left = None
     for _ in range(20_000):
         if schedule.done:
             break
         world.take(schedule.on_tick(0.0))
         world.step()
-        if left is None and "wide" in world.alive.values():
-            left = schedule.groups["narrow"].queued_count
+        if narrow_left is None and "wide" in world.alive.values():
+            narrow_left = schedule.groups["narrow"].queued_count
 
     assert world.delivered == Counter(range(9_100))
-    assert left, "the wide one must not wait until the narrow work is over"
+    assert narrow_left, "the wide one must not wait until the narrow work is over"
 
 
-def test_a_model_wider_than_any_node_is_abandoned_though_the_cluster_has_enough_gpus():
+def test_model_wider_than_any_node_is_abandoned():
     nodes = [Node("a", 2), Node("b", 2)]
     schedule = Scheduler({"big": [1]}, {"big": Demand(0, 4)}, 2, 4, nodes)
 
     assert schedule.on_begin() == [Abandon("big", "big needs 4 GPUs, a node of the cluster has 2")]
 
 
-def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
+def test_new_nodes_are_used_and_lost_nodes_are_not():
     schedule = Scheduler({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
     assert schedule.on_begin(0.0) == [Start(1, "m", "a")]
 
@@ -231,10 +231,10 @@ def test_nodes_that_come_are_used_and_nodes_that_go_are_not():
     assert schedule.on_death(2, "killed", 8.0) == [Start(3, "m", "b")]
 
 
-def test_no_lease_takes_the_conditions_of_a_sample_apart():
+def test_leases_keep_conditions_of_sample_together():
     work = {"m": list(range(7 * 333))}
     demand = Demand(0, 1, concurrency=10)
-    schedule = Scheduler(work, {"m": demand}, 2, 3, together=lambda one, other: one // 7 == other // 7)
+    schedule = Scheduler(work, {"m": demand}, 2, 3, together=lambda first, second: first // 7 == second // 7)
     world, leases = World(schedule, Random(4)), []
     world.take(schedule.on_begin())
     while not schedule.done:
@@ -245,7 +245,7 @@ def test_no_lease_takes_the_conditions_of_a_sample_apart():
     assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
 
 
-def test_when_replicas_that_are_ready_at_different_times_finish_by_hand():
+def test_finish_time_of_staggered_replicas_by_hand():
     assert finish_time([10.0], 100) == 110
     assert finish_time([10.0, 10.0], 100) == 60
     assert finish_time([50.0, 0.0], 100) == 75, "50 s alone, then 25 s together"
@@ -255,7 +255,7 @@ def test_when_replicas_that_are_ready_at_different_times_finish_by_hand():
 
 # -- judges ------------------------------------------------------------------------------------------------------------
 class Court(World):
-    """A world in which every delivered episode below ``answers`` is one to read."""
+    """A world in which each delivered episode below ``answers`` becomes an answer to judge."""
 
     answers = 10_000
 
@@ -280,14 +280,14 @@ def court(gpus: int, after: bool = False, shares=None, pending: int = 3000) -> S
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.02]), st.sampled_from([(1, True), (2, False), (8, False)]))
 @settings(max_examples=40)
-def test_every_answer_is_read_once_whatever_dies(seed, death, place):
-    gpus, after = place
+def test_every_answer_is_read_once_whatever_dies(seed, death, cluster):
+    gpus, after = cluster
     world = Court(court(gpus, after, None if after else {"models": gpus - 1}, pending=600), Random(seed), death)
     world.run()
 
     written = set(range(600)) - set(world.given_up)
-    whole = {*range(600), *(10_000 + n for n in written)}
-    assert world.abandoned or set(world.delivered) | set(world.given_up) == whole
+    expected = {*range(600), *(10_000 + n for n in written)}
+    assert world.abandoned or set(world.delivered) | set(world.given_up) == expected
     assert max(world.delivered.values()) == 1
 
 
@@ -312,11 +312,11 @@ def test_on_two_gpus_the_judge_reads_while_the_model_writes():
     assert sum(number >= 10_000 for number in world.delivered) > 500
 
 
-def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
+def test_judge_far_behind_holds_writers_back_for_a_while():
     schedule = court(2, shares={"models": 1}, pending=3 * MAX_UNREAD)
     world = Court(schedule, Random(0))
     world.take(schedule.on_begin())
-    judge = next(slot for slot, place in schedule.slots.items() if place.group.name == "m")
+    judge = next(slot for slot, worker in schedule.slots.items() if worker.group.name == "m")
     world.take(schedule.on_ready(judge))
     world.starting.remove(judge)
     world.take(schedule.on_answers("judge:j", range(10_000, 10_000 + MAX_UNREAD)))
@@ -333,7 +333,7 @@ def test_a_judge_far_behind_holds_its_writers_back_and_lets_them_go_again():
     assert any(lease.slot == judge for lease in world.leases), "below the mark it writes on"
 
 
-def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
+def test_unstartable_judge_does_not_stop_writers():
     schedule = court(1, shares={"models": 1}, pending=50)
     schedule.groups["judge:j"].demand = dataclasses.replace(schedule.groups["judge:j"].demand, gpus=4)
     world = Court(schedule, Random(0))
@@ -343,10 +343,10 @@ def test_a_judge_that_nobody_can_start_does_not_stop_the_writers():
     assert set(world.delivered) == set(range(50))
 
 
-def test_work_that_takes_days_is_one_lease_which_no_silence_and_no_rate_takes_back():
+def test_slow_batch_is_one_lease_without_timeout():
     schedule = Scheduler({"b": range(9000)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
     schedule.on_begin()
-    (lease,) = (one for one in schedule.on_ready(1) if isinstance(one, Lease))
+    (lease,) = (command for command in schedule.on_ready(1) if isinstance(command, Lease))
     assert lease.ordinals == tuple(range(9000))
     schedule.on_delivery(1, lease.lease, range(4000), 100.0)
     for days in range(1, 9):
@@ -354,19 +354,19 @@ def test_work_that_takes_days_is_one_lease_which_no_silence_and_no_rate_takes_ba
     assert schedule.remaining(schedule.groups["b"]) == 5000
 
 
-def test_work_that_takes_days_is_leased_again_as_it_was_and_a_worker_that_always_dies_ends_it():
+def test_slow_batch_is_leased_again_until_workers_keep_dying():
     schedule = Scheduler({"b": range(300)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
     schedule.on_begin()
-    left = range(300)
+    remaining = range(300)
     for slot in range(1, MAX_FAILED_STARTS + 3):
-        (lease,) = (one for one in schedule.on_ready(slot, 10.0 * slot) if isinstance(one, Lease))
-        assert lease.ordinals == tuple(left)
-        if slot == 2:  # an episode between them: the count begins anew
-            schedule.on_delivery(slot, lease.lease, [left[0]], 10.0 * slot)
-            left = left[1:]
+        (lease,) = (command for command in schedule.on_ready(slot, 10.0 * slot) if isinstance(command, Lease))
+        assert lease.ordinals == tuple(remaining)
+        if slot == 2:  # a delivered episode resets the count
+            schedule.on_delivery(slot, lease.lease, [remaining[0]], 10.0 * slot)
+            remaining = remaining[1:]
         commands = schedule.on_death(slot, "lost", 10.0 * slot + 1)
-        assert not any(isinstance(one, GiveUp) for one in commands)
-        assert [one for one in commands if isinstance(one, Abandon)] == (
+        assert not any(isinstance(command, GiveUp) for command in commands)
+        assert [command for command in commands if isinstance(command, Abandon)] == (
             [Abandon("b", "lost")] if slot == MAX_FAILED_STARTS + 1 else []
         )
         if slot == MAX_FAILED_STARTS + 1:

@@ -1,4 +1,4 @@
-"""Engines that take a part of a GPU share it: never beyond its whole, no wide model starves, and every sweep ends."""
+"""Engines on parts of a GPU share it: no GPU is overbooked, no wide model starves, and every sweep ends."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.state import WorkerSlot, workers_to_evict
 from sweeps.load import SweepError, build
-from tests.orchestrator.scheduling.test_placement import scheduled
+from tests.orchestrator.scheduling.test_placement import build_schedule
 from tests.orchestrator.scheduling.test_state import group
 
 
-def test_a_part_goes_to_the_fullest_shared_gpu_with_room_and_only_else_to_a_free_one():
+def test_part_goes_to_fullest_shared_gpu_before_free_one():
     nodes = Nodes([Node("a", 1), Node("b", 2, "H200")])
     assert nodes.tightest_fit(0.5) == Place("a") and nodes.tightest_fit(0.5, "H200") == Place("b")
     assert nodes.reserve(Place("a"), 0.5, worker=7) == Place("a", 7)
@@ -38,28 +38,28 @@ def test_a_part_goes_to_the_fullest_shared_gpu_with_room_and_only_else_to_a_free
     )
 
 
-def held(schedule: Scheduler) -> dict[object, Fraction]:
-    """GPUs held of each node beyond shared ones, and of each shared GPU."""
-    found: dict[object, Fraction] = {}
+def held_gpus(schedule: Scheduler) -> dict[object, Fraction]:
+    """Return the GPUs held per node, without shared ones, and per shared GPU."""
+    gpus: dict[object, Fraction] = {}
     for slot in schedule.slots.values():
         key = slot.node if slot.shared is None else slot.shared
-        found[key] = found.get(key, Fraction(0)) + Fraction(slot.group.demand.gpus)
-    return found
+        gpus[key] = gpus.get(key, Fraction(0)) + Fraction(slot.group.demand.gpus)
+    return gpus
 
 
 def test_two_halves_share_a_gpu_and_a_whole_one_takes_another():
-    schedule = scheduled({"h": (range(9), Demand(4, 0.5, 2)), "w": (range(9), Demand(4, 1, 1))}, 2, cpus=8)
+    schedule = build_schedule({"h": (range(9), Demand(4, 0.5, 2)), "w": (range(9), Demand(4, 1, 1))}, 2, cpus=8)
     starts = schedule.on_begin()
 
-    assert sorted((one.group, one.shared) for one in starts if isinstance(one, Start)) == [
+    assert sorted((start.group, start.shared) for start in starts if isinstance(start, Start)) == [
         ("h", 2), ("h", 2), ("w", None),
     ]  # fmt: skip
-    assert held(schedule) == {"node-0": 1, 2: 1}, "and 4 CPUs are beside each GPU, not beside each half"
+    assert held_gpus(schedule) == {"node-0": 1, 2: 1}, "and 4 CPUs are beside each GPU, not beside each half"
 
 
-def test_a_whole_model_waits_no_longer_than_the_workers_of_one_shared_gpu_need_to_leave():
-    """Four halves on two GPUs have work without end: those of one GPU leave, none of them is replaced meanwhile."""
-    schedule = scheduled({"h": (range(4000), Demand(0, 0.5, rate=1.0))}, 2)
+def test_whole_model_evicts_workers_of_one_shared_gpu():
+    """Four halves on two GPUs have endless work; those of one GPU leave and are not replaced meanwhile."""
+    schedule = build_schedule({"h": (range(4000), Demand(0, 0.5, rate=1.0))}, 2)
     schedule.on_begin()
     for slot in list(schedule.slots):
         schedule.on_ready(slot, 1.0)
@@ -72,19 +72,19 @@ def test_a_whole_model_waits_no_longer_than_the_workers_of_one_shared_gpu_need_t
     assert workers_to_evict(slots, schedule.nodes, Demand(gpus=0.5)) == [], "who is as wide stays"
 
 
-def test_quarters_leave_for_a_half_on_one_gpu_and_not_two_of_different_ones():
+def test_quarters_of_one_gpu_leave_for_a_half():
     nodes = Nodes([Node("a", 2)])
     slots = [WorkerSlot(group(gpus=0.25), "a", float(n), ready=True, shared=1 + n // 4) for n in range(8)]
     for slot in slots:
         nodes.take("a", 0.25, slot.shared)
-    found = workers_to_evict(slots, nodes, Demand(gpus=0.5))
+    evicted = workers_to_evict(slots, nodes, Demand(gpus=0.5))
 
-    assert [slots.index(slot) for slot in found] == [0, 1]
+    assert [slots.index(slot) for slot in evicted] == [0, 1]
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(seed):
-    """Ten models of quarter, half, whole, two and four GPUs on nodes of 4 and 1, a third of their workers dying."""
+def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
+    """Ten models on 0.25 to 4 GPUs each play on nodes of 4 and 1 GPUs while a share of their workers dies or hangs."""
     chance = Random(seed)
     nodes = [Node("big", 4), Node("small", 1)]
     sizes = [0.25, 0.5, 0.5, 0.5, 1, 1, 2, 4, 0.25, 0.5]
@@ -93,16 +93,16 @@ def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(
         for n, size in enumerate(sizes)
     }
     pending = {name: range(1000 * n, 1000 * n + chance.randint(1, 400)) for n, name in enumerate(work)}
-    found = simulate(pending, work, 5, FaultModel(seed, deaths=0.15, silent=0.2, skew=0.4), nodes)
+    run = simulate(pending, work, 5, FaultModel(seed, deaths=0.15, silent=0.2, skew=0.4), nodes)
 
-    total = sum(len(queue) for name, queue in pending.items() if name not in found.abandoned)
-    assert (found.delivered + found.given_up, found.duplicates) == (total, 0)
-    assert {bar.span.gpus for bar in layout_bars(found.spans, nodes)} >= {0.25, 0.5, 1, 2}, (
+    total = sum(len(queue) for name, queue in pending.items() if name not in run.abandoned)
+    assert (run.delivered + run.given_up, run.duplicates) == (total, 0)
+    assert {bar.span.gpus for bar in layout_bars(run.spans, nodes)} >= {0.25, 0.5, 1, 2}, (
         "the timeline has room for all"
     )
-    for moment in sorted({span.began for span in found.spans}):
+    for moment in sorted({span.began for span in run.spans}):
         used: dict[object, Fraction] = {}
-        for span in found.spans:
+        for span in run.spans:
             if span.began <= moment < span.ended:
                 used[span.node, span.shared] = used.get((span.node, span.shared), Fraction(0)) + Fraction(span.gpus)
         wholes = {node: sum(1 if shared is not None else part for (n, shared), part in used.items() if n == node)
@@ -112,7 +112,7 @@ def test_a_mixed_sweep_ends_with_every_episode_once_and_no_gpu_beyond_its_whole(
 
 
 def test_a_lost_node_takes_its_shared_gpus_along():
-    schedule = scheduled({"h": (range(900), Demand(0, 0.5, 4))}, 0, nodes=[Node("a", 1), Node("b", 1)])
+    schedule = build_schedule({"h": (range(900), Demand(0, 0.5, 4))}, 0, nodes=[Node("a", 1), Node("b", 1)])
     schedule.on_begin()
     assert {(slot.node, slot.shared) for slot in schedule.slots.values()} == {("a", 1), ("b", 3)}
     schedule.on_nodes([Node("b", 1)], 8, 5.0)
@@ -123,7 +123,7 @@ def test_a_lost_node_takes_its_shared_gpus_along():
     assert schedule.nodes.shared[3].free == 0
 
 
-def test_the_bar_of_a_part_is_a_part_of_its_gpus_row():
+def test_bar_of_part_takes_part_of_gpu_row():
     spans = [WorkerSpan(1, "h", "n", 0.5, 0.0, ended=9.0, shared=1), WorkerSpan(2, "q", "n", 0.25, 1.0, ended=9.0, shared=1),
              WorkerSpan(3, "w", "n", 1, 2.0, ended=5.0), WorkerSpan(4, "h", "n", 0.25, 3.0, ended=9.0, shared=1)]  # fmt: skip
 
@@ -134,25 +134,25 @@ def test_the_bar_of_a_part_is_a_part_of_its_gpus_row():
         layout_bars([*spans, WorkerSpan(5, "x", "n", 0.25, 4.0, ended=9.0, shared=1)], [Node("n", 2)])
 
 
-def sweep(gpus, **more):
-    entry = {"name": "m", "source": "a/b", "gpus": gpus, **more}
+def sweep(gpus, **options):
+    entry = {"name": "m", "source": "a/b", "gpus": gpus, **options}
     return build({"name": "t", "data": "d", "model": [entry], "protocol": "oeg", "judge": {"model": "rule-judge"}}, "f")
 
 
-def test_what_a_shared_gpu_takes_beside_it_and_of_the_shares():
+def test_shared_gpu_takes_cpus_and_share_of_whole_gpu():
     assert demands(sweep(0.5), 32, 8)["m"].cpus == demands(sweep(1), 32, 8)["m"].cpus == 4
-    one = build({"name": "t", "data": "d", "models": ["internvl3-1b"], "protocol": "oeg",
+    spec = build({"name": "t", "data": "d", "models": ["internvl3-1b"], "protocol": "oeg",
                  "judge": {"model": {"name": "j", "source": "a/b", "gpus": 0.5}}}, "f")  # fmt: skip
-    assert shares(one, 8) == {"models": 7} and shares(one, 1) == {}
+    assert shares(spec, 8) == {"models": 7} and shares(spec, 1) == {}
 
 
 @pytest.mark.parametrize("gpus", [0.3, 0.75, 1.5, 9, -1, True, "0.5", "a"])
-def test_other_parts_are_one_sentence(gpus):
+def test_other_gpu_parts_are_refused(gpus):
     with pytest.raises(SweepError, match=r"gpus = .*write a whole number from 0 to 8, or 0\.5 or 0\.25"):
         sweep(gpus)
 
 
-def test_the_memory_that_an_entry_asks_for_lies_within_its_part():
+def test_requested_memory_must_fit_gpu_part():
     with pytest.raises(SweepError, match=r"with gpus = 0\.5 it is at most 0\.5"):
         sweep(0.5, options={"gpu_memory_utilization": 0.6})
     assert sweep(0.5, options={"gpu_memory_utilization": 0.4}).models[0].gpus == 0.5

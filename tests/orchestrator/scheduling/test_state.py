@@ -1,4 +1,4 @@
-"""The numbers by which the schedule decides, by hand: rates, sizes of leases, deadlines, and who leaves for a wide model."""
+"""The numbers behind scheduling decisions, by hand: rates, lease sizes, deadlines and evictions for a wide model."""
 
 from collections import deque
 
@@ -15,14 +15,14 @@ def group(waiting=0, played=0, busy_s=0.0, starts=(), name="m", **demand) -> Wor
     )
 
 
-def test_what_nobody_plays_is_what_waits_and_what_is_suspected():
-    one = group(waiting=5)
-    one.suspects.extend([(7, 8), (9,)])
-    assert one.queued_count == 8
+def test_queue_counts_waiting_and_suspected_episodes():
+    worker_group = group(waiting=5)
+    worker_group.suspects.extend([(7, 8), (9,)])
+    assert worker_group.queued_count == 8
 
 
 @pytest.mark.parametrize(
-    ("facts", "known", "rate"),
+    ("facts", "has_rate", "rate"),
     [
         ({}, False, 1.0),
         ({"played": 3}, False, 1.0),
@@ -34,8 +34,8 @@ def test_what_nobody_plays_is_what_waits_and_what_is_suspected():
         ({"rate": 2.0, "played": 0, "busy_s": 180.0}, True, 0.5),
     ],
 )
-def test_a_rate_is_the_estimate_with_the_weight_of_a_minute_and_what_was_seen(facts, known, rate):
-    assert (group(**facts).has_rate, group(**facts).rate) == (known, rate)
+def test_rate_weighs_estimate_as_one_minute_of_observation(facts, has_rate, rate):
+    assert (group(**facts).has_rate, group(**facts).rate) == (has_rate, rate)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_rate_is_the_estimate_with_the_weight_of_a_minute_and_what_was_seen(fa
         ({"played": 1, "busy_s": 60.0}, 600),
     ],
 )
-def test_silence_is_ten_rounds_of_a_full_engine_at_least_three_minutes_at_most_what_was_asked(facts, timeout):
+def test_silence_timeout_is_ten_rounds_within_bounds(facts, timeout):
     assert group(**facts).silence_timeout(900) == timeout
 
 
@@ -83,7 +83,7 @@ def test_a_lease_is_a_minutes_work_and_less_towards_the_end(waiting, replicas, f
         ({"start": 30.0, "rate": 1.0, "starts": (60.0, 90.0)}, 60.0),
     ],
 )
-def test_a_start_is_the_mean_of_the_estimate_and_what_was_seen(facts, start):
+def test_start_time_is_mean_of_estimate_and_observations(facts, start):
     assert group(**facts).start_s == start
 
 
@@ -93,11 +93,11 @@ def test_a_worker_holds_what_its_leases_have_not_delivered():
 
 
 @pytest.mark.parametrize(
-    ("facts", "held", "deadline"),
+    ("facts", "leased", "deadline"),
     [({}, 4, float("inf")), ({"rate": 2.0}, 4, 10 + 900 + 8 * 2), ({"rate": 2.0}, 0, float("inf"))],
 )
-def test_a_lease_is_late_after_eight_times_its_promise_beside_the_silence(facts, held, deadline):
-    slot = WorkerSlot(group(**facts), leases={1: dict.fromkeys(range(held))})
+def test_lease_deadline_is_eight_times_promise_plus_silence(facts, leased, deadline):
+    slot = WorkerSlot(group(**facts), leases={1: dict.fromkeys(range(leased))})
     assert slot.deadline(10.0, 900.0) == deadline
 
 
@@ -113,7 +113,7 @@ def test_a_worker_takes_two_leases_or_as_many_as_fill_its_engine(leases, at_once
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------
-def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
+def test_replica_goes_to_tightest_fit_then_first_node():
     nodes = Nodes([Node("a", 8), Node("b", 4), Node("c", 4, "H200")])
 
     assert (nodes.total, nodes.widest(), nodes.widest("H200"), nodes.widest("A100")) == (16, 8, 4, 0)
@@ -131,7 +131,7 @@ def test_a_replica_goes_where_it_fits_most_tightly_and_to_the_first_of_equals():
 @pytest.mark.parametrize(
     ("gpus", "sizes"), [(0, []), (1, [1]), (7, [7]), (8, [8]), (9, [8, 1]), (16, [8, 8]), (20, [8, 8, 4])]
 )
-def test_gpus_without_nodes_are_nodes_of_eight_and_a_rest(gpus, sizes):
+def test_gpus_without_nodes_form_nodes_of_eight(gpus, sizes):
     assert build_nodes(gpus, "H200") == tuple(Node(f"node-{n}", size, "H200") for n, size in enumerate(sizes))
     assert [node.gpus for node in build_nodes(5, width=2)] == [2, 2, 1]
     assert Node("a", 1).accelerator == build_nodes(1)[0].accelerator == ""
@@ -142,14 +142,14 @@ def narrow(node, began=0.0, gpus=1, ready=True, leaving=False):
 
 
 def leaving(slots, nodes, gpus=4, accelerator=""):
-    place = Nodes(nodes)
+    layout = Nodes(nodes)
     for slot in slots:
-        place.take(slot.node, slot.group.demand.gpus)
-    found = workers_to_evict(slots, place, Demand(gpus=gpus, accelerator=accelerator))
-    return [slots.index(slot) for slot in found]
+        layout.take(slot.node, slot.group.demand.gpus)
+    evicted = workers_to_evict(slots, layout, Demand(gpus=gpus, accelerator=accelerator))
+    return [slots.index(slot) for slot in evicted]
 
 
-def test_those_leave_that_leave_already_then_those_that_start_then_the_oldest():
+def test_leaving_then_starting_then_oldest_workers_are_evicted():
     slots = [
         narrow("a", 3.0),
         narrow("a", 2.0),
@@ -164,7 +164,7 @@ def test_those_leave_that_leave_already_then_those_that_start_then_the_oldest():
     assert leaving(slots, [Node("a", 8)], 4) == [4]
 
 
-def test_the_node_is_chosen_where_fewest_must_leave_and_the_kind_is_right():
+def test_node_of_right_kind_with_fewest_evictions_is_chosen():
     slots = [narrow("a"), narrow("a"), narrow("b", gpus=2), narrow("c")]
     nodes = [Node("a", 4), Node("b", 4), Node("c", 4, "H200")]
 

@@ -1,4 +1,4 @@
-"""A part whose bytes are not those that were written counts as absent, however well it reads."""
+"""A part whose bytes changed since it was written counts as absent, even if it can be read."""
 
 import errno
 import hashlib
@@ -11,16 +11,16 @@ import pytest
 
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from tests.orchestrator.storage.test_episode_store import ids, written
+from tests.orchestrator.storage.test_episode_store import ids, write_store
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
-def test_one_flipped_bit_anywhere_is_found(tmp_path, table):
-    """Parquet reads many a flipped bit as another value; the sum of the file does not."""
-    chance, whole = Random(0), written(tmp_path / "whole", range(200))
-    for place in range(60):
-        folder = tmp_path / str(place)
-        shutil.copytree(whole, folder)
+def test_any_flipped_bit_is_detected(tmp_path, table):
+    """Parquet may read a flipped bit as another value; the checksum of the file detects it."""
+    chance, original = Random(0), write_store(tmp_path / "whole", range(200))
+    for attempt in range(60):
+        folder = tmp_path / str(attempt)
+        shutil.copytree(original, folder)
         path = next((folder / table).glob("part-*.parquet"))
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
@@ -30,8 +30,8 @@ def test_one_flipped_bit_anywhere_is_found(tmp_path, table):
         store.close()
 
 
-def test_a_part_without_a_sum_whose_pages_are_damaged_is_left_out_by_readers(tmp_path):
-    folder, heights = written(tmp_path / "run", range(200)), []
+def test_readers_skip_damaged_part_without_checksum(tmp_path):
+    folder, heights = write_store(tmp_path / "run", range(200)), []
     (folder / checksums.NAME).unlink()
     path = next((folder / "episodes").iterdir())
     raw = path.read_bytes()
@@ -42,17 +42,17 @@ def test_a_part_without_a_sum_whose_pages_are_damaged_is_left_out_by_readers(tmp
     assert 0 in heights and len(heights) > 20
 
 
-def test_a_torn_line_or_a_missing_file_of_sums_damages_nothing(tmp_path):
-    folder = written(tmp_path / "run", (1, 2), (3,))
+def test_torn_or_missing_checksum_file_damages_nothing(tmp_path):
+    folder = write_store(tmp_path / "run", (1, 2), (3,))
     text = (folder / checksums.NAME).read_text()
     (folder / checksums.NAME).write_text(text + text[:30])
-    assert ids(written(folder, (4,))) == [1, 2, 3, 4]
+    assert ids(write_store(folder, (4,))) == [1, 2, 3, 4]
     (folder / checksums.NAME).unlink()
-    assert ids(written(folder, (5,))) == [1, 2, 3, 4, 5]
+    assert ids(write_store(folder, (5,))) == [1, 2, 3, 4, 5]
 
 
-def test_the_systems_own_tool_checks_them(tmp_path):
-    folder = written(tmp_path / "run", (1, 2), (3,))
+def test_sha256sum_accepts_checksum_file(tmp_path):
+    folder = write_store(tmp_path / "run", (1, 2), (3,))
     tool = shutil.which("sha256sum")
     if tool is None:
         pytest.skip("no sha256sum on this machine")
@@ -60,8 +60,8 @@ def test_the_systems_own_tool_checks_them(tmp_path):
     assert subprocess.run([tool, "-c", "--quiet", checksums.NAME], cwd=folder).returncode == 0
 
 
-def test_what_was_stored_twice_is_told_when_parts_are_merged(tmp_path, caplog):
-    folder = written(tmp_path / "run", (1, 2), (2, 3))
+def test_duplicate_episodes_are_reported_on_merge(tmp_path, caplog):
+    folder = write_store(tmp_path / "run", (1, 2), (2, 3))
     store = EpisodeStore(folder)
     store.compact()
     store.close()
@@ -70,21 +70,21 @@ def test_what_was_stored_twice_is_told_when_parts_are_merged(tmp_path, caplog):
     assert ids(folder) == [1, 2, 3]
 
 
-def test_a_replaced_file_may_have_either_sum_until_it_is_settled(tmp_path):
+def test_replaced_file_may_have_either_checksum_until_settled(tmp_path):
     path = tmp_path / "plan.json"
     checksums.write(path, b"one")
     checksums.write(path, b"two")
-    one, two = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two"))
+    first, second = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two"))
     assert path.read_bytes() == b"two" and sorted(tmp_path.iterdir()) == [path, tmp_path / checksums.NAME]
-    assert checksums.read_sums(tmp_path) == {"plan.json": {one, two}} and checksums.damaged_files(tmp_path) == []
+    assert checksums.read_sums(tmp_path) == {"plan.json": {first, second}} and checksums.damaged_files(tmp_path) == []
     checksums.drop_stale_sums(tmp_path)
-    assert (tmp_path / checksums.NAME).read_text() == f"{two}  plan.json\n"
+    assert (tmp_path / checksums.NAME).read_text() == f"{second}  plan.json\n"
     path.write_bytes(b"one")
     assert checksums.damaged_files(tmp_path) == ["plan.json"], "the sum before is no longer good"
 
 
 def test_settling_keeps_every_sum_of_parts_missing_and_damaged_files(tmp_path):
-    folder = written(tmp_path / "run", (1, 2))
+    folder = write_store(tmp_path / "run", (1, 2))
     for name in ("gone.json", "odd.json"):
         checksums.write(folder / name, b"one")
         checksums.write(folder / name, b"two")
@@ -107,22 +107,22 @@ def test_settling_takes_each_line_once_and_drops_torn_ones(tmp_path):
     assert (tmp_path / checksums.NAME).stat().st_ino == number, "nothing to settle, nothing written"
 
 
-def test_content_is_what_was_written_or_an_error_that_names_the_file(tmp_path):
+def test_read_verified_returns_content_or_names_damaged_file(tmp_path):
     path = tmp_path / "plan.json"
     path.write_bytes(b"of an earlier version")
     assert checksums.read_verified(path) == b"of an earlier version"
     checksums.write(path, b"one")
     assert checksums.read_verified(path) == b"one"
     path.write_bytes(b"edited")
-    with pytest.raises(OSError, match=r"damaged or was edited: sums\.sha256 has another sum.*plan\.json") as told:
+    with pytest.raises(OSError, match=r"damaged or was edited: sums\.sha256 has another sum.*plan\.json") as error:
         checksums.read_verified(path)
-    assert told.value.errno == errno.EINVAL
+    assert error.value.errno == errno.EINVAL
     path.unlink()
     with pytest.raises(FileNotFoundError):
         checksums.read_verified(path)
 
 
-def test_a_table_beside_the_parts_has_its_sum_before_its_name(tmp_path, monkeypatch):
+def test_table_checksum_is_recorded_before_table_appears(tmp_path, monkeypatch):
     path = tmp_path / "results.parquet"
     with monkeypatch.context() as patch:
         patch.setattr(checksums.atomic_write, "publish", lambda path: None)
@@ -133,7 +133,7 @@ def test_a_table_beside_the_parts_has_its_sum_before_its_name(tmp_path, monkeypa
     assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged_files(tmp_path) == []
 
 
-def test_a_file_that_cannot_be_read_or_is_no_file_is_damaged(tmp_path):
+def test_unreadable_file_is_damaged(tmp_path):
     for name in ("a.json", "b.json"):
         checksums.write(tmp_path / name, b"one")
     (tmp_path / "a.json").unlink()
@@ -142,8 +142,8 @@ def test_a_file_that_cannot_be_read_or_is_no_file_is_damaged(tmp_path):
     assert checksums.damaged_files(tmp_path) == ["b.json"], "a missing file is another finding"
 
 
-def test_the_sum_of_a_part_is_taken_anew_when_the_file_changes(tmp_path):
-    folder = written(tmp_path / "run", (1, 2))
+def test_checksum_is_recomputed_when_file_changes(tmp_path):
+    folder = write_store(tmp_path / "run", (1, 2))
     path = next((folder / "episodes").glob("part-*.parquet"))
     sums = checksums.read_sums(folder)
     assert checksums.sum_matches(path, sums)
@@ -162,6 +162,6 @@ def test_the_sum_of_a_part_is_taken_anew_when_the_file_changes(tmp_path):
         "",
     ],
 )
-def test_a_line_of_another_form_is_no_sum(tmp_path, line):
+def test_malformed_checksum_lines_are_ignored(tmp_path, line):
     (tmp_path / checksums.NAME).write_text(f"{line}\n{'1' * 64}  b.json\n")
     assert checksums.read_sums(tmp_path) == {"b.json": {"1" * 64}}

@@ -1,4 +1,4 @@
-"""Commands in a run folder: taken once and in order, whatever lies beside them, and a log that says what they come to."""
+"""Commands in a run folder are taken once and in order, whatever else is there, and a log records their effects."""
 
 import json
 import os
@@ -24,47 +24,49 @@ from orchestrator.storage.control_state import ControlState, matches, read_contr
 from orchestrator.storage.lock import RunFolderError
 
 
-def done(one: Command) -> tuple[str, bool]:
-    return f"did {one}", False
+def execute(command: Command) -> tuple[str, bool]:
+    return f"did {command}", False
 
 
-def standing(*asked: tuple[str, str]) -> ControlState:
-    entries = [Command(verb=verb, target=target, who="ana", host="h", asked="now") for verb, target in asked]
-    return ControlState(LogEntry(name=str(n), command=one, taken="", effect="") for n, one in enumerate(entries))
+def control_state(*commands: tuple[str, str]) -> ControlState:
+    entries = [Command(verb=verb, target=target, who="ana", host="h", asked="now") for verb, target in commands]
+    return ControlState(
+        LogEntry(name=str(n), command=command, taken="", effect="") for n, command in enumerate(entries)
+    )
 
 
-def test_commands_are_taken_once_in_the_order_in_which_they_were_asked(tmp_path):
+def test_commands_are_taken_once_in_order(tmp_path):
     for target in ("b", "a", "c"):
         send_command(tmp_path, make_command("pause", target))
 
-    assert [entry.effect for entry in take_commands(tmp_path, done)] == ["did pause b", "did pause a", "did pause c"]
-    assert take_commands(tmp_path, done) == [] and not list((tmp_path / "control").iterdir())
+    assert [entry.effect for entry in take_commands(tmp_path, execute)] == ["did pause b", "did pause a", "did pause c"]
+    assert take_commands(tmp_path, execute) == [] and not list((tmp_path / "control").iterdir())
     assert [str(entry.command) for entry in read_history(tmp_path)] == ["pause b", "pause a", "pause c"]
     assert not checksums.damaged_files(tmp_path)
 
 
-def test_a_sweep_that_is_too_long_for_a_command_is_one_sentence():
+def test_oversized_sweep_is_refused():
     with pytest.raises(RunFolderError, match="takes 300,000 characters with every default; a command"):
         make_command("apply", "v2.toml", sweep="x" * 300_000)
     largest = make_command("apply", "x", sweep="\N{GRINNING FACE}" * control_log.LARGEST_SWEEP)
     assert len(control_log.command_file(largest)[1]) <= control_log.LARGEST + 1000
 
 
-def test_a_command_without_a_sweep_reads_in_a_version_that_knows_none(tmp_path):
+def test_command_without_sweep_is_readable_by_earlier_version(tmp_path):
     send_command(tmp_path, make_command("pause", "a"))
-    take_commands(tmp_path, done)
+    take_commands(tmp_path, execute)
 
     assert set(json.loads((tmp_path / LOG).read_text())["command"]) == {"verb", "target", "who", "host", "asked"}
 
 
-def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
+def test_logged_command_is_not_executed_again(tmp_path):
     """The driver died between the log and the removal of the file."""
     name = send_command(tmp_path, make_command("cancel", "m"))
     content = (tmp_path / "control" / name).read_bytes()
-    take_commands(tmp_path, done)
+    take_commands(tmp_path, execute)
     (tmp_path / "control" / name).write_bytes(content)
 
-    assert take_commands(tmp_path, lambda one: pytest.fail("it is done twice")) == []
+    assert take_commands(tmp_path, lambda command: pytest.fail("it is done twice")) == []
     assert not (tmp_path / "control" / name).exists()
 
 
@@ -74,27 +76,27 @@ def test_a_command_that_stands_in_the_log_is_not_done_again(tmp_path):
      b'{"verb": "pause", "target": 1}', json.dumps({"verb": "pause", "target": "x" * 301}).encode(),
      b'{"verb": "pause", "target": "m", "more": 1}'],
 )  # fmt: skip
-def test_a_file_that_is_no_command_is_set_aside_with_a_sentence(tmp_path, content):
+def test_invalid_command_file_is_set_aside(tmp_path, content):
     name = send_command(tmp_path, make_command("pause", "m"))
     (tmp_path / "control" / name).write_bytes(content)
 
-    (entry,) = take_commands(tmp_path, lambda one: pytest.fail("it is no command"))
+    (entry,) = take_commands(tmp_path, lambda command: pytest.fail("it is no command"))
 
     assert entry.refused and entry.effect.startswith("set aside in damaged/: ")
     assert (tmp_path / "damaged" / f"control-{name}").read_bytes() == content
-    assert take_commands(tmp_path, done) == []
+    assert take_commands(tmp_path, execute) == []
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, make):
+def test_special_files_are_neither_read_nor_waited_for(tmp_path, make):
     name = send_command(tmp_path, make_command("pause", "m"))
-    place = tmp_path / "control" / name
-    place.unlink()
-    make(place)
+    command_path = tmp_path / "control" / name
+    command_path.unlink()
+    make(command_path)
     send_command(tmp_path, make_command("resume", "m"))
 
-    assert [entry.refused for entry in take_commands(tmp_path, done)] == [True, False]
-    assert take_commands(tmp_path, done) == []
+    assert [entry.refused for entry in take_commands(tmp_path, execute)] == [True, False]
+    assert take_commands(tmp_path, execute) == []
 
 
 def test_other_names_are_left_where_they_are(tmp_path):
@@ -102,18 +104,18 @@ def test_other_names_are_left_where_they_are(tmp_path):
     for name in ("notes.txt", "1.json", "../x.json", f"{'1' * 19}-{'a' * 12}.json.tmp"):
         (tmp_path / "control" / name.replace("/", "-")).write_text("{}")
 
-    assert len(take_commands(tmp_path, done)) == 1
+    assert len(take_commands(tmp_path, execute)) == 1
     assert len(list((tmp_path / "control").iterdir())) == 4
 
 
-def test_a_damaged_log_is_a_sentence_and_nothing_is_taken(tmp_path):
+def test_damaged_log_is_refused_and_nothing_is_taken(tmp_path):
     send_command(tmp_path, make_command("pause", "m"))
-    take_commands(tmp_path, done)
+    take_commands(tmp_path, execute)
     send_command(tmp_path, make_command("resume", "m"))
     with (tmp_path / LOG).open("a") as file:
         file.write("{}\n")
 
-    for read in (read_history, lambda folder: take_commands(folder, done)):
+    for read in (read_history, lambda folder: take_commands(folder, execute)):
         with pytest.raises(RunFolderError, match=r"is damaged .*; what was paused or cancelled is not known any more"):
             read(tmp_path)
     assert checksums.damaged_files(tmp_path) == [LOG]
@@ -131,29 +133,29 @@ def test_a_target_names_cells_by_their_parts(target, cell, is_named):
     assert matches(target, cell) is is_named
 
 
-def test_the_last_command_about_a_cell_counts_and_pause_and_cancel_are_apart():
-    found = standing(("pause", "all"), ("cancel", "b"), ("resume", "a/*"), ("restore", "b/QD"))
+def test_last_command_counts_separately_for_pause_and_cancel():
+    state = control_state(("pause", "all"), ("cancel", "b"), ("resume", "a/*"), ("restore", "b/QD"))
 
-    assert [bool(found.pausing_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "judge")] == [False, True, True]
-    assert [bool(found.canceling_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "b/QD/x")] == [False, True, False]
-    assert found.sentences(["a/ROD/x", "b/ROD/x", "b/ROD/y", "b/QD/x"]) == [
+    assert [bool(state.pausing_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "judge")] == [False, True, True]
+    assert [bool(state.canceling_command(cell)) for cell in ("a/ROD/x", "b/ROD/x", "b/QD/x")] == [False, True, False]
+    assert state.sentences(["a/ROD/x", "b/ROD/x", "b/ROD/y", "b/QD/x"]) == [
         "2 cells are cancelled (cancel b by ana on h, now; `ctl DIR restore` takes that back): b/ROD/x, b/ROD/y",
         "1 cell is paused (pause all by ana on h, now; `ctl DIR resume` takes that back): b/QD/x",
     ]
 
 
-def test_a_status_tells_what_is_held_only_of_cells_that_are_not_finished():
+def test_status_marks_held_cells_unless_finished():
     cells = [
         {"cell": c, "planned": 2, "finished": n, "state": "s", "reason": ""} for c, n in (("a/R/x", 1), ("b/R/x", 2))
     ]
 
-    marked = standing(("cancel", "all")).mark_cells(cells)
+    marked = control_state(("cancel", "all")).mark_cells(cells)
 
     assert [cell["state"] for cell in marked] == ["cancelled", "s"]
     assert marked[0]["reason"] == "cancel all by ana on h, now"
 
 
-def test_too_long_a_target_is_a_sentence():
+def test_oversized_target_is_refused():
     with pytest.raises(RunFolderError, match="takes a target of at most 300 characters"):
         make_command("pause", "x" * 301)
     assert control_log.LARGEST > 6 * 300 * 6, "what may be asked fits a command's file, escaped"
@@ -184,12 +186,12 @@ def test_a_typed_command_is_parsed_and_prints_as_it_was_typed(typed, target, val
         ("halt", "all", "ctl does not know halt; type one of pause, resume, cancel, restore, requeue, set, drain, undrain$"),
     ],
 )  # fmt: skip
-def test_an_invalid_command_is_one_sentence(verb, target, why):
+def test_invalid_command_is_refused(verb, target, why):
     with pytest.raises(RunFolderError, match=why):
         parse_command(verb, target)
 
 
-def test_settings_and_drained_nodes_follow_the_last_command_and_refused_ones_do_not_count(tmp_path):
+def test_settings_and_drains_follow_last_accepted_command(tmp_path):
     for typed in (
         "set cluster.gpus=4",
         "set cluster.gpus=2",
@@ -211,7 +213,7 @@ def test_settings_and_drained_nodes_follow_the_last_command_and_refused_ones_do_
 
 def test_a_sentence_lists_three_cells():
     cells = ["m/A/x", "m/B/x", "m/C/x", "m/D/x"]
-    (three,), (four,) = (standing(("pause", "m")).sentences(cells[:count]) for count in (3, 4))
+    (three,), (four,) = (control_state(("pause", "m")).sentences(cells[:count]) for count in (3, 4))
 
     assert three.startswith("3 cells are paused") and three.endswith("): m/A/x, m/B/x, m/C/x")
     assert four.startswith("4 cells are paused") and four.endswith("): m/A/x, m/B/x, m/C/x, ...")
@@ -227,7 +229,7 @@ def test_a_replaced_sweep_is_logged_and_applies_unless_refused(tmp_path):
     assert not entry.model_copy(update={"command": make_command("pause", "m")}).applies
 
 
-def test_too_long_a_target_is_named_even_beside_the_largest_sweep():
+def test_oversized_target_is_named_even_with_largest_sweep():
     with pytest.raises(RunFolderError, match="apply takes a target of at most 300 characters"):
         make_command("apply", "x" * 301, sweep="s" * control_log.LARGEST_SWEEP)
 

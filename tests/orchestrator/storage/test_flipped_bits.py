@@ -1,4 +1,4 @@
-"""One flipped bit in any table or sum of a run folder changes no stored row: what was lost is absent, and so pending again."""
+"""A flipped bit in any table or checksum of a run folder changes no stored row; lost rows are absent and pending again."""
 
 import shutil
 from random import Random
@@ -10,19 +10,19 @@ from orchestrator.storage import row_check
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore, pending_answers, verdicts
-from tests.orchestrator.blocks import block, episode, numbered
+from tests.orchestrator.blocks import batch_of, block, episode
 
 READERS = {"episodes": episodes, "turns": turns, "verdicts": verdicts}
 
 
-def verdict(number, judge="j", **other):
-    """One row of the table verdicts."""
+def verdict(number, judge="j", **changes):
+    """Return one row of the table verdicts."""
     about = {name: value for name, value in episode(number).items() if name in VERDICTS}
-    rest = {"judge": judge, "reason": None, "text": "1,1", "seconds": 0.25, "attempts": 1, "first_failed": False}
+    defaults = {"judge": judge, "reason": None, "text": "1,1", "seconds": 0.25, "attempts": 1, "first_failed": False}
     bits = {
         name: number % 2 == 0 for name in VERDICTS if name.split("_")[-1] in ("category", "suggestion", "aggregate")
     }
-    row = {**about, **rest, **bits, "prompt_tokens": 9, "reply_tokens": 3, "cost": 0.5, **other}
+    row = {**about, **defaults, **bits, "prompt_tokens": 9, "reply_tokens": 3, "cost": 0.5, **changes}
     return {name: row[name] for name in VERDICTS}
 
 
@@ -30,11 +30,11 @@ def columns(*rows):
     return {name: [row[name] for row in rows] for name in VERDICTS}
 
 
-def judged(folder, *parts):
-    """Answers and verdicts with these numbers, a part a tuple."""
+def store_judged(folder, *parts):
+    """Store answers and verdicts with these numbers, one part per tuple."""
     store, read = EpisodeStore(folder), VerdictStore(folder)
     for numbers in parts:
-        store.append(numbered(*numbers, ending="answered"))
+        store.append(batch_of(*numbers, ending="answered"))
         store.flush()
         read.append(columns(*map(verdict, numbers)))
         read.flush()
@@ -46,25 +46,29 @@ def tables(folder):
     return {name: set(read(folder).collect().iter_rows()) for name, read in READERS.items()}
 
 
-def flips(tmp_path, count, seed):
-    """Play so many flips; how many rows of each table were lost, over all of them."""
-    chance, whole, lost = Random(seed), judged(tmp_path / "whole", range(40), range(40, 60)), dict.fromkeys(READERS, 0)
-    before = tables(whole)
-    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file() and path.stat().st_size)
+def count_lost_rows(tmp_path, count, seed):
+    """Flip ``count`` bits, each in a copy of the folder; return the number of lost rows per table."""
+    chance, original, lost = (
+        Random(seed),
+        store_judged(tmp_path / "whole", range(40), range(40, 60)),
+        dict.fromkeys(READERS, 0),
+    )
+    before = tables(original)
+    files = sorted(path.relative_to(original) for path in original.rglob("*") if path.is_file() and path.stat().st_size)
     for number in range(count):
         folder = tmp_path / "flipped"
-        shutil.copytree(whole, folder)
+        shutil.copytree(original, folder)
         path = folder / files[number % len(files)]
         raw = bytearray(path.read_bytes())
         raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
         path.write_bytes(raw)
-        seen = tables(folder)
+        damaged_tables = tables(folder)
         store = EpisodeStore(folder)
         VerdictStore(folder)
         store.close()
         after = tables(folder)
         for name in READERS:
-            assert seen[name] <= before[name] and after[name] == seen[name], (path, number)
+            assert damaged_tables[name] <= before[name] and after[name] == damaged_tables[name], (path, number)
             lost[name] += len(before[name] - after[name])
         unread = set(pending_answers(episodes(folder), folder, "j")["key"])
         assert unread == {row[0] for row in after["episodes"]} - {row[0] for row in after["verdicts"]}
@@ -72,19 +76,19 @@ def flips(tmp_path, count, seed):
     return lost
 
 
-def test_flipped_bits_change_nothing_and_what_is_lost_is_pending(tmp_path):
-    lost = flips(tmp_path, 200, seed=0)
+def test_flipped_bits_change_no_row_and_lost_rows_are_pending(tmp_path):
+    lost = count_lost_rows(tmp_path, 200, seed=0)
     assert all(lost.values()), lost
 
 
 @pytest.mark.long
 def test_a_thousand_flipped_bits(tmp_path):
-    lost = flips(tmp_path, 1_000, seed=1)
+    lost = count_lost_rows(tmp_path, 1_000, seed=1)
     assert all(lost.values()), lost
 
 
 def test_a_damaged_part_of_verdicts_is_moved_aside_and_never_deleted(tmp_path):
-    folder = judged(tmp_path / "run", (1, 2), (3,), (4,))
+    folder = store_judged(tmp_path / "run", (1, 2), (3,), (4,))
     path = folder / "verdicts/part-00000002.parquet"
     path.write_bytes(path.read_bytes()[:-9])
     store = VerdictStore(folder)
@@ -97,7 +101,7 @@ def test_a_damaged_part_of_verdicts_is_moved_aside_and_never_deleted(tmp_path):
 
 
 def test_verdicts_of_a_version_without_sums_still_read(tmp_path):
-    folder = judged(tmp_path / "run", (1, 2), (3,))
+    folder = store_judged(tmp_path / "run", (1, 2), (3,))
     (folder / "sums.sha256").unlink()
     VerdictStore(folder)
     assert verdicts(folder).collect().height == 3
@@ -106,7 +110,7 @@ def test_verdicts_of_a_version_without_sums_still_read(tmp_path):
 @pytest.mark.parametrize(
     "odd", [{"prompt_tokens": 10**30}, {"cost": "much"}, {"turns": 2**40}, {"error": ["a"]}, {"seconds": {}}]
 )
-def test_a_row_that_cannot_be_stored_costs_no_other_row(tmp_path, odd, caplog):
+def test_unstorable_row_costs_no_other_row(tmp_path, odd, caplog):
     store = EpisodeStore(tmp_path)
     rows = [episode(1), {**episode(2), **odd, "turns": odd.get("turns", 2)}, episode(3, error="half \ud800")]
     batch = block([{**row, "turns": 2} for row in rows])
@@ -117,24 +121,24 @@ def test_a_row_that_cannot_be_stored_costs_no_other_row(tmp_path, odd, caplog):
     assert set(episodes(tmp_path).collect()["sample_id"]) == {1, 3} and turns(tmp_path).collect().height == 4
     assert "sample_id': 2" in (tmp_path / row_check.FILE).read_text() and "set aside" in caplog.text
     again = EpisodeStore(tmp_path)
-    again.append(numbered(2))
+    again.append(batch_of(2))
     again.close()
     assert set(episodes(tmp_path).collect()["sample_id"]) == {1, 2, 3}
 
 
-def test_a_turn_that_cannot_be_stored_takes_its_own_episode_along(tmp_path):
-    store, batch = EpisodeStore(tmp_path), numbered(1, 2)
+def test_unstorable_turn_drops_its_episode(tmp_path):
+    store, batch = EpisodeStore(tmp_path), batch_of(1, 2)
     batch.turns["frame"][3] = 2**70
     store.append(batch)
     store.flush()
-    store.append(numbered(3))
+    store.append(batch_of(3))
     store.close()
 
     assert set(episodes(tmp_path).collect()["sample_id"]) == {1, 3} and turns(tmp_path).collect().height == 4
 
 
-def test_a_verdict_that_cannot_be_stored_is_pending_again(tmp_path):
-    folder = judged(tmp_path, (1, 2))
+def test_unstorable_verdict_is_pending_again(tmp_path):
+    folder = store_judged(tmp_path, (1, 2))
     store = VerdictStore(folder)
     store.append(columns(verdict(1, judge="k"), verdict(2, judge="k", reply_tokens=float("nan"))))
     store.flush()

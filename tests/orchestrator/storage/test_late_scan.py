@@ -1,4 +1,4 @@
-"""A frame over files that are merged away while it waits reads what replaced them."""
+"""A late scan over files that are merged before it is collected reads their replacements."""
 
 import polars as pl
 import pytest
@@ -13,8 +13,8 @@ def part(path, *numbers):
     return path
 
 
-def merged_away(folder, times):
-    """Scans of a folder whose part goes, so many times, between its listing and its reading."""
+def disappearing_scan(folder, times):
+    """Return a scan of a folder whose part disappears ``times`` times between listing and reading."""
     listed = []
 
     def scan():
@@ -30,8 +30,8 @@ def merged_away(folder, times):
     return scan, listed
 
 
-def test_what_a_merge_took_is_read_from_what_replaced_it(tmp_path):
-    scan, listed = merged_away(tmp_path, 2)
+def test_merged_parts_are_read_from_their_replacement(tmp_path):
+    scan, listed = disappearing_scan(tmp_path, 2)
     frame = late_scan(SCHEMA, scan)
 
     assert listed == [] and frame.collect_schema() == SCHEMA
@@ -39,14 +39,14 @@ def test_what_a_merge_took_is_read_from_what_replaced_it(tmp_path):
     assert len(listed) == 3
 
 
-def test_a_file_that_never_is_there_is_an_error(tmp_path):
-    scan, listed = merged_away(tmp_path, 10**6)
+def test_file_that_keeps_disappearing_is_an_error(tmp_path):
+    scan, listed = disappearing_scan(tmp_path, 10**6)
     with pytest.raises(FileNotFoundError):
         late_scan(SCHEMA, scan).collect()
     assert len(listed) == TRIES
 
 
-def test_it_answers_as_a_scan_does(tmp_path):
+def test_late_scan_answers_like_scan(tmp_path):
     path = part(tmp_path / "part.parquet", 3, 1, 2)
     plain, late = pl.scan_parquet(path), late_scan(SCHEMA, lambda: pl.scan_parquet(path))
 

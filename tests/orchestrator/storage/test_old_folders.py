@@ -27,16 +27,16 @@ SWEEP = "old.toml"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
+def data_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("old") / "data"
     draw(folder, 8, 1, ["ROD", "QD"])
     return folder
 
 
 @pytest.fixture(params=["0.1", "0.2"])
-def folder(request, data, tmp_path, monkeypatch) -> Path:
+def folder(request, data_folder, tmp_path, monkeypatch) -> Path:
     """A copy of an old folder beside its data, as its sweep names them."""
-    shutil.copytree(data, tmp_path / "data")
+    shutil.copytree(data_folder, tmp_path / "data")
     shutil.copytree(FOLDERS / request.param, tmp_path / "run")
     shutil.copy(FOLDERS / SWEEP, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -55,7 +55,7 @@ def results(folder: Path) -> dict[str, dict[str, object]]:
     return {row["cell"]: row for row in json.loads((folder / "results.json").read_text())}
 
 
-def test_a_folder_of_an_earlier_version_opens_and_says_what_is_pending(folder):
+def test_old_folder_opens_and_lists_pending_episodes(folder):
     sweep = load(Path(SWEEP), [])
     plan = build_plan(sweep)
 
@@ -69,17 +69,17 @@ def test_a_folder_of_an_earlier_version_opens_and_says_what_is_pending(folder):
     assert {cell["cell"] for cell in status["cells"] if cell["state"] != "complete"} == {UNFINISHED}
 
 
-def test_a_folder_of_an_earlier_version_resumes_with_what_is_pending_and_reports_the_same(folder):
+def test_old_folder_resumes_and_reports_the_same(folder):
     sweep = load(Path(SWEEP), [])
     plan, rows_before, results_before = build_plan(sweep), stored_rows(folder), results(folder)
     pending = set(plan.all_keys()) - rows_before.keys()
     assert len(rows_before) == 31 and len(pending) == 1 and rows_before.keys() < set(plan.all_keys())
 
-    runs.played(folder, sweep)
+    runs.play_sweep(folder, sweep)
 
     rows_after, results_after = stored_rows(folder), results(folder)
     assert rows_after.keys() - rows_before.keys() == pending
     assert {key: rows_after[key] for key in rows_before} == rows_before, "stored episodes are never played again"
     assert results_after.keys() == results_before.keys() and len(results_before) == 8
-    for cell, row in results_before.items():  # also the one that was mended: its lost episode is drawn by the same seed
+    for cell, row in results_before.items():  # also the repaired cell: its lost episode has the same seed
         assert {name: results_after[cell][name] for name in row} == row

@@ -1,4 +1,4 @@
-"""A run folder that we make is its owner's alone, whatever the umask; one that was made before keeps its modes, and sets ours."""
+"""A run folder that we create is private to its owner; an existing one keeps its mode, which bounds the modes in it."""
 
 import logging
 import os
@@ -9,7 +9,7 @@ import pytest
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import VerdictStore
-from tests.orchestrator.blocks import numbered
+from tests.orchestrator.blocks import batch_of
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_flipped_bits import columns, verdict
 
@@ -21,9 +21,9 @@ def umask(request):
     os.umask(before)
 
 
-def written(folder: Path, data: Path) -> dict[str, int]:
-    """A run folder with every kind of file; its modes, by path."""
-    runs.played(folder, runs.sweep(data, ["uniform"], ["hint"], scenarios=["QD"], selection={"limit": 2}))
+def write_run_folder(folder: Path, data_folder: Path) -> dict[str, int]:
+    """Write a run folder with every kind of file; return path -> mode."""
+    runs.play_sweep(folder, runs.sweep(data_folder, ["uniform"], ["hint"], scenarios=["QD"], selection={"limit": 2}))
     write_status(folder, [], finished=True)
     with open_attempt_log(folder) as log:
         logging.getLogger("orchestrator.x").info("a line")
@@ -31,23 +31,23 @@ def written(folder: Path, data: Path) -> dict[str, int]:
     store = VerdictStore(folder)
     store.append(columns(verdict(1), verdict(2, cost="much")))
     store.flush()
-    assert numbered(1) and (folder / "damaged/rows.jsonl").exists()
+    assert batch_of(1) and (folder / "damaged/rows.jsonl").exists()
     return {path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777 for path in folder.rglob("*")}
 
 
-def test_a_run_folder_that_was_not_there_is_its_owners_alone(tmp_path, demo_data, umask):
-    modes = written(tmp_path / "outputs/run", demo_data)
+def test_new_run_folder_is_private_to_owner(tmp_path, demo_data, umask):
+    modes = write_run_folder(tmp_path / "outputs/run", demo_data)
 
     assert (tmp_path / "outputs/run").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "outputs").stat().st_mode & 0o777 == 0o777 & ~umask
     assert set(modes.values()) == {0o700, 0o600}, modes
 
 
-def test_a_folder_made_before_keeps_its_mode_and_nothing_in_it_is_more_open(tmp_path, demo_data, umask):
+def test_existing_folder_keeps_its_mode_and_bounds_its_files(tmp_path, demo_data, umask):
     folder = tmp_path / "run"
     folder.mkdir()
     folder.chmod(0o750)
-    modes = written(folder, demo_data)
+    modes = write_run_folder(folder, demo_data)
 
     assert folder.stat().st_mode & 0o777 == 0o750
     assert not [path for path, mode in modes.items() if mode & (0o027 | umask) & ~0o050]

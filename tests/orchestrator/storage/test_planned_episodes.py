@@ -1,8 +1,9 @@
-"""An episode belongs to a plan that names its key; where nobody knows the keys, the newest of each cell and sample does."""
+"""An episode belongs to a plan that names its key; without known keys, the newest of each cell and sample belongs."""
 
 import polars as pl
 import pytest
 
+from orchestrator.storage import planned_episodes
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
@@ -31,8 +32,26 @@ STORED = pl.LazyFrame(
         (["old"], [], {"new", "alone", "q-new"}),
     ],
 )
-def test_what_belongs_to_a_plan(keys, scenarios, belonging):
-    found = filter_planned(STORED, keys, scenarios).collect()
+def test_filter_keeps_episodes_of_plan(keys, scenarios, belonging):
+    planned = filter_planned(STORED, keys, scenarios).collect()
 
-    assert set(found["key"]) == belonging and found.height == len(belonging)
-    assert found.schema == EPISODES
+    assert set(planned["key"]) == belonging and planned.height == len(belonging)
+    assert planned.schema == EPISODES
+
+
+@pytest.mark.parametrize("scenarios", [None, []])
+def test_without_keys_the_newest_episodes_stay_in_stored_order(scenarios):
+    stored = pl.LazyFrame([row(f"{number:05d}", ROD, number % 3_000) for number in range(4_000)], schema=EPISODES)
+
+    keys = filter_planned(stored, None if scenarios is None else [], scenarios).collect()["key"].to_list()
+
+    assert keys == [f"{number:05d}" for number in range(1_000, 4_000)]
+
+
+def test_keys_come_in_chunks_of_a_size(monkeypatch):
+    monkeypatch.setattr(planned_episodes, "CHUNK", 3)
+
+    assert [chunk["key"].to_list() for chunk in planned_episodes.key_chunks("abcdefgh")] == [
+        ["a", "b", "c"], ["d", "e", "f"], ["g", "h"],
+    ]  # fmt: skip
+    assert planned_episodes.key_frame("abcdefgh")["key"].to_list() == list("abcdefgh")

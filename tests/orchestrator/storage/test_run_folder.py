@@ -25,33 +25,33 @@ from orchestrator.storage.run_folder import claim, differences, settings, stored
 from orchestrator.storage.status import read_status, write_status
 from sweeps.load import build
 from sweeps.spec import Sweep
-from tests.orchestrator.blocks import CELL, block, episode, numbered
+from tests.orchestrator.blocks import CELL, batch_of, block, episode
 
 ROOT = Path(__file__).parents[3]
 QWEN = {"name": "qwen", "source": "Qwen/Q", "backend": "vllm", "revision": "abc"}
 
 
-def sweep(**changed):
+def sweep(**changed_settings):
     table = {"name": "s", "data": "d", "models": ["uniform", QWEN], "scenarios": ["ROD", "QD"], "conditions": ["hint"]}
-    return build({**table, **changed}, "test.toml")
+    return build({**table, **changed_settings}, "test.toml")
 
 
-def changed(**keys):
+def changed_settings(**keys):
     return differences(settings(sweep()), settings(sweep(**keys)))
 
 
-def claimed(folder, found, update=False):
-    with claim(folder, found, update=update):
+def claim_folder(folder, spec, update=False):
+    with claim(folder, spec, update=update):
         return (folder / "sweep.resolved.toml").read_text()
 
 
 def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
-    found = sweep(selection={"limit": 5, "ids": {"ROD": [1, 2]}}, sampling={"temperature": 0.7})
+    spec = sweep(selection={"limit": 5, "ids": {"ROD": [1, 2]}}, sampling={"temperature": 0.7})
 
-    text = claimed(tmp_path / "deep" / "run", found)
+    text = claim_folder(tmp_path / "deep" / "run", spec)
 
-    assert Sweep(**tomllib.loads(text)) == found
-    assert claimed(tmp_path / "deep" / "run", found) == text
+    assert Sweep(**tomllib.loads(text)) == spec
+    assert claim_folder(tmp_path / "deep" / "run", spec) == text
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
         ({"data": "e"}, 'data was "d", this sweep says "e"'),
     ],
 )
-def test_a_difference_is_one_sentence(keys, sentence):
-    assert changed(**keys) == [sentence]
+def test_difference_is_described_in_one_sentence(keys, sentence):
+    assert changed_settings(**keys) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -83,90 +83,106 @@ def test_a_difference_is_one_sentence(keys, sentence):
         {"output": "elsewhere"},
         {"tracking": {"uri": "none"}},
         {"cluster": {"workers": 1}},
+        {"staging": {"cache": "/tmp/cache"}},
+        {"precision": {"half_width": 2.0}},
         {"models": ["uniform", {**QWEN, "gpus": 4, "in_flight": 7, "options": {"max_num_seqs": 3}, "note": "n"}]},
     ],
 )
-def test_what_changes_no_answer_makes_no_other_run(keys):
-    assert changed(**keys) == []
+def test_settings_that_change_no_answer_are_no_difference(keys):
+    assert changed_settings(**keys) == []
 
 
-def something_played(folder):
-    """A part of whatever content: the folder is of its configuration from now on."""
+def add_part(folder):
+    """Add an empty part, so that the folder belongs to its configuration."""
     (folder / "episodes").mkdir(parents=True)
     (folder / "episodes" / "part-00000001.parquet").touch()
 
 
 def test_a_folder_without_an_episode_takes_another_configuration(tmp_path):
-    claimed(tmp_path, sweep())
-    claimed(tmp_path, sweep(seed=1))
+    claim_folder(tmp_path, sweep())
+    claim_folder(tmp_path, sweep(seed=1))
     assert stored_sweep(tmp_path).seed == 1
     (tmp_path / "sweep.resolved.toml").write_bytes(b"name = ")
-    claimed(tmp_path, sweep(seed=2))
-    something_played(tmp_path)
+    claim_folder(tmp_path, sweep(seed=2))
+    add_part(tmp_path)
     with pytest.raises(RunFolderError, match="seed was 2"):
-        claimed(tmp_path, sweep())
+        claim_folder(tmp_path, sweep())
 
 
-@pytest.mark.parametrize("place", ["damaged/episodes-part-00000001.parquet", "verdicts/part-00000001.parquet"])
-def test_what_is_damaged_or_judged_was_played(tmp_path, place):
-    claimed(tmp_path, sweep())
-    (tmp_path / place).parent.mkdir()
-    (tmp_path / place).touch()
+@pytest.mark.parametrize("path", ["damaged/episodes-part-00000001.parquet", "verdicts/part-00000001.parquet"])
+def test_folder_with_damaged_or_judged_parts_counts_as_played(tmp_path, path):
+    claim_folder(tmp_path, sweep())
+    (tmp_path / path).parent.mkdir()
+    (tmp_path / path).touch()
     with pytest.raises(RunFolderError, match="--update"):
-        claimed(tmp_path, sweep(seed=1))
+        claim_folder(tmp_path, sweep(seed=1))
 
 
-def test_a_folder_whose_episodes_were_removed_was_played(tmp_path):
-    claimed(tmp_path, sweep())
+def test_folder_with_removed_episodes_counts_as_played(tmp_path):
+    claim_folder(tmp_path, sweep())
     (tmp_path / "sums.sha256").write_text(f"{'0' * 64}  episodes/part-00000001.parquet\n")
     with pytest.raises(RunFolderError, match="--update"):
-        claimed(tmp_path, sweep(seed=1))
+        claim_folder(tmp_path, sweep(seed=1))
 
 
-def test_another_configuration_is_refused_with_what_to_type(tmp_path):
-    claimed(tmp_path, sweep())
-    something_played(tmp_path)
+def test_other_configuration_is_refused_with_remedy(tmp_path):
+    claim_folder(tmp_path, sweep())
+    add_part(tmp_path)
     before = (tmp_path / "sweep.resolved.toml").read_text()
 
     with pytest.raises(RunFolderError) as refusal:
-        claimed(tmp_path, sweep(seed=1, sampling={"max_tokens": 64}))
+        claim_folder(tmp_path, sweep(seed=1, sampling={"max_tokens": 64}))
 
     text = str(refusal.value)
     assert "sampling.max_tokens was 50, this sweep says 64" in text
     assert "seed was 0, this sweep says 1" in text
     assert "--output" in text and "--update" in text and str(tmp_path) in text
     assert (tmp_path / "sweep.resolved.toml").read_text() == before
-    claimed(tmp_path, sweep())
+    claim_folder(tmp_path, sweep())
+
+
+def test_a_refusal_lists_eight_differences_and_counts_the_others(tmp_path):
+    claim_folder(tmp_path, sweep())
+    add_part(tmp_path)
+    sampling = {"max_tokens": 60, "top_p": 0.5, "top_k": 3, "temperature": 0.5}
+    model = {**QWEN, "revision": "x", "dtype": "half", "trust_remote_code": True, "source": "Q/R"}
+
+    with pytest.raises(RunFolderError) as refusal:
+        claim_folder(tmp_path, sweep(seed=1, selection={"limit": 5}, models=["uniform", model], sampling=sampling))
+
+    listed = str(refusal.value).partition("configuration: ")[2].partition(". Pass")[0].split("; ")
+    assert all(re.fullmatch(r"[\w.-]+ was \S+, this sweep says \S+", sentence) for sentence in listed[:8]), listed
+    assert listed[8:] == ["and 2 more"]
 
 
 def test_update_goes_on_with_the_new_configuration(tmp_path):
-    claimed(tmp_path, sweep())
-    something_played(tmp_path)
+    claim_folder(tmp_path, sweep())
+    add_part(tmp_path)
 
-    claimed(tmp_path, sweep(seed=1), update=True)
+    claim_folder(tmp_path, sweep(seed=1), update=True)
 
-    claimed(tmp_path, sweep(seed=1))
+    claim_folder(tmp_path, sweep(seed=1))
     with pytest.raises(RunFolderError, match="seed was 1, this sweep says 0"):
-        claimed(tmp_path, sweep())
+        claim_folder(tmp_path, sweep())
 
 
 @pytest.mark.parametrize("content", [b"", b"name = ", b"\xff\xfe", b"name = 's'\nunknown = 1\n"])
 def test_an_unreadable_configuration_is_refused_and_can_be_replaced(tmp_path, content):
-    something_played(tmp_path)
+    add_part(tmp_path)
     (tmp_path / "sweep.resolved.toml").write_bytes(content)
 
     with pytest.raises(RunFolderError, match="is no sweep that this version reads"):
-        claimed(tmp_path, sweep())
+        claim_folder(tmp_path, sweep())
 
-    claimed(tmp_path, sweep(), update=True)
-    claimed(tmp_path, sweep())
+    claim_folder(tmp_path, sweep(), update=True)
+    claim_folder(tmp_path, sweep())
 
 
 def test_a_file_is_no_run_folder(tmp_path):
     (tmp_path / "run").write_text("")
 
     with pytest.raises(RunFolderError, match="cannot be a run folder"):
-        claimed(tmp_path / "run", sweep())
+        claim_folder(tmp_path / "run", sweep())
 
 
 HOLDER = """
@@ -180,7 +196,7 @@ time.sleep(600)
 
 
 @pytest.fixture
-def other(tmp_path):
+def holder(tmp_path):
     """Another process that holds the folder."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -191,24 +207,24 @@ def other(tmp_path):
     process.communicate(timeout=90)
 
 
-def test_a_second_driver_is_told_who_has_the_folder(tmp_path, other):
-    for second in (lambda: claimed(tmp_path, sweep()), lambda: EpisodeStore(tmp_path)):
-        with pytest.raises(RunFolderError, match=re.escape(f"process {other.pid} on {socket.gethostname()}")):
+def test_second_driver_is_refused_with_holder(tmp_path, holder):
+    for second in (lambda: claim_folder(tmp_path, sweep()), lambda: EpisodeStore(tmp_path)):
+        with pytest.raises(RunFolderError, match=re.escape(f"process {holder.pid} on {socket.gethostname()}")):
             second()
 
 
-def test_the_lock_dies_with_its_process(tmp_path, other):
-    other.send_signal(signal.SIGKILL)
-    other.wait(timeout=90)
+def test_the_lock_dies_with_its_process(tmp_path, holder):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait(timeout=90)
 
-    claimed(tmp_path, sweep())
+    claim_folder(tmp_path, sweep())
 
 
-def test_a_holder_that_has_not_written_its_name_yet_is_still_the_holder(tmp_path, other):
+def test_holder_without_name_still_holds_folder(tmp_path, holder):
     (tmp_path / "lock").write_text("{")
 
     with pytest.raises(RunFolderError, match="in use by another process"):
-        claimed(tmp_path, sweep())
+        claim_folder(tmp_path, sweep())
 
 
 def test_driver_and_store_of_one_process_share_the_folder(tmp_path):
@@ -216,10 +232,10 @@ def test_driver_and_store_of_one_process_share_the_folder(tmp_path):
         EpisodeStore(tmp_path).close()
         opened = EpisodeStore(tmp_path)
         with pytest.raises(RunFolderError, match="already open"):
-            claimed(tmp_path, sweep())
+            claim_folder(tmp_path, sweep())
     assert read_lock(tmp_path)["pid"] == os.getpid()
     opened.close()
-    claimed(tmp_path, sweep())
+    claim_folder(tmp_path, sweep())
 
 
 def read_lock(folder):
@@ -253,20 +269,20 @@ def plan(folder, count):
     write_plan(folder, pl.DataFrame([row]))
 
 
-def test_status_says_what_ran(tmp_path):
+def test_status_records_what_ran(tmp_path):
     cells = [{"cell": CELL, "planned": 1, "finished": 1, "errors": 0, "state": "complete", "reason": ""}]
 
     write_status(tmp_path, cells, finished=True)
-    found = read_status(tmp_path)
+    status = read_status(tmp_path)
 
-    assert found["cells"] == cells
-    assert found["running"] is None and found["finished"] is True
-    assert found["argv"] == sys.argv
-    assert found["packages"]["polars"] == pl.__version__
-    assert found["commit"] is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", found["commit"])
+    assert status["cells"] == cells
+    assert status["running"] is None and status["finished"] is True
+    assert status["argv"] == sys.argv
+    assert status["packages"]["polars"] == pl.__version__
+    assert status["commit"] is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", status["commit"])
 
 
-def test_status_counts_anew_after_another_plan_and_only_what_that_plan_asks_for(tmp_path):
+def test_status_counts_only_episodes_of_current_plan(tmp_path):
     with claim(tmp_path, sweep()):
         opened = EpisodeStore(tmp_path)
         opened.append(block([episode(0), episode(1)]))
@@ -297,24 +313,27 @@ def test_status_of_a_running_sweep_counts_what_is_durable(tmp_path):
         (cell,) = read_status(tmp_path)["cells"]
         assert cell == {"cell": CELL, "planned": 4, "finished": 2, "errors": 1, "state": "partial", "reason": ""}
         assert read_status(tmp_path)["running"]["pid"] == os.getpid()
+        (tmp_path / "live.json").write_text('{"rate": 3}')
+        assert read_status(tmp_path)["live"] == {"rate": 3}
 
-        opened.append(numbered(2, 3))
+        opened.append(batch_of(2, 3))
         opened.close()
         assert [cell["state"] for cell in read_status(tmp_path)["cells"]] == ["failed"]
+    assert read_status(tmp_path)["live"] is None, "nobody writes it any more"
 
 
-def test_status_after_a_kill_is_not_that_of_the_attempt_before(tmp_path):
+def test_status_after_kill_is_recounted(tmp_path):
     plan(tmp_path, 2)
     cells = [{"cell": CELL, "planned": 2, "finished": 1, "errors": 0, "state": "partial", "reason": "no GPU"}]
     write_status(tmp_path, cells, finished=True)
     opened = EpisodeStore(tmp_path)
-    opened.append(numbered(0, 1))
-    opened.close()  # and no word of how the attempt ended
+    opened.append(batch_of(0, 1))
+    opened.close()  # the end of the attempt is not recorded
 
     assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete", "reason": ""}]
 
 
-def test_status_after_a_kill_is_right_where_the_clock_went_back_a_day(tmp_path):
+def test_status_after_kill_is_right_though_clock_went_back(tmp_path):
     plan(tmp_path, 2)
     cells = [{"cell": CELL, "planned": 2, "finished": 0, "errors": 0, "state": "waiting", "reason": ""}]
     write_status(tmp_path, cells, finished=False)
@@ -323,21 +342,21 @@ def test_status_after_a_kill_is_right_where_the_clock_went_back_a_day(tmp_path):
         os.utime(path, (tomorrow, tomorrow))
     assert read_status(tmp_path)["cells"] == cells
     opened = EpisodeStore(tmp_path)
-    opened.append(numbered(0, 1))
-    opened.close()  # by a clock that was set right, and no word of how the attempt ended
+    opened.append(batch_of(0, 1))
+    opened.close()  # with a corrected clock, and the end of the attempt is not recorded
 
     assert read_status(tmp_path)["cells"] == [{**cells[0], "finished": 2, "state": "complete"}]
 
 
-def test_a_lock_file_of_another_host_holds_nothing_by_itself_and_names_its_host_while_it_is_held(tmp_path, other):
+def test_lock_file_of_other_host_names_it_but_holds_nothing(tmp_path, holder):
     there = {"host": "node-7", "pid": 1, "started": "2026-01-01T00:00:00+00:00"}
     (tmp_path / "lock").write_text(json.dumps(there))
     with pytest.raises(RunFolderError, match="in use by process 1 on node-7 "):
-        claimed(tmp_path, sweep())
-    other.send_signal(signal.SIGKILL)
-    other.wait(timeout=90)
+        claim_folder(tmp_path, sweep())
+    holder.send_signal(signal.SIGKILL)
+    holder.wait(timeout=90)
 
-    claimed(tmp_path, sweep())  # its process is gone; that pid 1 lives here means nothing
+    claim_folder(tmp_path, sweep())  # its process is gone, and pid 1 of this host is another process
 
 
 def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
@@ -345,7 +364,7 @@ def test_a_folder_without_a_run_says_how_to_start_one(tmp_path):
         read_status(tmp_path / "nowhere")
 
 
-def test_a_reader_that_looks_at_the_lock_for_a_moment_does_not_refuse_a_driver(tmp_path):
+def test_reader_of_lock_does_not_block_driver(tmp_path):
     """``status`` takes a shared lock for an instant to see whether a driver holds the folder."""
     (tmp_path / lock.NAME).touch()
     handle = os.open(tmp_path / lock.NAME, os.O_RDONLY)

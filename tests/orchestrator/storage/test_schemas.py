@@ -1,4 +1,4 @@
-"""Tables are stored with the columns of the row types, and with those of every run folder written before."""
+"""Tables are stored with the columns of the row types, which are those of all earlier run folders."""
 
 import pickle
 from dataclasses import replace
@@ -29,7 +29,7 @@ from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import build
 from tests.envs.games import SAMPLES
 from tests.orchestrator import blocks
-from tests.orchestrator.report.runs import replaced
+from tests.orchestrator.report.runs import replace_part
 
 STORED = {
     "episodes": "key:String cell:String model:String scenario:String condition:String protocol:String sample_id:Int64 "
@@ -43,39 +43,43 @@ STORED = {
     "seconds:Float64 prompt_tokens:Int64 reply_tokens:Int64 cost:Float64 strict_category:Boolean "
     "strict_suggestion:Boolean strict_aggregate:Boolean",
 }
-"""What run folders hold: another name, order or type would damage every part in them; what came later is at the end."""
+"""Columns of existing run folders: another name, order or type would damage every part; later columns are at the end."""
 
 
 def cell(protocol="mcqa"):
     return build({"data": "x", "models": ["uniform"], "scenarios": ["ROD"], "protocol": protocol}, "x.toml").cells()[0]
 
 
-@pytest.mark.parametrize(("table", "found"), [("episodes", EPISODES), ("turns", TURNS), ("verdicts", VERDICTS)])
-def test_stored_columns_are_those_of_every_run_folder_before(table, found):
-    assert " ".join(f"{name}:{kind}" for name, kind in found.items()) == STORED[table]
+@pytest.mark.parametrize(("table", "columns"), [("episodes", EPISODES), ("turns", TURNS), ("verdicts", VERDICTS)])
+def test_stored_columns_match_earlier_run_folders(table, columns):
+    assert " ".join(f"{name}:{kind}" for name, kind in columns.items()) == STORED[table]
 
 
-def test_turns_of_before_answers_were_read_turn_by_turn_are_read_with_nulls(tmp_path):
+def test_earlier_turns_without_judged_replies_read_with_nulls(tmp_path):
     store = EpisodeStore(tmp_path)
     store.append(blocks.block([blocks.episode(0)]))
     store.close()
     (part,) = (tmp_path / "turns").glob("*.parquet")
-    replaced(pl.read_parquet(part).drop("read_as", "judged"), part)
+    replace_part(pl.read_parquet(part).drop("read_as", "judged"), part)
     store = EpisodeStore(tmp_path)
     store.append(blocks.block([blocks.episode(1)]))
     store.compact()
     store.close()
 
-    found = turns(tmp_path).collect()
-    assert found.schema == TURNS and found["key"].n_unique() == 2 and found["judged"].null_count() == found.height
+    stored_turns = turns(tmp_path).collect()
+    assert (
+        stored_turns.schema == TURNS
+        and stored_turns["key"].n_unique() == 2
+        and stored_turns["judged"].null_count() == stored_turns.height
+    )
 
 
-@pytest.mark.parametrize(("row", "found"), [(EpisodeRow, EPISODES), (TurnRow, TURNS), (VerdictRow, VERDICTS)])
-def test_the_store_has_the_columns_that_workers_send(row, found):
-    assert tuple(found) == row._fields
+@pytest.mark.parametrize(("row", "columns"), [(EpisodeRow, EPISODES), (TurnRow, TURNS), (VerdictRow, VERDICTS)])
+def test_the_store_has_the_columns_that_workers_send(row, columns):
+    assert tuple(columns) == row._fields
 
 
-def test_another_type_than_a_column_has_is_refused():
+def test_unsupported_column_type_is_refused():
     class Wrong(NamedTuple):
         key: bytes
 
@@ -84,15 +88,15 @@ def test_another_type_than_a_column_has_is_refused():
 
 
 def episode(key, turn, ending, error=None):
-    shown = PlayedTurn(turn, ImageRef("ROD/1.jpg"), Reply("A", prompt_tokens=100, reply_tokens=2, cost=0.25))
-    return Episode(key, SAMPLES["ROD"], 7, (shown,), ending, error, 0.5)
+    played_turn = PlayedTurn(turn, ImageRef("ROD/1.jpg"), Reply("A", prompt_tokens=100, reply_tokens=2, cost=0.25))
+    return Episode(key, SAMPLES["ROD"], 7, (played_turn,), ending, error, 0.5)
 
 
-def test_what_a_worker_sends_is_what_the_store_reads_back(tmp_path):
-    asked = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
+def test_store_reads_back_what_worker_sends(tmp_path):
+    suggestion_turn = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
     played = [
-        PlayedEpisode(5, cell(), episode("a", asked, Ending.LIMIT)),
-        PlayedEpisode(6, cell(), replace(episode("b", asked, Ending.FAILED, "gone"), turns=())),
+        PlayedEpisode(5, cell(), episode("a", suggestion_turn, Ending.LIMIT)),
+        PlayedEpisode(6, cell(), replace(episode("b", suggestion_turn, Ending.FAILED, "gone"), turns=())),
         PlayedEpisode(7, cell("oeg"), episode("c", OpenAnswer(1, "Move it."), Ending.ANSWERED)),
     ]
     batch = pickle.loads(pickle.dumps(episode_batch(played)))
@@ -109,27 +113,27 @@ def test_what_a_worker_sends_is_what_the_store_reads_back(tmp_path):
     assert [turn["move"] for turn in turns(tmp_path).collect().iter_rows(named=True)] == ["left", None]
 
 
-def test_what_an_engine_had_before_is_counted_over_turns_and_unknown_where_one_does_not_tell():
-    asked = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
-    known = [Reply("A", 100, 2, cached_tokens=n, pictures=2, cached_pictures=n // 10) for n in (0, 10, 20)]
+def test_cached_counts_are_summed_over_turns_or_unknown():
+    suggestion_turn = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
+    full_replies = [Reply("A", 100, 2, cached_tokens=n, pictures=2, cached_pictures=n // 10) for n in (0, 10, 20)]
 
-    def counted(replies):
-        shown = tuple(PlayedTurn(asked, ImageRef("ROD/1.jpg"), reply) for reply in replies)
-        return episode_row(cell(), replace(episode("a", asked, Ending.LIMIT), turns=shown))[-3:]
+    def count_cached(replies):
+        played_turns = tuple(PlayedTurn(suggestion_turn, ImageRef("ROD/1.jpg"), reply) for reply in replies)
+        return episode_row(cell(), replace(episode("a", suggestion_turn, Ending.LIMIT), turns=played_turns))[-3:]
 
-    assert counted(known) == (30, 6, 3)
-    assert counted([*known, Reply("A")]) == counted([]) == (None, None, None)
-    assert counted([Reply("A", 100, 2, cached_tokens=7)]) == (7, None, None)
+    assert count_cached(full_replies) == (30, 6, 3)
+    assert count_cached([*full_replies, Reply("A")]) == count_cached([]) == (None, None, None)
+    assert count_cached([Reply("A", 100, 2, cached_tokens=7)]) == (7, None, None)
 
 
-def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_parts(tmp_path):
+def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):
     for key in ("a", "b"):
         store = EpisodeStore(tmp_path)
         played = replace(episode(key, OpenAnswer(1, "?"), Ending.ANSWERED), turns=())
         store.append(episode_batch([PlayedEpisode(5, cell(), played)]))
         store.close()
     path = tmp_path / "episodes/part-00000001.parquet"
-    replaced(pl.read_parquet(path).drop("cached_tokens", "pictures", "cached_pictures"), path)
+    replace_part(pl.read_parquet(path).drop("cached_tokens", "pictures", "cached_pictures"), path)
     store = EpisodeStore(tmp_path)
     store.compact()
     store.close()
@@ -138,7 +142,7 @@ def test_a_folder_of_an_earlier_version_is_read_with_nulls_and_merged_with_new_p
     assert sorted(episodes(tmp_path).collect()["key"]) == ["a", "b"] and not damaged_parts(tmp_path)
 
 
-def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):
+def test_store_reads_back_what_judge_worker_sends(tmp_path):
     three = Bits(True, False)
     answers = [
         JudgedAnswer(5, cell("oeg"), 3, "a", Judged(three, "1,0", 1, "", False, 0.5, 10, 2, 0.25, strict=three)),
@@ -150,9 +154,9 @@ def test_what_a_judges_worker_sends_is_what_the_store_reads_back(tmp_path):
     store.flush()
 
     assert batch.ordinals == [5, 6]
-    found = verdicts(tmp_path).collect()
-    assert found.to_dict(as_series=False) == batch.verdicts and found.schema == VERDICTS
-    read, unread = found.iter_rows(named=True)
+    stored = verdicts(tmp_path).collect()
+    assert stored.to_dict(as_series=False) == batch.verdicts and stored.schema == VERDICTS
+    read, unread = stored.iter_rows(named=True)
     assert (read["category"], read["suggestion"], read["aggregate"], read["strict_suggestion"]) == (
         True,
         False,

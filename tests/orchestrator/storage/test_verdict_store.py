@@ -1,4 +1,4 @@
-"""When verdicts become durable, under which names, and which of them count."""
+"""When verdicts become durable, under which file names, and which verdicts count."""
 
 import os
 
@@ -17,7 +17,7 @@ from orchestrator.storage.verdict_store import (
     pending_answers,
     verdicts,
 )
-from tests.orchestrator.storage.test_flipped_bits import columns, judged, verdict
+from tests.orchestrator.storage.test_flipped_bits import columns, store_judged, verdict
 
 
 def parts(folder):
@@ -25,12 +25,12 @@ def parts(folder):
 
 
 def read(folder):
-    """(sample, judge) in the order of reading."""
+    """Return (sample, judge) pairs in reading order."""
     return verdicts(folder).select("sample_id", "judge").collect().rows()
 
 
-def foreign(folder, name, frame):
-    """A part that this store did not write: it has no sum."""
+def write_foreign_part(folder, name, frame):
+    """Write a part without a checksum, as if another program had written it."""
     (folder / FOLDER).mkdir(exist_ok=True)
     frame.write_parquet(folder / FOLDER / name)
 
@@ -102,16 +102,16 @@ def test_judges_are_named_once_in_order(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["stored", "damaged", "noted"])
-def test_no_part_takes_a_number_that_another_has_or_had(tmp_path, how):
+def test_part_numbers_are_never_reused(tmp_path, how):
     store = VerdictStore(tmp_path)
     store.append(columns(verdict(1)))
     store.flush()
-    kept = tmp_path / FOLDER / "part-00000001.parquet"
+    path = tmp_path / FOLDER / "part-00000001.parquet"
     if how == "stored":
-        kept.rename(kept.with_name("part-00000041.parquet"))
+        path.rename(path.with_name("part-00000041.parquet"))
     if how == "damaged":
         (tmp_path / "damaged").mkdir()
-        kept.rename(tmp_path / "damaged/verdicts-part-00000041.parquet")
+        path.rename(tmp_path / "damaged/verdicts-part-00000041.parquet")
         (tmp_path / "damaged/turns-part-00000077.parquet").touch()
     if how == "noted":
         with (tmp_path / checksums.NAME).open("a") as file:
@@ -126,22 +126,22 @@ def test_only_files_named_as_parts_are_read(tmp_path):
     store.append(columns(verdict(1)))
     store.flush()
     for name in ("part-1.parquet", "part-00000002.parquet.tmp", "part-0000000x.parquet", "other.parquet"):
-        foreign(tmp_path, name, frame(2))
+        write_foreign_part(tmp_path, name, frame(2))
     assert read(tmp_path) == [(1, "j")]
-    foreign(tmp_path, f"part-{'0' * 17}3.parquet", frame(3))
+    write_foreign_part(tmp_path, f"part-{'0' * 17}3.parquet", frame(3))
     assert read(tmp_path) == [(3, "j"), (1, "j")], "by name"
 
 
 def test_a_part_of_an_earlier_version_reads_with_nulls(tmp_path):
-    foreign(tmp_path, "part-00000001.parquet", frame(1, schema=earlier_schema(VERDICTS)))
-    foreign(tmp_path, "part-00000002.parquet", frame(2))
+    write_foreign_part(tmp_path, "part-00000001.parquet", frame(1, schema=earlier_schema(VERDICTS)))
+    write_foreign_part(tmp_path, "part-00000002.parquet", frame(2))
     assert verdicts(tmp_path).collect().schema == VERDICTS
     assert dict(verdicts(tmp_path).select("sample_id", "strict_category").collect().rows()) == {1: None, 2: True}
 
 
 @pytest.mark.parametrize("how", ["columns", "torn", "folder", "empty", "pages"])
-def test_a_part_that_cannot_be_used_is_skipped_named_and_moved_aside(tmp_path, how, caplog):
-    foreign(tmp_path, "part-00000001.parquet", frame(1))
+def test_unusable_part_is_skipped_named_and_moved_aside(tmp_path, how, caplog):
+    write_foreign_part(tmp_path, "part-00000001.parquet", frame(1))
     path = tmp_path / FOLDER / "part-00000002.parquet"
     if how == "columns":
         frame(2).drop("text").write_parquet(path)
@@ -162,44 +162,44 @@ def test_a_part_that_cannot_be_used_is_skipped_named_and_moved_aside(tmp_path, h
     assert [path.name for path in (tmp_path / "damaged").iterdir()] == ["verdicts-part-00000002.parquet"]
 
 
-def test_a_whole_part_with_another_sum_does_not_count(tmp_path):
-    folder = judged(tmp_path / "run", (1,), (2,))
+def test_complete_part_with_other_checksum_is_ignored(tmp_path):
+    folder = store_judged(tmp_path / "run", (1,), (2,))
     frame(7).write_parquet(folder / FOLDER / "part-00000002.parquet")
     assert read(folder) == [(1, "j")]
 
 
 def test_a_link_to_nowhere_is_no_part(tmp_path):
-    foreign(tmp_path, "part-00000001.parquet", frame(1))
+    write_foreign_part(tmp_path, "part-00000001.parquet", frame(1))
     (tmp_path / FOLDER / "part-00000002.parquet").symlink_to(tmp_path / "nowhere")
     assert read(tmp_path) == [(1, "j")]
 
 
-def test_pending_are_the_answers_that_this_judge_has_not_read(tmp_path):
-    folder = judged(tmp_path / "run", (1, 2, 3))
+def test_pending_answers_are_those_unread_by_judge(tmp_path):
+    folder = store_judged(tmp_path / "run", (1, 2, 3))
     store = VerdictStore(folder)
     store.append(columns(verdict(1, judge="k"), verdict(2, judge="k", reason="no reply")))
     store.flush()
     keys = dict(episodes(folder).select("sample_id", "key").collect().rows())
 
-    def missing(*told):
-        return set(pending_answers(episodes(folder), folder, *told)["key"])
+    def pending_keys(*arguments):
+        return set(pending_answers(episodes(folder), folder, *arguments)["key"])
 
-    assert missing("j") == set()
-    assert missing("k") == {keys[3]} and missing("k", True) == {keys[2], keys[3]}
-    assert missing("nobody") == set(keys.values())
-    other = episodes(folder).with_columns(ending=pl.lit("max_steps"))
-    assert pending_answers(other, folder, "nobody").is_empty(), "only answers in free text are read"
+    assert pending_keys("j") == set()
+    assert pending_keys("k") == {keys[3]} and pending_keys("k", True) == {keys[2], keys[3]}
+    assert pending_keys("nobody") == set(keys.values())
+    unfinished = episodes(folder).with_columns(ending=pl.lit("max_steps"))
+    assert pending_answers(unfinished, folder, "nobody").is_empty(), "only answers in free text are read"
 
 
-def test_the_replies_of_the_asked_episodes_come_whole(tmp_path):
-    folder = judged(tmp_path / "run", (1, 2, 3))
+def test_final_replies_of_requested_episodes(tmp_path):
+    folder = store_judged(tmp_path / "run", (1, 2, 3))
     keys = dict(episodes(folder).select("sample_id", "key").collect().rows())
-    found = final_replies(folder, [keys[1], keys[3], "unknown"])
-    assert set(found) == {keys[1], keys[3]} and all(isinstance(reply, str) and reply for reply in found.values())
+    replies = final_replies(folder, [keys[1], keys[3], "unknown"])
+    assert set(replies) == {keys[1], keys[3]} and all(isinstance(reply, str) and reply for reply in replies.values())
     assert final_replies(folder, []) == {}
 
 
-def test_a_full_disk_keeps_what_waits(tmp_path, monkeypatch):
+def test_full_disk_keeps_waiting_verdicts(tmp_path, monkeypatch):
     store = VerdictStore(tmp_path)
     store.append(columns(verdict(1)))
 

@@ -19,55 +19,55 @@ import pytest
 from tests.orchestrator.mlflow_stores import (
     cells,
     client,
+    closed_address,
     hand_over,
     parent,
-    refused,
     row,
     runs,
     tracker,
-    until,
+    wait_until,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
-def test_a_refused_server_costs_one_warning_and_a_last_word(tmp_path, capfd):
-    one = tracker(tmp_path, refused().replace("//", "//me:hid@den@"))
-    one.start()
-    hand_over(one)
+def test_refused_connection_prints_one_warning_and_a_summary(tmp_path, capfd):
+    run_tracker = tracker(tmp_path, closed_address().replace("//", "//me:hid@den@"))
+    run_tracker.start()
+    hand_over(run_tracker)
     err = wait_for("cannot be reached", capfd)
     time.sleep(2.5)  # a second failure prints nothing
-    one.close("FINISHED", timeout=300)
-    said = capfd.readouterr()
-    err += said.err
+    run_tracker.close("FINISHED", timeout=300)
+    captured = capfd.readouterr()
+    err += captured.err
 
-    assert not one._thread.is_alive(), "a server that is known to be gone is not waited for"
+    assert not run_tracker._thread.is_alive(), "a server that is known to be gone is not waited for"
     assert [line.split("***@")[1].split(" ", 1)[1].split(",")[0].split(";")[0] for line in err.splitlines()] == [
         "cannot be reached", "did not receive everything",
     ]  # fmt: skip
-    assert "hid" not in err + said.out and "den@" not in err + said.out
+    assert "hid" not in err + captured.out and "den@" not in err + captured.out
     assert "the next `run` sends it" in err, "`track` has nothing to send before the first results"
 
 
-def test_a_hanging_server_costs_one_warning_and_delays_the_end_by_no_more_than_the_bound(tmp_path, capfd):
+def test_hanging_server_prints_one_warning_and_delay_is_bounded(tmp_path, capfd):
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(64)
-        one = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
-        one.start()
-        hand_over(one)
+        run_tracker = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        run_tracker.start()
+        hand_over(run_tracker)
         err = wait_for("cannot be reached", capfd)
-        one.close("KILLED", timeout=2)  # a server that hangs would keep it for ever
-        assert one._process.poll() is not None, "the process that waits for the server is ended"
+        run_tracker.close("KILLED", timeout=2)  # a server that hangs would keep it for ever
+        assert run_tracker._process.poll() is not None, "the process that waits for the server is ended"
         err += capfd.readouterr().err
 
     assert (err.count("cannot be reached"), err.count("did not receive everything"), err.count("\n")) == (1, 1, 2)
 
 
 def wait_for(sentence: str, capfd) -> str:
-    """What was printed on standard error until this sentence; fails where it does not come."""
+    """Wait for this sentence on standard error; return what was printed until then."""
     printed: list[str] = []
-    until(lambda: printed.append(capfd.readouterr().err) or sentence in "".join(printed))
+    wait_until(lambda: printed.append(capfd.readouterr().err) or sentence in "".join(printed))
     return "".join(printed)
 
 
@@ -81,7 +81,7 @@ def server(folder: Path, port: int) -> Iterator[None]:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        until(lambda: healthy(port), 150)
+        wait_until(lambda: healthy(port), 150)
         yield
     finally:
         process.terminate()
@@ -97,35 +97,35 @@ def healthy(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_and_comes_back_ends_with_the_right_values(tmp_path, empty, capfd):
+def test_returning_server_ends_with_right_values(tmp_path, empty, capfd):
     shutil.copy(empty, tmp_path / "server.db")
-    port = int(refused().rsplit(":", 1)[1])
+    port = int(closed_address().rsplit(":", 1)[1])
     plain, secret = f"http://127.0.0.1:{port}", f"http://me:hidden@127.0.0.1:{port}"
     (tmp_path / "results.json").write_text("[]")
-    one = tracker(tmp_path, secret)
+    run_tracker = tracker(tmp_path, secret)
     with server(tmp_path, port):
-        one.start()
+        run_tracker.start()
         for number in range(10):
-            one.cell(row(number, finished=1, acc=1.0))
-        until(lambda: len(runs(plain)) == 1 + 10 + 10)
-    hand_over(one, 1000)
+            run_tracker.cell(row(number, finished=1, acc=1.0))
+        wait_until(lambda: len(runs(plain)) == 1 + 10 + 10)
+    hand_over(run_tracker, 1000)
     err = wait_for("cannot be reached", capfd)
     for number in range(50):
-        one.cell(row(number, acc=99.0))
-    one.artifacts([tmp_path / "results.json"])
+        run_tracker.cell(row(number, acc=99.0))
+    run_tracker.artifacts([tmp_path / "results.json"])
     with server(tmp_path, port):
         err += wait_for("can be reached again", capfd)
-        one.close("FINISHED", timeout=60)
-        found = runs(plain)
-        files = client(plain).list_artifacts(parent(found).info.run_id)
-    said = capfd.readouterr()
-    err += said.err
+        run_tracker.close("FINISHED", timeout=60)
+        mlflow_runs = runs(plain)
+        files = client(plain).list_artifacts(parent(mlflow_runs).info.run_id)
+    captured = capfd.readouterr()
+    err += captured.err
 
-    assert {name: run.data.metrics["acc"] for name, run in cells(found).items()} == {
+    assert {name: run.data.metrics["acc"] for name, run in cells(mlflow_runs).items()} == {
         f"m{n}/QD/hint": 99.0 for n in range(50)
     }
-    assert {run.info.status for run in found} == {"FINISHED"}
+    assert {run.info.status for run in mlflow_runs} == {"FINISHED"}
     assert [file.path for file in files] == ["results.json"]
     assert (err.count("cannot be reached"), err.count("can be reached again"), err.count("\n")) == (1, 1, 2)
-    assert said.out == "", "MLflow would print the address at each run that ends"
+    assert captured.out == "", "MLflow would print the address at each run that ends"
     assert "hidden" not in err + (tmp_path / "mlflow.json").read_text()

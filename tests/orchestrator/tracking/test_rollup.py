@@ -1,4 +1,4 @@
-"""Means of a model and a sweep by hand: scenarios weigh alike, conditions are not mixed, baselines are in no mean."""
+"""Means of a model and a sweep: scenarios weigh the same, conditions are not mixed, baselines are left out."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
         "one": {"acc": 20.0, "acc/QD": 20.0, "errors": 1.0, "finished": 5.0},
         "two": {"acc": 40.0, "scenarios": 7.0},
     }
-    found, best = sweep_measures(models, {"oracle"})
+    measures, best = sweep_measures(models, {"oracle"})
 
     assert best == "two"
-    assert found == {"acc": 30.0, "acc/QD": 20.0, "best_acc": 40.0, "models": 2.0, "errors": 3.0}
+    assert measures == {"acc": 30.0, "acc/QD": 20.0, "best_acc": 40.0, "models": 2.0, "errors": 3.0}
     assert sweep_measures({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")
 
 
@@ -51,7 +51,7 @@ def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
     ("played", "main"),
     [(["hint", "zero-shot"], "zero-shot"), (["b", "a"], "b"), (["z", "a"], "a"), (["z", "hint"], "hint"), ([], "")],
 )
-def test_the_condition_of_a_models_own_acc(played, main):
+def test_main_condition_of_model_accuracy(played, main):
     assert Roster(conditions=("b", "hint")).main_condition(played) == main
 
 
@@ -64,10 +64,10 @@ def test_models_come_before_baselines_in_the_order_of_the_file():
     assert [roster.kind(name) for name in ("z", "uniform")] == ["model", "baseline"]
 
 
-def test_an_address_keeps_no_password_and_a_strange_memory_says_nothing(tmp_path):
+def test_addresses_have_no_password_and_odd_records_are_ignored(tmp_path):
     strange = {"http://a": {"experiment": "<b>"}, "b": 3, "ftp://c": {"experiment": "1"}}
-    known = {"https://***@host:1/x/": {"experiment": "3"}, "sqlite:////a/b.db": {"experiment": "4"}}
-    (tmp_path / "mlflow.json").write_text(json.dumps({**known, **strange}))
+    remembered = {"https://***@host:1/x/": {"experiment": "3"}, "sqlite:////a/b.db": {"experiment": "4"}}
+    (tmp_path / "mlflow.json").write_text(json.dumps({**remembered, **strange}))
 
     *served, local = pages(tmp_path)
     assert local.startswith(

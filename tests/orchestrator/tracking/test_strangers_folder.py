@@ -1,4 +1,4 @@
-"""``track`` sends a run and the user's MLflow login only where the user, or this machine, says."""
+"""``track`` sends a run and the MLflow login only to addresses that the user named or that are on this machine."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def test_an_address_that_the_user_did_not_name_is_refused(uri: str, monkeypatch:
 
 
 @pytest.mark.parametrize("uri", ["sqlite", "http://127.0.0.1:5000", "http://localhost:5000", "http://[::1]:5000"])
-def test_the_folders_own_file_and_this_machine_need_no_naming(uri: str) -> None:
+def test_own_file_and_local_addresses_need_no_option(uri: str) -> None:
     assert _stored_address(Path("run"), uri) == uri

@@ -1,4 +1,4 @@
-"""Every node is asked how busy it is; one that is gone or silent costs the others nothing and is not asked twice at once."""
+"""Every node reports its load; a lost or silent node delays no other, and a silent one is not asked again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import pytest
 
 from orchestrator.tracking.system_metrics import MEAN_GPU_UTILIZATION, SystemMetrics
-from tests.actors.service import said, service
+from tests.actors.service import completion, service
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 from tests.orchestrator.mlflow_stores import parent, runs
 
@@ -34,7 +34,7 @@ class Nodes:
         return BUSY
 
 
-def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_again():
+def test_lost_and_silent_nodes_are_left_out():
     nodes = Nodes(a="alpha", gone="beta", hung="gamma")
 
     async def twice():
@@ -51,15 +51,15 @@ def test_a_node_that_is_gone_or_silent_is_left_out_and_a_silent_one_not_asked_ag
     assert sorted(nodes.asked) == ["a", "a", "gone", "gone", "hung"]
 
 
-def test_a_node_that_goes_away_after_its_time_to_answer_prints_nothing():
-    told = []
+def test_node_lost_after_timeout_prints_nothing():
+    errors = []
 
     async def dies_late(node):
         await asyncio.sleep(0.1)
         raise ConnectionError("the node died")
 
     async def rounds():
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
         metrics = SystemMetrics(lambda: {"a": "alpha"}, dies_late)
         assert await metrics.sample(timeout=0.01) == {}
         await asyncio.sleep(0.3)
@@ -68,16 +68,16 @@ def test_a_node_that_goes_away_after_its_time_to_answer_prints_nothing():
 
     asyncio.run(rounds())
 
-    assert told == []
+    assert errors == []
 
 
-def test_two_nodes_of_one_host_have_names_of_their_own_and_no_gpu_is_no_mean():
+def test_nodes_of_one_host_have_their_own_names():
     async def answer(node):
         return {"cpu_utilization_percentage": 5.0}
 
-    found = asyncio.run(SystemMetrics(lambda: {"1" * 8: "alpha", "2" * 8: "alpha", "3" * 8: "beta"}, answer).sample())
+    metrics = asyncio.run(SystemMetrics(lambda: {"1" * 8: "alpha", "2" * 8: "alpha", "3" * 8: "beta"}, answer).sample())
 
-    assert set(found) == {
+    assert set(metrics) == {
         "system/alpha-111111/cpu_utilization_percentage",
         "system/alpha-222222/cpu_utilization_percentage",
         "system/beta/cpu_utilization_percentage",
@@ -85,7 +85,7 @@ def test_two_nodes_of_one_host_have_names_of_their_own_and_no_gpu_is_no_mean():
 
 
 @pytest.mark.parametrize("switch", ["false", "False"])
-def test_who_wants_none_is_asked_nothing(switch, monkeypatch):
+def test_disabled_system_metrics_ask_no_node(switch, monkeypatch):
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", switch)
     nodes = Nodes(a="alpha")
 
@@ -102,21 +102,21 @@ del sys.modules["pynvml"]
 from tests.actors.fake_nvml import MIB, FakeGpu, FakeNvml  # it needs the real package's errors
 sys.modules["pynvml"] = FakeNvml(FakeGpu(used=1000 * MIB, total=4000 * MIB, busy=80, milliwatts=300_000))
 """
-"""A module that stands before the real one on a node's path and puts a fake driver in its place."""
+"""A module that shadows the real one on a node's path and installs a fake driver."""
 
 
 @pytest.fixture
-def slow():
-    """A model that takes its time: seventy episodes last long enough to be looked at."""
+def slow_service():
+    """A slow model, so that seventy episodes last long enough to be sampled."""
     pytest.importorskip("openai")
-    with service(lambda number, body: said("A"), delay=0.3) as one:
-        yield one
+    with service(lambda number, body: completion("A"), delay=0.3) as server:
+        yield server
 
 
 @pytest.mark.long
 @pytest.mark.slow
-def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path):
-    """A head with the driver, and a node whose ``pynvml`` answers for a GPU that is not there."""
+def test_sweep_records_load_of_its_nodes(slow_service, demo_data, tmp_path):
+    """A head node with the driver, and a node whose fake ``pynvml`` reports a GPU."""
     os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
@@ -129,7 +129,7 @@ def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path)
         sweep = tmp_path / "sweep.toml"
         sweep.write_text(
             f'name = "sweep"\ndata = "{demo_data}"\nconditions = ["zero-shot"]\n[[model]]\nname = "slow"\nsource = "m"\n'
-            f'endpoint = {{ base_url = "{slow.url}", key_env = "" }}\n'
+            f'endpoint = {{ base_url = "{slow_service.url}", key_env = "" }}\n'
         )
         pace = {"MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL": "1"}
         environment = {**os.environ, **pace, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)}
@@ -138,7 +138,7 @@ def test_a_sweep_shows_how_busy_its_workers_nodes_are(slow, demo_data, tmp_path)
         cluster.shutdown()
 
     assert done.returncode == 0, done.stderr
-    found = parent(runs(tmp_path / "run")).data.metrics
-    assert len([name for name in found if name.endswith("/cpu_utilization_percentage")]) == 2
-    assert [found[name] for name in found if name.endswith("/gpu_0_memory_usage_percentage")] == [25.0]
-    assert found[MEAN_GPU_UTILIZATION] == 80.0
+    metrics = parent(runs(tmp_path / "run")).data.metrics
+    assert len([name for name in metrics if name.endswith("/cpu_utilization_percentage")]) == 2
+    assert [metrics[name] for name in metrics if name.endswith("/gpu_0_memory_usage_percentage")] == [25.0]
+    assert metrics[MEAN_GPU_UTILIZATION] == 80.0

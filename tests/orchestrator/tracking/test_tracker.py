@@ -1,4 +1,4 @@
-"""A run in MLflow: complete when the server is well, and never in the way when it is not. Real MLflow throughout."""
+"""A run in MLflow is complete if the server works, and never blocks the sweep if it does not; with real MLflow."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from sweeps.values import digest
 from tests.orchestrator.mlflow_stores import (
     cells,
     client,
+    closed_address,
     hand_over,
-    kept,
-    mirrored,
+    mirror,
     models,
     parent,
     record,
-    refused,
     row,
     runs,
     tracker,
-    until,
+    wait_until,
+    write_run_files,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -50,42 +50,42 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def folder(tmp_path, empty) -> Path:
-    place = tmp_path / "run"
-    place.mkdir()
-    shutil.copy(empty, place / "mlflow.db")
-    return place
+    path = tmp_path / "run"
+    path.mkdir()
+    shutil.copy(empty, path / "mlflow.db")
+    return path
 
 
-def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_run_each(tmp_path, capfd):
+def test_770_cells_reach_new_local_store_as_nested_runs(tmp_path, capfd):
     (tmp_path / "results.json").write_text("[]")
-    one = tracker(tmp_path)
-    one.start()
-    hand_over(one)
+    run_tracker = tracker(tmp_path)
+    run_tracker.start()
+    hand_over(run_tracker)
     for number in range(770):
-        one.cell({**row(number), "model": f"m{number % 50}"})
-    record(one, 7700, episodes_per_second=5.0)
-    one.artifacts([tmp_path / "results.json", tmp_path / "never written"])
-    one.close("FINISHED", timeout=300)
-    said = capfd.readouterr()
-    found = runs(tmp_path)
-    top, nested = parent(found), cells(found)
+        run_tracker.cell({**row(number), "model": f"m{number % 50}"})
+    record(run_tracker, 7700, episodes_per_second=5.0)
+    run_tracker.artifacts([tmp_path / "results.json", tmp_path / "never written"])
+    run_tracker.close("FINISHED", timeout=300)
+    captured = capfd.readouterr()
+    mlflow_runs = runs(tmp_path)
+    top, nested = parent(mlflow_runs), cells(mlflow_runs)
 
-    assert (said.out, said.err) == ("", "")
+    assert (captured.out, captured.err) == ("", "")
     assert set(nested) == {f"m{number}/QD/hint" for number in range(770)}
     assert top.data.params == {"models": "m0, m1"}
-    assert set(models(found)) == {f"m{number}" for number in range(50)}
-    shown = {
+    assert set(models(mlflow_runs)) == {f"m{number}" for number in range(50)}
+    metrics = {
         name: top.data.metrics[name] for name in ("episodes_done", "episodes_per_second", "acc", "models", "errors")
     }
-    assert shown == {"episodes_done": 7700.0, "episodes_per_second": 5.0, "acc": 50.0, "models": 50.0, "errors": 0.0}
+    assert metrics == {"episodes_done": 7700.0, "episodes_per_second": 5.0, "acc": 50.0, "models": 50.0, "errors": 0.0}
     assert [file.path for file in client(tmp_path).list_artifacts(top.info.run_id)] == ["results.json"]
     assert (tmp_path / "mlartifacts").is_dir()
-    assert {run.info.status for run in found} == {"FINISHED"}
+    assert {run.info.status for run in mlflow_runs} == {"FINISHED"}
     one_cell = nested["m7/QD/hint"]
     names = {"model": "m7", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
     assert names.items() <= one_cell.data.tags.items()
     assert one_cell.data.params == {**names, "kind": "model", "sweep": f"sweep · {tmp_path.name}"}
-    above = models(found)["m7"]
+    above = models(mlflow_runs)["m7"]
     assert one_cell.data.tags["mlflow.parentRunId"] == above.info.run_id
     assert above.data.tags["mlflow.parentRunId"] == top.info.run_id
     assert one_cell.data.metrics["acc"] == 50.0
@@ -93,8 +93,8 @@ def test_770_cells_reach_a_new_local_store_silently_one_parent_and_one_nested_ru
     assert sqlite3.connect(tmp_path / "mlflow.db").execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
-    mirrored(folder, [row(number) for number in range(10)])
+def test_database_alone_is_complete_after_sweep(folder, tmp_path):
+    mirror(folder, [row(number) for number in range(10)])
     (tmp_path / "copy").mkdir()
     before = {path.name for path in folder.glob("mlflow.db*")}
     shutil.copy(folder / "mlflow.db", tmp_path / "copy")
@@ -103,23 +103,23 @@ def test_the_database_alone_is_whole_when_the_sweep_has_ended(folder, tmp_path):
     assert len(cells(runs(tmp_path / "copy"))) == 10
 
 
-def test_importing_and_starting_costs_no_import_of_mlflow():
+def test_tracker_does_not_import_mlflow():
     code = "import sys, orchestrator.tracking.tracker, orchestrator.tracking.mlflow.process; print('mlflow' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert found.stdout == "False\n"
+    assert done.stdout == "False\n"
 
 
-def test_none_does_nothing(tmp_path):
-    mirrored(tmp_path, [row(0)], uri="none")
+def test_uri_none_writes_nothing(tmp_path):
+    mirror(tmp_path, [row(0)], uri="none")
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder):
-    mirrored(folder, [row(0, finished=4), row(1)], status="KILLED")
+def test_resumed_sweep_continues_same_runs(folder):
+    mirror(folder, [row(0, finished=4), row(1)], status="KILLED")
     first = runs(folder)
-    mirrored(folder, [row(0, acc=70.0), row(1)], params={"models": "m0, m1, m2", "seed": "1"})
+    mirror(folder, [row(0, acc=70.0), row(1)], params={"models": "m0, m1, m2", "seed": "1"})
     again = runs(folder)
 
     assert {run.info.run_id for run in again} == {run.info.run_id for run in first}
@@ -137,23 +137,23 @@ def test_a_resumed_sweep_goes_on_in_the_same_runs_whatever_its_parameters(folder
     assert len(history) == 1, "what did not change is not sent again"
 
 
-def test_a_process_that_something_kills_is_started_again(folder, capfd):
-    one = tracker(folder)
-    one.start()
-    one.cell(row(0))
-    until(lambda: set(cells(runs(folder))) == {"m0/QD/hint"})
-    killed = one._process.pid
+def test_killed_process_is_restarted(folder, capfd):
+    run_tracker = tracker(folder)
+    run_tracker.start()
+    run_tracker.cell(row(0))
+    wait_until(lambda: set(cells(runs(folder))) == {"m0/QD/hint"})
+    killed = run_tracker._process.pid
     os.kill(killed, signal.SIGKILL)
-    one.cell(row(1))
-    one.close("FINISHED", timeout=120)
+    run_tracker.cell(row(1))
+    run_tracker.close("FINISHED", timeout=120)
 
-    assert one._process.pid != killed and one._process.returncode == 0
+    assert run_tracker._process.pid != killed and run_tracker._process.returncode == 0
     assert set(cells(runs(folder))) == {"m0/QD/hint", "m1/QD/hint"}
     assert parent(runs(folder)).info.status == "FINISHED"
     assert capfd.readouterr().err == ""
 
 
-def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
+def test_kill_after_creating_runs_duplicates_none(folder):
     code = (
         "import sys, time; from pathlib import Path; from tests.orchestrator.mlflow_stores import row, tracker\n"
         "one = tracker(Path(sys.argv[1])); one.start()\n"
@@ -163,32 +163,32 @@ def test_a_kill_between_making_runs_and_anything_else_doubles_none(folder):
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)], cwd=ROOT)
     try:
         deadline = time.monotonic() + 60
-        made = 0
-        while made < 20 and time.monotonic() < deadline:
+        run_count = 0
+        while run_count < 20 and time.monotonic() < deadline:
             time.sleep(0.05)
             with sqlite3.connect(folder / "mlflow.db") as store:
-                (made,) = store.execute("SELECT count(*) FROM runs").fetchone()
+                (run_count,) = store.execute("SELECT count(*) FROM runs").fetchone()
             store.close()
     finally:
         process.kill()
         process.wait(30)
-    mirrored(folder, [{**row(number), "model": f"m{number % 10}"} for number in range(200)])
+    mirror(folder, [{**row(number), "model": f"m{number % 10}"} for number in range(200)])
 
-    assert 20 <= made < 201, "the kill came too early or too late to tell"
+    assert 20 <= run_count < 201, "the kill came too early or too late to tell"
     assert (len(cells(runs(folder))), len(models(runs(folder)))) == (200, 10)
     assert parent(runs(folder)).info.status == "FINISHED"
 
 
-def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capfd):
-    one = tracker(folder)
-    one.start()
+def test_deleted_run_is_recreated_without_delaying_others(folder, capfd):
+    run_tracker = tracker(folder)
+    run_tracker.start()
     for number in range(2):
-        one.cell(row(number, finished=1))
-    until(lambda: len(runs(folder)) == 1 + 2 + 2)
+        run_tracker.cell(row(number, finished=1))
+    wait_until(lambda: len(runs(folder)) == 1 + 2 + 2)
     client(folder).delete_run(cells(runs(folder))["m0/QD/hint"].info.run_id)
     for number in range(2):
-        one.cell(row(number, acc=99.0))
-    one.close("FINISHED", timeout=30)
+        run_tracker.cell(row(number, acc=99.0))
+    run_tracker.close("FINISHED", timeout=30)
 
     assert {name: run.data.metrics["acc"] for name, run in cells(runs(folder)).items()} == {
         "m0/QD/hint": 99.0,
@@ -197,26 +197,26 @@ def test_a_run_deleted_meanwhile_is_made_anew_and_holds_up_no_other(folder, capf
     client(folder).delete_run(parent(runs(folder)).info.run_id)
     for run in list(cells(runs(folder)).values()):
         client(folder).delete_run(run.info.run_id)
-    mirrored(folder, [row(0)])
+    mirror(folder, [row(0)])
     assert capfd.readouterr().err == "", "a server that is there is never said to be gone"
     assert set(cells(runs(folder))) == {"m0/QD/hint"}
     assert parent(runs(folder)).info.status == "FINISHED"
 
 
-def test_a_copied_folder_updates_its_runs_and_leaves_the_other_alone(folder, tmp_path):
+def test_copied_folder_updates_only_its_own_runs(folder, tmp_path):
     both = [{"name": "m0"}, {"name": "m1"}]
-    kept(folder, [row(0)], models=both)
+    write_run_files(folder, [row(0)], models=both)
     track(folder)
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "mlflow.db" not in path.name}
-    mirrored(copy, [row(0, acc=1.0)])
-    mine, first = runs(copy), runs(folder)
+    mirror(copy, [row(0, acc=1.0)])
+    copied_runs, original_runs = runs(copy), runs(folder)
 
-    assert {run.info.run_id for run in mine} == {run.info.run_id for run in first}
-    assert [run.data.metrics["acc"] for run in cells(mine).values()] == [1.0]
-    assert [run.data.metrics["acc"] for run in cells(first).values()] == [50.0]
-    kept(copy, [row(0, acc=2.0)], models=both)
+    assert {run.info.run_id for run in copied_runs} == {run.info.run_id for run in original_runs}
+    assert [run.data.metrics["acc"] for run in cells(copied_runs).values()] == [1.0]
+    assert [run.data.metrics["acc"] for run in cells(original_runs).values()] == [50.0]
+    write_run_files(copy, [row(0, acc=2.0)], models=both)
     subprocess.run([sys.executable, "-m", "orchestrator", "track", str(copy)], cwd=ROOT, check=True, timeout=120)
     assert [run.data.metrics["acc"] for run in cells(runs(copy)).values()] == [2.0]
     assert {run.info.artifact_uri for run in runs(copy)} == {
@@ -229,44 +229,44 @@ def test_a_copied_folder_updates_its_runs_and_leaves_the_other_alone(folder, tmp
 
 
 @pytest.mark.long
-def test_two_copies_of_one_sweep_share_a_run_on_a_server_and_another_sweep_has_its_own(folder, tmp_path):
+def test_copies_of_sweep_share_server_run_and_other_sweep_does_not(folder, tmp_path):
     uri = f"sqlite:///{folder / 'mlflow.db'}"
-    places = [tmp_path / name for name in ("one", "two", "other")]
-    for place in places:
-        place.mkdir()
-    mirrored(places[0], [row(0)], uri=uri)
-    for place in places[1:]:
-        shutil.copy(places[0] / "mlflow.json", place)
-    mirrored(places[1], [row(0, acc=1.0)], uri=uri)
-    mirrored(places[2], [row(0, acc=2.0)], uri=uri, params={"models": "another"})
-    found = runs(folder)
+    folders = [tmp_path / name for name in ("one", "two", "other")]
+    for sweep_folder in folders:
+        sweep_folder.mkdir()
+    mirror(folders[0], [row(0)], uri=uri)
+    for sweep_folder in folders[1:]:
+        shutil.copy(folders[0] / "mlflow.json", sweep_folder)
+    mirror(folders[1], [row(0, acc=1.0)], uri=uri)
+    mirror(folders[2], [row(0, acc=2.0)], uri=uri, params={"models": "another"})
+    mlflow_runs = runs(folder)
 
-    assert len(found) == 2 * 3
-    assert sorted(run.data.metrics["acc"] for run in found if run.data.tags["level"] == "cell") == [1.0, 2.0]
-    assert {run.info.run_name for run in found if run.data.tags["level"] == "model"} == {
+    assert len(mlflow_runs) == 2 * 3
+    assert sorted(run.data.metrics["acc"] for run in mlflow_runs if run.data.tags["level"] == "cell") == [1.0, 2.0]
+    assert {run.info.run_name for run in mlflow_runs if run.data.tags["level"] == "model"} == {
         "m0 · sweep · one",
         "m0 · sweep · other",
     }
 
 
-def test_runs_of_the_first_version_are_put_below_their_models(folder):
+def test_first_version_runs_are_nested_under_models(folder):
     old = client(folder)
-    place = old.create_experiment("sweep", (folder / "mlartifacts").as_uri())
-    top = old.create_run(place, tags={"proactive_sweep.mirror": "0123456789abcdef", "sweep": "sweep"})
+    experiment = old.create_experiment("sweep", (folder / "mlartifacts").as_uri())
+    top = old.create_run(experiment, tags={"proactive_sweep.mirror": "0123456789abcdef", "sweep": "sweep"})
     names = {name: str(row(0)[name]) for name in ("cell", "model", "scenario", "condition", "protocol")}
-    below = old.create_run(place, tags={**names, "mlflow.parentRunId": top.info.run_id})
+    below = old.create_run(experiment, tags={**names, "mlflow.parentRunId": top.info.run_id})
     facts = {"place": digest(str(folder.resolve())), "mark": "0123456789abcdef"}
     (folder / "mlflow.json").write_text(json.dumps({f"sqlite:///{folder / 'mlflow.db'}": facts}))
-    mirrored(folder, [row(0), row(1)])
-    found = runs(folder)
+    mirror(folder, [row(0), row(1)])
+    mlflow_runs = runs(folder)
 
-    assert parent(found).info.run_id == top.info.run_id
-    assert cells(found)["m0/QD/hint"].info.run_id == below.info.run_id
-    assert cells(found)["m0/QD/hint"].data.tags["mlflow.parentRunId"] == models(found)["m0"].info.run_id
-    assert len(found) == 1 + 2 + 2
+    assert parent(mlflow_runs).info.run_id == top.info.run_id
+    assert cells(mlflow_runs)["m0/QD/hint"].info.run_id == below.info.run_id
+    assert cells(mlflow_runs)["m0/QD/hint"].data.tags["mlflow.parentRunId"] == models(mlflow_runs)["m0"].info.run_id
+    assert len(mlflow_runs) == 1 + 2 + 2
 
 
-def test_the_sweeps_run_says_what_was_taken_from_which_folder(folder):
+def test_sweep_run_names_reused_folders(folder):
     noted = {
         "key": ["k"],
         "judge": [None],
@@ -279,17 +279,17 @@ def test_the_sweeps_run_says_what_was_taken_from_which_folder(folder):
     episode = {name: ["k"] if kind == pl.String else [1] for name, kind in EPISODES.items()} | {"correct": [True]}
     store.append(EpisodeBatch([0], episode, {name: [] for name in TURNS}))
     store.close()
-    mirrored(folder, [row(0)])
+    mirror(folder, [row(0)])
 
-    said = parent(runs(folder)).data.tags["reused"]
-    assert said == "1 episode was played in outputs/old and taken over on 2026-11-22"
+    tag = parent(runs(folder)).data.tags["reused"]
+    assert tag == "1 episode was played in outputs/old and taken over on 2026-11-22"
 
 
-def test_baselines_stand_apart_and_the_sweeps_row_names_its_best_model(folder):
-    known = Roster(("m0", "m1", "m2"), frozenset({"m0"}), ("hint",))
-    mirrored(folder, [row(0, acc=100.0), row(1, acc=20.0), row(2, acc=40.0)], roster=known)
-    found = runs(folder)
-    top, below = parent(found), models(found)
+def test_baselines_are_separate_and_sweep_names_best_model(folder):
+    roster = Roster(("m0", "m1", "m2"), frozenset({"m0"}), ("hint",))
+    mirror(folder, [row(0, acc=100.0), row(1, acc=20.0), row(2, acc=40.0)], roster=roster)
+    mlflow_runs = runs(folder)
+    top, below = parent(mlflow_runs), models(mlflow_runs)
 
     assert (top.data.metrics["acc"], top.data.metrics["best_acc"], top.data.tags["best_model"]) == (30.0, 40.0, "m2")
     assert {name: run.data.params["kind"] for name, run in below.items()} == {
@@ -298,36 +298,38 @@ def test_baselines_stand_apart_and_the_sweeps_row_names_its_best_model(folder):
         "m2": "model",
     }
     assert below["m2"].data.metrics["acc/QD"] == below["m2"].data.metrics["acc_under/hint"] == 40.0
-    newest = [run.data.tags["level"] + run.data.tags.get("model", "") for run in found]
+    newest = [run.data.tags["level"] + run.data.tags.get("model", "") for run in mlflow_runs]
     assert newest == ["modelm1", "modelm2", "modelm0", "sweep", "cellm0", "cellm1", "cellm2"], "as the page sorts them"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])
-def test_a_broken_memory_is_a_new_mirror_never_an_error(folder, content, capfd):
+def test_broken_mlflow_record_starts_new_mirror(folder, content, capfd):
     (folder / "mlflow.json").write_bytes(content)
-    mirrored(folder, [row(0)])
+    mirror(folder, [row(0)])
 
     assert capfd.readouterr().err == ""
     assert len(cells(runs(folder))) == 1
 
 
-def test_track_rebuilds_the_mirror_from_the_folder_alone_and_doubles_nothing(folder):
-    kept(folder, [row(0), row(1), row(2, finished=4)], tracking={"uri": "none"}, models=[{"name": "m0"}], seed=3)
+def test_track_rebuilds_mirror_from_folder_without_duplicates(folder):
+    write_run_files(
+        folder, [row(0), row(1), row(2, finished=4)], tracking={"uri": "none"}, models=[{"name": "m0"}], seed=3
+    )
     track(folder)
     track(folder)
-    found = runs(folder)
-    nested = cells(found)
+    mlflow_runs = runs(folder)
+    nested = cells(mlflow_runs)
 
-    assert parent(found).data.params == {"models": "m0", "seed": "3"}
-    assert parent(found).data.metrics["episodes_done"] == 24.0
-    assert "episodes_per_second" not in parent(found).data.metrics, "a rate that nobody measured is not made up"
-    assert models(found)["m2"].info.status == "FAILED"
+    assert parent(mlflow_runs).data.params == {"models": "m0", "seed": "3"}
+    assert parent(mlflow_runs).data.metrics["episodes_done"] == 24.0
+    assert "episodes_per_second" not in parent(mlflow_runs).data.metrics, "a rate that nobody measured is not made up"
+    assert models(mlflow_runs)["m2"].info.status == "FAILED"
     assert {name: run.info.status for name, run in nested.items()} == {
         "m0/QD/hint": "FINISHED", "m1/QD/hint": "FINISHED", "m2/QD/hint": "FAILED",
     }  # fmt: skip
-    assert parent(found).info.status == "FAILED"
+    assert parent(mlflow_runs).info.status == "FAILED"
     assert len(client(folder).get_metric_history(nested["m1/QD/hint"].info.run_id, "acc")) == 1
-    assert {file.path for file in client(folder).list_artifacts(parent(found).info.run_id)} == {
+    assert {file.path for file in client(folder).list_artifacts(parent(mlflow_runs).info.run_id)} == {
         "results.json",
         "sweep.resolved.toml",
         "tables",
@@ -335,9 +337,9 @@ def test_track_rebuilds_the_mirror_from_the_folder_alone_and_doubles_nothing(fol
 
 
 def test_track_after_a_live_sweep_changes_nothing(folder):
-    mirrored(folder, [row(0), row(1)])
+    mirror(folder, [row(0), row(1)])
     live = {run.info.run_id: (run.data.metrics, run.data.params) for run in runs(folder)}
-    kept(folder, [row(0), row(1, finished=10)], seed=0)
+    write_run_files(folder, [row(0), row(1, finished=10)], seed=0)
     track(folder)
     after = runs(folder)
 
@@ -347,20 +349,20 @@ def test_track_after_a_live_sweep_changes_nothing(folder):
     assert parent(after).data.metrics == {**live[parent(after).info.run_id][0], "episodes_done": 20.0}
 
 
-def test_a_rebuilt_run_has_the_points_over_time_that_the_live_one_had(folder, empty, tmp_path):
-    one = tracker(folder)
-    one.start()
+def test_rebuilt_run_has_history_of_live_run(folder, empty, tmp_path):
+    run_tracker = tracker(folder)
+    run_tracker.start()
     for number in range(3):
-        one.cell(row(0, finished=number + 1))
-        record(one, number, episodes_per_second=5.0 + number)
-        record(one, number, **{"system/gpus_utilization_percentage": 90.0 + number})
+        run_tracker.cell(row(0, finished=number + 1))
+        record(run_tracker, number, episodes_per_second=5.0 + number)
+        record(run_tracker, number, **{"system/gpus_utilization_percentage": 90.0 + number})
         time.sleep(0.01)
-    one.close("FINISHED", timeout=60)
+    run_tracker.close("FINISHED", timeout=60)
     live = history(folder)
     with (folder / "progress.jsonl").open("a") as file:
         file.write('{"done": 1, "at": "no time"}\n[]\n{"done": 7, "at": 9, "acc\\u0000": 1, "x": NaN}\n{"torn')
     shutil.copy(empty, tmp_path / "mlflow.db")
-    kept(folder, [row(0)])
+    write_run_files(folder, [row(0)])
     track(folder, f"sqlite:///{tmp_path / 'mlflow.db'}")
     rebuilt = history(tmp_path)
 
@@ -371,7 +373,7 @@ def test_a_rebuilt_run_has_the_points_over_time_that_the_live_one_had(folder, em
 
 
 def history(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """What the sweep's run has over time: name -> step and value."""
+    """Return the sweep run's metrics over time: name -> steps and values."""
     top = parent(runs(folder))
     over_time = [name for name in top.data.metrics if name.startswith(("episodes", "system"))]
     return {
@@ -380,9 +382,9 @@ def history(folder: Path) -> dict[str, list[tuple[int, float]]]:
     }
 
 
-def test_the_views_are_of_the_experiment_and_the_run_folder_knows_their_address(folder):
-    mirrored(folder, [row(0)], roster=Roster(("m0",), conditions=("hint",)))
-    mirrored(folder, [row(0)], roster=Roster(("m0",), conditions=("zero-shot",)))
+def test_experiment_has_views_and_run_folder_their_address(folder):
+    mirror(folder, [row(0)], roster=Roster(("m0",), conditions=("hint",)))
+    mirror(folder, [row(0)], roster=Roster(("m0",), conditions=("zero-shot",)))
     tags = client(folder).get_experiment_by_name("sweep").tags
     views = {key: json.loads(value) for key, value in tags.items() if key.startswith("mlflow.sharedViewState.")}
     packed = views["mlflow.sharedViewState.proactive-sweep-models"]["state"].removeprefix("deflate;")
@@ -391,12 +393,12 @@ def test_the_views_are_of_the_experiment_and_the_run_folder_knows_their_address(
 
     assert {view["name"] for view in views.values()} == {"Models", "Sweeps side by side", "Cells"}
     assert state["searchFilter"] == "tags.level = 'model'"
-    drawn = [chart["selectedMetrics"] for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
-    assert drawn[0] == ["acc_under/hint", "acc_under/zero-shot"], "conditions of every sweep of the experiment"
+    charted = [chart["selectedMetrics"] for chart in state["compareRunCharts"] if chart["type"] == "PARALLEL"]
+    assert charted[0] == ["acc_under/hint", "acc_under/zero-shot"], "conditions of every sweep of the experiment"
     assert line.endswith("/#/experiments/1/runs?viewStateShareKey=proactive-sweep-models")
 
 
-def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
+def test_track_and_live_mirror_record_same_parameters(tmp_path):
     model = ModelSpec(name="m", source="builtin:oracle", backend="builtin", options={"api_key": "hidden"})
     sweep = Sweep(
         name="s", data="d", models=(model,), scenarios=("QD",), conditions=(Condition(name="hint", hint=True),)
@@ -409,16 +411,16 @@ def test_track_says_of_a_sweep_what_the_live_mirror_says(tmp_path):
     assert "hidden" not in str(live)
 
 
-def test_track_of_a_folder_without_results_is_one_sentence(tmp_path):
+def test_track_without_results_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="has no results to send"):
         track(tmp_path)
 
 
-def test_track_to_a_server_that_is_not_there_is_one_sentence_without_the_password(tmp_path):
-    kept(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
+def test_track_to_missing_server_is_refused_without_password(tmp_path):
+    write_run_files(tmp_path, [row(0)], tracking={"uri": "http://***@host"})
     with pytest.raises(RunFolderError, match="type the whole address as --tracking-uri"):
         track(tmp_path)
     with pytest.raises(RunFolderError, match="did not accept the runs") as caught:
-        track(tmp_path, refused().replace("//", "//me:hidden@"))
+        track(tmp_path, closed_address().replace("//", "//me:hidden@"))
 
     assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)

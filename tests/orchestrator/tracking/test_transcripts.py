@@ -1,4 +1,4 @@
-"""Episodes are told turn by turn, the same ones for a seed; what a model said stays text; MLflow shows each once."""
+"""Transcripts of episodes, turn by turn: equal for equal seeds, with replies as plain text, each shown once in MLflow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.tracking.mlflow.rebuild import track
 from orchestrator.tracking.transcripts import transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 HOSTILE = "```\n# A heading\n<script>alert(1)</script> ![x](http://y/z.png) \x07\u202e ```` A"
 
 
-class Hostile(Backend):
-    """Answers with markup."""
+class HostileModel(Backend):
+    """A model that replies with markup."""
 
     async def reply(self, request):
         return Reply(HOSTILE)
@@ -31,57 +31,64 @@ class Hostile(Backend):
 @pytest.fixture(scope="module")
 def run(demo_data, tmp_path_factory):
     wanted = sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot", "hint"], protocol=["mcqa", "oeg"])
-    return played(tmp_path_factory.mktemp("transcripts") / "run", wanted, backends={"guess": Hostile()})
+    return play_sweep(tmp_path_factory.mktemp("transcripts") / "run", wanted, backends={"guess": HostileModel()})
 
 
-def test_equal_seeds_tell_equal_stories_and_never_too_many(run):
+def test_equal_seeds_give_equal_bounded_transcripts(run):
     run_data = read_run(run)
     first, again = list(transcripts(run_data, limit=12, seed=1)), list(transcripts(run_data, limit=12, seed=1))
 
     assert first == again and len(first) == 12
-    assert [one.key for one in first] != [one.key for one in transcripts(run_data, limit=12, seed=2)]
-    assert all(turn.picture.startswith("data:image/") for one in first for turn in one.turns)
+    assert [transcript.key for transcript in first] != [
+        transcript.key for transcript in transcripts(run_data, limit=12, seed=2)
+    ]
+    assert all(turn.picture.startswith("data:image/") for transcript in first for turn in transcript.turns)
 
 
 def test_a_hostile_reply_stays_in_its_fence(run):
-    told = [turn for one in transcripts(read_run(run), limit=500) if one.tags["model"] == "guess" for turn in one.turns]
+    turns = [
+        turn
+        for transcript in transcripts(read_run(run), limit=500)
+        if transcript.tags["model"] == "guess"
+        for turn in transcript.turns
+    ]
 
-    assert told
-    for turn in told:
+    assert turns
+    for turn in turns:
         fence = turn.reply.splitlines()[0].removesuffix("text")
         body = turn.reply.split("\n", 1)[1].rsplit("\n", 1)
         assert set(fence) == {"`"} and len(fence) > 4 and body[1] == fence and fence not in body[0]
         assert "\x07" not in turn.reply and "\u202e" not in turn.reply
 
 
-def test_an_open_ended_story_ends_with_what_the_judge_said(run):
+def test_open_ended_transcript_ends_with_judge_verdict(run):
     run_data = read_run(run)
     row = run_data.episodes.filter(ending="answered").sort("key").to_dicts()[0]
     verdict = {name: [row[name]] for name in ("key", "cell", "model", "scenario", "condition", "sample_id")}
     verdict |= {"judge": ["rule-judge/x"], "category": [False], "suggestion": [True], "aggregate": [True]}
-    kept = VerdictStore(run)
-    kept.append({name: verdict.get(name, [None]) for name in VERDICTS})
-    kept.flush()
-    told = {one.key: one for one in transcripts(read_run(run), limit=2000)}[row["key"]]
+    store = VerdictStore(run)
+    store.append({name: verdict.get(name, [None]) for name in VERDICTS})
+    store.flush()
+    transcript = {entry.key: entry for entry in transcripts(read_run(run), limit=2000)}[row["key"]]
 
-    assert "Judge rule-judge/x: category no, suggestion yes, aggregate yes." in told.ending
-    assert [turn.verdict for turn in told.turns] == ["Open-ended: a judge decides."]
+    assert "Judge rule-judge/x: category no, suggestion yes, aggregate yes." in transcript.ending
+    assert [turn.verdict for turn in transcript.turns] == ["Open-ended: a judge decides."]
 
 
 @pytest.mark.slow
-def test_track_shows_tables_figures_report_and_each_story_once(run):
+def test_track_shows_tables_figures_report_and_each_transcript_once(run):
     address = os.environ.get("MLFLOW_TRACKING_URI")
     for _ in range(2):
         track(run)
-    assert os.environ.get("MLFLOW_TRACKING_URI") == address  # the process's own is left as it was
-    found = client(run)
-    whole = parent(runs(run, "test"))
-    there = {file.path for file in found.list_artifacts(whole.info.run_id)}
-    traces = found.search_traces(locations=[whole.info.experiment_id], max_results=200)
+    assert os.environ.get("MLFLOW_TRACKING_URI") == address  # the process's own address is unchanged
+    mlflow_client = client(run)
+    sweep_run = parent(runs(run, "test"))
+    there = {file.path for file in mlflow_client.list_artifacts(sweep_run.info.run_id)}
+    traces = mlflow_client.search_traces(locations=[sweep_run.info.experiment_id], max_results=200)
 
     turns = dict(read_run(run).episodes.select("key", "turns").iter_rows())
 
     assert {"tables", "figures", "report.html", "results.json"} <= there
     assert len(traces) == len({trace.info.tags["proactive_sweep.episode"] for trace in traces}) == 60
     assert all(len(t.data.spans) == 1 + turns[t.info.tags["proactive_sweep.episode"]] for t in traces)
-    assert whole.inputs.dataset_inputs
+    assert sweep_run.inputs.dataset_inputs

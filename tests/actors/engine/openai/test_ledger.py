@@ -1,4 +1,4 @@
-"""One purse for many workers: what is spent never passes the bound, whoever asks, dies or is cancelled."""
+"""Many workers share one budget: spending never exceeds the limit, whichever worker asks, dies or is cancelled."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from actors.engine.backend import BudgetSpent
-from actors.engine.openai.rate_limit import ReservationKind
+from actors.engine.openai.rate_limit import Price, ReservationKind
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 
 
 class Handle:
-    """The ledger as a worker has it: calls go through the event loop, as through Ray."""
+    """The ledger as workers reach it: calls go through the event loop, as through Ray."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -29,14 +29,14 @@ class Handle:
 
 
 def workers(ledger: Ledger, model: str, number: int) -> list[RemoteBudget]:
-    return [RemoteBudget(Handle(ledger), model, f"worker-{place}") for place in range(number)]
+    return [RemoteBudget(Handle(ledger), model, f"worker-{index}") for index in range(number)]
 
 
 async def ask(budget: RemoteBudget, ceiling: float, cost: float) -> str:
     try:
-        async with budget.reserve(lambda: ceiling):
+        async with budget.reserve(Price(ceiling)):
             await asyncio.sleep(0.001)
-            budget.pay(cost)
+            budget.pay(cost, Price(ceiling))
     except BudgetSpent as spent:
         return str(spent)
     return ""
@@ -45,10 +45,12 @@ async def ask(budget: RemoteBudget, ceiling: float, cost: float) -> str:
 def test_all_workers_share_a_models_bound() -> None:
     async def run() -> None:
         ledger = Ledger({"m": 1.0}, None, {})
-        said = await asyncio.gather(*(ask(one, 0.125, 0.0625) for one in workers(ledger, "m", 3) for _ in range(20)))
-        assert said.count("") == 15, "after 15 answers 0.9375 is spent, and a request may cost 0.125"
+        outcomes = await asyncio.gather(
+            *(ask(budget, 0.125, 0.0625) for budget in workers(ledger, "m", 3) for _ in range(20))
+        )
+        assert outcomes.count("") == 15, "after 15 answers 0.9375 is spent, and a request may cost 0.125"
         assert await ledger.spending() == {"m": 0.9375}
-        assert {text for text in said if text} == {"m: 0.9375 of max_cost = 1 is spent"}
+        assert {text for text in outcomes if text} == {"m: 0.9375 of max_cost = 1 is spent"}
 
     asyncio.run(run())
 
@@ -57,22 +59,22 @@ def test_models_share_the_sweeps_bound_and_earlier_attempts_count() -> None:
     async def run() -> None:
         ledger = Ledger({"a": None, "b": 0.2}, 1.0, {"a": 0.3, "gone": 0.1})
         budgets = [*workers(ledger, "a", 2), *workers(ledger, "b", 2)]
-        said = await asyncio.gather(*(ask(one, 0.05, 0.05) for one in budgets for _ in range(20)))
+        outcomes = await asyncio.gather(*(ask(budget, 0.05, 0.05) for budget in budgets for _ in range(20)))
         spent = await ledger.spending()
-        assert said.count("") == 12 and sum(spent.values()) == pytest.approx(1.0)
+        assert outcomes.count("") == 12 and sum(spent.values()) == pytest.approx(1.0)
         assert spent["b"] <= 0.2 + 1e-9 and spent["gone"] == 0.1
-        assert any(text.startswith("all services: ") for text in said)
+        assert any(text.startswith("all services: ") for text in outcomes)
 
     asyncio.run(run())
 
 
-def test_what_a_dead_worker_had_asked_counts_as_spent_and_blocks_nobody() -> None:
+def test_dead_workers_reservation_counts_as_spent_and_blocks_nobody() -> None:
     async def run() -> None:
         ledger = Ledger({"m": 1.0}, None, {"m": 0.0})
-        one, other = workers(ledger, "m", 2)
-        held = one.reserve(lambda: 0.7)
-        await held.__aenter__()
-        waiting = asyncio.create_task(ask(other, 0.4, 0.4))
+        dead, survivor = workers(ledger, "m", 2)
+        reservation = dead.reserve(Price(0.7))
+        await reservation.__aenter__()
+        waiting = asyncio.create_task(ask(survivor, 0.4, 0.4))
         await asyncio.sleep(0.01)
         assert not waiting.done(), "0.7 may be spent by the other"
         assert await ledger.spending() == {"m": 0.7}, "a killed attempt may have paid it"
@@ -80,53 +82,53 @@ def test_what_a_dead_worker_had_asked_counts_as_spent_and_blocks_nobody() -> Non
         assert "0.7000 of max_cost = 1 is spent" in await waiting and await ledger.spending() == {"m": 0.7}
         await ledger.release(1, 0.5)
         assert await ledger.spending() == {"m": 0.7}, "it is settled already"
-        assert await ask(other, 0.3, 0.2) == ""
+        assert await ask(survivor, 0.3, 0.2) == ""
 
     asyncio.run(run())
 
 
-def test_a_caller_who_goes_while_it_waits_holds_nothing() -> None:
+def test_cancelled_waiter_holds_no_reservation() -> None:
     async def run() -> None:
         ledger = Ledger({"m": 1.0}, None, {})
-        one, other = workers(ledger, "m", 2)
-        first = one.reserve(lambda: 0.9)
+        active, waiter = workers(ledger, "m", 2)
+        first = active.reserve(Price(0.9))
         await first.__aenter__()
-        waiting = asyncio.create_task(ask(other, 0.9, 0.9))
+        waiting = asyncio.create_task(ask(waiter, 0.9, 0.9))
         await asyncio.sleep(0.01)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         await first.__aexit__(None, None, None)
-        assert await ask(one, 0.9, 0.1) == "" and not ledger.tickets
+        assert await ask(active, 0.9, 0.1) == "" and not ledger.tickets
         assert await ledger.spending() == {"m": pytest.approx(0.1)}
 
     asyncio.run(run())
 
 
-def test_a_batch_of_a_dead_worker_is_paid_when_the_next_one_finds_it() -> None:
+def test_dead_workers_batch_is_paid_once_found() -> None:
     async def run() -> None:
         ledger = Ledger({"m": 1.0}, 1.0, {"m": 0.25})
-        (dead,), (other,) = workers(ledger, "m", 1), workers(ledger, "m", 1)
-        other.holder = "worker-other"
+        (dead,), (successor,) = workers(ledger, "m", 1), workers(ledger, "m", 1)
+        successor.holder = "worker-other"
         waiting = asyncio.Event()
 
-        async def out() -> None:
-            async with dead.reserve(lambda: 0.5, ReservationKind.NEW):
+        async def hold_reservation() -> None:
+            async with dead.reserve(Price(0.5), ReservationKind.NEW):
                 waiting.set()
                 await asyncio.sleep(3600)
 
-        task = asyncio.ensure_future(out())
+        task = asyncio.ensure_future(hold_reservation())
         await waiting.wait()
         assert await ledger.spending() == {"m": 0.25}, "its cost is told by the service"
         await ledger.forget("worker-0")
         assert await ledger.spending() == {"m": 0.25}
 
-        await other.raise_spent_to(0.375)
-        await other.raise_spent_to(0.125)
-        async with other.reserve(lambda: 5.0, ReservationKind.SENT):
-            other.pay(0.5)
+        await successor.raise_spent_to(0.375)
+        await successor.raise_spent_to(0.125)
+        async with successor.reserve(Price(5.0), ReservationKind.SENT):
+            successor.pay(0.5)
         assert await ledger.spending() == {"m": 0.875}
-        assert await ask(other, 0.25, 0.0) == "m: 0.8750 of max_cost = 1 is spent"
+        assert await ask(successor, 0.25, 0.0) == "m: 0.8750 of max_cost = 1 is spent"
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert await ledger.spending() == {"m": 0.875}
@@ -134,18 +136,18 @@ def test_a_batch_of_a_dead_worker_is_paid_when_the_next_one_finds_it() -> None:
     asyncio.run(run())
 
 
-def test_batches_need_no_first_answer_to_know_what_they_cost_at_most() -> None:
+def test_batches_know_their_maximum_cost_before_any_answer() -> None:
     async def run() -> None:
         ledger, out = Ledger({"m": 1.0}, None, {}), asyncio.Event()
 
         async def send(budget: RemoteBudget) -> None:
-            async with budget.reserve(lambda: 0.25, ReservationKind.NEW):
-                held.append(budget)
-                if len(held) == 3:
+            async with budget.reserve(Price(0.25), ReservationKind.NEW):
+                reserved.append(budget)
+                if len(reserved) == 3:
                     out.set()
                 await out.wait()
 
-        held: list[RemoteBudget] = []
+        reserved: list[RemoteBudget] = []
         await asyncio.wait_for(asyncio.gather(*map(send, workers(ledger, "m", 3))), 30)
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Through the Batch API the same episodes come back, and every request is paid once, whatever is lost, late or refused."""
+"""The Batch API yields the same episodes, and each request is paid once, whatever is lost, late or refused."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from actors.engine.openai.reply import UnreadableAnswer
 from actors.engine.registry import open_engine
 from orchestrator.storage.episode_store import episodes
 from tests.actors.batch_service import batch_service
-from tests.actors.service import failed, said
-from tests.orchestrator.report.runs import played, sweep
+from tests.actors.service import completion, failure
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 KEY = "sk-test-1c9f-not-a-real-key"
 RUN = "5" * 24
@@ -34,104 +34,104 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_batches, "backoff", lambda failures, chance: 0.01)
 
 
-def asking(data, url: str, batch: bool = True, conditions=("zero-shot", "history"), **endpoint):
+def batch_sweep(data, url: str, batch: bool = True, conditions=("zero-shot", "history"), **endpoint):
     entry = {"base_url": url, "key_env": "SWEEP_TEST_KEY", **endpoint}
     model = {"name": "m", "source": "gpt-4.1", "endpoint": entry, "batch": batch}
     return sweep(data, ["m"], list(conditions), scenarios=["ROD", "QD"], model=[model])
 
 
-def backend(wanted, data) -> OpenAIBatchBackend:
-    found = open_engine(wanted.models[0], data)
-    if wanted.models[0].batch:
-        found.join_run(RUN, None)
-    return found
+def backend(spec, data) -> OpenAIBatchBackend:
+    engine = open_engine(spec.models[0], data)
+    if spec.models[0].batch:
+        engine.join_run(RUN, None)
+    return engine
 
 
-def play(folder, wanted, data):
-    """Play what is pending, all at once; the stored episodes."""
-    one = backend(wanted, data)
+def play(folder, spec, data):
+    """Play all pending episodes at once and return the stored ones."""
+    engine = backend(spec, data)
     try:
-        played(folder, wanted, backends={"m": one}, in_flight=10_000)
+        play_sweep(folder, spec, backends={"m": engine}, in_flight=10_000)
     finally:
-        one.pictures.close()
+        engine.pictures.close()
     return episodes(folder).sort("key").collect()
 
 
-def test_the_same_results_as_one_by_one_a_file_a_turn_and_everything_paid_once(demo_data, tmp_path, capfd):
+def test_batch_api_gives_same_results_and_pays_each_request_once(demo_data, tmp_path, capfd):
     def fault(call: int, path: str) -> str:
         return "500" if call % 5 == 0 else "lost" if call % 7 == 0 or (path == "POST /v1/batches" and call % 2) else ""
 
     with batch_service() as plain:
-        rows = play(tmp_path / "plain", asking(demo_data, plain.url, batch=False), demo_data)
+        rows = play(tmp_path / "plain", batch_sweep(demo_data, plain.url, batch=False), demo_data)
     with batch_service(fault=fault) as service:
-        batched = play(tmp_path / "batch", asking(demo_data, service.url), demo_data)
+        batched = play(tmp_path / "batch", batch_sweep(demo_data, service.url), demo_data)
         assert service.single == 0 and set(service.paid.values()) == {1}
         assert len(service.paid) == plain.single == rows["turns"].sum()
         assert service.sizes()[0] == rows.height and len(service.sizes()) == rows["turns"].max()
         assert service.sizes() == [int((rows["turns"] > turn).sum()) for turn in range(rows["turns"].max())]
-        assert not any(one["input_file_id"] in service.files for one in service.batches.values())
+        assert not any(batch["input_file_id"] in service.files for batch in service.batches.values())
         assert service.keys == {f"Bearer {KEY}"}
 
     assert (tmp_path / "batch/results.json").read_bytes() == (tmp_path / "plain/results.json").read_bytes()
     assert batched["key"].to_list() == rows["key"].to_list(), "batch is in no key"
     assert rows["turns"].max() > 2 and batched["ending"].to_list() == rows["ending"].to_list()
-    said_here = "".join(capfd.readouterr())
-    assert "is sent" in said_here and not any(KEY[start : start + 8] in said_here for start in range(len(KEY) - 7))
+    output = "".join(capfd.readouterr())
+    assert "is sent" in output and not any(KEY[start : start + 8] in output for start in range(len(KEY) - 7))
 
 
-def test_a_worker_that_dies_while_a_batch_is_out_pays_nothing_twice(demo_data, tmp_path):
+def test_worker_dying_with_batch_out_pays_nothing_twice(demo_data, tmp_path):
     with batch_service(hold=True) as service:
-        wanted = asking(demo_data, service.url)
+        spec = batch_sweep(demo_data, service.url)
 
-        async def until_it_is_out() -> None:
-            one = backend(wanted, demo_data)
-            asking_all = await _asked_until_looked(wanted, one, service)
+        async def send_batch_and_cancel() -> None:
+            engine = backend(spec, demo_data)
+            asking_all = await _play_until_polled(spec, engine, service)
             asking_all.cancel()
             await asyncio.gather(asking_all, return_exceptions=True)
-            await one.close()
+            await engine.close()
 
-        asyncio.run(until_it_is_out())
+        asyncio.run(send_batch_and_cancel())
         assert len(service.batches) == 1 and not service.paid
         service.hold = False
-        rows = play(tmp_path / "run", wanted, demo_data)
+        rows = play(tmp_path / "run", spec, demo_data)
         assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
         assert len(service.batches) == rows["turns"].max(), "the batch that was out is no other one"
 
-        again = play(tmp_path / "again", wanted, demo_data)
+        again = play(tmp_path / "again", spec, demo_data)
         assert len(service.batches) == rows["turns"].max(), "what the service has answered is read, not asked"
     assert (tmp_path / "run/results.json").read_bytes() == (tmp_path / "again/results.json").read_bytes()
     assert again["cost"].to_list() == rows["cost"].to_list()
 
 
-async def _asked_until_looked(wanted, one, service) -> asyncio.Task[None]:
-    """The playing that waits for its batch: the service was asked about it."""
-    playing = asyncio.create_task(_played_until_cancelled(wanted, one))
+async def _play_until_polled(spec, engine, service) -> asyncio.Task[None]:
+    """Start playing and return once the service was polled about the batch."""
+    playing = asyncio.create_task(_play_until_cancelled(spec, engine))
     while not any(service.looks.values()):
         await asyncio.sleep(0.02)
     return playing
 
 
-async def _played_until_cancelled(wanted, one) -> None:
+async def _play_until_cancelled(spec, engine) -> None:
     from actors.playing.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
 
-    plan = build_plan(wanted)
+    plan = build_plan(spec)
     ordinals = [ordinal for queue in plan.pending(set()).values() for ordinal in queue]
-    async for _ in EpisodeRunner(plan, {"m": one}, 10_000).play(ordinals):
+    async for _ in EpisodeRunner(plan, {"m": engine}, 10_000).play(ordinals):
         pass
 
 
-def test_what_expired_goes_out_again_and_what_was_answered_does_not(demo_data, tmp_path):
+def test_only_expired_requests_are_sent_again(demo_data, tmp_path):
     with batch_service() as plain:
-        play(tmp_path / "plain", asking(demo_data, plain.url, batch=False), demo_data)
+        play(tmp_path / "plain", batch_sweep(demo_data, plain.url, batch=False), demo_data)
     with batch_service(expire=lambda number, name: number < 2 and int(name, 16) % 2 == 0) as service:
-        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
+        rows = play(tmp_path / "run", batch_sweep(demo_data, service.url), demo_data)
         assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
         assert service.batches["batch_0"]["status"] == "expired" and service.sizes()[1] > 0
     assert (tmp_path / "run/results.json").read_bytes() == (tmp_path / "plain/results.json").read_bytes()
 
 
-def test_a_request_that_fails_in_every_batch_ends_its_episode_and_no_other(demo_data, tmp_path):
+def test_request_failing_in_every_batch_ends_only_its_episode(demo_data, tmp_path):
     tried = Counter()
 
     def answer(body):
@@ -139,13 +139,13 @@ def test_a_request_that_fails_in_every_batch_ends_its_episode_and_no_other(demo_
         tried[name] += 1
         seed = body["seed"] % 7
         if seed == 0:
-            return failed(500, "", "for this one alone")
+            return failure(500, "", "for this one alone")
         if seed == 1 and tried[name] < 3:
-            return failed(429, "rate_limit_exceeded", "later")
-        return failed(400, "content_filter", "no") if seed == 2 else said("A")
+            return failure(429, "rate_limit_exceeded", "later")
+        return failure(400, "content_filter", "no") if seed == 2 else completion("A")
 
     with batch_service(answer=answer) as service:
-        rows = play(tmp_path / "run", asking(demo_data, service.url, conditions=["zero-shot"]), demo_data)
+        rows = play(tmp_path / "run", batch_sweep(demo_data, service.url, conditions=["zero-shot"]), demo_data)
         assert set(service.paid.values()) == {1}
     seeds = {body: json.loads(body)["seed"] % 7 for body in tried}
     assert {tried[body] for body, seed in seeds.items() if seed in (0, 1)} == {3}
@@ -155,35 +155,35 @@ def test_a_request_that_fails_in_every_batch_ends_its_episode_and_no_other(demo_
     assert "failed in 3 batches on this request alone" in rows.filter(ending="unprocessable")["error"][0]
 
 
-def test_no_batch_goes_out_that_may_pass_max_cost_and_half_of_it_does(demo_data, tmp_path):
+def test_batches_never_exceed_max_cost(demo_data, tmp_path):
     prices = {"prompt_price": 200.0, "reply_price": 200.0}
-    each = 110 * 100 / 1e6
+    price = 110 * 100 / 1e6
 
-    def run(most: float, url: str) -> str:
+    def run(limit: float, url: str) -> str:
         try:
-            play(tmp_path / "run", asking(demo_data, url, max_cost=most, **prices), demo_data)
+            play(tmp_path / "run", batch_sweep(demo_data, url, max_cost=limit, **prices), demo_data)
         except BudgetSpent as spent:
             return str(spent)
         return ""
 
     with batch_service() as service:
         assert "of max_cost = 0.01 is spent" in run(0.01, service.url) and not service.batches
-        said_then = run(0.3, service.url)
-        assert "of max_cost = 0.3 is spent" in said_then and 0 < len(service.paid) * each <= 0.3
+        message = run(0.3, service.url)
+        assert "of max_cost = 0.3 is spent" in message and 0 < len(service.paid) * price <= 0.3
         first = len(service.paid)
         assert "of max_cost = 0.3 is spent" in run(0.3, service.url), "what was spent is read from the service"
-        assert len(service.paid) * each <= 0.3
+        assert len(service.paid) * price <= 0.3
         assert not run(1000.0, service.url)
         rows = episodes(tmp_path / "run").collect()
         assert set(service.paid.values()) == {1} and first < len(service.paid) == rows["turns"].sum()
-    assert rows["cost"].sum() == pytest.approx(len(service.paid) * each), "half of the listed price"
+    assert rows["cost"].sum() == pytest.approx(len(service.paid) * price), "half of the listed price"
 
 
 @pytest.mark.parametrize("behaviour", [{"limit": 200_000}, {"queue": 7}])
-def test_what_is_too_much_at_once_goes_out_in_halves(demo_data, tmp_path, behaviour):
+def test_oversized_batches_are_split_in_half(demo_data, tmp_path, behaviour):
     with batch_service(**behaviour) as service:
-        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
-        done = [one for one in service.batches.values() if one["status"] == "completed"]
+        rows = play(tmp_path / "run", batch_sweep(demo_data, service.url), demo_data)
+        done = [batch for batch in service.batches.values() if batch["status"] == "completed"]
         assert len(done) > rows["turns"].max()
         assert set(service.paid.values()) == {1} and len(service.paid) == rows["turns"].sum()
 
@@ -196,44 +196,44 @@ def test_what_is_too_much_at_once_goes_out_in_halves(demo_data, tmp_path, behavi
             r"m: the service refused a batch of \d+ requests: invalid_json_line: no .*room$",
         ),
         ({"metadata": False}, "m: the service keeps no metadata of batches"),
-        ({"answer": lambda body: failed(401, "", KEY)}, "m: HTTP 401: the service refuses the key in SWEEP_TEST_KEY$"),
+        ({"answer": lambda body: failure(401, "", KEY)}, "m: HTTP 401: the service refuses the key in SWEEP_TEST_KEY$"),
         ({"fault": lambda call, path: "404"}, "no"),
     ],
 )
-def test_a_final_no_is_one_sentence_and_stops_the_model(demo_data, tmp_path, behaviour, words):
+def test_permanent_error_stops_model_with_one_sentence(demo_data, tmp_path, behaviour, words):
     if "fault" in behaviour:
         behaviour, words = {}, "m: HTTP 404"
     with batch_service(**behaviour) as service, pytest.raises(ModelStopped, match=words) as stop:
-        play(tmp_path / "run", asking(demo_data, service.url if behaviour else f"{service.url}/x"), demo_data)
+        play(tmp_path / "run", batch_sweep(demo_data, service.url if behaviour else f"{service.url}/x"), demo_data)
     assert "\n" not in str(stop.value) and "\x1b" not in str(stop.value)
     if not service.metadata:
-        assert [one["status"] for one in service.batches.values()] == ["cancelled"]
+        assert [batch["status"] for batch in service.batches.values()] == ["cancelled"]
 
 
-def test_a_batch_that_somebody_cancelled_stops_the_model_and_the_next_run_sends_the_rest(demo_data, tmp_path):
+def test_cancelled_batch_stops_model_and_next_run_sends_rest(demo_data, tmp_path):
     with batch_service(hold=True) as service:
-        wanted = asking(demo_data, service.url)
+        spec = batch_sweep(demo_data, service.url)
 
         async def run() -> None:
-            one = backend(wanted, demo_data)
-            waiting = await _asked_until_looked(wanted, one, service)
+            engine = backend(spec, demo_data)
+            waiting = await _play_until_polled(spec, engine, service)
             service.batches["batch_0"]["status"] = "cancelled"
             with pytest.raises(
                 ModelStopped, match=r"batch_0 was cancelled at the service with .* run again to send those"
             ):
                 await waiting
-            await one.close()
+            await engine.close()
 
         asyncio.run(run())
         service.hold = False
-        rows = play(tmp_path / "run", wanted, demo_data)
+        rows = play(tmp_path / "run", spec, demo_data)
         assert len(service.paid) == rows["turns"].sum()
 
 
-def test_equal_requests_of_two_episodes_are_two(demo_data, tmp_path):
-    """Zero-shot and history ask the same at first, and each has an answer of its own."""
+def test_equal_requests_of_two_episodes_are_both_sent(demo_data, tmp_path):
+    """Zero-shot and history send the same first request; each gets its own answer."""
     with batch_service() as service:
-        rows = play(tmp_path / "run", asking(demo_data, service.url), demo_data)
+        rows = play(tmp_path / "run", batch_sweep(demo_data, service.url), demo_data)
     assert service.sizes()[0] == rows.height == 2 * rows["sample_id"].len() // 2
     assert Counter(rows["condition"]).total() == rows.height and service.paid.total() == rows["turns"].sum()
 
@@ -255,16 +255,16 @@ def test_an_odd_line_is_no_line(content):
         ({"response": {"status_code": float("nan")}}, (0, {}, "", "")),
     ],
 )
-def test_a_lines_fields_have_their_types(fields, expected):
-    found = parse_line(json.dumps({"custom_id": "a", **fields}).encode())
-    assert (found.status, found.code, found.message) == (expected[0], *expected[2:])
-    assert expected[1] is None or found.body == expected[1]
+def test_line_fields_are_type_checked(fields, expected):
+    parsed = parse_line(json.dumps({"custom_id": "a", **fields}).encode())
+    assert (parsed.status, parsed.code, parsed.message) == (expected[0], *expected[2:])
+    assert expected[1] is None or parsed.body == expected[1]
 
 
-def test_an_odd_batch_is_unreadable_and_its_odd_fields_are_empty():
-    for found in ({}, {"id": "b"}, {"id": 3, "status": "completed"}, {"id": "b", "status": None}):
+def test_malformed_batch_is_unreadable_and_malformed_fields_are_empty():
+    for fields in ({}, {"id": "b"}, {"id": 3, "status": "completed"}, {"id": "b", "status": None}):
         with pytest.raises(UnreadableAnswer):
-            parse_batch(found)
+            parse_batch(fields)
     odd = {
         "id": "b",
         "status": "failed",

@@ -1,4 +1,4 @@
-"""A service is never asked faster than it allows, and never for more money than it was given."""
+"""Requests never exceed the service's rate limit or the budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from time import monotonic
 import pytest
 
 from actors.engine.backend import BudgetSpent
-from actors.engine.openai.rate_limit import MAX_BACKOFF_S, Budget, Pace, backoff, retry_after
+from actors.engine.openai.rate_limit import MAX_BACKOFF_S, Budget, Pace, Price, backoff, retry_after
 
 
 def test_one_burst_of_refusals_cuts_the_pace_once() -> None:
@@ -19,34 +19,34 @@ def test_one_burst_of_refusals_cuts_the_pace_once() -> None:
         pace = Pace(64)
         pace.allowed = 32.0
 
-        async def refused() -> None:
+        async def slow_down_once() -> None:
             async with pace.slot(Random(0)) as round_:
                 await asyncio.sleep(0.01)
                 pace.slow_down(round_, 0.0)
 
-        await asyncio.gather(*(refused() for _ in range(32)))
+        await asyncio.gather(*(slow_down_once() for _ in range(32)))
         return pace
 
     pace = asyncio.run(run())
     assert (pace.allowed, pace.in_flight, pace.round) == (16.0, 0, 1)
 
 
-def test_never_more_in_flight_than_allowed_even_when_callers_are_cancelled() -> None:
+def test_in_flight_limit_holds_when_callers_are_cancelled() -> None:
     async def run() -> tuple[int, int]:
-        pace, most = Pace(4), 0
+        pace, peak = Pace(4), 0
 
-        async def one() -> None:
-            nonlocal most
+        async def hold_slot() -> None:
+            nonlocal peak
             async with pace.slot(Random(0)):
-                most = max(most, pace.in_flight)
+                peak = max(peak, pace.in_flight)
                 await asyncio.sleep(0.002)
 
-        tasks = [asyncio.create_task(one()) for _ in range(60)]
+        tasks = [asyncio.create_task(hold_slot()) for _ in range(60)]
         await asyncio.sleep(0.005)
         for task in tasks[::3]:
             task.cancel()
         await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
-        return most, pace.in_flight
+        return peak, pace.in_flight
 
     assert asyncio.run(run()) == (4, 0)
 
@@ -60,7 +60,7 @@ def test_after_the_first_cut_the_pace_grows_by_one_a_round() -> None:
     assert 5.8 < pace.allowed < 6.0
 
 
-def test_a_rest_holds_everybody_back() -> None:
+def test_pause_delays_all_requests() -> None:
     async def run() -> None:
         pace = Pace(4)
         pace.slow_down(0, 0.2)
@@ -70,21 +70,21 @@ def test_a_rest_holds_everybody_back() -> None:
     asyncio.run(run())
 
 
-def test_a_budget_waits_for_what_is_set_aside_before_it_says_no() -> None:
+def test_budget_waits_for_reservations_before_refusing() -> None:
     async def run() -> list[str]:
-        budget, said = Budget(1.0, "m"), []
+        budget, outcomes = Budget(1.0, "m"), []
 
         async def ask(cost: float) -> None:
             try:
-                async with budget.reserve(lambda: 0.6):
+                async with budget.reserve(Price(0.6)):
                     await asyncio.sleep(0.01)
-                    budget.pay(cost)
-                    said.append("answered")
+                    budget.pay(cost, Price(0.6))
+                    outcomes.append("answered")
             except BudgetSpent as spent:
-                said.append(str(spent))
+                outcomes.append(str(spent))
 
         await asyncio.gather(ask(0.1), ask(0.2), ask(0.3), ask(0.3))
-        return said
+        return outcomes
 
     assert asyncio.run(run()) == ["answered"] * 3 + ["m: 0.6000 of max_cost = 1 is spent"]
 
@@ -96,7 +96,7 @@ def test_the_same_seed_waits_the_same_and_never_beyond_a_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "least", "most"),
+    ("headers", "lowest", "highest"),
     [
         ({"retry-after": "2"}, 2, 2),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25, 0.25),
@@ -106,9 +106,9 @@ def test_the_same_seed_waits_the_same_and_never_beyond_a_minute() -> None:
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 0, 0),
     ],
 )
-def test_what_a_service_asks_for_is_read_in_every_spelling(headers: dict[str, str], least: float, most: float) -> None:
+def test_retry_after_is_read_in_every_spelling(headers: dict[str, str], lowest: float, highest: float) -> None:
     wait = retry_after(headers)
-    assert wait is not None and least <= wait <= most
+    assert wait is not None and lowest <= wait <= highest
 
 
 def test_a_date_is_read_as_seconds_from_now() -> None:
@@ -117,5 +117,5 @@ def test_a_date_is_read_as_seconds_from_now() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nan", "inf", "when ready"])
-def test_nonsense_is_no_wish(text: str) -> None:
+def test_unreadable_retry_header_is_ignored(text: str) -> None:
     assert retry_after({"retry-after": text}) is None

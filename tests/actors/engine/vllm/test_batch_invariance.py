@@ -1,4 +1,4 @@
-"""The mode is part of the key, and an entry that asks for it where it cannot be is told so in one sentence."""
+"""Batch invariance is part of the key; an entry that needs it on an unsupported machine is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sweeps.spec import ModelSpec
 HOPPER, TURING = (9, 0), (7, 5)
 
 
-def entry(**more) -> ModelSpec:
-    return ModelSpec(**{"name": "m", "source": "org/m", "options": {"batch_invariant": True}, **more})
+def entry(**fields) -> ModelSpec:
+    return ModelSpec(**{"name": "m", "source": "org/m", "options": {"batch_invariant": True}, **fields})
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def test_the_mode_is_part_of_the_key_and_its_absence_is_not():
         ({"options": {"batch_invariant": 1}}, "batch_invariant = 1 is no choice"),
     ],
 )
-def test_what_cannot_be_is_refused_when_the_file_is_read(change, sentence):
+def test_unsupported_entry_is_refused_on_load(change, sentence):
     model = {"name": "m", "source": "org/m", "options": {"batch_invariant": True}, **change}
     with pytest.raises(SweepError, match=sentence):
         build({"name": "t", "data": "d", "models": ["m"], "model": [model]}, "a test")
 
 
-def test_it_is_set_where_the_gpus_have_it_and_left_alone_without_the_option(unset):
+def test_mode_is_set_on_capable_gpus_only_with_option(unset):
     enable_batch_invariance(entry(options={}), [TURING])
     assert os.environ[VARIABLE] == "0"
     enable_batch_invariance(entry(), [HOPPER, HOPPER])
@@ -62,35 +62,35 @@ def test_it_is_set_where_the_gpus_have_it_and_left_alone_without_the_option(unse
         (1, [], "and none is here"),
     ],
 )
-def test_a_machine_without_it_says_so_in_one_sentence(unset, gpus, capabilities, sentence):
+def test_unsupported_machine_is_reported_in_one_sentence(unset, gpus, capabilities, sentence):
     with pytest.raises(ValueError, match=sentence) as problem:
         enable_batch_invariance(entry(gpus=gpus), capabilities)
     assert "\n" not in str(problem.value) and os.environ[VARIABLE] == "0"
 
 
-def test_no_driver_and_old_or_unnumbered_versions_of_vllm(unset, monkeypatch):
+def test_missing_driver_and_old_vllm_are_reported(unset, monkeypatch):
     def none():
         raise nvml.DriverUnavailable("no NVIDIA driver on this node")
 
     monkeypatch.setattr(nvml, "capabilities", none)
     with pytest.raises(ValueError, match="and there is no NVIDIA driver on this node"):
         enable_batch_invariance(entry())
-    for version, told in (("0.11.2", "this is 0.11"), ("0.31.0", "this is 0.31")):
+    for version, phrase in (("0.11.2", "this is 0.11"), ("0.31.0", "this is 0.31")):
         monkeypatch.setattr(batch_invariance, "version", lambda name, version=version: version)
-        with pytest.raises(ValueError, match=f"needs vLLM 0.32 or newer, and {told}"):
+        with pytest.raises(ValueError, match=f"needs vLLM 0.32 or newer, and {phrase}"):
             enable_batch_invariance(entry(), [HOPPER])
     for version in ("0.1.dev1+g0123abc", "0.33.0rc1"):
         monkeypatch.setattr(batch_invariance, "version", lambda name, version=version: version)
         enable_batch_invariance(entry(), [HOPPER])
 
 
-def test_it_comes_too_late_once_vllm_is_imported(unset, monkeypatch):
+def test_mode_is_refused_once_vllm_is_imported(unset, monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", object())
     with pytest.raises(ValueError, match="must be set before vLLM is imported"):
         enable_batch_invariance(entry(), [HOPPER])
 
 
-def test_the_engine_is_asked_before_vllm_is_imported_and_never_gets_the_option():
+def test_mode_is_checked_before_vllm_import():
     code = (
         "import sys; from actors.engine.registry import open_engine; from pathlib import Path\n"
         "from sweeps.spec import ModelSpec\n"
@@ -98,5 +98,5 @@ def test_the_engine_is_asked_before_vllm_is_imported_and_never_gets_the_option()
         "try:\n open_engine(model, Path('.'))\nexcept ValueError as why:\n print(why, 'vllm' in sys.modules)"
     )
     root = Path(__file__).parents[4]
-    told = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert told.strip().endswith("leave it out, or run it where it can hold False") and "gpus = 0" in told
+    output = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert output.strip().endswith("leave it out, or run it where it can hold False") and "gpus = 0" in output

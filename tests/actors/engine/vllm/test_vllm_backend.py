@@ -30,7 +30,7 @@ from actors.trial.front_end import measure_front_end
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
-from tests.actors.asking import asked, painted, user
+from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Talk:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tiny")
     checkpoint(folder / "model")
-    painted(folder, [f"{n}.png" for n in range(PICTURES)])
+    paint_pictures(folder, [f"{n}.png" for n in range(PICTURES)])
     (folder / "broken.png").write_bytes(b"\x89PNG no more")
     return folder
 
@@ -85,8 +85,8 @@ def talk(folder: Path) -> Iterator[Talk]:
 
 
 def assert_gone(backend: VLLMBackend) -> None:
-    left = [child for child in backend.children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-    assert not left, f"the engine left {left} behind"
+    survivors = [child for child in backend.children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not survivors, f"the engine left {survivors} behind"
 
 
 def picture(number: int) -> ImageRef:
@@ -95,10 +95,10 @@ def picture(number: int) -> ImageRef:
 
 def requests(**sampling: float) -> list[Request]:
     """One picture, several, an earlier turn: 40 requests."""
-    plain = [asked(user(QUESTIONS[n % 4], picture(n)), seed=n, **sampling) for n in range(36)]
-    several = [asked(user("Compare.", picture(n), picture(n + 1)), seed=n, **sampling) for n in range(2)]
+    plain = [make_request(user(QUESTIONS[n % 4], picture(n)), seed=n, **sampling) for n in range(36)]
+    several = [make_request(user("Compare.", picture(n), picture(n + 1)), seed=n, **sampling) for n in range(2)]
     first = (user("First?", picture(3)), Message("assistant", "A. Wait."))
-    return plain + several + [asked(*first, user("And now?", picture(n)), seed=n, **sampling) for n in (4, 5)]
+    return plain + several + [make_request(*first, user("And now?", picture(n)), seed=n, **sampling) for n in (4, 5)]
 
 
 def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
@@ -107,28 +107,30 @@ def facts(replies: list[Any]) -> list[tuple[str, int, int, str]]:
 
 
 @slow
-def test_a_start_token_that_the_template_leaves_out_is_the_tokenizers(tmp_path: Path) -> None:
+def test_start_token_missing_in_template_comes_from_tokenizer(tmp_path: Path) -> None:
     """As LLaVA-1.5 and LLaVA-NeXT need it: tokens and replies are those of transformers."""
     checkpoint(tmp_path / "model", start="tokenizer")
-    painted(tmp_path, [f"{n}.png" for n in range(PICTURES)])
+    paint_pictures(tmp_path, [f"{n}.png" for n in range(PICTURES)])
     many = requests(max_tokens=8)[30:]
-    other = open_engine(ModelSpec(name="hf", source=str(tmp_path / "model"), backend="transformers", gpus=0), tmp_path)
+    reference = open_engine(
+        ModelSpec(name="hf", source=str(tmp_path / "model"), backend="transformers", gpus=0), tmp_path
+    )
 
     async def ask() -> list[Any]:
-        replies = await asyncio.gather(*map(other.reply, many))
-        await other.close()
+        replies = await asyncio.gather(*map(reference.reply, many))
+        await reference.close()
         return replies
 
-    theirs, talk = facts(asyncio.run(ask())), Talk(tmp_path)
+    expected, talk = facts(asyncio.run(ask())), Talk(tmp_path)
     chat = [{"role": "user", "content": [{"type": "text", "text": "What is this?"}]}]
     rendered = talk.run(
         talk.backend.engine.renderer.render_chat_async([chat], talk.backend.template, talk.backend.tokens)
     )
-    mine = facts(talk.replies(many))
+    ours = facts(talk.replies(many))
     talk.close()
 
     assert rendered[1][0]["prompt_token_ids"].count(1) == 1 == rendered[1][0]["prompt_token_ids"][0]
-    assert mine == theirs
+    assert ours == expected
 
 
 @slow
@@ -146,19 +148,19 @@ def test_the_engine_tells_how_much_its_cache_holds(talk: Talk) -> None:
 
 
 @slow
-def test_what_the_engine_has_from_an_earlier_request_is_counted(talk: Talk) -> None:
+def test_cached_tokens_and_pictures_are_counted(talk: Talk) -> None:
     words = "A question of which no other test asks a word, long enough to fill several blocks. " * 8
 
-    def one(*numbers: int, text: str = words) -> Reply:
-        (reply,) = talk.replies([asked(user(text, *map(picture, numbers)), max_tokens=1)])
+    def ask_about(*numbers: int, text: str = words) -> Reply:
+        (reply,) = talk.replies([make_request(user(text, *map(picture, numbers)), max_tokens=1)])
         return reply
 
-    first, again, other = one(6, 7), one(6, 7), one(6, 5, 7)
+    first, again, different = ask_about(6, 7), ask_about(6, 7), ask_about(6, 5, 7)
 
     assert first.cached_tokens is not None and first.cached_tokens < first.prompt_tokens // 4 and first.pictures == 2
     assert first.prompt_tokens - 256 < (again.cached_tokens or 0) < again.prompt_tokens and again.cached_pictures == 2
-    assert (other.pictures, other.cached_tokens) != (again.pictures, again.cached_tokens)
-    assert (one(text=words).pictures, one(text=words).cached_pictures) == (0, 0)
+    assert (different.pictures, different.cached_tokens) != (again.pictures, again.cached_tokens)
+    assert (ask_about(text=words).pictures, ask_about(text=words).cached_pictures) == (0, 0)
 
 
 @slow
@@ -166,65 +168,68 @@ def test_the_front_end_is_measured_with_new_and_with_known_pictures(talk: Talk) 
     many = requests(max_tokens=4)
     before = facts(talk.replies(many))
 
-    found = talk.run(measure_front_end(talk.backend, many, cached_share=0.5))
+    measured = talk.run(measure_front_end(talk.backend, many, cached_share=0.5))
 
-    assert found is not None and found.requests == PICTURES, "one request for each picture"
-    assert found.engine > 0 and min(found.new_ms, found.cached_ms) > 0
-    assert found.ceiling == pytest.approx(2000 / (found.new_ms + found.cached_ms))
-    (known,) = talk.replies([asked(user("Once more?", picture(1)), max_tokens=1)])
-    assert known.cached_pictures == 1, "what was new was sent to the engine"
+    assert measured is not None and measured.requests == PICTURES, "one request for each picture"
+    assert measured.engine > 0 and min(measured.new_ms, measured.cached_ms) > 0
+    assert measured.ceiling == pytest.approx(2000 / (measured.new_ms + measured.cached_ms))
+    (cached,) = talk.replies([make_request(user("Once more?", picture(1)), max_tokens=1)])
+    assert cached.cached_pictures == 1, "what was new was sent to the engine"
     assert facts(talk.replies(many)) == before
     assert (
-        talk.run(measure_front_end(talk.backend, [asked(user("No picture."), max_tokens=1)], cached_share=0.0)) is None
+        talk.run(measure_front_end(talk.backend, [make_request(user("No picture."), max_tokens=1)], cached_share=0.0))
+        is None
     )
 
 
 @slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
-    """The same conversation, the same tokens: the checkpoint's default of sampling is not heard, its penalty is."""
+    """The same conversation gives the same tokens: the checkpoint's sampling defaults are ignored, its penalty applies."""
     many = requests(max_tokens=12)
-    other = open_engine(ModelSpec(name="hf", source=str(folder / "model"), backend="transformers", gpus=0), folder)
+    reference = open_engine(ModelSpec(name="hf", source=str(folder / "model"), backend="transformers", gpus=0), folder)
 
     async def ask() -> list[Any]:
-        replies = await asyncio.gather(*map(other.reply, many))
-        await other.close()
+        replies = await asyncio.gather(*map(reference.reply, many))
+        await reference.close()
         return replies
 
-    mine, theirs = facts(talk.replies(many)), facts(asyncio.run(ask()))
-    assert mine == theirs and talk.backend.checkpoint_decoding["repetition_penalty"] == 1.3
-    assert len({text for text, *_ in mine}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
+    ours, expected = facts(talk.replies(many)), facts(asyncio.run(ask()))
+    assert ours == expected and talk.backend.checkpoint_decoding["repetition_penalty"] == 1.3
+    assert len({text for text, *_ in ours}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
 
 
 @slow
 def test_a_seed_alone_decides_a_sampled_reply(talk: Talk) -> None:
     many = requests(max_tokens=10, temperature=1.0, top_p=0.95)
     together = facts(talk.replies(many))
-    assert together == facts([reply for one in many[::-1] for reply in talk.replies([one])][::-1])
-    reseeded = [asked(*one.messages, seed=one.seed + 1000, max_tokens=10, temperature=1.0) for one in many]
+    assert together == facts([reply for request in many[::-1] for reply in talk.replies([request])][::-1])
+    reseeded = [
+        make_request(*request.messages, seed=request.seed + 1000, max_tokens=10, temperature=1.0) for request in many
+    ]
     assert sum(a != b for a, b in zip(together, facts(talk.replies(reseeded)), strict=True)) > 30
 
 
 @slow
 def test_a_request_that_cannot_be_answered_ends_alone(talk: Talk) -> None:
     bad = {
-        "too long": asked(user("word " * 3000, picture(0))),
-        "too many pictures": asked(user("Compare.", *map(picture, range(4)))),
-        "no picture": asked(user("What is this?", ImageRef("broken.png"))),
+        "too long": make_request(user("word " * 3000, picture(0))),
+        "too many pictures": make_request(user("Compare.", *map(picture, range(4)))),
+        "no picture": make_request(user("What is this?", ImageRef("broken.png"))),
     }
-    *refused, fine = talk.replies([*bad.values(), asked(user("What is this?", picture(1)), max_tokens=3)])
-    assert [type(one) for one in refused] == [Overflow, Overflow, UnprocessablePicture], refused
+    *refused, fine = talk.replies([*bad.values(), make_request(user("What is this?", picture(1)), max_tokens=3)])
+    assert [type(refusal) for refusal in refused] == [Overflow, Overflow, UnprocessablePicture], refused
     assert "1024" in str(refused[0]) and "image" in str(refused[1])
     assert isinstance(fine, Reply) and talk.backend.dead is None
 
 
 @slow
 def test_cancelled_requests_do_not_change_the_others(talk: Talk) -> None:
-    """Cancelling drives the two picture caches apart; the door notices and sends again."""
+    """Cancelling makes the two picture caches differ; the backend notices and sends the pictures again."""
     many = requests(max_tokens=12)
     expected = facts(talk.replies(many))
 
     async def storm() -> list[Any]:
-        tasks = [asyncio.create_task(talk.backend.reply(one)) for one in many * 6]
+        tasks = [asyncio.create_task(talk.backend.reply(request)) for request in many * 6]
         for number, task in enumerate(tasks):
             if number % 2:
                 await asyncio.sleep(0.002)
@@ -239,9 +244,9 @@ def test_cancelled_requests_do_not_change_the_others(talk: Talk) -> None:
 @slow
 def test_the_same_words_about_another_picture_are_another_request(talk: Talk, folder: Path) -> None:
     """Neither the prefix cache nor the picture cache mixes up two files, or two crops of one."""
-    painted(folder, ["left.png", "right.png"])
+    paint_pictures(folder, ["left.png", "right.png"])
     crops = [ImageRef("left.png"), ImageRef("right.png"), ImageRef("left.png", short_edge=3)]
-    views = [asked(user("What is this?", ref), max_tokens=12) for ref in crops]
+    views = [make_request(user("What is this?", ref), max_tokens=12) for ref in crops]
     names = {talk.backend.pictures.renderer.keyed_picture(ref)[1] for ref in crops}
     warm, again = facts(talk.replies(views)), facts(talk.replies(views))
     assert warm == again and len(names) == 3 and warm[0] != warm[1]
@@ -250,7 +255,7 @@ def test_the_same_words_about_another_picture_are_another_request(talk: Talk, fo
 @pytest.mark.long
 @slow
 @pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
-def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(
+def test_killed_engine_fails_all_requests_and_leaves_nothing(
     folder: Path, victim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if victim:  # an engine with a process for its model, as over several GPUs
@@ -260,13 +265,15 @@ def test_a_killed_engine_fails_everybody_at_once_and_leaves_nothing(
 
     async def kill() -> None:
         await talk.backend.reply(requests(max_tokens=2)[0])
-        long = [asyncio.create_task(talk.backend.reply(one)) for one in requests(max_tokens=900)]
+        long = [asyncio.create_task(talk.backend.reply(request)) for request in requests(max_tokens=900)]
         await asyncio.sleep(0.3)
         os.kill(talk.backend.children[victim].pid, signal.SIGKILL)
         results = await asyncio.gather(*long, return_exceptions=True)
-        assert any(isinstance(one, BackendDied) for one in results)
-        assert not any("hangs" in str(one) for one in results), "its death is seen, not guessed from its silence"
-        assert all(isinstance(one, BackendDied | Reply) for one in results), results
+        assert any(isinstance(outcome, BackendDied) for outcome in results)
+        assert not any("hangs" in str(outcome) for outcome in results), (
+            "its death is seen, not guessed from its silence"
+        )
+        assert all(isinstance(outcome, BackendDied | Reply) for outcome in results), results
         with pytest.raises(BackendDied):
             await talk.backend.reply(requests()[0])
 
@@ -296,7 +303,7 @@ def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
     assert_gone(talk.backend)
 
 
-def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None:
+def test_engine_gets_limits_and_entry_overrides_them() -> None:
     model = ModelSpec(
         name="m", source="hub/m", gpus=2, max_images=5, processor={"max_pixels": 9}, options={"max_num_seqs": 64}
     )
@@ -306,33 +313,31 @@ def test_the_engine_is_told_its_limits_and_the_entry_has_the_last_word() -> None
     assert flags["limit_mm_per_prompt"] == {"image": 5, "video": 0, "audio": 0}
     assert flags["mm_processor_kwargs"] == {"max_pixels": 9}
     assert flags["enable_prefix_caching"] and flags["interleave_mm_strings"] and "enable_lora" not in flags
-    one = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
-    assert one["enable_lora"]
+    single_gpu = engine_arguments(ModelSpec(name="m", source="m", gpus=1, lora="vision-lora"))
+    assert single_gpu["enable_lora"]
     half = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5))
     assert (half["tensor_parallel_size"], half["gpu_memory_utilization"]) == (
         1,
         0.45,
-    ) and "gpu_memory_utilization" not in one
-    less = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
-    assert less["gpu_memory_utilization"] == 0.3
+    ) and "gpu_memory_utilization" not in single_gpu
+    capped = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
+    assert capped["gpu_memory_utilization"] == 0.3
     assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
 
 
 @pytest.mark.long
 @slow
-def test_an_engine_that_leaves_a_request_without_an_answer_is_given_up(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_engine_that_drops_a_request_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
         monkeypatch.setattr(vllm_backend, name, seconds)
     monkeypatch.setattr(vllm_backend, "SLOWEST", 1e6)
     talk = Talk(folder)
 
     async def wait() -> None:
-        long = (talk.backend.reply(one) for one in requests(max_tokens=900))
+        long = (talk.backend.reply(request) for request in requests(max_tokens=900))
         results = await asyncio.gather(*long, return_exceptions=True)
-        assert all(isinstance(one, BackendDied) for one in results), results
-        assert {str(one).partition(": ")[2] for one in results} == {"a request got no answer in 0 s"}
+        assert all(isinstance(outcome, BackendDied) for outcome in results), results
+        assert {str(outcome).partition(": ")[2] for outcome in results} == {"a request got no answer in 0 s"}
 
     try:
         talk.run(wait())
@@ -351,8 +356,8 @@ def test_a_cpu_engine_is_one_process_unless_its_cores_are_named(monkeypatch: pyt
     with engine_threads():
         assert os.environ[THREADS] == "5"
     assert os.environ[THREADS] == "1"
-    other = model.model_copy(update={"options": {"distributed_executor_backend": "mp"}})
-    assert engine_arguments(other)["distributed_executor_backend"] == "mp"
+    entry = model.model_copy(update={"options": {"distributed_executor_backend": "mp"}})
+    assert engine_arguments(entry)["distributed_executor_backend"] == "mp"
     monkeypatch.setenv(BIND, "0-3")
     assert "distributed_executor_backend" not in engine_arguments(model)
     with engine_threads():
@@ -364,11 +369,11 @@ def test_greedy_ignores_every_other_choice() -> None:
     cold = sampling_params(Decoding(1e-6, 0.5, 3, 1.05), 50, seed=4)
     assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.seed) == (0.0, 1.0, 0, None)
     assert (cold.temperature, cold.repetition_penalty) == (0.0, 1.05), "Qwen2.5-VL's own; vLLM would make it 0.01"
-    drawn = sampling_params(Decoding(0.7, 0.5, 3, 1.0), 9, seed=4)
-    assert (drawn.temperature, drawn.top_p, drawn.top_k, drawn.seed, drawn.max_tokens) == (0.7, 0.5, 3, 4, 9)
+    sampled = sampling_params(Decoding(0.7, 0.5, 3, 1.0), 9, seed=4)
+    assert (sampled.temperature, sampled.top_p, sampled.top_k, sampled.seed, sampled.max_tokens) == (0.7, 0.5, 3, 4, 9)
 
 
-def test_an_adapter_lies_inside_its_model_or_where_it_is_said(tmp_path: Path) -> None:
+def test_adapter_is_found_in_its_model_or_at_given_path(tmp_path: Path) -> None:
     (tmp_path / "vision-lora").mkdir()
     inside = ModelSpec(name="m", source=str(tmp_path), lora="vision-lora")
     outside = ModelSpec(name="m", source="hub/m", lora=str(tmp_path / "vision-lora"))

@@ -34,9 +34,9 @@ WITH_TOOLS = "{% if tools %}{% for tool in tools %}{{ tool | tojson }}\n{% endfo
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose chat template takes functions."""
-    made = checkpoint(tmp_path_factory.mktemp("tiny") / "model")
-    (made / "chat_template.jinja").write_text(WITH_TOOLS)
-    return made
+    model_folder = checkpoint(tmp_path_factory.mktemp("tiny") / "model")
+    (model_folder / "chat_template.jinja").write_text(WITH_TOOLS)
+    return model_folder
 
 
 def model(folder: Path, tools: str) -> ModelSpec:
@@ -44,8 +44,8 @@ def model(folder: Path, tools: str) -> ModelSpec:
     return ModelSpec(name="tiny", source=str(folder), gpus=0, dtype="float32", options=options, tools=tools)
 
 
-def played(folder: Path, data: Path, writes: list[str], tools: str = "hermes") -> tuple[Any, list[str], list[bool]]:
-    """An episode of ROD whose engine writes these texts in turn, the prompts that it got, and what was skipped."""
+def play_texts(folder: Path, data: Path, writes: list[str], tools: str = "hermes") -> tuple[Any, list[str], list[bool]]:
+    """Play an episode of ROD whose engine writes these texts in turn; return it, its prompts and the skip flags."""
     prompts: list[str] = []
     skipped: list[bool] = []
 
@@ -53,11 +53,11 @@ def played(folder: Path, data: Path, writes: list[str], tools: str = "hermes") -
         backend: Any = open_without_engine(model(folder, tools), data)
         tokenizer = backend.engine.renderer.get_tokenizer()
 
-        async def generate(prompt: Any, choices: Any, number: str, **more: Any) -> AsyncIterator[Any]:
+        async def generate(prompt: Any, choices: Any, number: str, **kwargs: Any) -> AsyncIterator[Any]:
             prompts.append(tokenizer.decode(prompt["prompt_token_ids"]))
             skipped.append(choices.skip_special_tokens)
-            said = SimpleNamespace(text=writes[len(prompts) - 1], token_ids=[5], finish_reason="stop")
-            yield SimpleNamespace(finished=True, outputs=[said], prompt_token_ids=[1], num_cached_tokens=0)
+            output = SimpleNamespace(text=writes[len(prompts) - 1], token_ids=[5], finish_reason="stop")
+            yield SimpleNamespace(finished=True, outputs=[output], prompt_token_ids=[1], num_cached_tokens=0)
 
         async def awake() -> bool:
             return False
@@ -74,17 +74,20 @@ def played(folder: Path, data: Path, writes: list[str], tools: str = "hermes") -
     return asyncio.run(run()), prompts, skipped
 
 
-def written(name: str, **arguments: str) -> str:
-    """A call as models of Hermes' form write it."""
+def format_call(name: str, **arguments: str) -> str:
+    """Format a call as Hermes models write it."""
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
 def test_functions_reach_the_template_and_calls_come_out_of_the_parser(folder: Path, demo_data: Path) -> None:
     answer = load_samples(demo_data, "ROD")[0].answer.removesuffix(".")
-    writes = ["I look.\n" + written("move_blocks", direction="left"), written("answer", category=answer)]
-    episode, prompts, skipped = played(folder, demo_data, writes)
+    writes = ["I look.\n" + format_call("move_blocks", direction="left"), format_call("answer", category=answer)]
+    episode, prompts, skipped = play_texts(folder, demo_data, writes)
 
-    assert episode.ending is Ending.CORRECT and [one.turn.turn.move for one in episode.turns] == ["left", None]
+    assert episode.ending is Ending.CORRECT and [played_turn.turn.turn.move for played_turn in episode.turns] == [
+        "left",
+        None,
+    ]
     assert parse_call(episode.turns[0].reply.text) == Call("move_blocks", {"direction": "left"})
     assert "I look." in episode.turns[0].reply.text
     assert skipped == [False, False], "some models write calls with special tokens"
@@ -94,17 +97,15 @@ def test_functions_reach_the_template_and_calls_come_out_of_the_parser(folder: P
 
 @pytest.mark.parametrize(
     ("writes", "kind"),
-    [("Left!", Fault.NO_CALL), (written("rotate") * 2, Fault.SEVERAL), ("<tool_call>{", Fault.NO_CALL)],
+    [("Left!", Fault.NO_CALL), (format_call("rotate") * 2, Fault.SEVERAL), ("<tool_call>{", Fault.NO_CALL)],
 )  # fmt: skip
 def test_what_the_parser_finds_no_call_in_ends_the_episode(folder: Path, demo_data: Path, writes: str, kind: Fault):
-    episode, _, _ = played(folder, demo_data, [writes])
+    episode, _, _ = play_texts(folder, demo_data, [writes])
 
     assert episode.ending is Ending.WRONG and parse_call(episode.turns[0].reply.text) is kind
 
 
-def test_a_template_that_takes_no_functions_and_a_parser_that_is_none_are_one_sentence(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_template_without_functions_and_unknown_parser_are_reported(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"tools = 'herms' is no tool parser of vLLM; write one of .*hermes"):
         open_without_engine(model(folder, "herms"), tmp_path)
     with pytest.raises(ValueError, match='takes no functions: write tools = "text" for tiny'):

@@ -1,4 +1,4 @@
-"""One ranking over several runs is the ranking of one run that holds them all; what cannot stand in it is refused."""
+"""A leaderboard over several runs equals the ranking of one run that holds them all; incomparable runs are refused."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.report.runs import heard, played, sweep
+from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 CONDITIONS = ["zero-shot", "hint"]
 POLICIES = {"qwen2.5-vl-7b": "ask-properly", "internvl3-8b": "uniform", "llava-ov-7b": "first-option"}
 BACKENDS = {model: Baseline(policy) for model, policy in POLICIES.items()}
 
 
-def run(data, folder, models, **more):
-    return played(folder, sweep(data, ["oracle", "guess", *models], CONDITIONS, **more), backends=BACKENDS)
+def play_models(data_folder, folder, models, **options):
+    return play_sweep(
+        folder, sweep(data_folder, ["oracle", "guess", *models], CONDITIONS, **options), backends=BACKENDS
+    )
 
 
 @pytest.fixture(scope="module")
 def folders(demo_data, tmp_path_factory):
-    """One run of three models and a person; and the same in three folders, the person's not finished."""
-    place = tmp_path_factory.mktemp("board")
+    """A run of three models, the same models in two folders, and an unfinished run of a person."""
+    folder = tmp_path_factory.mktemp("board")
     names = list(POLICIES)
-    run(demo_data, place / "whole", names)
-    run(demo_data, place / "one", names[:2])
-    run(demo_data, place / "two", names[2:])
+    play_models(demo_data, folder / "whole", names)
+    play_models(demo_data, folder / "one", names[:2])
+    play_models(demo_data, folder / "two", names[2:])
     person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
-    played(place / "ada", person, only=100, backends={"human-ada": Baseline("oracle")})
-    return place
+    play_sweep(folder / "ada", person, only=100, backends={"human-ada": Baseline("oracle")})
+    return folder
 
 
 def test_several_runs_rank_as_one(folders):
@@ -55,35 +57,35 @@ def test_several_runs_rank_as_one(folders):
     assert_frame_equal(together.rows, alone.rows)
     assert_frame_equal(together.cells.drop("cell"), alone.cells.drop("cell"))
     ranks = ranking(read_run(folders / "whole"))
-    mine = alone.rows.filter(condition="zero-shot").drop_nulls("rank")
+    ranked = alone.rows.filter(condition="zero-shot").drop_nulls("rank")
     assert (
-        mine.select("name", "rank", "rank_low", "rank_high", "p_best", "average").rows()
+        ranked.select("name", "rank", "rank_low", "rank_high", "p_best", "average").rows()
         == ranks.select("model", "rank", "rank_low", "rank_high", "p_best", "average").rows()
     )
-    assert mine["average"].to_list() == pytest.approx(mine["acc"].to_list())
-    assert mine["rank"].to_list() == [1, 2, 3] and alone.rows["condition"][0] == "zero-shot"
+    assert ranked["average"].to_list() == pytest.approx(ranked["acc"].to_list())
+    assert ranked["rank"].to_list() == [1, 2, 3] and alone.rows["condition"][0] == "zero-shot"
 
 
-def test_baselines_stand_apart_and_once(folders):
-    found = build_leaderboard(read_runs([folders / "one", folders / "two"]))
-    kinds = {name: (one.kind, one.run) for name, one in found.entrants.items()}
+def test_baselines_are_unranked_and_listed_once(folders):
+    leaderboard = build_leaderboard(read_runs([folders / "one", folders / "two"]))
+    kinds = {name: (entrant.kind, entrant.run) for name, entrant in leaderboard.entrants.items()}
     assert kinds["oracle"] == kinds["guess"] == ("baseline", "one") and kinds["llava-ov-7b"] == ("model", "two")
-    assert found.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
-    for _, rows in found.rows.group_by("condition"):
+    assert leaderboard.rows.filter(pl.col("name").is_in(["oracle", "guess"]))["rank"].null_count() == 4
+    for _, rows in leaderboard.rows.group_by("condition"):
         assert rows["name"][-2:].to_list() == ["oracle", "guess"], "rows without a rank come last, the best first"
         assert rows["rank"].to_list() == [1, 2, 3, None, None]
 
 
-def test_one_name_in_two_runs_is_told_apart_and_what_differs_is_said(folders, demo_data, tmp_path):
-    other = run(demo_data, tmp_path / "other", ["internvl3-8b"], seed=1, selection={"limit": 8})
-    found = build_leaderboard(read_runs([folders / "one", other]))
-    rows = found.rows.filter(condition="zero-shot").drop_nulls("rank")
+def test_name_in_two_runs_is_distinguished_and_differences_noted(folders, demo_data, tmp_path):
+    other_run = play_models(demo_data, tmp_path / "other", ["internvl3-8b"], seed=1, selection={"limit": 8})
+    leaderboard = build_leaderboard(read_runs([folders / "one", other_run]))
+    rows = leaderboard.rows.filter(condition="zero-shot").drop_nulls("rank")
 
     assert set(rows["name"]) == {"internvl3-8b (one)", "internvl3-8b (other)", "qwen2.5-vl-7b"}
-    assert any(note == "seed: 0 in one, 1 in other" for note in found.notes)
-    assert any(note.startswith("selection.limit: ") and note.endswith("8 in other") for note in found.notes)
-    assert not any("models" in note.partition(":")[0] for note in found.notes)
-    page = write_leaderboard(found, tmp_path / "board.html").read_text()
+    assert any(note == "seed: 0 in one, 1 in other" for note in leaderboard.notes)
+    assert any(note.startswith("selection.limit: ") and note.endswith("8 in other") for note in leaderboard.notes)
+    assert not any("models" in note.partition(":")[0] for note in leaderboard.notes)
+    page = write_leaderboard(leaderboard, tmp_path / "board.html").read_text()
     assert "Shared %" in page, "ranks are over samples that all answered, which are fewer"
 
 
@@ -96,45 +98,45 @@ def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_pat
     shutil.copytree(folders / "ada", tmp_path / "ada")
     (tmp_path / "ada/lock").unlink()
     person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
-    played(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
+    play_sweep(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
     first = build_leaderboard(read_runs([folders / "whole", tmp_path / "ada"])).rows.row(0, named=True)
     assert (first["name"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1) and first["p_best"] > 0.9
 
 
-def test_what_cannot_stand_in_one_ranking_is_refused(folders, demo_data, tmp_path):
-    data = tmp_path / "data"
-    shutil.copytree(demo_data, data)
-    file = next(data.glob("QuickDraw*.jsonl"))
+def test_incomparable_runs_are_refused(folders, demo_data, tmp_path):
+    data_folder = tmp_path / "data"
+    shutil.copytree(demo_data, data_folder)
+    file = next(data_folder.glob("QuickDraw*.jsonl"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     pictures = [line["image_template"] for line in lines]
     for line, picture in zip(lines, pictures[1:] + pictures[:1], strict=True):
         line["image_template"] = picture
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    other = run(data, tmp_path / "other", ["llava-ov-7b"])
+    other_run = play_models(data_folder, tmp_path / "other", ["llava-ov-7b"])
     with pytest.raises(RunFolderError, match="one and other have different pictures of QD under the same id"):
-        build_leaderboard(read_runs([folders / "one", other]))
+        build_leaderboard(read_runs([folders / "one", other_run]))
     with pytest.raises(RunFolderError, match="named twice"):
         build_leaderboard(read_runs([folders / "one", folders / "one"]))
     with pytest.raises(RunFolderError, match="holds no run"):
         build_leaderboard(read_runs([tmp_path]))
 
 
-def test_open_ended_answers_are_said_to_be_elsewhere(demo_data, tmp_path):
-    more = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
-    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot"], **more)
-    folder = played(tmp_path / "both", wanted)
-    heard(folder, wanted, wanted.judge, Baseline("rule-judge"))
-    found = build_leaderboard(read_runs([folder]))
-    assert found.notes[0] == "both has open-ended answers too, which are not ranked here"
-    assert found.rows["planned"].to_list() == [20, 20] and found.scenarios == ("ROD", "QD")
+def test_open_ended_answers_are_not_ranked(demo_data, tmp_path):
+    options = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = sweep(demo_data, ["uniform", "ask-properly"], ["zero-shot"], **options)
+    folder = play_sweep(tmp_path / "both", wanted)
+    judge_answers(folder, wanted, wanted.judge, Baseline("rule-judge"))
+    leaderboard = build_leaderboard(read_runs([folder]))
+    assert leaderboard.notes[0] == "both has open-ended answers too, which are not ranked here"
+    assert leaderboard.rows["planned"].to_list() == [20, 20] and leaderboard.scenarios == ("ROD", "QD")
 
-    only = played(tmp_path / "oeg", sweep(demo_data, ["refuse"], ["zero-shot"], protocol="oeg"))
+    only = play_sweep(tmp_path / "oeg", sweep(demo_data, ["refuse"], ["zero-shot"], protocol="oeg"))
     with pytest.raises(RunFolderError, match="oeg: open-ended answers are not ranked"):
         build_leaderboard(read_runs([only]))
 
 
-class Seen(HTMLParser):
-    """Tags and links of a page."""
+class PageParser(HTMLParser):
+    """A parser that collects the tags and links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -152,26 +154,26 @@ def test_the_page_links_to_reports_and_names_are_text(folders, demo_data, tmp_pa
     write_page(read_run(hostile))
     target = tmp_path / "pages/board.html"
     target.parent.mkdir()
-    seen = Seen()
-    seen.feed(write_leaderboard(build_leaderboard(read_runs([hostile, folders / "two"])), target).read_text())
+    parser = PageParser()
+    parser.feed(write_leaderboard(build_leaderboard(read_runs([hostile, folders / "two"])), target).read_text())
 
-    assert "b" not in seen.tags and seen.tags.count("script") == 2
-    away = [link for link in seen.links if not link.startswith("#")]
+    assert "b" not in parser.tags and parser.tags.count("script") == 2
+    away = [link for link in parser.links if not link.startswith("#")]
     assert len(away) == 1 + 2 * 4 * 7, "four rows of the run that has a page, seven scenarios, two conditions"
     assert all((target.parent / unquote(link.partition("#")[0])).is_file() for link in away)
     assert sum("without report.html" in note for note in target.read_text().split("<li>")) == 1
 
 
-def test_the_command(folders, tmp_path):
+def test_leaderboard_command(folders, tmp_path):
     into = tmp_path / "board.html"
     done = CliRunner().invoke(
         app, ["report", "--leaderboard", str(folders / "one"), str(folders / "two"), "--into", str(into)]
     )
     assert done.exit_code == 0 and f"open {into} in a browser" in done.output and into.is_file()
 
-    told = json.loads(CliRunner().invoke(app, ["report", "--leaderboard", str(folders / "whole"), "--json"]).output)
-    assert told["rows"][0]["rank"] == 1 and {row["kind"] for row in told["rows"]} == {"model", "baseline"}
-    assert len(told["cells"]) == 5 * 2 * 7
+    board = json.loads(CliRunner().invoke(app, ["report", "--leaderboard", str(folders / "whole"), "--json"]).output)
+    assert board["rows"][0]["rank"] == 1 and {row["kind"] for row in board["rows"]} == {"model", "baseline"}
+    assert len(board["cells"]) == 5 * 2 * 7
     wrong = CliRunner().invoke(app, ["report", "--leaderboard", str(tmp_path / "none")])
     assert wrong.exit_code == 2 and "holds no run" in wrong.output
     nowhere = CliRunner().invoke(
@@ -180,7 +182,7 @@ def test_the_command(folders, tmp_path):
     assert nowhere.exit_code == 2 and "Traceback" not in nowhere.output
 
 
-def told(*arguments, code=0):
+def run_command(*arguments, code=0):
     done = CliRunner().invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
     return " ".join(done.output.split())
@@ -188,33 +190,33 @@ def told(*arguments, code=0):
 
 def test_several_runs_are_reported_on_one_page(folders, tmp_path):
     page, pair = tmp_path / "runs.html", [folders / "one", folders / "whole"]
-    said = told("report", *pair, "--into", page)
-    found = compare_runs(read_runs(pair)).averages
+    output = run_command("report", *pair, "--into", page)
+    averages = compare_runs(read_runs(pair)).averages
 
-    assert "less one (mcqa), points of acc" in said and "in a browser" in said
+    assert "less one (mcqa), points of acc" in output and "in a browser" in output
     content = page.read_text()
-    shown = cells(content.split('id="table-difference-0"')[1].split("</table>")[0])
-    assert "<title>Runs side by side" in content and len(shown) == found.height == 8
-    for line, row in zip(shown, found.iter_rows(named=True), strict=True):
+    rows = cells(content.split('id="table-difference-0"')[1].split("</table>")[0])
+    assert "<title>Runs side by side" in content and len(rows) == averages.height == 8
+    for line, row in zip(rows, averages.iter_rows(named=True), strict=True):
         assert line[:3] == [row["model"], row["condition"], str(row["n"])]
-        assert line[3].startswith(format_signed(row["difference"])) and len(line) == 6 + 7
-    told("report", *pair, "--brief", "--into", tmp_path / "none.html")
+        assert line[3].startswith(format_signed(row["difference"])) and len(line) == 7 + 7
+    run_command("report", *pair, "--brief", "--into", tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
-    assert json.loads(told("report", *pair, "--json"))["averages"] == found.to_dicts()
+    assert json.loads(run_command("report", *pair, "--json"))["averages"] == averages.to_dicts()
 
 
 def cells(table):
-    """The texts of each row of a table's body."""
+    """Return the texts of each row of a table's body."""
     rows = table.split("<tbody>")[1].split("<tr>")[1:]
-    return [[" ".join(re.sub("<[^>]*>", " ", one).split()) for one in re.split("</t[hd]>", row)[:-1]] for row in rows]
+    return [[" ".join(re.sub("<[^>]*>", " ", text).split()) for text in re.split("</t[hd]>", row)[:-1]] for row in rows]
 
 
 def test_runs_with_nothing_in_common_are_ranked_on_one_page(demo_data, tmp_path):
-    one = played(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
-    two = played(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
-    said = told("report", one, two, "--into", tmp_path / "runs.html")
+    first = play_sweep(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
+    second = play_sweep(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
+    output = run_command("report", first, second, "--into", tmp_path / "runs.html")
 
-    assert "no model and condition on the same samples in common" in said
-    shown = (tmp_path / "runs.html").read_text()
-    assert "Differences" not in shown and "ask-properly" in shown and "uniform" in shown
-    assert "is named twice" in told("report", one, one, code=2)
+    assert "no model and condition on the same samples in common" in output
+    page = (tmp_path / "runs.html").read_text()
+    assert "Differences" not in page and "ask-properly" in page and "uniform" in page
+    assert "is named twice" in run_command("report", first, first, code=2)

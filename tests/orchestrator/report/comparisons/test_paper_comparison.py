@@ -1,4 +1,4 @@
-"""A run that has the published figures compares as equal; what is not comparable is listed with its reason instead."""
+"""A run with the published figures compares as equal; cells that are not comparable are listed with a reason."""
 
 import io
 
@@ -9,6 +9,7 @@ from rich.console import Console
 from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.report.comparisons.paper_comparison import (
+    SCHEMA,
     compare_with_paper,
     comparison_notes,
     comparison_tables,
@@ -20,67 +21,69 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.console import rich_table
 from orchestrator.report.tables.open_ended import open_ended_table
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.report.runs import known, played, replaced, sweep
+from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"
 
 
 @pytest.fixture(scope="module")
-def equal(tmp_path_factory):
+def published_comparison(tmp_path_factory):
     """A run of one model over the ids of the paper, each cell with its published figures."""
     return compare_with_paper(
-        read_run(known(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint"))
+        read_run(
+            write_published_run(tmp_path_factory.mktemp("known") / "run", [MODEL, "uniform"], sampling="checkpoint")
+        )
     )
 
 
-def test_known_figures_differ_by_rounding_alone_and_lie_inside(equal):
-    mine = equal.filter(model=MODEL)
+def test_published_figures_differ_by_rounding_only(published_comparison):
+    rows = published_comparison.filter(model=MODEL)
 
-    assert mine["reason"].null_count() == mine.height == 8 * (2 + 2 + 1)
-    assert mine["inside"].all() and mine["exact"].all()
-    cells = mine.filter(pl.col("scenario") != "avg")
+    assert rows["reason"].null_count() == rows.height == 8 * (2 + 2 + 1)
+    assert rows["inside"].all() and rows["exact"].all()
+    cells = rows.filter(pl.col("scenario") != "avg")
     rounding = pl.when(pl.col("measure") == "acc").then(100 / pl.col("planned")).otherwise(1 / pl.col("planned"))
     assert cells.filter(pl.col("difference").abs() > 0.5 * rounding + 1e-9).is_empty(), "no whole number comes closer"
-    assert mine.filter(scenario="avg")["difference"].abs().max() < 0.2
-    theirs = published_figures().filter(table="mcqa", paper=PAPER).select("scenario", "measure", "published")
-    both = mine.filter(condition="zero-shot").join(theirs, on=["scenario", "measure"], suffix="_paper")
+    assert rows.filter(scenario="avg")["difference"].abs().max() < 0.2
+    published = published_figures().filter(table="mcqa", paper=PAPER).select("scenario", "measure", "published")
+    both = rows.filter(condition="zero-shot").join(published, on=["scenario", "measure"], suffix="_paper")
     assert both.height == 16
     assert both["published"].equals(both["published_paper"])
 
 
-def test_what_prints_names_both_figures_and_what_cannot_be_checked(equal):
+def test_printed_tables_have_both_figures_and_notes(published_comparison):
     console = Console(width=160, file=io.StringIO(), record=True)
-    for one in comparison_tables(equal):
-        console.print(rich_table(one))
+    for paper_table in comparison_tables(published_comparison):
+        console.print(rich_table(paper_table))
     text = console.export_text()
 
     assert MODEL in text and "24.8" in text and "reference (mcqa)" in text
-    assert all("(* more than rounding allows)" in table.title for table in comparison_tables(equal))
-    told = comparison_notes(equal)
-    assert told[0].startswith("hint (mcqa), acc: agrees with the paper; mean absolute difference 0.")
-    assert "21 cells not compared (uniform): the model is not in the paper" in told
-    assert any("cannot be checked" in line for line in told)
+    assert all("(* more than rounding allows)" in table.title for table in comparison_tables(published_comparison))
+    notes = comparison_notes(published_comparison)
+    assert notes[0].startswith("hint (mcqa), acc: agrees with the paper; mean absolute difference 0.")
+    assert "21 cells not compared (uniform): the model is not in the paper" in notes
+    assert any("cannot be checked" in line for line in notes)
 
 
-def test_several_turns_in_words_are_set_beside_table_10_with_what_of_it_is_our_reading(tmp_path):
-    told = {"protocol": "oeg-multi", "judge": {"model": "rule-judge"}, "open_ended": {"sampling": "checkpoint"}}
-    folder = known(tmp_path / "run", ["qwen2.5-vl-7b"], ("zero-shot", "hint"), most=100, **told)
-    found = compare_with_paper(read_run(folder))
-    ours, hint = found.filter(condition="zero-shot"), found.filter(condition="hint")
+def test_multi_turn_open_ended_run_is_compared_with_table_10(tmp_path):
+    options = {"protocol": "oeg-multi", "judge": {"model": "rule-judge"}, "open_ended": {"sampling": "checkpoint"}}
+    folder = write_published_run(tmp_path / "run", ["qwen2.5-vl-7b"], ("zero-shot", "hint"), most=100, **options)
+    comparison = compare_with_paper(read_run(folder))
+    ours, hint = comparison.filter(condition="zero-shot"), comparison.filter(condition="hint")
     rod = ours.filter(scenario="ROD", measure="acc")
 
-    assert set(found["protocol"]) == {"oeg-multi"} and set(ours["measure"]) == {"acc", "ps"}
+    assert set(comparison["protocol"]) == {"oeg-multi"} and set(ours["measure"]) == {"acc", "ps"}
     assert ours["reason"].null_count() == ours.height == 8 * 2 and ours["inside"].all() and not ours["exact"].any()
     assert ours["difference"].abs().max() < 0.1
     assert rod["published"].item() == 1.1 and rod["ours"].item() == pytest.approx(100 / 88)
     assert (
         hint["reason"].str.contains("no table per model of hint (oeg-multi, filtered) is published", literal=True).all()
     )
-    assert any("our reading" in line and "rule-judge/turns-1-" in line for line in comparison_notes(found))
+    assert any("our reading" in line and "rule-judge/turns-1-" in line for line in comparison_notes(comparison))
 
 
 def test_a_figure_outside_our_interval_is_marked(tmp_path):
-    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+    folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",))
     from actors.playing.records import EpisodeBatch
     from orchestrator.storage.episode_store import EpisodeStore
     from orchestrator.storage.schemas import EPISODES, TURNS
@@ -95,29 +98,29 @@ def test_a_figure_outside_our_interval_is_marked(tmp_path):
     store = EpisodeStore(folder)
     store.append(EpisodeBatch([], all_right.to_dict(as_series=False), turns.to_dict(as_series=False)))
     store.close()
-    found = compare_with_paper(read_run(folder)).filter(measure="acc")
+    comparison = compare_with_paper(read_run(folder)).filter(measure="acc")
 
-    assert not found["inside"].any()
+    assert not comparison["inside"].any()
     console = Console(width=160, file=io.StringIO(), record=True)
     console.print(rich_table(next(comparison_tables(compare_with_paper(read_run(folder))))))
     assert "+75.2*" in console.export_text()
 
 
-def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
+def test_demo_data_are_not_compared(demo_data, tmp_path):
     from actors.engine.baselines import Baseline
 
     wanted = sweep(demo_data, [MODEL], ["zero-shot", "reference"])
-    folder = played(tmp_path / "run", wanted, backends={MODEL: Baseline("uniform")})
-    found = compare_with_paper(read_run(folder))
+    folder = play_sweep(tmp_path / "run", wanted, backends={MODEL: Baseline("uniform")})
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found["published"].null_count() == found.height > 0
-    assert found["reason"].str.contains("demo benchmark").all()
-    assert not list(comparison_tables(found))
-    assert "14 cells not compared (llava-ov-0.5b): other data" in comparison_notes(found)[0]
+    assert comparison["published"].null_count() == comparison.height > 0
+    assert comparison["reason"].str.contains("demo benchmark").all()
+    assert not list(comparison_tables(comparison))
+    assert "14 cells not compared (llava-ov-0.5b): other data" in comparison_notes(comparison)[0]
 
 
 @pytest.mark.parametrize(
-    ("changes", "most", "said"),
+    ("changes", "limit", "reason"),
     [
         ({"selection": {"limit": 20}}, 20, "a subset: 20 samples by the sweep's selection"),
         ({}, 30, f"a subset: 30 samples, and the published table is of {len(paper_ids()['ROD']):,}"),
@@ -126,77 +129,92 @@ def test_the_demo_is_other_data_and_is_not_compared(demo_data, tmp_path):
         ({"selection": {"filtered": False}}, None, "(mcqa, unfiltered) is published"),
     ],
 )
-def test_what_is_not_the_papers_setting_is_said(tmp_path, changes, most, said):
-    found = compare_with_paper(read_run(known(tmp_path / "run", [MODEL], ("hint",), most=most, **changes)))
-    rod = found.filter(scenario="ROD")
+def test_cells_with_other_settings_have_reason(tmp_path, changes, limit, reason):
+    comparison = compare_with_paper(
+        read_run(write_published_run(tmp_path / "run", [MODEL], ("hint",), most=limit, **changes))
+    )
+    rod = comparison.filter(scenario="ROD")
 
     assert rod["published"].null_count() == rod.height > 0
-    assert rod["reason"].str.contains(said, literal=True).all()
-    assert found.filter(scenario="avg")["published"].null_count() == 2, "an average is no better than its cells"
+    assert rod["reason"].str.contains(reason, literal=True).all()
+    assert comparison.filter(scenario="avg")["published"].null_count() == 2, "an average is no better than its cells"
 
 
-def test_the_unfiltered_run_is_set_beside_the_unfiltered_table(tmp_path):
+def test_unfiltered_run_is_compared_with_unfiltered_table(tmp_path):
     beyond = {"VSOD": 63 - 42, "QD": 17_909 - 7_557 - (63 - 42)}
-    found = compare_with_paper(
-        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), beyond=beyond, selection={"filtered": False}))
+    comparison = compare_with_paper(
+        read_run(
+            write_published_run(tmp_path / "run", [MODEL], ("zero-shot",), beyond=beyond, selection={"filtered": False})
+        )
     )
-    theirs = (
+    published = (
         published_figures()
         .filter(table="mcqa_unfiltered", paper=PAPER, scenario="QD", measure="acc")["published"]
         .item()
     )
 
-    assert found.filter(scenario="QD", measure="acc")["published"].item() == theirs
+    assert comparison.filter(scenario="QD", measure="acc")["published"].item() == published
 
 
-def test_counts_of_another_unfiltered_set_are_said(tmp_path):
-    """All seven: the sum must be the published one; VSOD alone: without its weak occlusions it has 63."""
-    found = compare_with_paper(
-        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
+def test_other_unfiltered_counts_have_reason(tmp_path):
+    """For all seven, the sum must be the published one; VSOD alone has 63 samples without weak occlusions."""
+    comparison = compare_with_paper(
+        read_run(write_published_run(tmp_path / "run", [MODEL], ("zero-shot",), selection={"filtered": False}))
     )
     alone = unfiltered_mismatches({"VSOD": 90, "QD": 5})
 
-    assert found["published"].null_count() == found.height
-    assert found.filter(scenario="QD")["reason"].str.contains("7,557 samples without the filter, .* is of 17,909").all()
-    assert found.filter(scenario="VSOD")["reason"].str.contains("42 samples without the filter, .* is of 63").all()
+    assert comparison["published"].null_count() == comparison.height
+    assert (
+        comparison.filter(scenario="QD")["reason"]
+        .str.contains("7,557 samples without the filter, .* is of 17,909")
+        .all()
+    )
+    assert comparison.filter(scenario="VSOD")["reason"].str.contains("42 samples without the filter, .* is of 63").all()
     assert set(alone) == {"VSOD"} and not unfiltered_mismatches({"VSOD": 63, "QD": 5})
 
 
-def test_a_difference_in_decoding_is_named_and_following_the_checkpoint_is_none(tmp_path):
-    greedy = compare_with_paper(read_run(known(tmp_path / "greedy", [MODEL], ("zero-shot",))))
-    follows = compare_with_paper(read_run(known(tmp_path / "follows", [MODEL], ("zero-shot",), sampling="checkpoint")))
+def test_decoding_difference_is_noted_unless_checkpoint_is_followed(tmp_path):
+    greedy = compare_with_paper(read_run(write_published_run(tmp_path / "greedy", [MODEL], ("zero-shot",))))
+    follows = compare_with_paper(
+        read_run(write_published_run(tmp_path / "follows", [MODEL], ("zero-shot",), sampling="checkpoint"))
+    )
 
-    for found in (greedy, follows):
-        assert found["published"].null_count() == 0
-    said = "decoding of mcqa differs: ours greedy, at most 50 new tokens; the package's as each checkpoint's"
-    assert [line for line in comparison_notes(greedy) if line.startswith(said)]
+    for comparison in (greedy, follows):
+        assert comparison["published"].null_count() == 0
+    note_start = "decoding of mcqa differs: ours greedy, at most 50 new tokens; the package's as each checkpoint's"
+    assert [line for line in comparison_notes(greedy) if line.startswith(note_start)]
     assert not [line for line in comparison_notes(follows) if "decoding" in line]
 
 
-def test_conditions_and_models_without_a_published_table_are_said(tmp_path):
-    found = compare_with_paper(read_run(known(tmp_path / "run", [MODEL, "gpt-5.2"], ("history", "reference"))))
-    history, reference = found.filter(condition="history"), found.filter(model="gpt-5.2", condition="reference")
+def test_conditions_and_models_without_published_table_have_reason(tmp_path):
+    comparison = compare_with_paper(
+        read_run(write_published_run(tmp_path / "run", [MODEL, "gpt-5.2"], ("history", "reference")))
+    )
+    history, reference = (
+        comparison.filter(condition="history"),
+        comparison.filter(model="gpt-5.2", condition="reference"),
+    )
 
     assert history["reason"].str.contains("no table per model of history").all()
     assert reference["reason"].str.contains("has no row of GPT-5.2").all()
 
 
-def test_an_unfinished_cell_is_not_compared_nor_its_average(demo_data, tmp_path):
-    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+def test_unfinished_cell_and_its_average_are_not_compared(demo_data, tmp_path):
+    folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",))
     plan = (folder / "plan.json").read_text()
     missing = sorted((folder / "episodes").glob("*.parquet"))[0]
     rows = pl.read_parquet(missing).filter((pl.col("scenario") != "ROD") | (pl.col("sample_id") < 40))
-    replaced(rows, missing)
-    found = compare_with_paper(read_run(folder))
+    replace_part(rows, missing)
+    comparison = compare_with_paper(read_run(folder))
 
     assert '"planned": 88' in plan
-    assert found.filter(scenario="ROD")["reason"].str.contains("unfinished").all()
-    assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
-    assert found.filter(scenario="QD")["published"].null_count() == 0
+    assert comparison.filter(scenario="ROD")["reason"].str.contains("unfinished").all()
+    assert comparison.filter(scenario="avg")["reason"].str.contains("not all seven").all()
+    assert comparison.filter(scenario="QD")["published"].null_count() == 0
 
 
-def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
-    folder = known(tmp_path / "run", [MODEL], ("zero-shot",))
+def test_foreign_ids_and_pictures_mark_other_data(tmp_path):
+    folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",))
     path = sorted((folder / "turns").glob("*.parquet"))[0]
     rows = pl.read_parquet(path)
     renamed = rows.with_columns(
@@ -205,35 +223,141 @@ def test_foreign_ids_and_known_pictures_tell_other_data(tmp_path):
         .otherwise(pl.col("image"))
         .alias("image")
     )
-    replaced(renamed, path)
-    found = compare_with_paper(read_run(folder))
+    replace_part(renamed, path)
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
-    assert found.filter(scenario="avg")["reason"].str.contains("other data").all()
+    assert comparison.filter(scenario="ROD")["reason"].str.contains("other data: sample 0 is").all()
+    assert comparison.filter(scenario="avg")["reason"].str.contains("other data").all()
 
 
-def test_a_folder_that_is_no_run_says_what_to_type(tmp_path):
+DECODED = {"sampling": {"temperature": 0.0, "max_tokens": 4096}}
+SUBSETS = {"ROD": 88, "VSOD": 42, "MVP-N": "2,591", "IN-C": "1,095", "QD": "2,105", "CIT": 396, "COCO": "1,240"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sampling": {"temperature": 0.7}}, "decoded otherwise than the paper: sampled at temperature 0.7 and 50 new tokens, "
+         "not as each checkpoint's generation_config says and 50"),
+        ({"sampling": {"max_tokens": 51}}, "decoded otherwise than the paper: greedy and 51 new tokens, not as each checkpoint's "
+         "generation_config says and 50"),
+        ({"protocol": "oeg", "open_ended": DECODED}, "answered otherwise than in the paper: greedy and at most 4,096 new tokens, "
+         "not sampled and as long as it takes"),
+        ({"protocol": "oeg"}, "another subset: {most} samples by the sweep's selection, and the published table is of the "
+         "paper's own {open_ended}"),
+        ({"selection": {"filtered": False}, "conditions": ["hint"]},
+         "no table per model of hint (mcqa, unfiltered) is published"),
+        ({"conditions": ["history"]}, "no table per model of history (mcqa, filtered) is published"),
+        ({"conditions": ["reference"], "names": ["gpt-5.2"]}, "the published table of reference has no row of GPT-5.2"),
+        ({"names": ["uniform"]}, "the model is not in the paper"),
+        ({}, "a subset: {most} samples, and the published table is of {samples}"),
+        ({"selection": {"limit": 4}}, "a subset: {most} samples by the sweep's selection"),
+    ],
+)  # fmt: skip
+def test_a_reason_names_the_first_difference_from_the_papers_setting(tmp_path, changes, reason):
+    more = {"names": [MODEL], "conditions": ("zero-shot",), "most": 4, **changes}
+    found = compare_with_paper(read_run(write_published_run(tmp_path / "run", **more)))
+
+    for name, samples in SUBSETS.items():
+        own = 100 if isinstance(samples, str) else min(100, samples)
+        expected = reason.format(most=more["most"], samples=samples, open_ended=own)
+        assert set(found.filter(scenario=name)["reason"]) == {expected}
+
+
+def rows(**columns):
+    """Rows of a comparison: the named columns, and for all of them the same of the others."""
+    same = {
+        "model": "m",
+        "protocol": "mcqa",
+        "condition": "hint",
+        "measure": "acc",
+        "exact": True,
+        "errors": 0,
+        "finished": 10,
+    }
+    count = max(map(len, columns.values()))
+    return pl.DataFrame(
+        {**{name: [value] * count for name, value in same.items()}, **columns}, schema_overrides=SCHEMA
+    ).select(
+        pl.col(name) if name in {**same, **columns} else pl.lit(None, kind).alias(name) for name, kind in SCHEMA.items()
+    )
+
+
+def test_the_table_shows_ours_the_papers_and_the_difference_and_marks_only_disagreement():
+    compared = rows(
+        scenario=["ROD", "QD", "COCO", "avg"], ours=[20.04, 31.06, 5.0, 7.0], published=[20.0, 30.0, 6.5, None],
+        difference=[0.04, 1.06, -1.5, None], inside=[True, False, None, None],
+    )  # fmt: skip
+    (table,) = comparison_tables(compared)
+
+    (cells,) = table.rows
+    shown = {column.name: cell.text for column, cell in zip(table.columns, cells, strict=True)}
+    assert table.name == "paper"
+    assert table.title == "hint (mcqa): ours, under it the paper's and the difference (* more than rounding allows)"
+    assert shown == {
+        "model, measure": "m, acc", "ROD": "20.0\n20.0 0.0", "VSOD": "-", "MVP-N": "-", "IN-C": "-", "QD": "31.1\n30.0 +1.1*",
+        "CIT": "-", "COCO": "5.0\n6.5 −1.5", "avg": "-",
+    }  # fmt: skip
+    assert [cell.value for cell in cells if cell.value is not None] == [20.04, 31.06, 5.0]
+    (by_interval,) = comparison_tables(compared.with_columns(exact=pl.Series([True, False, True, True])))
+    assert by_interval.title.endswith("(* outside our 95% interval)")
+
+
+def test_notes_name_three_models_of_a_reason_and_count_the_others():
+    reason = ["the model is not in the paper"] * 5
+    compared = rows(
+        model=list("abcde"),
+        scenario=["ROD"] * 5,
+        reason=reason,
+        apart=["", "b", None, "a", "b"],
+        judge=["k", "j"] * 2 + [None],
+    )
+
+    assert comparison_notes(compared) == [
+        "5 cells not compared (a, b, c and 2 more): the model is not in the paper",
+        "open-ended figures are by the judge j; the paper's are by Qwen3-8B, sampled, with the package's instruction",
+        "open-ended figures are by the judge k; the paper's are by Qwen3-8B, sampled, with the package's instruction",
+        "a",
+        "b",
+    ]
+    assert "(a, b, c): " in comparison_notes(compared.head(3))[0]
+
+
+def test_unanswered_episodes_are_told_per_compared_cell_and_not_per_average():
+    compared = rows(
+        model=list("abcd"), scenario=["ROD", "avg", "QD", "QD"], ours=[50.0] * 4, published=[50.0, 50.0, 50.0, None],
+        difference=[0.0] * 4, inside=[True] * 4, errors=[2, 2, 0, 2],
+    )  # fmt: skip
+
+    assert [line for line in comparison_notes(compared) if "without" in line] == [
+        "a/ROD/hint: 2 of 10 episodes without an answer; counted as wrong, as the package's example does, acc is 40.0"
+    ]
+
+
+def test_folder_without_run_suggests_command(tmp_path):
     with pytest.raises(RunFolderError, match="proactive-sweep run"):
         compare_with_paper(read_run(tmp_path))
 
 
-def test_open_ended_cells_are_set_beside_the_judged_tables(tmp_path):
+def test_open_ended_cells_are_compared_with_judged_tables(tmp_path):
     """Verdicts with the published shares, by one judge."""
-    folder = known(tmp_path / "run", [MODEL, "idefics3-8b"], ("zero-shot", "hint"), most=100, protocol="oeg")
-    found = compare_with_paper(read_run(folder))
+    folder = write_published_run(
+        tmp_path / "run", [MODEL, "idefics3-8b"], ("zero-shot", "hint"), most=100, protocol="oeg"
+    )
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found["reason"].null_count() == found.height == 2 * 2 * 8 * 3
-    assert found["difference"].abs().max() < 0.1
-    assert found["inside"].all()
-    assert "qwen3-8b/paper-00000000" in " ".join(comparison_notes(found))
+    assert comparison["reason"].null_count() == comparison.height == 2 * 2 * 8 * 3
+    assert comparison["difference"].abs().max() < 0.1
+    assert comparison["inside"].all()
+    assert "qwen3-8b/paper-00000000" in " ".join(comparison_notes(comparison))
 
 
 def test_another_open_ended_subset_is_not_compared(tmp_path):
-    found = compare_with_paper(
-        read_run(known(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg"))
+    comparison = compare_with_paper(
+        read_run(write_published_run(tmp_path / "run", [MODEL], ("zero-shot",), most=60, protocol="oeg"))
     ).filter(scenario="QD")
 
-    assert found["reason"].str.contains("another subset: 60 samples").all()
+    assert comparison["reason"].str.contains("another subset: 60 samples").all()
 
 
 @pytest.mark.parametrize(
@@ -243,97 +367,103 @@ def test_another_open_ended_subset_is_not_compared(tmp_path):
         {"sampling": {"temperature": 0.0, "max_tokens": 4096}}, {"sampling": {"temperature": 1.0, "max_tokens": 10}},
     ],
 )  # fmt: skip
-def test_other_samples_or_decoding_of_answers_are_not_compared_even_if_they_are_as_many(changes, tmp_path):
-    found = compare_with_paper(
-        read_run(known(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes))
+def test_equal_count_of_other_samples_or_decoding_is_not_compared(changes, tmp_path):
+    comparison = compare_with_paper(
+        read_run(
+            write_published_run(tmp_path / "run", [MODEL], ("hint",), most=100, protocol="oeg", open_ended=changes)
+        )
     )
     why = "another subset" if "selection" in changes else "answered otherwise than in the paper"
 
-    assert found["published"].null_count() == found.height > 0
-    assert found["reason"].str.contains(why).all()
+    assert comparison["published"].null_count() == comparison.height > 0
+    assert comparison["reason"].str.contains(why).all()
 
 
-def test_what_the_judge_has_not_read_is_not_compared_nor_its_average_nor_shown_as_finished(tmp_path):
-    folder = known(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
+def test_unjudged_answers_leave_cell_and_average_unfinished(tmp_path):
+    folder = write_published_run(tmp_path / "run", [MODEL], ("zero-shot",), most=100, protocol="oeg")
     (part,) = (folder / "verdicts").glob("*.parquet")
-    replaced(pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0), part)
-    found = compare_with_paper(read_run(folder))
+    replace_part(pl.read_parquet(part).filter(pl.col("sample_id") % 5 == 0), part)
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found["published"].null_count() == found.height > 0
-    assert found.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers not judged yet").all()
-    assert found.filter(scenario="avg")["reason"].str.contains("not all seven").all()
+    assert comparison["published"].null_count() == comparison.height > 0
+    assert comparison.filter(pl.col("scenario") != "avg")["reason"].str.contains("answers not judged yet").all()
+    assert comparison.filter(scenario="avg")["reason"].str.contains("not all seven").all()
     run_data = read_run(folder)
     ((_, *entries),) = open_ended_table(run_data).rows
     assert all(entry.style == "unfinished" for entry in entries)
 
 
-def spoiled(folder, ending: str, scenario: str, every: int):
-    """The run folder with every so many episodes of a scenario without an answer."""
+def remove_answers(folder, ending: str, scenario: str, every: int):
+    """Take the answer from every ``every``-th sample of a scenario, and return the folder."""
     (part,) = (folder / "episodes").glob("*.parquet")
     rows = pl.read_parquet(part)
     hit = (pl.col("scenario") == scenario) & (pl.col("sample_id") % every == 0)
     changed = {"ending": pl.lit(ending), "error": pl.lit("lost"), "correct": pl.lit(False)}
-    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()), part)
+    replace_part(
+        rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in changed.items()), part
+    )
     return folder
 
 
-def test_episodes_that_the_harness_lost_are_missing_from_cell_average_and_table(tmp_path):
-    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "failed", "QD", 2)
-    found = compare_with_paper(read_run(folder))
+def test_failed_episodes_leave_cell_and_average_unfinished(tmp_path):
+    folder = remove_answers(write_published_run(tmp_path / "run", [MODEL], ("zero-shot",)), "failed", "QD", 2)
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found.filter(scenario="QD")["reason"].str.contains("episodes failed here").all()
-    assert found.filter(scenario="avg")["published"].null_count() == 2
-    assert found.filter(scenario="ROD")["published"].null_count() == 0
-    grid = next(one for one in report_tables(read_run(folder)) if one.name == "main")
+    assert comparison.filter(scenario="QD")["reason"].str.contains("episodes failed here").all()
+    assert comparison.filter(scenario="avg")["published"].null_count() == 2
+    assert comparison.filter(scenario="ROD")["published"].null_count() == 0
+    grid = next(table for table in report_tables(read_run(folder)) if table.name == "main")
     ((_, *cells),) = grid.rows
     assert [cell.style == "unfinished" for cell in cells] == [
         column.name in ("QD", "avg") for column in grid.columns[1:]
     ]
 
 
-def test_what_the_package_counts_as_wrong_and_we_as_no_answer_is_said(tmp_path):
-    folder = spoiled(known(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
-    found = compare_with_paper(read_run(folder))
-    row = found.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
-    (told,) = [line for line in comparison_notes(found) if "without an answer" in line]
+def test_unanswered_episodes_are_noted_with_package_accuracy(tmp_path):
+    folder = remove_answers(write_published_run(tmp_path / "run", [MODEL], ("zero-shot",)), "unprocessable", "COCO", 10)
+    comparison = compare_with_paper(read_run(folder))
+    row = comparison.row(by_predicate=(pl.col("scenario") == "COCO") & (pl.col("measure") == "acc"), named=True)
+    (note,) = [line for line in comparison_notes(comparison) if "without an answer" in line]
 
     right = row["ours"] * (row["finished"] - row["errors"])
     assert row["errors"] > 50 and row["published"] is not None
-    assert told.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes without an answer")
-    assert told.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]
+    assert note.startswith(f"{MODEL}/COCO/zero-shot: {row['errors']} of 1,240 episodes without an answer")
+    assert note.endswith(f"acc is {right / row['finished']:.1f}") and right / row["finished"] < row["ours"]
 
 
-def planted(folder, scenario: str) -> int:
-    """Turn 2% of a scenario's episodes, all of them wrong so far, into right ones; how many they are."""
+def plant_right_answers(folder, scenario: str) -> int:
+    """Turn 2% of a scenario's episodes from wrong into right, and return how many."""
     (part,) = (folder / "episodes").glob("*.parquet")
     rows = pl.read_parquet(part)
     wrong = rows.filter(~pl.col("correct"), scenario=scenario)
     keys = wrong["key"].head(max(1, round(0.02 * rows.filter(scenario=scenario).height))).to_list()
     hit = pl.col("key").is_in(keys)
     right = {"correct": pl.lit(True), "ending": pl.lit("correct")}
-    replaced(rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in right.items()), part)
+    replace_part(
+        rows.with_columns(pl.when(hit).then(to).otherwise(name).alias(name) for name, to in right.items()), part
+    )
     return len(keys)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_two_planted_points_are_flagged_in_the_scenario_and_nowhere_else(tmp_path, scenario):
-    folder = known(tmp_path / "run", [MODEL], ("hint",), sampling="checkpoint")
-    count = planted(folder, scenario)
-    found = compare_with_paper(read_run(folder)).filter(pl.col("scenario") != "avg", measure="acc")
+def test_two_planted_points_are_flagged_only_in_their_scenario(tmp_path, scenario):
+    folder = write_published_run(tmp_path / "run", [MODEL], ("hint",), sampling="checkpoint")
+    count = plant_right_answers(folder, scenario)
+    comparison = compare_with_paper(read_run(folder)).filter(pl.col("scenario") != "avg", measure="acc")
 
-    assert found.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
-    flagged = found.row(by_predicate=pl.col("scenario") == scenario, named=True)
+    assert comparison.filter(~pl.col("inside"))["scenario"].to_list() == [scenario]
+    flagged = comparison.row(by_predicate=pl.col("scenario") == scenario, named=True)
     assert 0 < flagged["episodes"] <= count
 
 
-def test_what_is_decoded_otherwise_than_the_package_is_held_to_its_interval(tmp_path):
-    """Greedy replies need not end as sampled ones did: two points on the 42 samples of VSOD say nothing then."""
-    folder = known(tmp_path / "run", [MODEL], ("hint",))
-    planted(folder, "VSOD")
-    found = compare_with_paper(read_run(folder))
-    figure = found.row(by_predicate=(pl.col("scenario") == "VSOD") & (pl.col("measure") == "acc"), named=True)
+def test_other_decoding_is_compared_by_interval(tmp_path):
+    """Greedy replies may end differently from sampled ones, so two points on VSOD's 42 samples are no evidence."""
+    folder = write_published_run(tmp_path / "run", [MODEL], ("hint",))
+    plant_right_answers(folder, "VSOD")
+    comparison = compare_with_paper(read_run(folder))
+    figure = comparison.row(by_predicate=(pl.col("scenario") == "VSOD") & (pl.col("measure") == "acc"), named=True)
 
-    assert not found["exact"].any() and found["episodes"].null_count() == found.height
-    assert found["inside"].all() and figure["difference"] > 2.0
+    assert not comparison["exact"].any() and comparison["episodes"].null_count() == comparison.height
+    assert comparison["inside"].all() and figure["difference"] > 2.0
     assert figure["low"] <= figure["published"] <= figure["high"]
-    assert "hint (mcqa), acc: agrees with the paper" in comparison_notes(found)[0]
+    assert "hint (mcqa), acc: agrees with the paper" in comparison_notes(comparison)[0]

@@ -1,4 +1,4 @@
-"""The comparison with rounded figures flags two planted points in every scenario, and never an equal answer."""
+"""The comparison with rounded figures flags two planted points in every scenario and never flags equal answers."""
 
 from math import ceil, floor
 
@@ -20,7 +20,7 @@ from orchestrator.report.paper.published import published_figures
 
 
 def published_cells(measure: str) -> list[tuple[str, int, float]]:
-    """Scenario, samples and figure of every published multiple-choice cell of the filtered samples."""
+    """Return scenario, sample count and figure of each published multiple-choice cell of the filtered samples."""
     rows = published_figures().filter("filtered", protocol="mcqa", measure=measure).filter(pl.col("scenario") != "avg")
     return [
         (scenario, len(paper_ids()[scenario]), value)
@@ -29,7 +29,7 @@ def published_cells(measure: str) -> list[tuple[str, int, float]]:
 
 
 @pytest.mark.parametrize(("measure", "scale"), [("acc", 100), ("ps", 1)])
-def test_answers_that_equal_the_papers_are_never_flagged(measure, scale):
+def test_answers_equal_to_paper_are_never_flagged(measure, scale):
     cells = published_cells(measure)
     for _, n, value in cells:
         counts = range(ceil((value - 0.05) * n / scale - 1e-9), floor((value + 0.05) * n / scale + 1e-9) + 1)
@@ -52,19 +52,19 @@ def test_two_planted_points_are_flagged_in_every_published_cell(scenario):
 
 @example(2_000, 0, 1.0)
 @given(st.integers(1, 3_000), st.integers(0, 3_000), st.floats(0, 100))
-def test_the_least_difference_is_the_least(n, total, value):
-    found = smallest_difference(total, n, value, 100)
+def test_smallest_difference_is_minimal(n, total, value):
+    smallest = smallest_difference(total, n, value, 100)
     fits = [k for k in range(n + 1) if abs(k - n * value / 100) <= 0.05 * n / 100 + FLOAT_ERROR]
 
     if fits:
-        assert abs(found) == min(abs(total - k) for k in fits)
+        assert abs(smallest) == min(abs(total - k) for k in fits)
 
 
-def test_averages_may_differ_by_their_own_rounding_and_that_of_their_figures():
+def test_averages_may_differ_by_rounding():
     assert averages_agree(20.09, 20.0) and not averages_agree(20.0 + 2 / 7, 20.0)
 
 
-def compared(differences, exact=True):
+def comparison_rows(differences, exact=True):
     rows = [
         {
             "protocol": "mcqa", "condition": "hint", "measure": "acc", "model": model, "scenario": scenario, "exact": exact,
@@ -75,19 +75,19 @@ def compared(differences, exact=True):
     return pl.DataFrame(rows)
 
 
-def test_a_table_has_one_verdict_with_figures_outside_distance_and_ranks():
-    (row,) = agreement(compared([0.0, 25.0, 0.05])).to_dicts()
+def test_agreement_has_outliers_distance_and_rank_correlation():
+    (row,) = agreement(comparison_rows([0.0, 25.0, 0.05])).to_dicts()
 
     assert (row["figures"], row["outside"], row["models"]) == (3, 1, 3)
     assert row["mean_absolute"] == pytest.approx(25.05 / 3)
     assert row["rho"] == pytest.approx(0.5), "the second model has overtaken the third"
-    assert list(agreement_sentences(compared([0.0, 25.0, 0.05]))) == [
+    assert list(agreement_sentences(comparison_rows([0.0, 25.0, 0.05]))) == [
         "hint (mcqa), acc: 1 of 3 figures off by more than rounding allows; mean absolute difference 8.35 points,"
         " rank correlation of 3 models 0.50"
     ]
-    assert next(iter(agreement_sentences(compared([0.0, 0.05])))).startswith(
+    assert next(iter(agreement_sentences(comparison_rows([0.0, 0.05])))).startswith(
         "hint (mcqa), acc: agrees with the paper; "
     )
-    (decoded_otherwise,) = agreement_sentences(compared([0.0, 25.0, 0.05], exact=False))
+    (decoded_otherwise,) = agreement_sentences(comparison_rows([0.0, 25.0, 0.05], exact=False))
     assert "1 of 3 figures outside our 95% interval" in decoded_otherwise
-    assert not list(agreement_sentences(compared([0.0]).clear()))
+    assert not list(agreement_sentences(comparison_rows([0.0]).clear()))

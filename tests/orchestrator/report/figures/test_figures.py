@@ -1,4 +1,4 @@
-"""Figures are the same bytes for the same run, are left out where a table says more, and go into a paper unscaled."""
+"""Figures have equal bytes for equal runs, are left out where a table says more, and fit a paper without scaling."""
 
 import dataclasses
 import io
@@ -22,8 +22,8 @@ from orchestrator.report.figures.numbers import figure_numbers
 from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.style import ACTIONS, COLUMN, CONDITIONS, GRAY, PAGE, SERIES, SMALLEST, TALLEST
 from orchestrator.report.read_run import read_run
-from tests.orchestrator.colour_vision import closest
-from tests.orchestrator.report.runs import known, played, sweep
+from tests.orchestrator.colour_vision import least_distance
+from tests.orchestrator.report.runs import play_sweep, sweep, write_published_run
 
 MODELS = [
     "llava-next-mistral-7b",
@@ -42,17 +42,19 @@ def numbers(run_data):
 
 
 @pytest.fixture(scope="module")
-def drawn(run_data):
+def baseline_figures(run_data):
     """The figures of six baselines alone."""
     return run_figures(run_data).figures()
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory):
+def figures_with_models(tmp_path_factory):
     """Seven models of the paper, one of them unfinished, beside two baselines."""
     conditions = ("zero-shot", "hint", "icl-1", "reference", "random-proactive")
     run_data = read_run(
-        known(tmp_path_factory.mktemp("beside") / "run", [*MODELS, "oracle", "uniform"], conditions, most=6)
+        write_published_run(
+            tmp_path_factory.mktemp("beside") / "run", [*MODELS, "oracle", "uniform"], conditions, most=6
+        )
     )
     planned = pl.when(pl.col("model") == "gpt-4.1").then(pl.col("planned") + 2).otherwise("planned")
     run_data = dataclasses.replace(run_data, planned=run_data.planned.with_columns(planned.alias("planned")))
@@ -60,23 +62,23 @@ def beside(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(beside):
-    return beside.figures()
+def page(figures_with_models):
+    return figures_with_models.figures()
 
 
 @pytest.fixture(scope="module")
-def column(beside):
-    return beside.figures(COLUMN)
+def column(figures_with_models):
+    return figures_with_models.figures(COLUMN)
 
 
 @pytest.fixture(params=[PAGE, COLUMN])
-def sized(request):
-    """A width, and every figure of that width."""
+def sized_figures(request):
+    """A width, and all figures of that width."""
     return request.param, request.getfixturevalue("page" if request.param == PAGE else "column")
 
 
 class Texts(RendererAgg):
-    """Draws a figure and keeps every text that it draws: text, size in points, box in points (from the top left)."""
+    """A renderer that records every text it draws: text, size in points, box in points (from the top left)."""
 
     def __init__(self, figure) -> None:
         super().__init__(int(72 * figure.get_figwidth()) + 1, int(72 * figure.get_figheight()) + 1, 72)
@@ -93,19 +95,19 @@ class Texts(RendererAgg):
 
 
 def texts(figure):
-    """The texts that a reader sees."""
+    """Return the texts that a reader sees."""
     return [text for text, _, _ in Texts(figure).drawn]
 
 
 def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
-    folder = played(
+    folder = play_sweep(
         tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"], ["zero-shot"], scenarios=["ROD"])
     )
     files = {path.name: path for path in write_figures(read_run(folder))}
     names = ("actions", "budget")
 
-    page = {f"{name}.{ending}" for name in names for ending in ("pdf", "png", "svg")}
-    assert set(files) == page | {f"{name}-column.{ending}" for name in names for ending in ("pdf", "svg")}
+    page_names = {f"{name}.{ending}" for name in names for ending in ("pdf", "png", "svg")}
+    assert set(files) == page_names | {f"{name}-column.{ending}" for name in names for ending in ("pdf", "svg")}
     for name, (ending, width) in itertools.product(names, (("", PAGE), ("-column", COLUMN))):
         svg = ET.parse(files[f"{name}{ending}.svg"]).getroot()
         box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", files[f"{name}{ending}.pdf"].read_bytes())
@@ -116,9 +118,9 @@ def test_every_figure_is_written_in_two_widths(demo_data, tmp_path):
             assert picture.width == PAGE * plot_style.DPI and np.asarray(picture.convert("L")).std() > 5
 
 
-def test_text_is_vector_and_its_font_is_in_the_file(drawn):
-    assert set(drawn) == {"reference", "actions", "conditions", "share-changes", "examples", "budget"}
-    for figure in drawn.values():
+def test_text_is_vector_and_its_font_is_in_the_file(baseline_figures):
+    assert set(baseline_figures) == {"reference", "actions", "conditions", "share-changes", "examples", "budget"}
+    for figure in baseline_figures.values():
         pdf = plot_style.render(figure, "pdf")
         fonts = re.findall(rb"/Type /FontDescriptor.*?endobj", pdf, re.DOTALL)
         assert fonts and all(b"/FontFile2" in font for font in fonts)
@@ -127,10 +129,10 @@ def test_text_is_vector_and_its_font_is_in_the_file(drawn):
 
 
 # -- at the size of a paper --------------------------------------------------------------------------------------------
-def test_no_text_is_small_or_outside(sized):
-    width, made = sized
-    assert set(made) == {"reference", "actions", "conditions", "share-changes", "examples", "capacity", "budget"}
-    for name, figure in made.items():
+def test_no_text_is_small_or_outside(sized_figures):
+    width, figures = sized_figures
+    assert set(figures) == {"reference", "actions", "conditions", "share-changes", "examples", "capacity", "budget"}
+    for name, figure in figures.items():
         assert figure.get_figwidth() == width and figure.get_figheight() <= TALLEST
         for text, size, box in Texts(figure).drawn:
             assert size >= SMALLEST, (name, text)
@@ -138,26 +140,26 @@ def test_no_text_is_small_or_outside(sized):
             assert box.y0 >= 0 and box.y1 <= 72 * figure.get_figheight(), (name, text)
 
 
-def test_no_text_lies_on_another(sized):
-    for name, figure in sized[1].items():
-        for (one, _, box), (other, _, at) in itertools.combinations(Texts(figure).drawn, 2):
-            assert one == other or not box.padded(-1).overlaps(at.padded(-1)), (name, one, other)
+def test_texts_do_not_overlap(sized_figures):
+    for name, figure in sized_figures[1].items():
+        for (first, _, box), (second, _, at) in itertools.combinations(Texts(figure).drawn, 2):
+            assert first == second or not box.padded(-1).overlaps(at.padded(-1)), (name, first, second)
 
 
-def test_every_point_has_its_interval(beside, sized):
-    rows = beside.numbers.intervals.averages.filter(protocol="mcqa", condition="zero-shot").to_dicts()
-    _, made = sized
-    panel = next(axes for axes in made["reference"].axes if axes.get_title("left") == "average")
+def test_every_point_has_its_interval(figures_with_models, sized_figures):
+    rows = figures_with_models.numbers.intervals.averages.filter(protocol="mcqa", condition="zero-shot").to_dicts()
+    _, figures = sized_figures
+    panel = next(axes for axes in figures["reference"].axes if axes.get_title("left") == "average")
     assert lines(panel) >= {(row["acc_low"], row["acc_high"]) for row in rows}
-    changes = beside.numbers.changes.filter(condition="hint").to_dicts()
-    assert lines(made["conditions"].axes[0]) >= {(row["difference_low"], row["difference_high"]) for row in changes}
-    assert lines(made["actions"].axes[0]) >= {
+    changes = figures_with_models.numbers.changes.filter(condition="hint").to_dicts()
+    assert lines(figures["conditions"].axes[0]) >= {(row["difference_low"], row["difference_high"]) for row in changes}
+    assert lines(figures["actions"].axes[0]) >= {
         (row["share_suggestion_low"], row["share_suggestion_high"]) for row in rows
     }
 
 
 def lines(panel):
-    """Ends along x of all lines between two points."""
+    """Return the x coordinates of both ends of each two-point line."""
     return {tuple(line.get_xdata()) for line in panel.lines if len(line.get_xdata()) == 2}
 
 
@@ -168,8 +170,8 @@ def test_the_budget_band_holds_its_curve(page):
         assert low <= min(curve) and max(curve) <= high and low < high
 
 
-def test_no_axis_is_symlog_and_a_minus_is_a_minus(sized):
-    for figure in sized[1].values():
+def test_axes_are_not_symlog_and_minus_signs_are_typographic(sized_figures):
+    for figure in sized_figures[1].values():
         for axes in figure.axes:
             assert {axes.get_xscale(), axes.get_yscale()} <= {"linear", "log"}
             logarithmic = axes.get_xscale() == "log"
@@ -177,7 +179,7 @@ def test_no_axis_is_symlog_and_a_minus_is_a_minus(sized):
         assert not [text for text in texts(figure) if re.search(r"(?<![\w.])-\d", text)]
 
 
-def test_baselines_are_grey_or_left_out(beside, page):
+def test_baselines_are_grey_or_left_out(figures_with_models, page):
     labels = {text.get_text(): text.get_color() for text in page["reference"].axes[0].get_yticklabels()}
 
     assert labels["oracle"] != labels["internvl3-2b"]
@@ -187,36 +189,38 @@ def test_baselines_are_grey_or_left_out(beside, page):
     assert marks == {GRAY, CONDITIONS["hint"][0]}
     assert all("gray: baselines" in texts(page[name]) for name in ("reference", "actions", "conditions", "examples"))
     for maker in FIGURES.values():
-        assert not {"oracle", "gray: baselines"} & set(texts(maker(FigureContext(beside.numbers, baselines=False))))
+        assert not {"oracle", "gray: baselines"} & set(
+            texts(maker(FigureContext(figures_with_models.numbers, baselines=False)))
+        )
 
 
-def test_where_only_baselines_played_none_is_grey(drawn):
-    assert not any("gray: baselines" in texts(figure) for figure in drawn.values())
+def test_baselines_alone_are_not_grey(baseline_figures):
+    assert not any("gray: baselines" in texts(figure) for figure in baseline_figures.values())
 
 
-def test_fewer_than_three_models_are_a_table(demo_data, tmp_path):
+def test_fewer_than_three_models_have_no_figures(demo_data, tmp_path):
     assert (
         run_figures(
-            read_run(played(tmp_path / "run", sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"])))
+            read_run(play_sweep(tmp_path / "run", sweep(demo_data, ["oracle", "uniform"], ["zero-shot", "hint"])))
         ).figures()
         == {}
     )
 
 
-def test_the_same_run_gives_the_same_bytes(numbers, drawn):
+def test_the_same_run_gives_the_same_bytes(numbers, baseline_figures):
     with plot_style.house_style():
         again = FIGURES["actions"](FigureContext(numbers))
         plot_style.lay_out(again)
 
     for form in ("svg", "pdf", "png"):
-        assert plot_style.render(drawn["actions"], form) == plot_style.render(again, form), form
+        assert plot_style.render(baseline_figures["actions"], form) == plot_style.render(again, form), form
     assert b"<dc:date>" not in plot_style.render(again, "svg") and b"CreationDate" not in plot_style.render(
         again, "pdf"
     )
 
 
-def test_bars_are_the_shares_and_fill_the_hundred(drawn):
-    panel = drawn["actions"].axes[0]
+def test_bars_add_up_to_hundred_percent(baseline_figures):
+    panel = baseline_figures["actions"].axes[0]
     rows: dict[float, float] = {}
     for bar in panel.patches:
         rows[bar.get_y()] = rows.get(bar.get_y(), 0) + bar.get_width()
@@ -255,37 +259,37 @@ def test_colours_differ_in_grey_or_by_hatch_and_marker():
     ],
 )
 def test_colours_of_one_figure_stay_apart_for_colour_blind_readers(palette):
-    assert closest(palette) >= 10
+    assert least_distance(palette) >= 10
 
 
-def test_unfinished_is_said_and_pale(demo_data, tmp_path):
-    folder = played(tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"]), only=900)
-    made = run_figures(read_run(folder)).figures()
+def test_unfinished_models_are_marked_and_pale(demo_data, tmp_path):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["oracle", "uniform", "guess"]), only=900)
+    figures = run_figures(read_run(folder)).figures()
 
-    assert "not played" in texts(made["reference"])
+    assert "not played" in texts(figures["reference"])
     for name in ("reference", "actions", "conditions", "budget"):
-        assert any(re.search(r"\(\d+%\)$", text) for text in texts(made[name])), name
-    assert all("pale: unfinished" in texts(made[name]) for name in ("reference", "actions", "conditions"))
+        assert any(re.search(r"\(\d+%\)$", text) for text in texts(figures[name])), name
+    assert all("pale: unfinished" in texts(figures[name]) for name in ("reference", "actions", "conditions"))
 
 
-def test_a_run_of_one_condition_has_only_the_figures_it_can_have(run_data):
-    one = dataclasses.replace(
+def test_run_of_one_condition_has_two_figures(run_data):
+    one_condition = dataclasses.replace(
         run_data,
         planned=run_data.planned.filter(condition="zero-shot"),
         episodes=run_data.episodes.filter(condition="zero-shot"),
     )
     nothing = dataclasses.replace(run_data, planned=run_data.planned.clear(), episodes=run_data.episodes.clear())
 
-    assert set(run_figures(one).figures()) == {"actions", "budget"}
+    assert set(run_figures(one_condition).figures()) == {"actions", "budget"}
     assert run_figures(nothing).figures() == {}
 
 
 def test_capacity_shows_sized_models_by_family(page):
-    found = texts(page["capacity"])
+    labels = texts(page["capacity"])
 
-    assert {"internvl3", "qwen2.5-vl"} <= set(found)
-    assert "gpt-4.1" not in found
-    assert any("Spearman's rho" in text and "6 models" in text for text in found)
+    assert {"internvl3", "qwen2.5-vl"} <= set(labels)
+    assert "gpt-4.1" not in labels
+    assert any("Spearman's rho" in text and "6 models" in text for text in labels)
     assert model_family("llava-ov-0.5b") == "llava-ov"
     assert model_family("7b") == "7b"
 
@@ -296,8 +300,8 @@ def test_hostile_names_are_text(run_data):
     hostile = dataclasses.replace(
         run_data, planned=run_data.planned.with_columns(renamed), episodes=run_data.episodes.with_columns(renamed)
     )
-    made = run_figures(hostile).figures()
+    figures = run_figures(hostile).figures()
 
-    for figure in (made["actions"], made["budget"]):
+    for figure in (figures["actions"], figures["budget"]):
         assert any(text.startswith("$\\frac{1}{0}$ <b>&amp;") and len(text) < 40 for text in texts(figure))
         ET.parse(io.BytesIO(plot_style.render(figure, "svg")))

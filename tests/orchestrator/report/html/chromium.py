@@ -1,4 +1,4 @@
-"""Headless Chromium for tests of pages: a browser with a home of its own, which asks nobody for anything."""
+"""Headless Chromium for tests of pages, with its own home folder and no background requests."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ FLAGS = (
 
 
 @contextmanager
-def browsing() -> Iterator[webdriver.Chrome]:
-    """A browser, and the folder of its profile, for as long as the block runs."""
+def open_browser() -> Iterator[webdriver.Chrome]:
+    """Yield a browser with a temporary profile for the duration of the block."""
     home = Path(tempfile.mkdtemp(prefix="chromium-"))
-    driver = _started(home)
+    driver = _start_driver(home)
     try:
         yield driver
     finally:
@@ -32,7 +32,7 @@ def browsing() -> Iterator[webdriver.Chrome]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _started(home: Path) -> webdriver.Chrome:
+def _start_driver(home: Path) -> webdriver.Chrome:
     options = Options()
     options.binary_location = CHROMIUM or ""
     for flag in (*FLAGS, f"--user-data-dir={home / 'profile'}"):

@@ -1,4 +1,4 @@
-"""The leaderboard in headless Chromium, from disk: it sorts, its links open the episodes they name, nothing is logged."""
+"""The leaderboard in headless Chromium, opened from disk: it sorts, links open their episodes, and nothing is logged."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from orchestrator.report.comparisons.leaderboard import build_leaderboard
 from orchestrator.report.html import write_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.read_run import read_run, read_runs
-from tests.orchestrator.report.comparisons.test_leaderboard import run
-from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, browsing
-from tests.orchestrator.report.html.test_page_browser import column, drain, numbers, requested
+from tests.orchestrator.report.comparisons.test_leaderboard import play_models
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.html.test_page_browser import column, drain, numbers, requested_addresses
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,26 +25,26 @@ pytestmark = [
 
 @pytest.fixture
 def browser() -> Iterator[webdriver.Chrome]:
-    with browsing() as driver:
+    with open_browser() as driver:
         yield driver
 
 
-def test_it_sorts_and_leads_to_episodes(browser, demo_data, tmp_path):
-    one = run(demo_data, tmp_path / "a run", ["qwen2.5-vl-7b", "internvl3-8b"])
-    two = run(demo_data, tmp_path / "two", ["llava-ov-7b"])
-    write_page(read_run(one), thumbnails=20)
+def test_leaderboard_sorts_and_links_to_episodes(browser, demo_data, tmp_path):
+    first = play_models(demo_data, tmp_path / "a run", ["qwen2.5-vl-7b", "internvl3-8b"])
+    second = play_models(demo_data, tmp_path / "two", ["llava-ov-7b"])
+    write_page(read_run(first), thumbnails=20)
     browser.get("about:blank")
     drain(browser)
-    browser.get(write_leaderboard(build_leaderboard(read_runs([one, two])), tmp_path / "board.html").as_uri())
+    browser.get(write_leaderboard(build_leaderboard(read_runs([first, second])), tmp_path / "board.html").as_uri())
     head = browser.find_elements(By.CSS_SELECTOR, "#table-zero-shot thead th")
-    place = next(n for n, cell in enumerate(head) if cell.text.startswith("Avg"))
+    position = next(n for n, cell in enumerate(head) if cell.text.startswith("Avg"))
 
     assert column(browser, "zero-shot", 2) == ["1", "2", "3"]
     for direction in ("descending", "ascending"):
-        head[place].find_element(By.TAG_NAME, "button").click()
-        assert head[place].get_attribute("aria-sort") == direction
-        found = numbers(column(browser, "zero-shot", place))
-        assert found == sorted(found, reverse=direction == "descending") and len(set(found)) == 3
+        head[position].find_element(By.TAG_NAME, "button").click()
+        assert head[position].get_attribute("aria-sort") == direction
+        averages = numbers(column(browser, "zero-shot", position))
+        assert averages == sorted(averages, reverse=direction == "descending") and len(set(averages)) == 3
     Select(browser.find_element(By.CSS_SELECTOR, "#table-zero-shot select")).select_by_visible_text("two")
     assert column(browser, "zero-shot", 0) == ["llava-ov-7b"]
     assert column(browser, "zero-shot-baselines", 0) == ["oracle", "guess"]
@@ -55,4 +55,4 @@ def test_it_sorts_and_leads_to_episodes(browser, demo_data, tmp_path):
     WebDriverWait(browser, 60).until(lambda b: b.find_element(By.ID, "found").text.startswith("10 of "))
     assert browser.find_element(By.CSS_SELECTOR, "#episode h3").text.startswith("oracle, ROD, zero-shot: ")
     assert browser.get_log("browser") == []
-    assert {address.partition(":")[0] for address in requested(browser)} <= {"file", "data"}
+    assert {address.partition(":")[0] for address in requested_addresses(browser)} <= {"file", "data"}

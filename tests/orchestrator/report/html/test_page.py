@@ -1,4 +1,4 @@
-"""The page is one inert file: the same bytes for the same folder, bounded, and every text of a model in it is only text."""
+"""The page is one inert file of bounded size, equal for equal folders; replies of models appear as text only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from orchestrator.report.measures.endings import endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
 from orchestrator.storage.lock import RunFolderError
-from tests.orchestrator.report.runs import played, sweep
+from orchestrator.storage.schemas import VERDICTS
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 HOSTILE = (
     "<script>alert('reply')</script><img src=x onerror=alert(1)>",
@@ -42,8 +43,8 @@ HOSTILE = (
 CONDITIONS = ["zero-shot", "hint", "history", "random-proactive", "reference"]
 
 
-class Hostile(Backend):
-    """A model that says what no page may believe; it cannot take the pictures of one scenario at all."""
+class HostileModel(Backend):
+    """A model with hostile replies that cannot process the pictures of one scenario."""
 
     def __init__(self) -> None:
         self.said = 0
@@ -58,14 +59,16 @@ class Hostile(Backend):
         return None
 
 
-def hostile_run(output: Path, data: Path) -> Path:
-    """Two baselines and a hostile model over four scenarios."""
-    wanted = sweep(data, ["oracle", "always-ask", "uniform"], CONDITIONS, scenarios=["ROD", "VSOD", "QD", "COCO"])
-    return played(output, wanted, backends={"uniform": Hostile()})
+def hostile_run(output: Path, data_folder: Path) -> Path:
+    """Play two baselines and a hostile model over four scenarios."""
+    wanted = sweep(
+        data_folder, ["oracle", "always-ask", "uniform"], CONDITIONS, scenarios=["ROD", "VSOD", "QD", "COCO"]
+    )
+    return play_sweep(output, wanted, backends={"uniform": HostileModel()})
 
 
 class Elements(HTMLParser):
-    """What a parser sees: elements with their attributes, and the texts of scripts and styles."""
+    """A parser that collects elements with their attributes, and the texts of scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -107,11 +110,11 @@ def test_the_same_folder_gives_the_same_bytes(folder, html):
     assert not list(folder.glob("*.tmp"))
 
 
-def test_only_the_pages_own_style_and_script_may_run(html):
-    seen = Elements(html)
-    scripts = [(attributes.get("type"), attributes) for tag, attributes in seen.elements if tag == "script"]
+def test_policy_allows_only_own_style_and_script(html):
+    parser = Elements(html)
+    scripts = [(attributes.get("type"), attributes) for tag, attributes in parser.elements if tag == "script"]
     assert [kind for kind, _ in scripts] == ["application/json", None]
-    policy = next(a["content"] for tag, a in seen.elements if a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(a["content"] for tag, a in parser.elements if a.get("http-equiv") == "Content-Security-Policy")
     assert policy.startswith("default-src 'none'; img-src data:; ")
     style, script = (
         re.search(r"<style>(.*?)</style>", html, re.S)[1],
@@ -122,7 +125,7 @@ def test_only_the_pages_own_style_and_script_may_run(html):
     assert "unsafe" not in policy and "http" not in policy
 
 
-def test_nothing_is_asked_of_anybody(html):
+def test_page_makes_no_requests(html):
     for tag, attributes in Elements(html).elements:
         assert tag not in ("iframe", "object", "embed", "form", "base", "audio", "video", "a:href")
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
@@ -130,7 +133,7 @@ def test_nothing_is_asked_of_anybody(html):
             assert attributes.get(name, "#").startswith(("#", "data:")), attributes
 
 
-def test_replies_are_in_the_data_as_they_are_and_nowhere_in_the_markup(html, content):
+def test_replies_are_in_data_and_not_in_markup(html, content):
     for reply in HOSTILE[:3]:
         assert reply in content["texts"]
     assert (
@@ -143,54 +146,54 @@ def test_replies_are_in_the_data_as_they_are_and_nowhere_in_the_markup(html, con
     )
 
 
-def test_a_megabyte_is_cut_and_its_length_told(content):
+def test_long_reply_is_cut_and_its_length_shown(content):
     long = [turn for episode in content["episodes"] for turn in episode["turns"] if "length" in turn]
     assert long and {turn["length"] for turn in long} == {1_000_000}
     assert {len(content["texts"][turn["reply"]]) for turn in long} == {LONGEST_REPLY}
 
 
-def test_errors_reach_the_summary_with_their_marks_shown(html, run_data):
+def test_errors_are_escaped_in_summary(html, run_data):
     page = build_page(run_data, None, 0, 10)
-    told = " ".join(page.problems)
-    assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in told
-    assert "\\u202eby the processor" in told, "the store has it escaped already"
+    problems = " ".join(page.problems)
+    assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in problems
+    assert "\\u202eby the processor" in problems, "the store has it escaped already"
     assert "&lt;b&gt;refused&lt;/b&gt; \\u202eby" in html and "<b>refused</b>" not in html
 
 
 @given(st.text(max_size=300))
-def test_nothing_hidden_stays_hidden(text):
+def test_hidden_characters_become_visible(text):
     assert not HIDDEN.search(visible(text))
 
 
 @given(st.text(max_size=300))
-def test_inert_json_says_the_same_and_cannot_be_left(text):
-    told = inert({"text": text + "</script><!--"})
-    assert json.loads(told)["text"] == text + "</script><!--"
-    assert told.isascii() and not set("<>&") & set(told)
+def test_inert_json_round_trips_without_markup(text):
+    encoded = inert({"text": text + "</script><!--"})
+    assert json.loads(encoded)["text"] == text + "</script><!--"
+    assert encoded.isascii() and not set("<>&") & set(encoded)
 
 
 # -- what a strip says -------------------------------------------------------------------------------------------------
-def test_options_are_those_of_the_game_and_the_reply_names_one(content):
+def test_options_match_game_and_reply_names_one(content):
     named = 0
     for episode in content["episodes"]:
         if episode["model"] != "oracle":
             continue
         for turn in episode["turns"]:
-            shown, place = ("options", 0) if turn["action"] == "suggestion" else ("categories", 1)
-            assert content["texts"][turn[shown][turn["said"][place]]] == content["texts"][turn["reply"]]
-            assert turn["said"][0] in turn["asks"] if place == 0 else turn["said"][1] == turn["answer"]
+            field, slot = ("options", 0) if turn["action"] == "suggestion" else ("categories", 1)
+            assert content["texts"][turn[field][turn["said"][slot]]] == content["texts"][turn["reply"]]
+            assert turn["said"][0] in turn["asks"] if slot == 0 else turn["said"][1] == turn["answer"]
             named += 1
         if episode["condition"] == "reference":
             assert episode["turns"][0]["options"] == []
     assert named > 100
 
 
-def test_every_condition_is_played_again_without_a_difference(content):
+def test_every_condition_replays_without_difference(content):
     assert {episode["condition"] for episode in content["episodes"]} == set(CONDITIONS)
     assert not [episode["key"] for episode in content["episodes"] if "why" in episode]
 
 
-def test_a_store_that_says_otherwise_is_not_argued_with(run_data):
+def test_stored_readings_win_over_replayed_ones(run_data):
     row = run_data.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot").to_dicts()[0] | {
         "kind": "correct"
     }
@@ -198,7 +201,7 @@ def test_a_store_that_says_otherwise_is_not_argued_with(run_data):
     for changed in ({"option": "mismatch"}, {"frame": 3}, {"reply": "nonsense"}, {"move": "sideways"}):
         strips = EpisodeViews(run_data, Thumbnails(None, 0))
         assert strips.add(row, [turns[0] | changed, *turns[1:]])
-        if changed != {"move": "sideways"}:  # moves that were asked for follow from the reply, so it changes nothing
+        if changed != {"move": "sideways"}:  # requested moves follow from the reply, so this changes nothing
             assert "other readings" in strips.views[0]["why"]
             assert "options" not in strips.views[0]["turns"][0]
 
@@ -217,7 +220,7 @@ def test_every_ending_has_its_meaning(content):
     assert all(content["kinds"].values())
 
 
-def test_verdicts_of_judges_stand_beside_the_reply(folder, run_data, tmp_path):
+def test_judge_verdicts_are_shown_with_reply(folder, run_data, tmp_path):
     row = run_data.episodes.filter(model="oracle").to_dicts()[0] | {"kind": "correct"}
     strips = EpisodeViews(run_data, Thumbnails(None, 0))
     verdict = {
@@ -228,27 +231,28 @@ def test_verdicts_of_judges_stand_beside_the_reply(folder, run_data, tmp_path):
         "note": float("nan"),
     }
     strips.add(row, [], [verdict])
-    found = strips.views[0]["judged"][0]
-    assert found["text"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and found["category"] is True
-    assert "note" not in found
+    judged = strips.views[0]["judged"][0]
+    assert judged["text"] == [("because " * 1000)[:LONGEST_REPLY], 8000] and judged["category"] is True
+    assert "note" not in judged
 
 
 def judge(folder: Path, key: str) -> None:
-    """A judge's verdict with hostile reasoning, beside a torn part and a foreign one."""
-    place = folder / "verdicts"
-    place.mkdir()
-    said = HOSTILE[0] + " so: 1, 0"
-    rows = {"key": [key], "judge": ["rule-1"], "text": [said], "category": [True], "suggestion": [False]}
-    pl.DataFrame(rows).write_parquet(place / "part-00000001.parquet")
-    (place / "part-00000002.parquet").write_bytes(b"PAR1 torn")
-    pl.DataFrame({"other": [1]}).write_parquet(place / "part-00000003.parquet")
+    """Write a judge's verdict with hostile reasoning, a torn part and a foreign part."""
+    verdict_folder = folder / "verdicts"
+    verdict_folder.mkdir()
+    reasoning = HOSTILE[0] + " so: 1, 0"
+    bits = {"category": True, "suggestion": False, "aggregate": True}
+    row = dict.fromkeys(VERDICTS) | {"key": key, "judge": "rule-1", "text": reasoning, "attempts": 2, **bits}
+    pl.DataFrame([row], schema=VERDICTS).write_parquet(verdict_folder / "part-00000001.parquet")
+    (verdict_folder / "part-00000002.parquet").write_bytes(b"PAR1 torn")
+    pl.DataFrame({"other": [1]}).write_parquet(verdict_folder / "part-00000003.parquet")
 
 
 def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):
-    run = played(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], scenarios=["ROD"]))
+    run = play_sweep(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], protocol="oeg", scenarios=["ROD"]))
     judge(run, read_run(run).episodes["key"][0])
     page = build_page(read_run(run), None, 0, 20)
-    assert dict(page.facts)["Judge"] == "rule-1: 1 verdict"
+    assert dict(page.facts)["Judge"] == "rule-1: 1 verdict of 10 answers (0 without one, 2 calls; 9 not read yet)"
     (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
     assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
 
@@ -259,7 +263,7 @@ paths = st.from_regex(r"\A[A-Za-z0-9_./ -]{1,30}\Z")
 
 
 @given(paths, st.none() | st.tuples(numbers, numbers, numbers, numbers), st.none() | st.integers(1, 99999))
-def test_a_stored_name_is_read_back(path, crop, edge):
+def test_image_key_round_trips(path, crop, edge):
     assert parse_image_key(ImageRef(path, crop, edge).key) == ImageRef(path, crop, edge)
 
 
@@ -277,7 +281,7 @@ def test_a_thumbnail_shows_what_the_model_saw(run_data, demo_data):
     assert all(abs(a - b) <= 6 for a, b in zip(*means, strict=True))
 
 
-def test_bounds_hold_and_are_told(folder, run_data, demo_data):
+def test_page_bounds_hold_and_are_stated(folder, run_data, demo_data):
     page = build_page(run_data, None, 7, 40)
     assert len(page.browser["pictures"]) == 7 and len(page.browser["episodes"]) == 40
     assert "40 of 600 episodes, drawn with seed 0" in page.about[0]
@@ -291,7 +295,7 @@ def test_bounds_hold_and_are_told(folder, run_data, demo_data):
     assert placed[0] == 0 and len(tight.uris) == 1 and tight.left_out == 2
 
 
-def test_without_the_data_there_are_reasons_instead_of_pictures(folder, tmp_path):
+def test_missing_data_folder_gives_reasons_instead_of_pictures(folder, tmp_path):
     page = build_page(read_run(folder, tmp_path / "gone"), tmp_path / "gone", 100, 100)
     assert page.browser["pictures"] == [] and "data folder is not available" in page.about[1]
     turns = [turn for episode in page.browser["episodes"] for turn in episode["turns"]]
@@ -303,25 +307,27 @@ def test_without_the_data_there_are_reasons_instead_of_pictures(folder, tmp_path
 def test_a_missing_picture_leaves_its_reason(demo_data):
     assert "is not there" in Thumbnails(demo_data, 5).number("ROD/none.jpg")
     assert "outside the data folder" in Thumbnails(demo_data, 5).number("../../etc/passwd")
-    assert "out of all bounds" in Thumbnails(demo_data, 5).number(_some(demo_data) + "@0.0,0.0,1e+300,2.0")
+    assert "out of all bounds" in Thumbnails(demo_data, 5).number(_some_picture(demo_data) + "@0.0,0.0,1e+300,2.0")
 
 
-def _some(data: Path) -> str:
-    return str(next(data.rglob("*.jpg")).relative_to(data))
+def _some_picture(data_folder: Path) -> str:
+    return str(next(data_folder.rglob("*.jpg")).relative_to(data_folder))
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
-def test_every_ending_of_every_cell_is_there(run_data):
-    told = endings(run_data)
-    keys = sample_episodes(told, 300, 0)
-    assert len(keys) == len(set(keys)) == 300 and keys == sample_episodes(told, 300, 0) != sample_episodes(told, 300, 1)
-    strata = told.select("cell", "kind").unique()
-    assert told.filter(pl.col("key").is_in(keys)).select("cell", "kind").unique().height == strata.height
+def test_sampled_episodes_cover_every_ending_of_every_cell(run_data):
+    ending_rows = endings(run_data)
+    keys = sample_episodes(ending_rows, 300, 0)
+    assert len(keys) == len(set(keys)) == 300 and keys == sample_episodes(ending_rows, 300, 0) != sample_episodes(
+        ending_rows, 300, 1
+    )
+    strata = ending_rows.select("cell", "kind").unique()
+    assert ending_rows.filter(pl.col("key").is_in(keys)).select("cell", "kind").unique().height == strata.height
 
 
-def test_models_and_conditions_can_be_laid_side_by_side(run_data):
-    told = endings(run_data)
-    first = told.filter(pl.col("key").is_in(sample_episodes(told, 60, 3)))
+def test_sampled_episodes_are_shared_by_models_and_conditions(run_data):
+    ending_rows = endings(run_data)
+    first = ending_rows.filter(pl.col("key").is_in(sample_episodes(ending_rows, 60, 3)))
     assert first.group_by("scenario", "sample_id").len()["len"].to_list() == [15, 15, 15, 15]
 
 
@@ -337,33 +343,33 @@ def test_the_headline_is_the_best_average(run_data):
     assert facts["Decoding"] == "multiple choice greedy, at most 50 new tokens a reply"
 
 
-def test_one_model_is_spoken_of_as_one(demo_data, tmp_path):
-    run = played(
+def test_single_model_is_worded_in_singular(demo_data, tmp_path):
+    run = play_sweep(
         tmp_path / "one", sweep(demo_data, ["uniform", "first-option"], ["zero-shot"], scenarios=["ROD", "CIT"])
     )
-    told = {finding.text.partition(" (")[0]: finding for finding in build_page(read_run(run), None, 0, 1).findings}
-    chance = told["is the accuracy of choosing blindly among the options"]
+    findings = {finding.text.partition(" (")[0]: finding for finding in build_page(read_run(run), None, 0, 1).findings}
+    chance = findings["is the accuracy of choosing blindly among the options"]
     assert chance.text.endswith("The interval of first-option contains it.")
 
 
-def test_what_is_unfinished_is_said_first(demo_data, tmp_path):
+def test_unfinished_cells_are_listed_first(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], scenarios=["ROD", "CIT"])
-    page = build_page(read_run(played(tmp_path / "part", wanted, only=25)), None, 10, 50)
+    page = build_page(read_run(play_sweep(tmp_path / "part", wanted, only=25)), None, 10, 50)
     assert page.problems[0].startswith("15 of 40 planned episodes not played yet, in 2 of 4 cells: guess/")
     played_column = [column.name for column in page.cells.columns].index("Played")
     assert [row[played_column].text for row in page.cells.rows] == ["10", "10", "5/10", "0/10"]
     assert page.cells.rows[3][3].text == "-" and page.cells.rows[3][3].value is None
 
 
-def test_a_run_of_nothing_yet_has_a_page(demo_data, tmp_path):
+def test_empty_run_has_page(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["ROD"])
-    text = write_page(read_run(played(tmp_path / "empty", wanted, only=0))).read_text("utf-8")
+    text = write_page(read_run(play_sweep(tmp_path / "empty", wanted, only=0))).read_text("utf-8")
     assert (
         "No episode is scored yet" in text
         and "10 of 10 planned episodes not played yet, in 1 of 1 cell: oracle/ROD/zero-shot" in text
     )
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
+def test_folder_without_run_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
         write_page(read_run(tmp_path))

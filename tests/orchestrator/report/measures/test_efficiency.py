@@ -24,10 +24,10 @@ from orchestrator.report.measures.model_size import model_sizes, size_correlatio
 from orchestrator.report.paper.published import published_table
 from sweeps.registry import registry
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.measures.test_estimates import made
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 
-def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(run_data):
+def test_oracle_is_fully_efficient_and_abstainer_not_at_all(run_data):
     rows = efficiency(run_data).filter(condition="zero-shot")
     oracle, silent = rows.filter(model="oracle"), rows.filter(model="abstain")
 
@@ -37,7 +37,7 @@ def test_the_oracle_is_perfectly_efficient_and_the_abstainer_not_at_all(run_data
     assert set(silent["surplus"]) == {0.0}
 
 
-def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(run_data):
+def test_turns_needed_agree_between_rules_and_oracle(run_data):
     from_oracle = turns_needed(run_data).filter(source="oracle").drop("source")
     others = dataclasses.replace(run_data, episodes=run_data.episodes.filter(pl.col("model") != "oracle"))
     from_rules = turns_needed(others).drop("source")
@@ -47,7 +47,7 @@ def test_need_is_the_same_from_the_rules_as_from_the_oracles_episodes(run_data):
     assert both["needed"].equals(both["needed_rules"])
 
 
-def test_by_hand(run_data):
+def test_efficiency_by_hand(run_data):
     rows = [
         episode(1, "oracle/QD/hint", turns=3),
         episode(2, "oracle/QD/hint", turns=1),
@@ -55,15 +55,15 @@ def test_by_hand(run_data):
         episode(2, "m/QD/hint", turns=2, correct=False, ending="wrong"),
         episode(3, "m/QD/hint", turns=9),
     ]
-    row = efficiency(made(run_data, rows)).filter(model="m").row(0, named=True)
+    row = efficiency(replace_episodes(run_data, rows)).filter(model="m").row(0, named=True)
 
     assert (row["scored"], row["measured"]) == (3, 2), "no oracle has played sample 3"
     assert row["efficiency"] == pytest.approx(100 * (3 / 6 + 0) / 2)
     assert (row["needed"], row["asked"], row["surplus"]) == (1.0, 3.0, 300.0)
 
 
-def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(run_data):
-    row = efficiency(made(run_data, [episode(1, "m/QD/hint")])).row(0, named=True)
+def test_missing_oracle_and_data_give_reason_without_figure(run_data):
+    row = efficiency(replace_episodes(run_data, [episode(1, "m/QD/hint")])).row(0, named=True)
 
     assert row["efficiency"] is None
     assert "oracle" in row["reason"]
@@ -71,12 +71,12 @@ def test_without_an_oracle_and_data_there_is_a_reason_and_no_number(run_data):
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 12), st.booleans()), min_size=1, max_size=30))
-def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(run_data, played):
+def test_budget_curve_rises_to_accuracy(run_data, played):
     rows = [
         episode(n, "m/QD/hint", turns=turns, correct=right, ending="correct" if right else "wrong")
         for n, (turns, right) in enumerate(played)
     ]
-    curve = budget_curve(made(run_data, rows))
+    curve = budget_curve(replace_episodes(run_data, rows))
     expected = [100 * sum(right and turns - 1 <= k for turns, right in played) / len(played) for k in curve["budget"]]
 
     assert curve["acc"].to_list() == pytest.approx(expected)
@@ -84,15 +84,15 @@ def test_a_budget_curve_rises_to_the_accuracy_and_counts_by_hand(run_data, playe
 
 
 def test_a_budget_average_is_the_mean_of_scenarios(run_data):
-    whole, mean = budget_curve(run_data), average_budget_curve(run_data)
-    one = mean.filter(model="uniform", condition="zero-shot", budget=1).row(0, named=True)
-    cells = whole.filter(model="uniform", condition="zero-shot", budget=1)
+    curves, mean = budget_curve(run_data), average_budget_curve(run_data)
+    point = mean.filter(model="uniform", condition="zero-shot", budget=1).row(0, named=True)
+    cells = curves.filter(model="uniform", condition="zero-shot", budget=1)
 
-    assert one["scenarios"] == 7
-    assert one["acc"] == pytest.approx(cells["acc"].mean())
+    assert point["scenarios"] == 7
+    assert point["acc"] == pytest.approx(cells["acc"].mean())
 
 
-def test_lift_is_over_exact_chance_and_without_samples_over_the_baselines_run(run_data):
+def test_lift_is_over_exact_chance_or_else_baseline_run(run_data):
     rows = lift_over_chance(run_data)
     blind = dataclasses.replace(run_data, samples={})
     oracle = rows.filter(model="oracle", condition="zero-shot").sort("scenario")
@@ -106,7 +106,7 @@ def test_lift_is_over_exact_chance_and_without_samples_over_the_baselines_run(ru
     assert lift_over_chance(nobody)["lift"].null_count() == nobody.planned.height
 
 
-def test_the_oracle_wins_all_and_a_wrong_guess_costs(run_data):
+def test_oracle_gains_all_and_wrong_guess_costs(run_data):
     rows = efficiency(run_data).filter(condition="zero-shot")
 
     assert rows.filter(model="oracle")["efficiency_above_chance"].to_list() == pytest.approx([100.0] * 7)
@@ -117,7 +117,7 @@ def test_the_oracle_wins_all_and_a_wrong_guess_costs(run_data):
 
 @pytest.mark.parametrize("policy", ["uniform", "guess"])
 def test_blind_play_is_worth_nothing_in_expectation(run_data, policy):
-    """The credit of every way in which blind play of a sample can end, weighted by its chance, sums to 0."""
+    """The credits of all endings of blind play, weighted by their chances, sum to 0."""
     for scenario, samples in run_data.samples.items():
         for sample in samples.values():
             assert expected_credit(sample, POLICIES[policy]) == pytest.approx(0, abs=1e-12), scenario
@@ -143,8 +143,8 @@ def expected_credit(sample, replies):
     return total
 
 
-def test_capacity_on_the_papers_own_figures():
-    """The correlation over the published table, against scipy's own."""
+def test_size_correlation_on_published_figures():
+    """Compare the correlation over the published table with scipy's."""
     sizes = {model.paper: model.parameters for model in registry().values() if model.paper and model.parameters}
     rows = published_table("mcqa").filter(pl.col("model").is_in(list(sizes)))
     x, y = np.array([sizes[name] for name in rows["model"]]), rows["avg psr"].to_numpy()
@@ -157,7 +157,7 @@ def test_capacity_on_the_papers_own_figures():
 
 
 def test_few_models_have_an_exact_p():
-    """All 24 orders of four models: two of them are as extreme as a perfect one."""
+    """Of the 24 orders of four models, two are as extreme as a perfect one."""
     rho, p, _ = spearman(np.array([1.0, 2.0, 7.0, 70.0]), np.array([9.0, 5.0, 2.0, 0.1]))
 
     assert rho == pytest.approx(-1)
@@ -165,7 +165,7 @@ def test_few_models_have_an_exact_p():
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=5, max_size=15))
-def test_rho_is_scipys_with_ties(pairs):
+def test_rho_with_ties_matches_scipy(pairs):
     x, y = np.array([float(a) for a, _ in pairs]), np.array([float(b) for _, b in pairs])
     rho, _, reason = spearman(x, y)
 

@@ -16,8 +16,8 @@ from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
 
 
-def made(run_data: RunData, rows, planned=None) -> RunData:
-    """RunData of these episodes alone; every cell plans what it has unless told."""
+def replace_episodes(run_data: RunData, rows, planned=None) -> RunData:
+    """Return RunData with these episodes only; each cell plans what it has unless ``planned`` is given."""
     frame = pl.DataFrame(rows, schema=EPISODES)
     counts = frame.group_by("model", "scenario", "condition", "protocol", "cell").agg(
         pl.len().cast(pl.Int64).alias("planned")
@@ -28,7 +28,7 @@ def made(run_data: RunData, rows, planned=None) -> RunData:
     return dataclasses.replace(run_data, episodes=frame.sort("key"), planned=cells, samples={})
 
 
-def test_measures_equal_those_of_score_and_lie_in_their_intervals(run_data):
+def test_measures_equal_scores_and_lie_in_their_intervals(run_data):
     cells = estimate(run_data).cells
     both = cells.join(run_data.rows, on="cell", suffix="_score")
 
@@ -47,13 +47,13 @@ def test_measures_equal_those_of_score_and_lie_in_their_intervals(run_data):
         assert inside.all(), name
 
 
-def test_an_average_is_the_unweighted_mean_and_its_interval_that_of_the_strata(run_data):
+def test_average_is_unweighted_mean_with_stratified_interval(run_data):
     rows = [
         *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),
         *(episode(n, "m/QD/hint", turns=1 + n % 3, correct=n % 4 == 0) for n in range(400)),
     ]
     longest = [episode(0, f"always/{scenario}/hint", turns=13) for scenario in ("ROD", "QD")]
-    mean = estimate(made(run_data, rows + longest)).averages.filter(model="m").row(0, named=True)
+    mean = estimate(replace_episodes(run_data, rows + longest)).averages.filter(model="m").row(0, named=True)
     strata = [stratum_from_values(np.array([n % k for n in range(size)]), 0, 12) for size, k in ((40, 5), (400, 3))]
 
     assert mean["acc"] == pytest.approx((50 + 25) / 2)
@@ -63,14 +63,14 @@ def test_an_average_is_the_unweighted_mean_and_its_interval_that_of_the_strata(r
     assert (mean["scenarios"], mean["all_seven"]) == (2, False)
 
 
-def test_bounds_are_the_same_in_any_order_and_company(run_data):
-    whole = estimate(run_data)
+def test_bounds_do_not_depend_on_order_or_other_models(run_data):
+    estimates = estimate(run_data)
     shuffled = dataclasses.replace(run_data, episodes=run_data.episodes.sample(fraction=1, shuffle=True, seed=3))
     alone = dataclasses.replace(run_data, planned=run_data.planned.filter(model="uniform"))
 
-    assert estimate(shuffled).cells.equals(whole.cells)
-    assert estimate(shuffled).averages.equals(whole.averages)
-    assert estimate(alone).cells.equals(whole.cells.filter(model="uniform"))
+    assert estimate(shuffled).cells.equals(estimates.cells)
+    assert estimate(shuffled).averages.equals(estimates.averages)
+    assert estimate(alone).cells.equals(estimates.cells.filter(model="uniform"))
 
 
 @settings(max_examples=25, deadline=None)
@@ -80,8 +80,8 @@ def test_errors_change_counts_and_no_measure(run_data, errors):
         episode(n, turns=1 + n % 4, correct=n % 3 == 0, ending="correct" if n % 3 == 0 else "wrong") for n in range(12)
     ]
     wrong = [episode(50 + n, ending=ending, correct=False, turns=0) for n, ending in enumerate(errors)]
-    clean = estimate(made(run_data, answers)).cells.row(0, named=True)
-    dirty = estimate(made(run_data, answers + wrong)).cells.row(0, named=True)
+    clean = estimate(replace_episodes(run_data, answers)).cells.row(0, named=True)
+    dirty = estimate(replace_episodes(run_data, answers + wrong)).cells.row(0, named=True)
     counts = {"planned", "finished", "failed", "errors"}
 
     assert dirty["errors"] == len(errors)
@@ -90,34 +90,34 @@ def test_errors_change_counts_and_no_measure(run_data, errors):
 
 def test_a_cell_without_answers_has_no_measure(run_data):
     rows = [episode(1, ending="failed", correct=False, turns=0)]
-    found = estimate(made(run_data, rows))
+    estimates = estimate(replace_episodes(run_data, rows))
 
-    assert found.cells.row(0, named=True)["ps"] is None
-    assert found.averages.row(0, named=True)["acc"] is None
+    assert estimates.cells.row(0, named=True)["ps"] is None
+    assert estimates.averages.row(0, named=True)["acc"] is None
 
 
 def test_no_interval_collapses_where_all_episodes_agree(run_data):
-    found = estimate(run_data)
-    played = found.cells.filter((pl.col("condition") != "reference") & (pl.col("scored") > 0))
-    means = found.averages.filter(pl.col("condition") != "reference")
+    estimates = estimate(run_data)
+    played = estimates.cells.filter((pl.col("condition") != "reference") & (pl.col("scored") > 0))
+    means = estimates.averages.filter(pl.col("condition") != "reference")
 
     for name in MEASURES:
         assert (played[f"{name}_low"] < played[f"{name}_high"]).all(), name
         assert (means[f"{name}_low"] < means[f"{name}_high"]).all(), name
 
 
-def test_the_most_suggestions_come_from_the_samples_or_else_from_the_longest_episode(run_data):
+def test_suggestion_limits_come_from_samples_or_longest_episode(run_data):
     exact = suggestion_limits(run_data)
-    seen = suggestion_limits(dataclasses.replace(run_data, samples={}))
+    observed = suggestion_limits(dataclasses.replace(run_data, samples={}))
     limits = {
         scenario: max(SCENARIOS[scenario].limit(sample) for sample in samples.values()) - 1
         for scenario, samples in run_data.samples.items()
     }
 
-    assert {scenario: most for (scenario, condition), most in exact.items() if condition == "hint"} == limits
-    assert {most for (_, condition), most in exact.items() if condition == "reference"} == {0}
-    longest = {place: most for place, most in exact.items() if place[0] in ("QD", "MVP-N")}
-    assert longest and all(seen[place] == most for place, most in longest.items()), "always-ask goes to the limit"
+    assert {scenario: limit for (scenario, condition), limit in exact.items() if condition == "hint"} == limits
+    assert {limit for (_, condition), limit in exact.items() if condition == "reference"} == {0}
+    longest = {cell: limit for cell, limit in exact.items() if cell[0] in ("QD", "MVP-N")}
+    assert longest and all(observed[cell] == limit for cell, limit in longest.items()), "always-ask goes to the limit"
 
 
 def test_every_scenario_counts_once(run_data):

@@ -1,4 +1,4 @@
-"""Exact chance is what three hundred simulated runs come to, and needs none."""
+"""Exact chance agrees with three hundred simulated runs, without simulation."""
 
 import numpy as np
 import pytest
@@ -13,11 +13,11 @@ from orchestrator.report.measures.exact_chance import POLICIES, chance_correct, 
 
 RUNS = 300
 LEVELS = {"CIT": 19.999, "COCO": 20.0, "IN-C": 14.285, "MVP-N": 19.855, "QD": 19.999, "ROD": 5.714, "VSOD": 20.0}
-"""Of the demo benchmark, in percent; the differences from 1/5 and 1/7 are what the turn limit cuts off."""
+"""Chance levels of the demo benchmark in percent; the turn limit causes the differences from 1/5 and 1/7."""
 
 
-def simulated(sample, policy: str, mode: Mode) -> float:
-    """The share of runs, each with a seed of its own, in which the baseline itself is right."""
+def simulate_accuracy(sample, policy: str, mode: Mode) -> float:
+    """Return the share of runs, each with its own seed, in which the baseline is right."""
     game, right = SCENARIOS[sample.scenario], 0
     moves = episode_seed(0, sample.scenario, sample.id)
     for run in range(RUNS):
@@ -31,17 +31,17 @@ def simulated(sample, policy: str, mode: Mode) -> float:
 
 @pytest.mark.parametrize("policy", ["uniform", "guess"])
 @pytest.mark.parametrize("mode", [Mode.PLAY, Mode.REFERENCE])
-def test_it_is_the_mean_of_simulated_runs(run_data, policy, mode):
+def test_exact_chance_is_mean_of_simulated_runs(run_data, policy, mode):
     for scenario, samples in run_data.samples.items():
         some = list(samples.values())[:4]
         exact = np.array([chance_correct(sample, POLICIES[policy], mode) for sample in some])
-        found = np.mean([simulated(sample, policy, mode) for sample in some])
+        simulated_mean = np.mean([simulate_accuracy(sample, policy, mode) for sample in some])
         error = np.sqrt((exact * (1 - exact)).mean() / (RUNS * len(some)))
-        assert found == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
+        assert simulated_mean == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_counts_is_what_the_rules_let_go_on_or_end_right(run_data, mode):
+def test_right_options_continue_or_end_right(run_data, mode):
     for scenario, samples in run_data.samples.items():
         game = SCENARIOS[scenario]
         for sample in list(samples.values())[:4]:
@@ -59,10 +59,10 @@ def test_what_counts_is_what_the_rules_let_go_on_or_end_right(run_data, mode):
                 ]
 
 
-def test_the_demos_levels_to_three_decimals(run_data):
-    found = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
+def test_demo_levels_to_three_decimals(run_data):
+    rows = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
     guess = exact_chance(run_data, "guess").filter(condition="zero-shot")
-    levels = {name: round(level, 3) for name, level in found.select("scenario", "chance").iter_rows()}
+    levels = {name: round(level, 3) for name, level in rows.select("scenario", "chance").iter_rows()}
 
     assert levels == LEVELS
     assert {name: level for name, level in guess.select("scenario", "chance").iter_rows()} == pytest.approx(
@@ -71,8 +71,8 @@ def test_the_demos_levels_to_three_decimals(run_data):
 
 
 def test_conditions_that_change_no_rule_have_the_same_chance(run_data):
-    found = exact_chance(run_data).filter(scenario="QD")
-    levels = dict(found.select("condition", "chance").iter_rows())
+    rows = exact_chance(run_data).filter(scenario="QD")
+    levels = dict(rows.select("condition", "chance").iter_rows())
 
     assert levels["hint"] == levels["zero-shot"] == levels["history"]
     assert levels["reference"] == pytest.approx(25)

@@ -1,4 +1,4 @@
-"""The recomputed filter is the planted one; what is missing decides nothing; the file of ids plays just the kept samples."""
+"""The recomputed filter equals the planted one, missing episodes decide nothing, and the ids file plays only kept samples."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from sweeps.load import SweepError, build, load
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODELS = 22
 RIGHT = (0, 3, 4, 5, 6, 7, 8, 9, 10, 22)
-"""How many of the models know each of the ten samples of a scenario: around every threshold's count."""
+"""How many models know each of the ten samples of a scenario; the counts straddle every threshold."""
 NEEDED = {15: 4, 25: 6, 30: 7, 40: 9}
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
 
 
-class Planted(Backend):
-    """Model number ``number`` names the category of the samples that more models than that know, and abstains else."""
+class PlantedModel(Backend):
+    """Model ``number`` names the category of samples that more than ``number`` models know, and abstains otherwise."""
 
-    def __init__(self, number: int, known: dict, refuses=frozenset()) -> None:
-        self.number, self.known, self.refuses = number, known, refuses
+    def __init__(self, number: int, known_by: dict, refuses=frozenset()) -> None:
+        self.number, self.known_by, self.refuses = number, known_by, refuses
 
     async def reply(self, request: Request) -> Reply:
         sample = request.situation.sample
         if sample.id in self.refuses:
             raise Unprocessable("planted")
         abstention = next(o for o in request.situation.view.options if "cannot" in o.lower() or "do not" in o.lower())
-        return Reply(sample.answer if self.number < self.known[sample.scenario, sample.id] else abstention)
+        return Reply(sample.answer if self.number < self.known_by[sample.scenario, sample.id] else abstention)
 
     async def close(self) -> None:
         return None
@@ -48,49 +48,51 @@ def names(count: int = MODELS) -> list[dict]:
     return [{"name": f"planted-{number:02d}", **MODEL} for number in range(count)]
 
 
-def knows(data) -> dict:
-    plan = build_plan(sweep(data, ["oracle"], ["zero-shot"], selection={"filtered": False}))
-    return {(name, s.id): right for name, found in plan.samples.items() for s, right in zip(found, RIGHT, strict=True)}
+def count_knowing_models(data_folder) -> dict:
+    plan = build_plan(sweep(data_folder, ["oracle"], ["zero-shot"], selection={"filtered": False}))
+    return {
+        (name, s.id): right for name, samples in plan.samples.items() for s, right in zip(samples, RIGHT, strict=True)
+    }
 
 
 @pytest.fixture(scope="module")
-def known(demo_data):
-    return knows(demo_data)
+def known_by(demo_data):
+    return count_knowing_models(demo_data)
 
 
 @pytest.fixture(scope="module")
-def planted(demo_data, known, tmp_path_factory):
+def planted_run(demo_data, known_by, tmp_path_factory):
     """Twenty-two models and a policy over all samples."""
     wanted = sweep(demo_data, [*names(), "guess"], ["zero-shot"], selection={"filtered": False})
-    backends = {f"planted-{number:02d}": Planted(number, known) for number in range(MODELS)}
-    return played(tmp_path_factory.mktemp("planted") / "run", wanted, backends=backends)
+    backends = {f"planted-{number:02d}": PlantedModel(number, known_by) for number in range(MODELS)}
+    return play_sweep(tmp_path_factory.mktemp("planted") / "run", wanted, backends=backends)
 
 
-def expected(known: dict, percent: int) -> dict[str, list[int]]:
-    """What is kept by construction; nothing counts at ROD's first turn."""
-    stay = [(name, i) for (name, i), right in known.items() if name == "ROD" or right < NEEDED[percent]]
+def expected_ids(known_by: dict, percent: int) -> dict[str, list[int]]:
+    """Return the ids that are kept by construction; nothing counts at ROD's first turn."""
+    stay = [(name, i) for (name, i), right in known_by.items() if name == "ROD" or right < NEEDED[percent]]
     return {scenario: sorted(i for name, i in stay if name == scenario) for scenario in SCENARIOS}
 
 
 @pytest.mark.parametrize("percent", first.THRESHOLDS)
-def test_the_recomputed_set_is_the_planted_one(planted, known, percent):
-    found = first.first_turns(read_run(planted))
+def test_recomputed_set_is_planted_set(planted_run, known_by, percent):
+    first_turns = first.first_turns(read_run(planted_run))
 
-    assert found.models == tuple(f"planted-{number:02d}" for number in range(MODELS)), "a policy is no model"
+    assert first_turns.models == tuple(f"planted-{number:02d}" for number in range(MODELS)), "a policy is no model"
     assert first.models_needed(percent, MODELS) == NEEDED[percent]
-    assert found.ids(percent) == expected(known, percent)
-    counts = {row["scenario"]: row for row in first.threshold_counts(found, percent).iter_rows(named=True)}
+    assert first_turns.ids(percent) == expected_ids(known_by, percent)
+    counts = {row["scenario"]: row for row in first.threshold_counts(first_turns, percent).iter_rows(named=True)}
     below = [right for right in RIGHT if right < NEEDED[percent]]
-    qd, whole = counts["QD"], counts["all"]
+    qd, total = counts["QD"], counts["all"]
     assert (qd["samples"], qd["kept"], qd["gone"], qd["undecided"]) == (10, len(below), 10 - len(below), 0)
     assert (qd["published"], qd["shared"]) == (10, len(below)), "the demo's ids are ids that the paper keeps"
-    assert whole["kept"] == 10 + 6 * len(below) and whole["samples"] == 70
+    assert total["kept"] == 10 + 6 * len(below) and total["samples"] == 70
     assert qd["first_turn"] == pytest.approx(100 * sum(RIGHT) / MODELS / 10)
     assert qd["first_turn_kept"] == pytest.approx(100 * sum(below) / MODELS / len(below))
-    assert whole["first_turn"] == pytest.approx(6 / 7 * qd["first_turn"]), "mean over scenarios, ROD's is 0"
+    assert total["first_turn"] == pytest.approx(6 / 7 * qd["first_turn"]), "mean over scenarios, ROD's is 0"
 
 
-def test_the_papers_recalls_follow_from_its_rule():
+def test_paper_recalls_follow_from_rule():
     """Section 3.3 and A.8: at a first-turn rate of 40% the rule drops 92.8% of samples, a binomial test at 0.05 drops 37.6%."""
     assert first.models_needed(first.PAPER_THRESHOLD, MODELS) == 6 and first.binomial_models_needed(MODELS) == 10
     assert round(first.recall(6, MODELS), 1) == 92.8
@@ -98,21 +100,23 @@ def test_the_papers_recalls_follow_from_its_rule():
     assert first.recall(10, MODELS, first.CHANCE) < 100 * first.ALPHA < first.recall(9, MODELS, first.CHANCE)
 
 
-def test_what_is_missing_or_ended_as_an_error_decides_nothing(demo_data, known, tmp_path):
-    """Of three models the second refuses two samples: at 30% one right model is enough, so what nobody else knows stays open."""
-    ids = [i for scenario, i in known if scenario == "QD"]
-    table = {("QD", i): (0, 3)[place % 2] for place, i in enumerate(ids)}
+def test_missing_and_failed_episodes_decide_nothing(demo_data, known_by, tmp_path):
+    """The second of three models refuses two samples; at 30% one right model decides, so a sample nobody knew stays open."""
+    ids = [i for scenario, i in known_by if scenario == "QD"]
+    table = {("QD", i): (0, 3)[index % 2] for index, i in enumerate(ids)}
     wanted = sweep(demo_data, names(3), ["zero-shot"], scenarios=["QD"], selection={"filtered": False})
-    backends = {f"planted-{n:02d}": Planted(n, table, frozenset(ids[:2]) if n == 1 else frozenset()) for n in range(3)}
-    found = first.first_turns(read_run(played(tmp_path / "run", wanted, backends=backends)))
+    backends = {
+        f"planted-{n:02d}": PlantedModel(n, table, frozenset(ids[:2]) if n == 1 else frozenset()) for n in range(3)
+    }
+    first_turns = first.first_turns(read_run(play_sweep(tmp_path / "run", wanted, backends=backends)))
 
-    decided = {row["sample_id"]: row for row in found.decide(30).iter_rows(named=True)}
+    decided = {row["sample_id"]: row for row in first_turns.decide(30).iter_rows(named=True)}
     assert (decided[ids[0]]["kept"], decided[ids[0]]["lacking"]) == (None, 1), "nobody knew it, and one did not answer"
     assert decided[ids[1]]["kept"] is False, "two others knew it"
-    assert all(decided[i]["kept"] is (place % 2 == 0) for place, i in enumerate(ids) if place > 1)
-    assert ids[0] not in found.ids(30)["QD"]
+    assert all(decided[i]["kept"] is (index % 2 == 0) for index, i in enumerate(ids) if index > 1)
+    assert ids[0] not in first_turns.ids(30)["QD"]
 
-    half = played(tmp_path / "half", wanted, only=15, backends=backends)
+    half = play_sweep(tmp_path / "half", wanted, only=15, backends=backends)
     some = first.first_turns(read_run(half)).decide(30)
     assert some.height == 10, "a sample that nobody has played yet is named too"
     assert some["lacking"].sum() == 30 - read_run(half).scored.height
@@ -120,55 +124,55 @@ def test_what_is_missing_or_ended_as_an_error_decides_nothing(demo_data, known, 
     assert all(row["kept"] is not True for row in rows if row["lacking"])
 
 
-def test_the_file_of_ids_plays_just_the_kept_samples(planted, known, demo_data, tmp_path):
+def test_ids_file_plays_kept_samples_only(planted_run, known_by, demo_data, tmp_path):
     file = tmp_path / "kept.json"
-    told = CliRunner().invoke(app, ["filter", str(planted), "--into", str(file)])
+    done = CliRunner().invoke(app, ["filter", str(planted_run), "--into", str(file)])
 
-    assert told.exit_code == 0, told.output
-    assert "6 of 22" in told.output and "92.8" in told.output and "37.6" in told.output
-    assert json.loads(file.read_text()) == expected(known, 25)
-    mine = tmp_path / "mine.toml"
-    mine.write_text(f'data = "{demo_data}"\nmodels = ["oracle", "guess"]\n[selection]\nids_file = "kept.json"\n')
-    again = load(mine)
+    assert done.exit_code == 0, done.output
+    assert "6 of 22" in done.output and "92.8" in done.output and "37.6" in done.output
+    assert json.loads(file.read_text()) == expected_ids(known_by, 25)
+    sweep_file = tmp_path / "mine.toml"
+    sweep_file.write_text(f'data = "{demo_data}"\nmodels = ["oracle", "guess"]\n[selection]\nids_file = "kept.json"\n')
+    again = load(sweep_file)
     assert not again.selection.filtered
     plan = build_plan(again)
-    assert {name: sorted(s.id for s in found) for name, found in plan.samples.items()} == expected(known, 25)
-    run = played(tmp_path / "run", again)
+    assert {name: sorted(s.id for s in samples) for name, samples in plan.samples.items()} == expected_ids(known_by, 25)
+    run = play_sweep(tmp_path / "run", again)
     assert stored_sweep(run) == again, "the run folder holds the ids, not the name of a file"
-    assert read_run(run).rows["finished"].sum() == 2 * sum(map(len, expected(known, 25).values()))
+    assert read_run(run).rows["finished"].sum() == 2 * sum(map(len, expected_ids(known_by, 25).values()))
 
 
-def test_undecided_samples_are_named_and_the_exit_code_is_1(demo_data, known, tmp_path):
+def test_undecided_samples_are_named_and_the_exit_code_is_1(demo_data, known_by, tmp_path):
     wanted = sweep(demo_data, names(2), ["zero-shot"], scenarios=["CIT"], selection={"filtered": False})
-    backends = {f"planted-{number:02d}": Planted(number, dict.fromkeys(known, 0)) for number in range(2)}
-    run = played(tmp_path / "run", wanted, only=15, backends=backends)
+    backends = {f"planted-{number:02d}": PlantedModel(number, dict.fromkeys(known_by, 0)) for number in range(2)}
+    run = play_sweep(tmp_path / "run", wanted, only=15, backends=backends)
 
-    told = CliRunner().invoke(app, ["filter", str(run), "--into", str(tmp_path / "ids.json")])
+    done = CliRunner().invoke(app, ["filter", str(run), "--into", str(tmp_path / "ids.json")])
     as_json = json.loads(CliRunner().invoke(app, ["filter", str(run), "--json"]).output)
 
-    assert told.exit_code == 1
-    assert "these count as neither" in told.output and "stay undecided until" in told.output
+    assert done.exit_code == 1
+    assert "these count as neither" in done.output and "stay undecided until" in done.output
     undecided = {row["sample_id"] for row in as_json["undecided"]}
     assert len(undecided) == 5 and not undecided & set(json.loads((tmp_path / "ids.json").read_text())["CIT"])
 
 
-def test_a_run_that_cannot_tell_says_why(run, planted, demo_data, tmp_path):
+def test_unsuitable_run_is_refused_with_reason(run, planted_run, demo_data, tmp_path):
     with pytest.raises(RunFolderError, match=r"--set selection.filtered=false"):
         first.first_turns(read_run(run))
     with pytest.raises(SweepError, match="no model of that name; type one of planted-00"):
-        first.first_turns(read_run(planted), ["nobody"])
+        first.first_turns(read_run(planted_run), ["nobody"])
     hinted = sweep(demo_data, ["guess"], ["hint"], selection={"filtered": False})
     with pytest.raises(RunFolderError, match="no zero-shot multiple choice"):
-        first.first_turns(read_run(played(tmp_path / "run", hinted)))
+        first.first_turns(read_run(play_sweep(tmp_path / "run", hinted)))
 
 
-def test_policies_alone_are_asked_where_nothing_else_was_played(demo_data, tmp_path):
+def test_policies_count_as_models_if_nothing_else_was_played(demo_data, tmp_path):
     wanted = sweep(demo_data, ["oracle", "guess"], ["zero-shot"], selection={"filtered": False})
-    assert first.first_turns(read_run(played(tmp_path / "run", wanted))).models == ("oracle", "guess")
+    assert first.first_turns(read_run(play_sweep(tmp_path / "run", wanted))).models == ("oracle", "guess")
 
 
 @pytest.mark.parametrize(
-    ("content", "table", "said"),
+    ("content", "table", "message"),
     [
         (None, {}, "there is no file .*filter DIR --into"),
         ("[1, 2]", {}, "must hold lists of whole numbers by scenario"),
@@ -180,7 +184,7 @@ def test_policies_alone_are_asked_where_nothing_else_was_played(demo_data, tmp_p
         ('{"QD": [1]}', {"ids": {"QD": [1]}}, "are both there; keep one"),
     ],
 )
-def test_a_bad_file_is_one_sentence(content, table, said, tmp_path):
+def test_bad_ids_file_is_refused(content, table, message, tmp_path):
     file = tmp_path / "ids.json"
     if content is not None:
         file.write_text(content)
@@ -191,11 +195,11 @@ def test_a_bad_file_is_one_sentence(content, table, said, tmp_path):
         "selection": {"ids_file": str(file), **table},
     }
 
-    with pytest.raises(SweepError, match=said):
+    with pytest.raises(SweepError, match=message):
         build(sweep_table, "a test")
 
 
-def test_scenarios_that_the_sweep_does_not_play_may_be_in_the_file(tmp_path):
+def test_ids_file_may_name_unplayed_scenarios(tmp_path):
     (tmp_path / "ids.json").write_text('{"QD": [3, 1], "ROD": [0]}')
     table = {
         "name": "few",
@@ -210,11 +214,11 @@ def test_scenarios_that_the_sweep_does_not_play_may_be_in_the_file(tmp_path):
     assert filtered.selection.filtered
 
 
-def test_the_published_set_stands_beside_ours(planted):
+def test_published_set_is_counted_with_ours(planted_run):
     shared = (
-        first.threshold_counts(first.first_turns(read_run(planted)), 25)
+        first.threshold_counts(first.first_turns(read_run(planted_run)), 25)
         .filter(pl.col("scenario") == "COCO")
         .to_dicts()[0]
     )
-    ids = set(first.first_turns(read_run(planted)).ids(25)["COCO"])
+    ids = set(first.first_turns(read_run(planted_run)).ids(25)["COCO"])
     assert shared["shared"] == len(ids & paper_ids()["COCO"]) == shared["kept"]

@@ -10,7 +10,7 @@ from envs.answers import letter
 from orchestrator.report.measures.lenient import leniency, lenient_readings, read_leniently
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
 
@@ -25,15 +25,15 @@ TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "F
         ("", None), ("A dog is here", None), ("B-2 bomber", None), ("(G)", None), ("\u0000\u202e", None),
     ],
 )  # fmt: skip
-def test_what_is_read(reply, index):
+def test_lenient_readings(reply, index):
     assert read_leniently(reply, len(TEXTS), TEXTS) == index
 
 
 @given(st.text(max_size=300), st.integers(0, 12))
-def test_only_what_was_shown_is_named(reply, shown):
-    index = read_leniently(reply, shown, TEXTS[:shown])
+def test_only_shown_options_are_named(reply, count):
+    index = read_leniently(reply, count, TEXTS[:count])
 
-    assert index is None or 0 <= index < shown
+    assert index is None or 0 <= index < count
 
 
 @given(
@@ -45,70 +45,70 @@ def test_every_wrapping_of_every_letter(index, wrapping):
 
 @pytest.mark.parametrize("unit", ["answer is ", "(", "A) ", "option ", "*" * 9, " ", "Answer: A or "])
 def test_a_megabyte_is_read_to_its_end(unit):
-    """Time that grows with the square of a reply would not end here (pytest's timeout); ``make bench`` measures it."""
+    """Quadratic time would exceed pytest's timeout here; ``make bench`` measures it."""
     index = read_leniently(unit * (1_000_000 // len(unit)), 8, TEXTS)
 
     assert index is None or 0 <= index < 8
 
 
-class Wrapping(Backend):
-    """Answers as the oracle, in a wrapping that the benchmark cannot parse."""
+class WrappingModel(Backend):
+    """A model that gives the oracle's answer in a wrapping that the benchmark cannot parse."""
 
     def __init__(self, wrapping: str) -> None:
         self.wrapping = wrapping
 
     async def reply(self, request: Request) -> Reply:
-        shown = (*request.situation.view.options, *request.situation.view.categories)
+        texts = (*request.situation.view.options, *request.situation.view.categories)
         right = request.situation.sample.answer
-        return Reply(self.wrapping.format(letter(shown.index(right))))
+        return Reply(self.wrapping.format(letter(texts.index(right))))
 
     async def close(self) -> None:
         return None
 
 
 @pytest.fixture(scope="module")
-def wrapped(demo_data, tmp_path_factory):
-    """One model that wraps the right letter, one whose replies nobody could read."""
+def wrapped_run(demo_data, tmp_path_factory):
+    """A run of a model that wraps the right letter and of one with unreadable replies."""
     models = [
         {"name": name, "source": "x", "backend": "transformers", "gpus": 0, "parameters": 1}
         for name in ("wraps", "mumbles")
     ]
     conditions = ["zero-shot", "reference", "random-proactive", "random-from-VSOD", "shuffled"]
     wanted = sweep(demo_data, models, conditions)
-    backends = {"wraps": Wrapping("**({})**"), "mumbles": Wrapping("perhaps {} or another")}
-    return played(tmp_path_factory.mktemp("wrapped") / "run", wanted, backends=backends)
+    backends = {"wraps": WrappingModel("**({})**"), "mumbles": WrappingModel("perhaps {} or another")}
+    return play_sweep(tmp_path_factory.mktemp("wrapped") / "run", wanted, backends=backends)
 
 
-def test_the_share_of_episodes_that_would_have_ended_otherwise(wrapped):
-    rows = leniency(read_run(wrapped))
+def test_share_of_episodes_with_other_ending(wrapped_run):
+    rows = leniency(read_run(wrapped_run))
     reads = rows.filter(model="wraps")
     mumbles = rows.filter(model="mumbles")
 
     assert set(reads["share_readable"]) == {100.0}
     rod = reads.filter(pl.col("scenario") == "ROD").filter(pl.col("condition") != "reference")
     assert set(rod["share_otherwise"]) == {0.0}, "nothing counts on ROD's first turn, however it is read"
-    rest = reads.filter((pl.col("scenario") != "ROD") | (pl.col("condition") == "reference"))
-    assert set(rest["share_otherwise"]) == {100.0}
-    assert rest["would_correct"].equals(rest["scored"], check_dtypes=False)
+    other_rows = reads.filter((pl.col("scenario") != "ROD") | (pl.col("condition") == "reference"))
+    assert set(other_rows["share_otherwise"]) == {100.0}
+    assert other_rows["would_correct"].equals(other_rows["scored"], check_dtypes=False)
     assert set(mumbles["readable"]) == {0}
 
 
-def test_accuracy_stands_side_by_side_under_three_readings(wrapped):
-    rows = leniency(read_run(wrapped))
-    kept = rows.filter(pl.col("scenario") != "ROD")
-    reads, mumbles = kept.filter(model="wraps"), kept.filter(model="mumbles")
+def test_accuracy_is_shown_under_three_readings(wrapped_run):
+    rows = leniency(read_run(wrapped_run))
+    counted = rows.filter(pl.col("scenario") != "ROD")
+    reads, mumbles = counted.filter(model="wraps"), counted.filter(model="mumbles")
 
     assert set(reads["acc"]) == {0.0} and set(reads["acc_lenient"]) == set(reads["acc_fuzzy"]) == {100.0}
     assert set(mumbles["acc_lenient_most"]) == {0.0}, "nobody reads it, and so the nearest option is a guess"
     assert 0 < mumbles["acc_fuzzy_most"].mean() < 100
     assert (rows["acc_fuzzy"] <= rows["acc_fuzzy_most"]).all()
-    table = next(table for table in report_tables(read_run(wrapped)) if table.name == "readings")
+    table = next(table for table in report_tables(read_run(wrapped_run)) if table.name == "readings")
     texts = {name.text: [cell.text for cell in cells] for name, *cells in table.rows}
     assert texts["wraps"] == ["0.0", "85.7", "85.7"], "six of seven: nothing counts in ROD"
 
 
-def test_without_the_samples_letters_are_read_and_the_share_is_unknown(wrapped, tmp_path):
-    blind = read_run(wrapped, data=tmp_path / "gone")
+def test_letters_are_read_without_samples_and_share_is_unknown(wrapped_run, tmp_path):
+    blind = read_run(wrapped_run, data=tmp_path / "gone")
 
     assert set(leniency(blind).filter(model="wraps")["share_otherwise"]) == {None}
     assert set(leniency(blind).filter(model="mumbles")["share_otherwise"]) == {0.0}

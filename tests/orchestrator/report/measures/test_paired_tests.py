@@ -1,4 +1,4 @@
-"""Comparisons are of the same samples: McNemar against scipy, Holm by hand, sign flips and power by counting."""
+"""Comparisons use the same samples: McNemar against scipy, Holm by hand, sign flips and power by counting."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ from scipy.stats import binom, binomtest
 from orchestrator.report.measures.paired_tests import compare_conditions, compare_models
 from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power, sign_flip
 from tests.orchestrator.blocks import episode
-from tests.orchestrator.report.measures.test_estimates import made
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
@@ -49,21 +49,21 @@ def test_the_sign_flip_test_counts_all_signs(differences):
 
 
 @pytest.mark.parametrize("n", [5, 10, 30, 100, 1000])
-def test_the_sign_flip_test_has_its_size_and_finds_what_is_there(n):
-    """A tenth of the samples loop to turn 30 under either condition: the heaviest tail that play gives."""
+def test_sign_flip_test_has_its_size_and_power(n):
+    """A tenth of the samples loop to turn 30 under either condition: the heaviest tail that occurs in play."""
     rng = np.random.default_rng(n)
     runs = 400 if n < 1000 else 60
 
-    def rejected(shift: float) -> float:
-        found = 0
+    def rejection_rate(shift: float) -> float:
+        rejections = 0
         for _ in range(runs):
-            one, other = (rng.geometric(0.5, n) - 1 + 29 * (rng.random(n) < 0.1) for _ in range(2))
-            steps, counts = np.unique(one + (rng.random(n) < shift) - other, return_counts=True)
-            found += sign_flip(steps, counts) <= 0.05
-        return found / runs
+            first, second = (rng.geometric(0.5, n) - 1 + 29 * (rng.random(n) < 0.1) for _ in range(2))
+            steps, counts = np.unique(first + (rng.random(n) < shift) - second, return_counts=True)
+            rejections += sign_flip(steps, counts) <= 0.05
+        return rejections / runs
 
-    assert rejected(0.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
-    assert n < 1000 or rejected(1.0) > 0.6
+    assert rejection_rate(0.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
+    assert n < 1000 or rejection_rate(1.0) > 0.6
 
 
 def test_a_difference_in_asking_survives_two_thousand_comparisons():
@@ -72,7 +72,7 @@ def test_a_difference_in_asking_survives_two_thousand_comparisons():
     assert holm(np.array([sign_flip(steps, counts)]), family=2_000)[0] < 1e-8
 
 
-def test_more_pairs_find_less_and_none_find_nothing():
+def test_more_pairs_detect_smaller_differences():
     assert detectable(100, 0.3) > detectable(1000, 0.3) > 0
     assert detectable(0, 0.3) is None
     assert detectable(100, 0.0) is None
@@ -82,11 +82,11 @@ def test_more_pairs_find_less_and_none_find_nothing():
 @pytest.mark.parametrize(
     ("n", "discordant", "family"), [(400, 0.3, 1), (400, 0.3, 224), (88, 0.6, 40), (2591, 0.1, 1000)]
 )
-def test_the_detectable_difference_is_found_four_times_in_five_at_the_level_of_the_family(n, discordant, family):
+def test_detectable_difference_has_80_percent_power_in_family(n, discordant, family):
     d = detectable(n, discordant, 0.05 / family) / 100
     rng = np.random.default_rng(0)
-    drawn = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], size=4_000)
-    p = np.array([holm(np.array([one]), family)[0] for one in mcnemar(drawn[:, 0], drawn[:, 1])])
+    counts = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], size=4_000)
+    p = np.array([holm(np.array([p_value]), family)[0] for p_value in mcnemar(counts[:, 0], counts[:, 1])])
 
     assert (p <= 0.05).mean() == pytest.approx(0.8, abs=0.03)
 
@@ -116,7 +116,7 @@ def test_only_samples_with_both_partners_are_compared(run_data):
     rows = [row for n in range(40) for row in pair(n, 1 + n % 4, 1 + n % 2, n < 20, n < 8)]
     rows += [episode(99, "m/QD/hint"), *pair(100, 1, 1, True, True)]
     rows[-1] = {**rows[-1], "ending": "failed", "correct": False}
-    row = compare_conditions(made(run_data, rows)).row(0, named=True)
+    row = compare_conditions(replace_episodes(run_data, rows)).row(0, named=True)
     differences = np.array([n % 4 - n % 2 for n in range(40)])
     half = 1.96 * differences.std() / np.sqrt(40)
 
@@ -132,13 +132,13 @@ def test_only_samples_with_both_partners_are_compared(run_data):
     )
 
 
-def test_models_are_compared_once_and_the_grid_is_corrected(run_data):
-    found = compare_models(run_data)
+def test_model_pairs_are_compared_once_with_holm(run_data):
+    comparisons = compare_models(run_data)
 
-    assert found.height == 15 * 7, "nothing but baselines is planned, so they are the family"
-    assert (found["model"] < found["other"]).all()
-    assert (found["p_holm"] >= found["p"]).all()
-    assert found["p_holm"].to_list() == pytest.approx(holm(found["p"].to_numpy()).tolist())
+    assert comparisons.height == 15 * 7, "nothing but baselines is planned, so they are the family"
+    assert (comparisons["model"] < comparisons["other"]).all()
+    assert (comparisons["p_holm"] >= comparisons["p"]).all()
+    assert comparisons["p_holm"].to_list() == pytest.approx(holm(comparisons["p"].to_numpy()).tolist())
 
 
 def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
@@ -149,22 +149,24 @@ def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
     assert compare_conditions(dataclasses.replace(run_data, episodes=run_data.episodes.clear())).is_empty()
 
 
-def test_baselines_and_what_they_do_take_no_part_in_the_correction(run_data):
+def test_baselines_are_outside_the_correction(run_data):
     rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
     loud = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
-    alone, beside = (compare_conditions(made(run_data, one)) for one in (rows, rows + loud))
-    mine = beside.filter(model="m")
+    alone, beside = (compare_conditions(replace_episodes(run_data, episodes)) for episodes in (rows, rows + loud))
+    own_rows = beside.filter(model="m")
 
-    assert mine.equals(alone)
-    assert mine["p_holm"].item() == mine["p"].item() and mine["ps_p_holm"].item() < 1e-9
+    assert own_rows.equals(alone)
+    assert own_rows["p_holm"].item() == own_rows["p"].item() and own_rows["ps_p_holm"].item() < 1e-9
     assert beside.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
-    assert compare_models(made(run_data, rows + loud))["p_holm"].to_list() == [None]
+    assert compare_models(replace_episodes(run_data, rows + loud))["p_holm"].to_list() == [None]
 
 
-def test_comparisons_that_are_planned_and_not_played_count_in_the_family(run_data):
+def test_planned_comparisons_count_in_family(run_data):
     rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
-    data = made(run_data, rows)
-    more = pl.concat([data.planned, *(data.planned.with_columns(scenario=pl.lit(name)) for name in ("ROD", "CIT"))])
-    found = compare_conditions(dataclasses.replace(data, planned=more)).row(0, named=True)
+    subset = replace_episodes(run_data, rows)
+    planned = pl.concat(
+        [subset.planned, *(subset.planned.with_columns(scenario=pl.lit(name)) for name in ("ROD", "CIT"))]
+    )
+    comparison = compare_conditions(dataclasses.replace(subset, planned=planned)).row(0, named=True)
 
-    assert found["p_holm"] == pytest.approx(3 * found["p"])
+    assert comparison["p_holm"] == pytest.approx(3 * comparison["p"])

@@ -1,4 +1,4 @@
-"""Tokens, money, GPU-hours and energy of each cell: from what the folder holds, null where nothing was read."""
+"""Tokens, cost, GPU-hours and energy of each cell come from the run folder and are null where nothing was measured."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from orchestrator.report.tables.table import MISSING
 from orchestrator.report.tables.write import write_tables
 from orchestrator.scheduling.forecast.throughput import EPISODES, ObservedRate, add_observed
 from orchestrator.storage import engine_cache, reused
-from tests.orchestrator.report.runs import known, played, replaced, sweep
+from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODELS = ["qwen2.5-vl-7b", "qwen2.5-vl-72b"]
 
 
 @pytest.fixture
 def folder(tmp_path):
-    return known(tmp_path / "run", MODELS, most=4, scenarios=["ROD", "QD"])
+    return write_published_run(tmp_path / "run", MODELS, most=4, scenarios=["ROD", "QD"])
 
 
-def points(folder, *readings, more=()):
+def write_power_readings(folder, *readings, extra_lines=()):
     lines = [json.dumps({"done": 1, "at": at * 1000, **{f"system/h/gpu_{n}_power_usage_watts": w for n, w in enumerate(watts)}})
              for at, watts in readings]  # fmt: skip
-    (folder / "progress.jsonl").write_text("\n".join([*lines, *more]))
+    (folder / "progress.jsonl").write_text("\n".join([*lines, *extra_lines]))
 
 
-def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(folder):
+def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
     add_observed(folder, "H200", {EPISODES: {MODELS[0]: ObservedRate(24, 3600.0), MODELS[1]: ObservedRate(24, 1800.0)}})
-    points(folder, (0, [500.0, 300.0]), (1800, [500.0, 300.0]), (90_000, [900.0]), (91_800, [900.0]))
+    write_power_readings(folder, (0, [500.0, 300.0]), (1800, [500.0, 300.0]), (90_000, [900.0]), (91_800, [900.0]))
     rows = resources(run := read_run(folder))
 
     gpus = {model.name: model.gpus for model in run.sweep.models}
@@ -51,7 +51,9 @@ def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(fol
         "GPU-hours, 0.85 kWh" in describe_resources(run)
         and rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
     )
-    assert dict(list_facts(run, pl.DataFrame()))["Cost"] == describe_resources(run)
+    tokens = run.episodes["prompt_tokens"].sum() + run.episodes["reply_tokens"].sum()
+    assert describe_resources(run).split(", ")[-1] == f"{tokens:,} tokens"
+    assert dict(list_facts(run))["Cost"] == describe_resources(run)
     assert any(path.name == "resources.csv" for path in write_tables(run))
 
     parts = run.rows.select("cell", "gpu_hours", "kwh").sort("cell")
@@ -62,12 +64,14 @@ def test_gpu_hours_and_energy_are_shared_by_the_seconds_of_a_models_episodes(fol
     assert kwh == {tuple(row[:3]): row[3] for row in rows.select("model", "scenario", "condition", "kwh").iter_rows()}
 
 
-def test_what_nobody_read_is_null_and_never_zero(folder):
+def test_unread_resources_are_null_not_zero(folder):
     rows = resources(run := read_run(folder))
     assert rows["gpu_hours"].null_count() == rows[
         "kwh"
     ].null_count() == rows.height and "kWh" not in describe_resources(run)
-    points(folder, (0, [500.0]), more=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}'])
+    write_power_readings(
+        folder, (0, [500.0]), extra_lines=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}']
+    )
     assert kilowatt_hours(folder) is None
     page = resources_table(run)
     assert page is None or {cell.text for row in page.rows for cell in row[-2:]} == {MISSING.text}
@@ -75,21 +79,26 @@ def test_what_nobody_read_is_null_and_never_zero(folder):
     assert resources(read_run(folder))["gpu_hours"].null_count() == rows.height
 
 
-def test_shares_of_tokens_and_pictures_from_a_cache_are_of_those_that_an_engine_told(folder):
+def test_cache_shares_count_only_reported_tokens_and_pictures(folder):
     for path in (folder / "episodes").glob("*.parquet"):
         rows, hers = pl.read_parquet(path), pl.col("model") == MODELS[0]
         counts = {"cached_tokens": 0.75 * pl.col("prompt_tokens"), "pictures": 4, "cached_pictures": 1}
-        replaced(
+        replace_part(
             rows.with_columns(pl.col("prompt_tokens") * 100).with_columns(
                 pl.when(hers).then(count).cast(rows.schema[name]).alias(name) for name, count in counts.items()
             ),
             path,
         )
     rows = resources(run := read_run(folder))
-    mine, other = rows.filter(model=MODELS[0]), rows.filter(model=MODELS[1])
+    first_rows, second_rows = rows.filter(model=MODELS[0]), rows.filter(model=MODELS[1])
 
-    assert set(mine["prompt_cached"]) == {75.0} and set(mine["pictures_cached"]) == {25.0}
-    assert other["prompt_cached"].null_count() == other["pictures_cached"].null_count() == other.height > 0
+    assert set(first_rows["prompt_cached"]) == {75.0} and set(first_rows["pictures_cached"]) == {25.0}
+    assert (
+        second_rows["prompt_cached"].null_count()
+        == second_rows["pictures_cached"].null_count()
+        == second_rows.height
+        > 0
+    )
     assert engine_cache.percentages_by(folder, "model") == {MODELS[0]: {"prompt_cached": 75.0, "pictures_cached": 25.0}}
     assert "75% of prompt tokens from the engine's cache, 25% of pictures preprocessed before" in describe_resources(
         run
@@ -98,7 +107,7 @@ def test_shares_of_tokens_and_pictures_from_a_cache_are_of_those_that_an_engine_
     assert set(run.rows.filter(model=MODELS[0])["prompt_cached"]) == {75.0}
 
 
-def test_what_was_taken_over_took_nothing_here(folder):
+def test_reused_episodes_cost_nothing(folder):
     run = read_run(folder)
     taken = run.episodes.filter(scenario="ROD").select("key", pl.lit(None, pl.String).alias("judge"), "cell")
     reused.record_reused(folder, taken.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
@@ -107,24 +116,24 @@ def test_what_was_taken_over_took_nothing_here(folder):
     assert rows["reused"].sum() == taken.height and rows["played"].sum() == run.episodes.height - taken.height
 
 
-def test_results_keep_what_differs_between_equal_runs_out_of_the_file_that_is_compared(demo_data, tmp_path):
-    folders = [played(tmp_path / name, sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"])) for name in "ab"]
+def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):
+    folders = [play_sweep(tmp_path / name, sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"])) for name in "ab"]
     add_observed(folders[1], "H200", {EPISODES: {"uniform": ObservedRate(10, 3600.0)}})
     rows = read_run(folders[1]).rows
     write_results(folders[1], rows)
 
     assert (folders[0] / "results.json").read_bytes() == (folders[1] / "results.json").read_bytes()
-    found = pl.read_parquet(folders[1] / "results.parquet")
-    assert {"cost", "gpu_hours", "kwh"} <= set(found.columns) and found["gpu_hours"].null_count() == 1
+    results = pl.read_parquet(folders[1] / "results.parquet")
+    assert {"cost", "gpu_hours", "kwh"} <= set(results.columns) and results["gpu_hours"].null_count() == 1
 
 
 def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
     model = {"name": "m", "source": "x", "backend": "vllm", "gpus": 2}
     wanted = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
-    folder = played(tmp_path / "run", wanted, backends={"m": Baseline("uniform")})
+    folder = play_sweep(tmp_path / "run", wanted, backends={"m": Baseline("uniform")})
     add_observed(folder, "H200", {EPISODES: {"m": ObservedRate(30, 3600.0)}})
     rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, wanted)
 
     assert rows.height == 2 and rows["gpu_hours"].sum() == pytest.approx(2.0)
-    (mine,) = read_run(folder).rows["gpu_hours"]
-    assert 0 < mine < 2.0
+    (first_hours,) = read_run(folder).rows["gpu_hours"]
+    assert 0 < first_hours < 2.0

@@ -1,6 +1,7 @@
-"""Shares of right models per sample: planted answers, the interval over models, and the samples that the page links."""
+"""The share of models that are right per sample: planted answers, the interval over models, and links on the page."""
 
 import json
+import re
 
 import polars as pl
 import pytest
@@ -15,7 +16,7 @@ from orchestrator.report.statistics.proportion import Z, proportion_interval
 from orchestrator.report.tables.hard_samples import HARDEST, hard_samples_table
 from orchestrator.report.tables.write import write_tables
 from sweeps.registry import registry
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 def test_one_answer_per_model_has_the_interval_of_a_proportion():
@@ -25,7 +26,7 @@ def test_one_answer_per_model_has_the_interval_of_a_proportion():
 
 
 def test_answers_of_one_model_are_one_cluster():
-    """Two models always right and two always wrong, in four conditions each, are worth about four answers and not 16."""
+    """Two models always right and two always wrong, in four conditions each, count as about four answers, not 16."""
     share, low, high = room._estimate_share(((0, 4), (0, 4), (4, 4), (4, 4)))
     values, groups = pl.Series([0] * 8 + [100] * 8).to_numpy(), pl.Series([n // 4 for n in range(16)]).to_numpy()
     size = effective_size(values, groups, Z)
@@ -35,16 +36,16 @@ def test_answers_of_one_model_are_one_cluster():
 
 
 @pytest.fixture(scope="module")
-def three(demo_data, tmp_path_factory):
+def three_model_run(demo_data, tmp_path_factory):
     """Three models of the registry, played by policies, and a baseline."""
     names = [name for name, model in registry().items() if model.backend != "builtin"][:3]
     backends = {name: Baseline(policy) for name, policy in zip(names, ("uniform", "guess", "oracle"), strict=True)}
     wanted = sweep(demo_data, [*names, "abstain"], ["zero-shot", "hint", "reference"])
-    return played(tmp_path_factory.mktemp("samples") / "run", wanted, backends=backends)
+    return play_sweep(tmp_path_factory.mktemp("samples") / "run", wanted, backends=backends)
 
 
-def test_rows_count_models_and_conditions_but_the_reference(three):
-    run_data = read_run(three)
+def test_rows_count_models_and_conditions_except_reference(three_model_run):
+    run_data = read_run(three_model_run)
     samples = sample_accuracy(run_data)
     counted = run_data.scored.filter(pl.col("model") != "abstain", pl.col("condition") != "reference")
     wanted = counted.group_by("scenario", "sample_id").agg(pl.col("correct").sum(), pl.len())
@@ -59,8 +60,8 @@ def test_rows_count_models_and_conditions_but_the_reference(three):
     assert samples["all_right"].equals((samples["right"] == samples["answers"]).alias("all_right"))
 
 
-def test_the_hardest_come_first_and_their_example_is_wrong_and_zero_shot_where_it_can_be(three):
-    run_data = read_run(three)
+def test_hardest_samples_come_first_with_wrong_zero_shot_example(three_model_run):
+    run_data = read_run(three_model_run)
     samples = sample_accuracy(run_data)
     examples = samples.join(run_data.episodes, left_on="example", right_on="key", suffix="_played")
 
@@ -77,14 +78,19 @@ def test_the_hardest_come_first_and_their_example_is_wrong_and_zero_shot_where_i
     assert first.height == 14 and first["scenario"][0] == "ROD" and first.row(0) == samples.row(0)
 
 
-def test_the_page_links_the_hardest_samples_to_episodes_that_it_holds(three):
-    names = {path.name for path in write_tables(read_run(three))}
-    page = write_page(read_run(three), episodes=60).read_text()
-    table = hard_samples_table(read_run(three))
+def test_page_links_hardest_samples_to_its_episodes(three_model_run):
+    names = {path.name for path in write_tables(read_run(three_model_run))}
+    page = write_page(read_run(three_model_run), episodes=60).read_text()
+    table = hard_samples_table(read_run(three_model_run))
     content = json.loads(page.split('id="content">')[1].split("</script>")[0])
 
     assert {"hard-samples.md", "hard-samples.csv", "samples-difficulty.csv"} <= names
     assert len(table.rows) == HARDEST * 7 and table.rows[0][0].text.startswith("ROD ")
+    number = r"\d+\.\d"
+    for row in table.rows:
+        label, right, percent, episode = (cell.text for cell in row)
+        assert re.fullmatch(r"[A-Z-]+ \d{4}", label) and re.fullmatch(r"\d+ of \d+", right)
+        assert re.fullmatch(rf"{number} \({number} to {number}\)", percent) and row[-1].link == f"#episode={episode}"
     keys = {row[-1].text for row in table.rows}
     assert keys <= {episode["key"] for episode in content["episodes"]}
     assert all(f'href="#episode={key}"' in page for key in keys)

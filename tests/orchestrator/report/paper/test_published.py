@@ -13,14 +13,14 @@ def mean(name: str, without=()) -> float:
     return published_table(name).filter(~pl.col("model").is_in(list(without)))["avg acc"].mean()
 
 
-def test_the_averages_over_models_of_the_papers_text():
+def test_model_averages_match_paper_text():
     for condition, name in (("zero-shot", "mcqa"), ("hint", "mcqa_hint"), ("reference", "reference")):
-        said = (
+        paper_mean = (
             published_table("averages")
             .filter(condition=condition, scenario="avg", measure="acc", models=21)["value"]
             .item()
         )
-        assert mean(name, without=["GPT-5.2"]) == pytest.approx(said, abs=0.05)
+        assert mean(name, without=["GPT-5.2"]) == pytest.approx(paper_mean, abs=0.05)
     assert mean("mcqa") == pytest.approx(17.83, abs=0.005)
     assert mean("mcqa_hint") == pytest.approx(26.15, abs=0.005)
 
@@ -31,16 +31,16 @@ def test_the_ten_models_of_the_history_experiment_have_its_baseline():
 
     assert len(ten) == rows.height == 10
     for scenario, column in (("avg", "avg acc"), ("ROD", "ROD acc"), ("MVP-N", "MVP-N acc")):
-        said = (
+        paper_mean = (
             published_table("averages")
             .filter(condition="zero-shot", scenario=scenario, measure="acc", models=10)["value"]
             .item()
         )
-        assert rows[column].mean() == pytest.approx(said, abs=0.06)
+        assert rows[column].mean() == pytest.approx(paper_mean, abs=0.06)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_avg_is_the_plain_mean_of_the_seven(name):
+def test_avg_is_mean_of_seven_scenarios(name):
     rows = published_figures().filter(table=name)
     for (_, measure), part in rows.group_by(["paper", "measure"]):
         seven = part.filter(pl.col("scenario") != "avg")
@@ -51,7 +51,7 @@ def test_avg_is_the_plain_mean_of_the_seven(name):
         )
 
 
-def test_every_model_of_the_paper_is_in_the_registry_and_the_other_way_round():
+def test_registry_and_paper_name_the_same_models():
     ours = {model.paper for model in registry().values() if model.paper}
 
     assert ours == set(published_table("mcqa")["model"])

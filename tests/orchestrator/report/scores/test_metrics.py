@@ -1,4 +1,4 @@
-"""An error is never a zero, and equal episodes give equal bytes."""
+"""An error never counts as zero, and equal episodes give equal bytes."""
 
 import json
 from random import Random
@@ -28,7 +28,7 @@ def table(rows):
     return pl.LazyFrame(rows, schema=EPISODES)
 
 
-def planned(*cells, count=10):
+def plan_table(*cells, count=10):
     names = [cell.split("/") for cell in cells]
     return pl.DataFrame(
         {
@@ -42,12 +42,12 @@ def planned(*cells, count=10):
     )
 
 
-def scored(rows, count=10):
-    return score(table(rows), planned(CELL, count=count)).row(0, named=True)
+def score_cell(rows, count=10):
+    return score(table(rows), plan_table(CELL, count=count)).row(0, named=True)
 
 
 def test_measures_by_hand():
-    row = scored(
+    row = score_cell(
         [
             episode(1, turns=1),
             episode(2, turns=4),
@@ -72,7 +72,7 @@ def test_an_error_is_counted_and_never_averaged_in():
     answers = [episode(1, turns=3), episode(2, ending=Ending.WRONG, turns=1)]
     errors = [episode(10 + n, ending=ending, turns=n, error="why") for n, ending in enumerate((*ERRORS, Ending.FAILED))]
 
-    without, with_errors = scored(answers), scored(answers + errors)
+    without, with_errors = score_cell(answers), score_cell(answers + errors)
 
     counted = ("finished", "unprocessable", "refused", "failed", "errors")
     assert {name: with_errors[name] for name in counted} == dict(zip(counted, (6, 1, 1, 2, 4), strict=True))
@@ -83,7 +83,7 @@ def test_an_error_is_counted_and_never_averaged_in():
 
 @pytest.mark.parametrize("rows", [[], [episode(1, ending=Ending.FAILED, turns=0), episode(2, ending=Ending.REFUSED)]])
 def test_without_an_answer_there_is_no_measure(rows):
-    row = scored(rows)
+    row = score_cell(rows)
 
     assert (row["finished"], row["scored"], row["errors"], row["turns"]) == (len(rows), 0, len(rows), 0)
     measures = ("acc", "acc_low", "acc_high", "ps", "loops", "share_suggestion", "share_unparsable")
@@ -94,10 +94,10 @@ def test_every_planned_cell_has_its_row_and_no_other():
     cells = ("b/ROD/hint", "a/QD/hint", "a/COCO/hint")
     rows = [episode(1, "a/QD/hint"), episode(1, "not/ROD/planned")]
 
-    found = score(table(rows), planned(*cells))
+    scores = score(table(rows), plan_table(*cells))
 
-    assert found["cell"].to_list() == sorted(cells)
-    assert found["finished"].to_list() == [0, 1, 0]
+    assert scores["cell"].to_list() == sorted(cells)
+    assert scores["finished"].to_list() == [0, 1, 0]
 
 
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
@@ -105,7 +105,7 @@ def test_the_interval_is_that_of_a_proportion(hits_of):
     hits, n = hits_of
     rows = {name: [value] * n for name, value in episode(0).items()}
     rows["correct"] = [number < hits for number in range(n)]
-    row = score(pl.LazyFrame(rows, schema=EPISODES), planned(CELL)).row(0, named=True)
+    row = score(pl.LazyFrame(rows, schema=EPISODES), plan_table(CELL)).row(0, named=True)
 
     low, high = proportion_interval(hits, n)
 
@@ -117,7 +117,7 @@ def test_the_average_is_the_unweighted_mean_of_the_seven():
     cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
     rows = [episode(n, cell, turns=1 + i) for i, cell in enumerate(cells) for n in range(i + 1)]
     rows += [episode(9, cells[0], ending=Ending.WRONG, turns=1)]
-    counts = planned(*cells).with_columns(planned=pl.Series([2, 2, 3, 4, 5, 6, 7]))
+    counts = plan_table(*cells).with_columns(planned=pl.Series([2, 2, 3, 4, 5, 6, 7]))
 
     (mean,) = average_over_scenarios(score(table(rows), counts)).to_dicts()
 
@@ -127,10 +127,10 @@ def test_the_average_is_the_unweighted_mean_of_the_seven():
 
 
 @pytest.mark.parametrize("gap", ["pending", "failed", "not planned", "nothing"])
-def test_an_average_says_when_it_is_not_of_all_seven(gap):
+def test_average_is_marked_unless_of_all_seven(gap):
     cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
     rows = [episode(n, cell) for cell in cells for n in range(2)]
-    counts = planned(*cells, count=2)
+    counts = plan_table(*cells, count=2)
     if gap == "pending":
         rows.pop()
     if gap == "failed":
@@ -159,13 +159,13 @@ def random_rows(chance, count=400):
             prompt_tokens=chance.randint(1, 999),
         )
         for number in range(count)
-    ], planned(*cells)
+    ], plan_table(*cells)
 
 
 def test_results_do_not_depend_on_order_parts_time_or_tokens(tmp_path):
     chance = Random(5)
     rows, cells = random_rows(chance)
-    seen = set()
+    contents = set()
     for attempt in range(8):
         chance.shuffle(rows)
         rows = [{**row, "seconds": chance.random(), "prompt_tokens": chance.randint(1, 999)} for row in rows]
@@ -178,20 +178,20 @@ def test_results_do_not_depend_on_order_parts_time_or_tokens(tmp_path):
             opened.compact()
         opened.close()
         write_results(folder, score(episodes(folder), cells.sample(fraction=1, shuffle=True, seed=attempt)))
-        seen.add((folder / "results.json").read_bytes())
+        contents.add((folder / "results.json").read_bytes())
 
-    assert len(seen) == 1
+    assert len(contents) == 1
 
 
-def test_results_json_reads_as_one_row_a_cell(tmp_path):
+def test_results_json_has_one_row_per_cell(tmp_path):
     rows, cells = random_rows(Random(1))
     table_ = score(table(rows), cells)
 
     write_results(tmp_path, table_)
 
-    found = json.loads((tmp_path / "results.json").read_bytes())
-    assert [row["cell"] for row in found] == sorted(cells["cell"])
-    for row, full in zip(found, table_.to_dicts(), strict=True):
+    results = json.loads((tmp_path / "results.json").read_bytes())
+    assert [row["cell"] for row in results] == sorted(cells["cell"])
+    for row, full in zip(results, table_.to_dicts(), strict=True):
         assert row == {
             name: pytest.approx(full[name], abs=1e-6) if isinstance(full[name], float) else full[name] for name in row
         }
@@ -201,12 +201,12 @@ def test_results_json_reads_as_one_row_a_cell(tmp_path):
     assert not list(tmp_path.glob("*.tmp"))
 
 
-def test_results_json_has_six_decimals_and_no_value_for_nothing(tmp_path):
+def test_results_json_has_six_decimals_and_null_for_missing(tmp_path):
     write_results(
         tmp_path,
         score(
             table([episode(n, ending=Ending.WRONG if n else Ending.CORRECT) for n in range(3)]),
-            planned(CELL, "x/QD/hint"),
+            plan_table(CELL, "x/QD/hint"),
         ),
     )
 
@@ -217,7 +217,7 @@ def test_results_json_has_six_decimals_and_no_value_for_nothing(tmp_path):
     assert str(tmp_path) not in text
 
 
-def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_in_its_thinking(tmp_path):
+def test_strict_measures_read_first_reply_as_package_does(tmp_path):
     names = ["key", "judge", "category", "suggestion", "aggregate", "reason", "first_failed"]
     rows = [
         ("a", "j", None, None, None, "cut off", True, True, False, True),  # its thinking held a list
@@ -227,6 +227,7 @@ def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_i
     ]
     strict = [f"strict_{bit}" for bit in BITS]
     read = pl.LazyFrame(rows, schema={name: VERDICTS[name] for name in [*names, *strict]}, orient="row")
+    read = read.with_columns(attempts=pl.lit(3, dtype=pl.Int32))
     episodes = pl.LazyFrame({"key": list("abcd"), "cell": ["x"] * 4, "ending": ["answered"] * 4})
 
     ours, package = (judge_measures(episodes, read, way).to_dicts()[0] for way in (False, True))
@@ -235,7 +236,7 @@ def test_strict_is_the_packages_reading_of_the_first_reply_also_of_one_cut_off_i
     assert (package["category"], package["suggestion"], package["aggregate"]) == (50, 0, 50)
 
 
-def test_a_cell_lacks_what_was_not_played_what_failed_and_what_was_not_read():
+def test_missing_episodes_are_unplayed_failed_and_unread():
     counts = {"planned": [10, 10], "finished": [7, 10], "failed": [2, 0]}
     read = {"answered": [5, None], "judged": [3, None], "unjudged": [1, None]}
 
@@ -245,10 +246,10 @@ def test_a_cell_lacks_what_was_not_played_what_failed_and_what_was_not_read():
 
 
 def open_ended(rows, verdicts=None, cells=(CELL,)):
-    """The rows of open-ended cells."""
+    """Return the rows of open-ended cells."""
     frame = None if verdicts is None else pl.LazyFrame(verdicts, schema=VERDICTS)
-    asked = planned(*cells).with_columns(protocol=pl.lit("oeg"))
-    return score(table(rows), asked, frame).to_dicts()
+    open_cells = plan_table(*cells).with_columns(protocol=pl.lit("oeg"))
+    return score(table(rows), open_cells, frame).to_dicts()
 
 
 def verdict(number, **more):
@@ -256,7 +257,7 @@ def verdict(number, **more):
     return row | {"key": episode(number)["key"], "first_failed": False} | more
 
 
-def test_an_open_ended_cell_counts_what_its_judge_read():
+def test_open_ended_cell_counts_judged_answers():
     rows = [episode(n, ending=Ending.ANSWERED, turns=1) for n in range(5)]
     bits = dict.fromkeys(BITS)
     verdicts = [
@@ -266,26 +267,26 @@ def test_an_open_ended_cell_counts_what_its_judge_read():
         verdict(3, **bits, reason="no list"),
         verdict(77),
     ]
-    found, nothing = open_ended(rows, verdicts, (CELL, "x/QD/hint"))
+    judged, nothing = open_ended(rows, verdicts, (CELL, "x/QD/hint"))
 
-    assert [found[name] for name in ("answered", "judged", "unjudged", "judge")] == [5, 3, 1, "j"]
-    assert [round(found[bit], 3) for bit in BITS] == [66.667, 33.333, 66.667]
+    assert [judged[name] for name in ("answered", "judged", "unjudged", "judge")] == [5, 3, 1, "j"]
+    assert [round(judged[bit], 3) for bit in BITS] == [66.667, 33.333, 66.667]
     low, high = proportion_interval(2, 3)
-    assert (found["aggregate_low"], found["aggregate_high"]) == pytest.approx((100 * low, 100 * high))
+    assert (judged["aggregate_low"], judged["aggregate_high"]) == pytest.approx((100 * low, 100 * high))
     assert [nothing[name] for name in ("answered", "judged", "unjudged", "judge", "category")] == [0, 0, 0, None, None]
     (unread,) = open_ended(rows)
     assert [unread[name] for name in ("answered", "judged", "unjudged", "aggregate")] == [5, 0, 0, None]
 
 
-def test_the_average_of_open_ended_cells_is_complete_when_all_is_read():
+def test_open_ended_average_is_complete_when_all_are_judged():
     cells = [f"m/{scenario}/hint" for scenario in SCENARIOS]
     rows = [episode(1, cell, ending=Ending.ANSWERED, turns=1) for cell in cells]
-    asked = planned(*cells, count=1).with_columns(protocol=pl.lit("oeg"))
+    open_cells = plan_table(*cells, count=1).with_columns(protocol=pl.lit("oeg"))
     verdicts = [verdict(1, key=row["key"]) for row in rows]
-    whole, part = (
-        average_over_scenarios(score(table(rows), asked, pl.LazyFrame(read, schema=VERDICTS))).row(0, named=True)
+    complete, part = (
+        average_over_scenarios(score(table(rows), open_cells, pl.LazyFrame(read, schema=VERDICTS))).row(0, named=True)
         for read in (verdicts, verdicts[:-1])
     )
 
-    assert (whole["complete"], whole["all_seven"]) == (7, True)
+    assert (complete["complete"], complete["all_seven"]) == (7, True)
     assert (part["complete"], part["all_seven"]) == (6, False)

@@ -1,4 +1,4 @@
-"""A run with stopped cells: counted by their prefix, bounded by the interval that holds at any stop, told in words."""
+"""A run with stopped cells counts their prefix, uses the interval that holds at any stop, and notes the stops."""
 
 import math
 
@@ -21,14 +21,14 @@ MODELS = ["uniform", "first-option"]
 
 
 @pytest.fixture(scope="module")
-def data(demo_data, tmp_path_factory):
+def data_folder(demo_data, tmp_path_factory):
     return wide(demo_data, tmp_path_factory.mktemp("wide") / "data")
 
 
-def stopped(data, folder, rule, models=MODELS):
-    """A run folder of a sweep whose cells have stopped by the rule, and its stops by cell."""
-    wanted = runs.sweep(data, models, ["zero-shot", "hint"], precision=rule)
-    runs.played(folder, wanted)
+def play_stopped(data_folder, folder, rule, models=MODELS):
+    """Play a sweep whose cells stop by the rule; return its plan and its stops by cell."""
+    wanted = runs.sweep(data_folder, models, ["zero-shot", "hint"], precision=rule)
+    runs.play_sweep(folder, wanted)
     plan = build_plan(wanted)
     plan = plan.with_stops(load_rule(plan, folder).stops())
     run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
@@ -36,8 +36,8 @@ def stopped(data, folder, rule, models=MODELS):
 
 
 @pytest.mark.parametrize("rule", [{"half_width": 10}, {"half_width": 20, "per": "cell"}])
-def test_a_stopped_cell_counts_its_prefix_and_has_the_interval_that_holds_at_any_stop(data, tmp_path, rule):
-    plan, stops = stopped(data, tmp_path, rule)
+def test_stopped_cell_counts_its_prefix_with_stopping_interval(data_folder, tmp_path, rule):
+    plan, stops = play_stopped(data_folder, tmp_path, rule)
     run_data = read_run(tmp_path)
     cells = {row["cell"]: row for row in estimate(run_data).cells.iter_rows(named=True)}
     rows = {row["cell"]: row for row in run_data.rows.iter_rows(named=True)}
@@ -47,13 +47,16 @@ def test_a_stopped_cell_counts_its_prefix_and_has_the_interval_that_holds_at_any
     for index, cell in enumerate(plan.cells):
         row, full = rows[cell.key], len(plan.cell_samples(cell))
         assert (row["planned"], row["finished"], row["full"]) == (plan.size(index), plan.size(index), full)
-        mine = sort_by_draw(run_data.episodes.filter(cell=cell.key), run_data.sweep.seed)
+        prefix = sort_by_draw(run_data.episodes.filter(cell=cell.key), run_data.sweep.seed)
         ids = [
-            one.id for _, one in sorted(zip(plan.ranks[cell.scenario], plan.cell_samples(cell), strict=True), key=first)
+            sample.id
+            for _, sample in sorted(
+                zip(plan.ranks[cell.scenario], plan.cell_samples(cell), strict=True), key=first_item
+            )
         ]
-        assert mine["sample_id"].to_list() == ids[: plan.size(index)]
+        assert prefix["sample_id"].to_list() == ids[: plan.size(index)]
         if cell.key in stops:
-            right = mine["correct"].cast(pl.Float64).to_numpy()
+            right = prefix["correct"].cast(pl.Float64).to_numpy()
             low, high = bounds([right], [full], stops[cell.key], points / 100)
             assert row["acc_low"] == pytest.approx(min(100 * low, row["acc"]))
             assert row["acc_high"] == pytest.approx(max(100 * high, row["acc"]))
@@ -62,24 +65,24 @@ def test_a_stopped_cell_counts_its_prefix_and_has_the_interval_that_holds_at_any
             assert (cells[cell.key]["acc_low"], cells[cell.key]["acc_high"]) == (row["acc_low"], row["acc_high"])
 
 
-def first(pair):
+def first_item(pair):
     return pair[0]
 
 
-def test_the_average_of_a_stopped_model_is_as_precise_as_the_rule_says(data, tmp_path):
-    _, stops = stopped(data, tmp_path, {"half_width": 10})
+def test_stopped_average_has_precision_of_rule(data_folder, tmp_path):
+    _, stops = play_stopped(data_folder, tmp_path, {"half_width": 10})
     averages = estimate(read_run(tmp_path)).averages
 
-    seen = 0
+    stopped_averages = 0
     for row in averages.iter_rows(named=True):
         if any(name.startswith(f"{row['model']}/") and name.endswith(f"/{row['condition']}") for name in stops):
-            seen += 1
+            stopped_averages += 1
             assert 0 < row["acc_high"] - row["acc_low"] <= 20.0001
-    assert seen
+    assert stopped_averages
 
 
-def test_the_report_says_what_has_stopped_and_what_beyond_the_stop_is_left_out(data, tmp_path):
-    plan, stops = stopped(data, tmp_path, {"half_width": 10})
+def test_report_notes_stops_and_episodes_left_out(data_folder, tmp_path):
+    plan, stops = play_stopped(data_folder, tmp_path, {"half_width": 10})
     notes = read_run(tmp_path).notes
     saved = plan.total - plan.total_with_stops
 
@@ -89,29 +92,29 @@ def test_the_report_says_what_has_stopped_and_what_beyond_the_stop_is_left_out(d
     assert any(note.startswith(f"{saved:,} episodes after a stop") for note in notes)
 
 
-def test_mlflow_has_what_counts_and_what_would_be_played_without_the_rule(data, tmp_path):
-    plan, _ = stopped(data, tmp_path, {"half_width": 10})
-    found = model_measures(read_run(tmp_path).rows.to_dicts(), "zero-shot")
+def test_mlflow_has_stopped_and_full_counts(data_folder, tmp_path):
+    plan, _ = play_stopped(data_folder, tmp_path, {"half_width": 10})
+    measures = model_measures(read_run(tmp_path).rows.to_dicts(), "zero-shot")
 
-    assert (found["planned"], found["full"]) == (plan.total_with_stops, plan.total)
+    assert (measures["planned"], measures["full"]) == (plan.total_with_stops, plan.total)
 
 
-def test_without_the_rule_the_folder_is_the_full_set_again(data, tmp_path):
-    stopped(data, tmp_path / "a", {"half_width": 10})
-    whole = runs.sweep(data, MODELS, ["zero-shot", "hint"])
-    with run_folder.claim(tmp_path / "a", whole):
+def test_removing_rule_restores_full_set(data_folder, tmp_path):
+    play_stopped(data_folder, tmp_path / "a", {"half_width": 10})
+    full_sweep = runs.sweep(data_folder, MODELS, ["zero-shot", "hint"])
+    with run_folder.claim(tmp_path / "a", full_sweep):
         pass
-    runs.played(tmp_path / "a", whole)
-    runs.played(tmp_path / "b", whole)
+    runs.play_sweep(tmp_path / "a", full_sweep)
+    runs.play_sweep(tmp_path / "b", full_sweep)
 
     assert (tmp_path / "a/results.json").read_bytes() == (tmp_path / "b/results.json").read_bytes()
     assert "full" not in read_run(tmp_path / "a").rows.columns
 
 
-def test_stopped_folders_of_two_models_and_one_that_plays_all_are_merged_as_they_are(data, tmp_path):
-    stopped(data, tmp_path / "a", {"half_width": 10}, ["uniform"])
-    stopped(data, tmp_path / "b", {"half_width": 8}, ["first-option"])
-    runs.played(tmp_path / "c", runs.sweep(data, ["guess"], ["zero-shot", "hint"]))
+def test_stopped_and_full_folders_merge_unchanged(data_folder, tmp_path):
+    play_stopped(data_folder, tmp_path / "a", {"half_width": 10}, ["uniform"])
+    play_stopped(data_folder, tmp_path / "b", {"half_width": 8}, ["first-option"])
+    runs.play_sweep(tmp_path / "c", runs.sweep(data_folder, ["guess"], ["zero-shot", "hint"]))
     alone = [read_run(tmp_path / name).rows.select("cell", "planned", "acc") for name in "abc"]
     merge([tmp_path / name for name in "abc"], tmp_path / "m")
 
@@ -120,15 +123,15 @@ def test_stopped_folders_of_two_models_and_one_that_plays_all_are_merged_as_they
     assert both.filter(model="guess").select(pl.col("full") == pl.col("planned")).to_series().all()
 
 
-def test_the_table_of_precision_has_each_difference_with_the_interval_by_which_it_stopped(data, tmp_path):
-    plan, stops = stopped(data, tmp_path, {"difference": 12})
-    rule, found = load_rule(plan, tmp_path), stopped_averages(read_run(tmp_path))
+def test_precision_table_has_stopping_intervals_of_differences(data_folder, tmp_path):
+    plan, stops = play_stopped(data_folder, tmp_path, {"difference": 12})
+    rule, averages = load_rule(plan, tmp_path), stopped_averages(read_run(tmp_path))
 
-    assert stops and found.height == 2 * 2 + 2, "an average a model and condition, and a difference a model"
+    assert stops and averages.height == 2 * 2 + 2, "an average a model and condition, and a difference a model"
     for unit in rule.units:
         model = plan.cells[unit.cells[0]].model.name
-        row = found.row(by_predicate=(pl.col("model") == model) & (pl.col("against") == "zero-shot"), named=True)
+        row = averages.row(by_predicate=(pl.col("model") == model) & (pl.col("against") == "zero-shot"), named=True)
         low, high = rule.bounds(unit, max(plan.stops[cell] for cell in unit.all_cells if cell in plan.stops))
         assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
         assert row["high"] - row["low"] <= 24 and row["samples"] < row["full"] == 402
-    assert stopped_averages(read_run(runs.played(tmp_path / "b", runs.sweep(data, ["guess"])))).is_empty()
+    assert stopped_averages(read_run(runs.play_sweep(tmp_path / "b", runs.sweep(data_folder, ["guess"])))).is_empty()

@@ -8,22 +8,22 @@ import pytest
 from orchestrator.report.statistics.intervals import change_interval, correlation, ratio_interval
 
 LIMIT, SWEEPS = 5, 400
-"""Turns of an episode at most; sweeps simulated of each kind."""
+"""Maximum turns of an episode; number of simulated sweeps of each kind."""
 
 
 def episodes(asks, luck):
-    """Suggestions and turns of episodes that ask with a chance of ``asks`` at every turn; ``luck`` is uniform (n,)."""
+    """Return suggestions and turns of episodes that ask with chance ``asks`` at every turn; ``luck`` is uniform (n,)."""
     suggestions = np.minimum(np.log(luck) // np.log(asks), LIMIT - 1).astype(np.int64)
     return suggestions, suggestions + 1
 
 
-def estimate(part, whole):
-    kinds, counts = np.unique(np.stack([part, whole]), axis=1, return_counts=True)
-    return part.sum() / whole.sum(), *ratio_interval(*kinds, counts)
+def estimate(part, total):
+    kinds, counts = np.unique(np.stack([part, total]), axis=1, return_counts=True)
+    return part.sum() / total.sum(), *ratio_interval(*kinds, counts)
 
 
 def share(asks):
-    """The true share of suggestions: both sums of an episode in expectation."""
+    """Return the true share of suggestions, from the expected sums of an episode."""
     suggestions = sum(asks**turn for turn in range(1, LIMIT))
     return suggestions / (suggestions + 1)
 
@@ -33,19 +33,19 @@ def share(asks):
     ("before", "after", "same"), [(0.3, 0.3, 0.9), (0.3, 0.5, 0.5), (0.02, 0.02, 0), (0.05, 0.6, 0)]
 )
 def test_the_interval_holds_the_planted_change(n, before, after, same):
-    rng, held, wide = np.random.default_rng(n), 0, []
+    rng, covered, widths = np.random.default_rng(n), 0, []
     for _ in range(SWEEPS):
         luck = rng.random(n)
         first, second = episodes(before, luck), episodes(after, np.where(rng.random(n) < same, luck, rng.random(n)))
         low, high = change_interval(estimate(*first), estimate(*second), correlation(first, second))
-        held += low <= share(after) - share(before) <= high
-        wide.append(high - low)
+        covered += low <= share(after) - share(before) <= high
+        widths.append(high - low)
 
-    assert held / SWEEPS >= 0.93
-    assert min(wide) > 0, "no interval collapses"
+    assert covered / SWEEPS >= 0.93
+    assert min(widths) > 0, "no interval collapses"
 
 
-def test_pairs_that_agree_make_the_interval_narrower_than_independent_samples():
+def test_agreeing_pairs_narrow_the_interval():
     first = episodes(0.5, np.random.default_rng(0).random(200))
     alone = change_interval(estimate(*first), estimate(*first), 0)
     paired = change_interval(estimate(*first), estimate(*first), correlation(first, first))

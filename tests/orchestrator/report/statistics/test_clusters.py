@@ -1,4 +1,4 @@
-"""Clusters: intervals hold the truth and tests keep their size where samples of one object are answered alike."""
+"""Clusters: intervals cover the truth and tests keep their size if samples of one object are answered alike."""
 
 import dataclasses
 
@@ -25,33 +25,33 @@ OBJECTS, ICC = 44, 0.1
 
 
 def objects(rng, sizes=(20, 100)):
-    """The object of each sample; objects have unequal numbers of samples."""
+    """Return the object of each sample; objects have unequal numbers of samples."""
     return np.repeat(np.arange(OBJECTS), rng.integers(*sizes, OBJECTS))
 
 
-def right(rng, groups, share):
-    """Answers whose chance varies between objects so that the intraclass correlation is ICC (beta-binomial)."""
+def draw_answers(rng, groups, share):
+    """Return answers whose chance varies between objects so that the intraclass correlation is ICC (beta-binomial)."""
     total = 1 / ICC - 1
     chances = rng.beta(share * total, (1 - share) * total, OBJECTS)
     return (rng.random(len(groups)) < chances[groups]).astype(np.int64)
 
 
-def covered(values, groups, truth):
+def interval_covers(values, groups, truth):
     low, high = score_interval([stratum_from_values(values, -1, 1, groups)])
     return low - 1e-9 <= truth <= high + 1e-9
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.5, 0.8, 0.98])
-def test_means_over_44_objects_with_an_intraclass_correlation_of_a_tenth_are_covered(share):
+def test_means_of_correlated_clusters_are_covered(share):
     rng, runs = np.random.default_rng(round(100 * share)), 250
-    held = np.zeros(2)
+    coverage = np.zeros(2)
     for _ in range(runs):
         groups = objects(rng)
-        values = right(rng, groups, share)
-        held += [covered(values, groups, share), covered(values, None, share)]
+        values = draw_answers(rng, groups, share)
+        coverage += [interval_covers(values, groups, share), interval_covers(values, None, share)]
 
-    assert 0.93 - tolerance(runs) <= held[0] / runs <= 0.97 + tolerance(runs)
-    assert held[1] / runs < 0.75, "independent samples they are not"
+    assert 0.93 - tolerance(runs) <= coverage[0] / runs <= 0.97 + tolerance(runs)
+    assert coverage[1] / runs < 0.75, "independent samples they are not"
 
 
 def tolerance(runs, share=0.95):
@@ -61,37 +61,37 @@ def tolerance(runs, share=0.95):
 @pytest.mark.long
 @pytest.mark.parametrize("number", [10, 44, 200])
 def test_coverage_over_clusters_on_a_grid(number):
-    """Also of paired differences and of averages over seven scenarios."""
+    """Cover means, paired differences and averages over scenarios."""
     runs, total = 1_000, 1 / ICC - 1
     for share in (0.02, 0.1, 0.3, 0.5, 0.8, 0.98):
-        rng, held = np.random.default_rng(number), np.zeros(3)
+        rng, coverage = np.random.default_rng(number), np.zeros(3)
         for _ in range(runs):
             groups = np.repeat(np.arange(number), rng.integers(20, 100, number))
             chances = rng.beta(share * total, (1 - share) * total, (2, number))
-            one, other = (rng.random((2, len(groups))) < chances[:, groups]).astype(np.int64)
-            held[0] += covered(one, groups, share)
-            held[1] += covered(one - other, groups, 0)
-            strata = [stratum_from_values(one, 0, 1, groups), stratum_from_values(other, 0, 1, groups)]
+            first, second = (rng.random((2, len(groups))) < chances[:, groups]).astype(np.int64)
+            coverage[0] += interval_covers(first, groups, share)
+            coverage[1] += interval_covers(first - second, groups, 0)
+            strata = [stratum_from_values(first, 0, 1, groups), stratum_from_values(second, 0, 1, groups)]
             low, high = score_interval(strata)
-            held[2] += low <= share <= high
-        print(f"{number} clusters, share {share}: mean, difference, average of two {100 * held / runs} %")
-        assert (held / runs >= 0.92 - tolerance(runs)).all()
+            coverage[2] += low <= share <= high
+        print(f"{number} clusters, share {share}: mean, difference, average of two {100 * coverage / runs} %")
+        assert (coverage / runs >= 0.92 - tolerance(runs)).all()
 
 
-def test_the_sign_flip_test_of_clusters_has_its_size_and_the_one_of_samples_has_not():
-    rng, runs, found = np.random.default_rng(5), 300, np.zeros(2)
+def test_cluster_sign_flip_has_its_size_unlike_sample_sign_flip():
+    rng, runs, rejections = np.random.default_rng(5), 300, np.zeros(2)
     for _ in range(runs):
         groups = objects(rng, (10, 40))
-        gains = right(rng, groups, 0.4) - right(rng, groups, 0.4)
+        gains = draw_answers(rng, groups, 0.4) - draw_answers(rng, groups, 0.4)
         sums = np.bincount(groups, gains).astype(np.int64)
-        found += [sign_flip(*np.unique(one, return_counts=True)) <= 0.05 for one in (sums, gains)]
+        rejections += [sign_flip(*np.unique(values, return_counts=True)) <= 0.05 for values in (sums, gains)]
 
-    assert found[0] / runs <= 0.05 + tolerance(runs)
-    assert found[1] / runs > 0.15
+    assert rejections[0] / runs <= 0.05 + tolerance(runs)
+    assert rejections[1] / runs > 0.15
 
 
 def test_the_effective_size_by_hand():
-    """Two clusters of two, all alike within: as much as two samples, but for the t of one degree of freedom."""
+    """Two uniform clusters of two count as two samples, apart from the t factor of one degree of freedom."""
     alike, groups = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1])
     shrink = (Z / 12.7062) ** 2
 
@@ -107,33 +107,35 @@ def test_the_effective_size_by_hand():
 def test_samples_of_one_answer_or_one_picture_are_a_cluster(run_data):
     by_object = dataclasses.replace(run_data, cluster="object")
     by_picture = dataclasses.replace(run_data, cluster="picture")
-    for data, rule in ((by_object, lambda s: s.answer), (by_picture, lambda s: s.image)):
-        found = sample_clusters(data)
+    for clustered, rule in ((by_object, lambda s: s.answer), (by_picture, lambda s: s.image)):
+        clusters = sample_clusters(clustered)
         for scenario, samples in run_data.samples.items():
-            mine = found.filter(scenario=scenario)
+            scenario_clusters = clusters.filter(scenario=scenario)
             expected = len({rule(sample) for sample in samples.values()})
-            assert (mine.height, mine["cluster"].n_unique()) == (len(samples), expected)
+            assert (scenario_clusters.height, scenario_clusters["cluster"].n_unique()) == (len(samples), expected)
     assert "same right answer" in describe_clusters(by_object) and "independently" in describe_clusters(run_data)
     assert outcomes(run_data)["cluster"].null_count() == outcomes(run_data).height
 
 
 def test_clusters_widen_intervals_and_change_no_value(run_data):
-    mine, few = pl.col("model") == "uniform", pl.col("condition").is_in(["zero-shot", "hint"])
+    own_rows, few = pl.col("model") == "uniform", pl.col("condition").is_in(["zero-shot", "hint"])
     run_data = dataclasses.replace(
-        run_data, planned=run_data.planned.filter(mine & few), episodes=run_data.episodes.filter(mine & few)
+        run_data, planned=run_data.planned.filter(own_rows & few), episodes=run_data.episodes.filter(own_rows & few)
     )
     clustered = dataclasses.replace(run_data, cluster="object")
     plain, wide = estimate(run_data), estimate(clustered)
     mean = pl.col("condition") == "zero-shot"
 
     assert wide.cells["acc"].equals(plain.cells["acc"])
-    one, other = (found.averages.filter(mean & (pl.col("model") == "uniform")) for found in (plain, wide))
-    assert (other["acc_low"] < one["acc_low"]).all() and (other["acc_high"] > one["acc_high"]).all()
-    one, other = (
-        compare_condition_averages(data).filter(condition="hint", model="uniform") for data in (run_data, clustered)
+    narrower, wider = (estimates.averages.filter(mean & (pl.col("model") == "uniform")) for estimates in (plain, wide))
+    assert (wider["acc_low"] < narrower["acc_low"]).all() and (wider["acc_high"] > narrower["acc_high"]).all()
+    narrower, wider = (
+        compare_condition_averages(source).filter(condition="hint", model="uniform") for source in (run_data, clustered)
     )
-    assert one["difference"].equals(other["difference"])
-    assert (other["difference_high"] - other["difference_low"] >= one["difference_high"] - one["difference_low"]).all()
+    assert narrower["difference"].equals(wider["difference"])
+    assert (
+        wider["difference_high"] - wider["difference_low"] >= narrower["difference_high"] - narrower["difference_low"]
+    ).all()
     assert compare_conditions(clustered)["p"].null_count() == 0
     assert "sign flips of clusters" in next(grid.title for grid in report_tables(clustered) if grid.name == "paired")
 

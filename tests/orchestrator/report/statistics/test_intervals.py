@@ -1,4 +1,4 @@
-"""Intervals hold the truth as often as they say: against closed forms, scipy, and by simulation with seeds."""
+"""Intervals have their stated coverage, compared with closed forms, scipy and seeded simulations."""
 
 from math import sqrt
 
@@ -26,30 +26,30 @@ SCENARIOS = 7
 
 
 @given(st.integers(1, 3_000), st.floats(0, 1))
-def test_the_score_interval_of_one_stratum_is_wilsons(n, share):
+def test_score_interval_of_one_stratum_is_wilson(n, share):
     hits = round(share * n)
-    theirs = binomtest(hits, n).proportion_ci(method="wilson")
+    expected = binomtest(hits, n).proportion_ci(method="wilson")
 
     values = np.repeat([0, 100], [n - hits, hits])
     assert score_interval([stratum_from_values(values, 0, 100)]) == pytest.approx(
-        (100 * theirs.low, 100 * theirs.high), abs=0.02
+        (100 * expected.low, 100 * expected.high), abs=0.02
     )
 
 
 def exact_coverage(n: int, bounds, every: int = 1) -> tuple[float, float]:
-    """The least coverage over all proportions, and the mean over proportions of 0.5% to 50%; the other half mirrors it.
+    """Return the least coverage over all proportions and the mean over 0.5% to 50%; the other half mirrors it.
 
-    Coverage falls only at the ends of intervals: the proportions beside them hold the least.
+    Coverage drops only at the ends of intervals, so the least is next to them.
     """
     hits = np.arange(n + 1)
     low, high = (np.clip(bound, 0, 1) for bound in bounds(hits, n))
     ends = np.concatenate([low, high])[:, None] + [-1e-9, 1e-9]
     shares = np.unique(np.clip(ends, 1e-7, 0.5 + 1e-7))[::every]
 
-    def covered(p):
+    def coverage_at(p):
         return (binom.pmf(hits, n, p[:, None]) * ((low <= p[:, None]) & (p[:, None] <= high))).sum(axis=1)
 
-    return covered(shares).min(), covered(np.linspace(0.005, 0.5, 500)).mean()
+    return coverage_at(shares).min(), coverage_at(np.linspace(0.005, 0.5, 500)).mean()
 
 
 @pytest.mark.parametrize("n", [*range(10, 33), 42, 100, 300])
@@ -67,6 +67,11 @@ def test_every_cell_of_ten_to_a_thousand_samples_is_covered():
         assert least >= 0.93 and 0.95 <= mean <= 0.972, (n, least, mean)
 
 
+def test_the_interval_of_three_in_twenty():
+    """Agresti and Coull's, with z + (z^3 + z) / (4 (n + 30)) = 2.0074 for z = 1.96: t of 50 degrees of freedom is 2.0086."""
+    assert proportion_interval(3, 20) == pytest.approx((0.0400064, 0.3727812), abs=1e-6)
+
+
 def test_bounds_are_the_same_for_numbers_and_columns_and_end_at_0_and_1():
     n = np.array([10, 10, 42, 1_000])
     low, high = proportion_bounds(np.array([0, 10, 3, 1_000]), n)
@@ -77,19 +82,21 @@ def test_bounds_are_the_same_for_numbers_and_columns_and_end_at_0_and_1():
 
 
 def tango(gained: int, lost: int, n: int, side: int) -> float:
-    """Tango's bound (1998), by the closed form of the constrained share of losses."""
+    """Return Tango's bound (1998), from the closed form of the constrained share of losses."""
 
-    def standardised(d: float) -> float:
+    def standardized_score(d: float) -> float:
         linear = -gained - lost + (2 * n - gained + lost) * d
         share = (np.sqrt(linear**2 + 8 * n * lost * d * (1 - d)) - linear) / (4 * n)
         return (gained - lost - n * d) / np.sqrt(max(n * (2 * share + d * (1 - d)), 1e-12)) + side * Z
 
     observed = (gained - lost) / n
-    return brentq(standardised, observed, 1 - 1e-9) if side > 0 else brentq(standardised, -1 + 1e-9, observed)
+    return (
+        brentq(standardized_score, observed, 1 - 1e-9) if side > 0 else brentq(standardized_score, -1 + 1e-9, observed)
+    )
 
 
 @pytest.mark.parametrize(("gained", "lost", "n"), [(12, 0, 40), (9, 5, 44), (1, 0, 10), (0, 0, 30), (60, 55, 1000)])
-def test_for_a_paired_difference_it_is_tangos(gained, lost, n):
+def test_paired_difference_interval_is_tango(gained, lost, n):
     values = np.repeat([1, -1, 0], [gained, lost, n - gained - lost])
     expected = (tango(gained, lost, n, -1), tango(gained, lost, n, +1))
 
@@ -97,28 +104,28 @@ def test_for_a_paired_difference_it_is_tangos(gained, lost, n):
 
 
 def coverage(draw, truth: float, strata: int, runs: int) -> float:
-    """How often the interval of ``strata`` independent draws holds the truth."""
-    held = 0
+    """Return how often the interval of ``strata`` independent draws holds the truth."""
+    covered = 0
     for _ in range(runs):
-        low, high = score_interval([draw(place) for place in range(strata)])
-        held += low - 1e-6 <= truth <= high + 1e-6
-    return held / runs
+        low, high = score_interval([draw(index) for index in range(strata)])
+        covered += low - 1e-6 <= truth <= high + 1e-6
+    return covered / runs
 
 
-def right(rng, n, share):
-    return lambda place: stratum_from_values((rng.random(n) < min(1.0, share * (0.4 + 0.2 * place))).astype(int), 0, 1)
+def accuracy_draw(rng, n, share):
+    return lambda index: stratum_from_values((rng.random(n) < min(1.0, share * (0.4 + 0.2 * index))).astype(int), 0, 1)
 
 
-def asked(rng, n, loops, most=20):
-    """Suggestions of episodes of which some loop to the limit, the others seldom ask."""
-    return lambda place: stratum_from_values(
-        np.where(rng.random(n) < loops, most, np.minimum(rng.geometric(0.7, n) - 1, 3)), 0, most
+def suggestion_draw(rng, n, loops, limit=20):
+    """Return a draw of suggestions from episodes of which some loop to the limit and the others seldom ask."""
+    return lambda index: stratum_from_values(
+        np.where(rng.random(n) < loops, limit, np.minimum(rng.geometric(0.7, n) - 1, 3)), 0, limit
     )
 
 
-def mean_asked(loops, most=20):
+def mean_suggestions(loops, limit=20):
     plain = sum(min(k, 3) * 0.7 * 0.3**k for k in range(200))
-    return loops * most + (1 - loops) * plain
+    return loops * limit + (1 - loops) * plain
 
 
 def tolerance(runs: int) -> float:
@@ -128,9 +135,9 @@ def tolerance(runs: int) -> float:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("share", [0, 0.01, 0.3, 1])
 def test_averages_of_accuracy_are_covered(n, share):
-    truth = np.mean([min(1.0, share * (0.4 + 0.2 * place)) for place in range(SCENARIOS)])
+    truth = np.mean([min(1.0, share * (0.4 + 0.2 * index)) for index in range(SCENARIOS)])
 
-    assert coverage(right(np.random.default_rng(n), n, share), truth, SCENARIOS, 80) >= 0.93 - tolerance(80)
+    assert coverage(accuracy_draw(np.random.default_rng(n), n, share), truth, SCENARIOS, 80) >= 0.93 - tolerance(80)
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -138,53 +145,53 @@ def test_averages_of_accuracy_are_covered(n, share):
 def test_suggestions_are_covered_where_loops_are_rare(n, loops):
     rng = np.random.default_rng(n)
 
-    assert coverage(asked(rng, n, loops), mean_asked(loops), 1, 150) >= 0.93 - tolerance(150)
-    assert coverage(asked(rng, n, loops), mean_asked(loops), SCENARIOS, 50) >= 0.93 - tolerance(50)
+    assert coverage(suggestion_draw(rng, n, loops), mean_suggestions(loops), 1, 150) >= 0.93 - tolerance(150)
+    assert coverage(suggestion_draw(rng, n, loops), mean_suggestions(loops), SCENARIOS, 50) >= 0.93 - tolerance(50)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("n", SIZES)
 def test_coverage_on_the_whole_grid(n):
-    """92% at least, and 97.5% at most for averages away from 0 and 1 of 100 episodes and more, but for simulation error."""
+    """Coverage is at least 92%, and at most 97.5% for averages away from 0 and 1 over 100 or more episodes."""
     rng, runs = np.random.default_rng(n), 400
     for share in SHARES:
-        truth = np.mean([min(1.0, share * (0.4 + 0.2 * place)) for place in range(SCENARIOS)])
-        found = coverage(right(rng, n, share), truth, SCENARIOS, runs)
-        print(f"n {n} accuracy {share}: {100 * found:.1f}%")
-        assert found >= 0.93 - tolerance(runs)
-        assert found <= 0.975 + tolerance(runs) or not (n >= 100 and 0.01 <= share <= 0.5)
+        truth = np.mean([min(1.0, share * (0.4 + 0.2 * index)) for index in range(SCENARIOS)])
+        rate = coverage(accuracy_draw(rng, n, share), truth, SCENARIOS, runs)
+        print(f"n {n} accuracy {share}: {100 * rate:.1f}%")
+        assert rate >= 0.93 - tolerance(runs)
+        assert rate <= 0.975 + tolerance(runs) or not (n >= 100 and 0.01 <= share <= 0.5)
     for loops in (0, 0.001, 0.01, 0.05, 0.3, 1):
         for strata in (1, SCENARIOS):
-            found = coverage(asked(rng, n, loops), mean_asked(loops), strata, runs)
-            print(f"n {n} suggestions, loops {loops}, {strata} cells: {100 * found:.1f}%")
-            assert found >= 0.92 - tolerance(runs)
+            rate = coverage(suggestion_draw(rng, n, loops), mean_suggestions(loops), strata, runs)
+            print(f"n {n} suggestions, loops {loops}, {strata} cells: {100 * rate:.1f}%")
+            assert rate >= 0.92 - tolerance(runs)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.3, 1.0])
 def test_shares_of_answers_are_covered_over_episodes(share):
     """Episodes of one to ten answers that tend to be alike."""
-    rng, held, runs = np.random.default_rng(1), 0, 300
+    rng, covered, runs = np.random.default_rng(1), 0, 300
     for _ in range(runs):
         turns = rng.integers(1, 11, 100)
         own = rng.beta(share * 2, (1 - share) * 2, 100) if 0 < share < 1 else np.full(100, share)
         low, high = ratio_interval(rng.binomial(turns, own), turns, np.ones(100, dtype=int))
-        held += low - 1e-9 <= share <= high + 1e-9
+        covered += low - 1e-9 <= share <= high + 1e-9
 
-    assert held / runs >= 0.93 - tolerance(runs)
-
-
-SEEN = [np.array([0, 0, 1, 2, 2, 5, 9]), np.array([3, 4, 4, 4, 8]), np.array([0, 1] * 20), np.array([7] * 12)]
+    assert covered / runs >= 0.93 - tolerance(runs)
 
 
-@pytest.mark.parametrize("values", SEEN)
-def test_cells_that_agree_are_as_good_as_one_of_all_their_episodes(values):
+OBSERVED = [np.array([0, 0, 1, 2, 2, 5, 9]), np.array([3, 4, 4, 4, 8]), np.array([0, 1] * 20), np.array([7] * 12)]
+
+
+@pytest.mark.parametrize("values", OBSERVED)
+def test_equal_strata_match_one_pooled_stratum(values):
     """An average of k equal strata has the variance of one stratum with k times the episodes."""
-    one = score_interval([stratum_from_values(np.tile(values, 3), 0, 12)])
+    pooled = score_interval([stratum_from_values(np.tile(values, 3), 0, 12)])
 
-    assert score_interval([stratum_from_values(values, 0, 12)] * 3) == pytest.approx(one, abs=2e-3)
+    assert score_interval([stratum_from_values(values, 0, 12)] * 3) == pytest.approx(pooled, abs=2e-3)
 
 
-@pytest.mark.parametrize("values", SEEN)
+@pytest.mark.parametrize("values", OBSERVED)
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_bounds_follow_the_unit_of_the_values(values, unit):
     low, high = score_interval([stratum_from_values(values, 0, 12)])
@@ -194,16 +201,16 @@ def test_bounds_follow_the_unit_of_the_values(values, unit):
     )
 
 
-def test_a_value_that_all_episodes_share_has_the_bounds_of_all_hits():
-    """Whatever lies below is at the bound: 7 times the share of hits."""
-    theirs = binomtest(12, 12).proportion_ci(method="wilson").low
+def test_constant_value_has_bounds_of_all_hits():
+    """Anything below lies at the bound, so the bound is 7 times the share of hits."""
+    expected = binomtest(12, 12).proportion_ci(method="wilson").low
 
-    assert score_interval([stratum_from_values(np.array([7] * 12), 0, 12)])[0] == pytest.approx(7 * theirs, abs=1e-3)
+    assert score_interval([stratum_from_values(np.array([7] * 12), 0, 12)])[0] == pytest.approx(7 * expected, abs=1e-3)
 
 
-@pytest.mark.parametrize("values", [SEEN[0], SEEN[2]])
+@pytest.mark.parametrize("values", [OBSERVED[0], OBSERVED[2]])
 def test_a_bound_is_a_mean_that_is_just_not_rejected(values):
-    """The distribution that fits best among those with a mean is found by scipy, over all values seen and the bound."""
+    """Scipy finds the best-fitting distribution with a given mean over the observed values and the bound."""
     low, _ = score_interval([stratum_from_values(values, 0, 12)])
     kinds, counts = np.unique(np.append(values, 0), return_counts=True)
     counts = counts - (kinds == 0)
@@ -222,7 +229,7 @@ def test_a_bound_is_a_mean_that_is_just_not_rejected(values):
     assert excess(low + 0.002) < 0 < excess(max(low - 0.002, 1e-6))
 
 
-def test_a_histogram_has_the_mean_of_its_values_and_the_widest_bounds():
+def test_stratum_has_mean_and_widest_bounds():
     values = np.array([9, 3, 3, 5])
 
     inside, outside = stratum_from_values(values, 0, 20), stratum_from_values(values, 4, 8)
@@ -230,7 +237,7 @@ def test_a_histogram_has_the_mean_of_its_values_and_the_widest_bounds():
     assert inside.values.tolist() == [3, 5, 9] and inside.counts.tolist() == [2, 1, 1]
 
 
-def test_clustered_values_count_as_many_as_the_effective_sample_size():
+def test_clustered_values_have_effective_sample_size():
     values, groups = np.repeat([0, 1, 0, 1], 10), np.repeat([0, 1, 2, 3], 10)
     effective = effective_size(values, groups, Z)
 
@@ -238,12 +245,12 @@ def test_clustered_values_count_as_many_as_the_effective_sample_size():
     assert effective < 40 and counts.tolist() == pytest.approx([effective / 2, effective / 2])
 
 
-@pytest.mark.parametrize("most", [4, 40])
-def test_a_mean_of_nothing_is_rejected_where_it_is_outside_the_interval(most):
-    """p and interval are one test turned around, also between bounds that are no mirror images."""
+@pytest.mark.parametrize("highest", [4, 40])
+def test_zero_mean_is_rejected_where_outside_interval(highest):
+    """p < 0.05 exactly where the interval leaves out zero, also for asymmetric bounds."""
     for seed in range(60):
         values = np.random.default_rng(seed).integers(-2, 4, 24)
-        stratum = stratum_from_values(values, -3, most)
+        stratum = stratum_from_values(values, -3, highest)
         low, high, p = score_test([stratum])
         assert (low, high) == score_interval([stratum])
         assert 0 < p <= 1 and (p == 1) == (values.sum() == 0)
@@ -263,24 +270,24 @@ def test_averages_of_combined_estimates_do_not_collapse():
 
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=60), st.integers(12, 40))
-def test_the_mean_lies_inside_and_bounds_mirror(values, most):
+def test_the_mean_lies_inside_and_bounds_mirror(values, highest):
     observed = np.array(values)
-    low, high = score_interval([stratum_from_values(observed, 0, most)])
-    mirrored = score_interval([stratum_from_values(most - observed, 0, most)])
+    low, high = score_interval([stratum_from_values(observed, 0, highest)])
+    mirrored = score_interval([stratum_from_values(highest - observed, 0, highest)])
 
-    assert -1e-9 <= low <= observed.mean() + 1e-9 and observed.mean() - 1e-9 <= high <= most + 1e-9
-    assert mirrored == pytest.approx((most - high, most - low), abs=1e-6)
+    assert -1e-9 <= low <= observed.mean() + 1e-9 and observed.mean() - 1e-9 <= high <= highest + 1e-9
+    assert mirrored == pytest.approx((highest - high, highest - low), abs=1e-6)
 
 
 @pytest.mark.parametrize(("gained", "same", "lost"), [(9, 10, 2), (2, 10, 9), (30, 60, 10), (1, 3, 6), (5, 8, 5)])
-def test_the_p_of_a_paired_difference_is_mcnemars(gained, same, lost):
+def test_p_of_paired_difference_is_mcnemar(gained, same, lost):
     """Tango's score test of no difference is McNemar's: z = (b - c) / sqrt(b + c)."""
     values = np.repeat([1, 0, -1], [gained, same, lost])
 
-    found = score_test([stratum_from_values(values, -1, 1)])[2]
+    p_value = score_test([stratum_from_values(values, -1, 1)])[2]
 
-    assert found == pytest.approx(2 * norm.sf(abs(gained - lost) / sqrt(gained + lost)), abs=2e-4)
-    assert (found < 0.05) == (
+    assert p_value == pytest.approx(2 * norm.sf(abs(gained - lost) / sqrt(gained + lost)), abs=2e-4)
+    assert (p_value < 0.05) == (
         not score_interval([stratum_from_values(values, -1, 1)])[0]
         <= 0
         <= score_interval([stratum_from_values(values, -1, 1)])[1]
@@ -293,6 +300,6 @@ def test_a_ratio_has_the_interval_of_its_effective_sample_size():
     variance = (2 * (3 - 3 * share) ** 2 + 5 * (0 - 4 * share) ** 2) / 26**2
     effective = share * (1 - share) / variance
 
-    found = ratio_interval(np.array([3, 0]), np.array([3, 4]), np.array([2, 5]))
+    bounds = ratio_interval(np.array([3, 0]), np.array([3, 4]), np.array([2, 5]))
 
-    assert effective < 26 and found == pytest.approx(proportion_interval(share * effective, effective))
+    assert effective < 26 and bounds == pytest.approx(proportion_interval(share * effective, effective))

@@ -1,4 +1,4 @@
-"""Tables mark best and second, show unfinished as unfinished, and take hostile names for text."""
+"""Tables mark the best and second figures, show unfinished cells as unfinished, and escape hostile names."""
 
 import io
 import re
@@ -25,7 +25,7 @@ from orchestrator.report.tables.markdown import escape_markdown, markdown
 from orchestrator.report.tables.open_ended import open_ended_averages, open_ended_table
 from orchestrator.report.tables.table import Table, TableCell, columns, filter_values, line, mark_best
 from orchestrator.report.tables.write import write_tables
-from tests.orchestrator.report.runs import known, played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep, write_published_run
 
 HOSTILE = [
     r"\input{/etc/passwd}", "100% & $x_1^2$ #1 ~ {a}", "| a | b |", "**bold** <script>alert(1)</script>", "[x](http://y)",
@@ -34,27 +34,27 @@ HOSTILE = [
 
 
 @pytest.fixture(scope="module")
-def unfinished(demo_data, tmp_path_factory):
-    return played(tmp_path_factory.mktemp("part") / "run", sweep(demo_data), only=905)
+def unfinished_run(demo_data, tmp_path_factory):
+    return play_sweep(tmp_path_factory.mktemp("part") / "run", sweep(demo_data), only=905)
 
 
-def unescaped(text: str) -> str:
-    """What LaTeX would still take for a command after our own escapes are gone."""
+def strip_escapes(text: str) -> str:
+    """Remove our own escapes; LaTeX would take what is left for commands."""
     ours = r"\\text(backslash|asciicircum|asciitilde|less|greater|bar|quotedbl|asciigrave|quotesingle)\{\}"
     return re.sub(r"\\[{}$&#_%]|-\{\}", "", re.sub(ours, "", text))
 
 
 @given(st.text(max_size=80) | st.sampled_from(HOSTILE))
-def test_no_text_is_latex(text):
-    assert not re.search(r"[\\{}$&#_%^~\n]", unescaped(escape_latex(text)))
+def test_escaped_text_has_no_latex(text):
+    assert not re.search(r"[\\{}$&#_%^~\n]", strip_escapes(escape_latex(text)))
 
 
 @given(st.text(max_size=80) | st.sampled_from(HOSTILE))
-def test_no_text_is_markdown_or_html(text):
-    shown = escape_markdown(text)
+def test_escaped_text_has_no_markdown_or_html(text):
+    escaped = escape_markdown(text)
 
-    assert "<" not in shown and ">" not in shown and "\n" not in shown
-    assert not re.search(r"(?<!\\)[|`*_\[\]@$]", re.sub(r"\\\\", "", shown))
+    assert "<" not in escaped and ">" not in escaped and "\n" not in escaped
+    assert not re.search(r"(?<!\\)[|`*_\[\]@$]", re.sub(r"\\\\", "", escaped))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -109,6 +109,50 @@ def test_the_main_table_holds_the_figures_of_score(run, run_data):
     assert {"planned", "finished", "errors", "acc_low", "ps_high"} <= set(numbers.columns)
 
 
+SEVEN = ["model", "ROD", "VSOD", "MVP-N", "IN-C", "QD", "CIT", "COCO", "avg"]
+CONDITIONS = ["zero-shot", "hint", "history", "random-proactive", "zero-shot (ROD, MVP-N)", "icl-1", "icl-3"]
+HEADINGS = {
+    "main": ("zero-shot: accuracy in percent / mean number of suggestions", SEVEN),
+    "conditions": (
+        "conditions: accuracy in percent / mean number of suggestions, averaged over scenarios",
+        ["model", *CONDITIONS],
+    ),
+    "reference": ("accuracy in percent: clear image / zero-shot", SEVEN),
+    "share-changes": (
+        "change of the shares of answers against zero-shot, percent of the share before (before to after; points with their "
+        "paired 95% interval), averaged over the scenarios complete under both; of the paper's figures only suggestions under "
+        "random ones are published as numbers",
+        ["model", "suggestions", "abstentions", "categories"],
+    ),
+    "ranking": (
+        "zero-shot: rank by the average over scenarios on the same samples, refused ones wrong; probability of being the best, "
+        "and of being above the next model; difference to it in points (95% interval)",
+        ["model", "accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"],
+    ),
+    "paired": (
+        "accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
+        "interval (* McNemar, of means a score test; Holm over all models, p < 0.05)",
+        SEVEN,
+    ),
+}
+
+
+def test_every_table_says_what_its_figures_are(run_data):
+    tables = {table.name: table for table in report_tables(run_data)}
+
+    assert {
+        name: (table.title, [column.name for column in table.columns]) for name, table in tables.items()
+    } == HEADINGS
+    for table in tables.values():
+        assert [column.number for column in table.columns] == [False] + [True] * (len(table.columns) - 1)
+        assert table.ranked == (5 if table.name == "ranking" else 0), "only baselines were played"
+        assert table.numbers is not None and table.numbers.height >= len(table.rows)
+    assert tables["paired"].fold_baselines and tables["paired"].rows[0][0].text == "oracle, hint"
+    assert [row[1].text for row in tables["reference"].rows[:1]] == ["100.0 / 100.0"]
+    shares = {row[0].text: row[1].text for row in tables["share-changes"].rows}
+    assert shares["oracle, hint"] == "0.0 (83.2 to 83.2; 0.0 [−5.9, +5.9])"
+
+
 def test_every_measure_is_written_beside_the_tables(run, run_data):
     files = {path.name: pl.read_csv(path) for path in write_tables(read_run(run)) if path.suffix == ".csv"}
 
@@ -124,7 +168,9 @@ def test_equal_runs_give_equal_bytes(run):
 
 
 def test_models_are_marked_and_baselines_stand_below(tmp_path):
-    folder = known(tmp_path / "run", ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b", "gpt-4.1"], ("zero-shot",), most=40)
+    folder = write_published_run(
+        tmp_path / "run", ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b", "gpt-4.1"], ("zero-shot",), most=40
+    )
     write_tables(read_run(folder))
     tex = (folder / "tables" / "main.tex").read_text().splitlines()
     names = [line.split(" &")[0] for line in tex if line.endswith(r"\\")][1:]
@@ -137,7 +183,7 @@ def test_models_are_marked_and_baselines_stand_below(tmp_path):
 
 def test_the_paired_table_has_models_first_and_minus_signs(tmp_path):
     names = ["oracle", "qwen2.5-vl-3b", "llava-1.5-7b"]
-    table = paired_table(read_run(known(tmp_path / "run", names, ("zero-shot", "hint"), most=20)))
+    table = paired_table(read_run(write_published_run(tmp_path / "run", names, ("zero-shot", "hint"), most=20)))
     changes = [cell for _, *cells in table.rows for cell in cells if cell.value]
 
     assert [row[0].text for row in table.rows] == ["llava-1.5-7b, hint", "qwen2.5-vl-3b, hint", "oracle, hint"]
@@ -146,22 +192,22 @@ def test_the_paired_table_has_models_first_and_minus_signs(tmp_path):
     assert "$-$" in latex(table) and "−" not in latex(table)
 
 
-def test_unfinished_is_visible_in_every_format_and_never_best(unfinished):
-    write_tables(read_run(unfinished))
-    text = (unfinished / "tables" / "main.md").read_text()
-    tex = (unfinished / "tables" / "main.tex").read_text()
-    numbers = pl.read_csv(unfinished / "tables" / "main.csv")
+def test_unfinished_is_visible_in_every_format_and_never_best(unfinished_run):
+    write_tables(read_run(unfinished_run))
+    text = (unfinished_run / "tables" / "main.md").read_text()
+    tex = (unfinished_run / "tables" / "main.tex").read_text()
+    numbers = pl.read_csv(unfinished_run / "tables" / "main.csv")
 
     assert "*0/10*" in text and "of 7 scenarios)*" in text and "unfinished" in text
     assert r"\textcolor{gray}{\textsl{0/10}}" in tex
-    left = numbers.filter((pl.col("finished") < pl.col("planned")) & (pl.col("scored") == 0))
-    assert left.height > 0 and left["acc"].null_count() == left.height, "nothing played is no zero"
-    for table in report_tables(read_run(unfinished)):
+    unplayed = numbers.filter((pl.col("finished") < pl.col("planned")) & (pl.col("scored") == 0))
+    assert unplayed.height > 0 and unplayed["acc"].null_count() == unplayed.height, "nothing played is no zero"
+    for table in report_tables(read_run(unfinished_run)):
         progress = [cell for row in table.rows for cell in row[1:] if "/10)" in cell.text or " of 7 scen" in cell.text]
         assert {cell.style for cell in progress} <= {"unfinished"}, table.name
 
 
-def test_errors_are_told_under_the_table(run_data):
+def test_errors_are_noted_under_table(run_data):
     failed = run_data.episodes.with_columns(
         pl.when((pl.col("cell") == "uniform/QD/zero-shot") & (pl.col("sample_id") % 3 == 0))
         .then(pl.lit("unprocessable"))
@@ -170,20 +216,25 @@ def test_errors_are_told_under_the_table(run_data):
     )
     main = report_tables(replace(run_data, episodes=failed))[0]
 
-    assert any("uniform/QD/zero-shot" in note and "unprocessable" in note for note in main.notes)
+    (note,) = main.notes
+    count = failed.filter(ending="unprocessable").height
+    assert note == (
+        f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, and in no measure ({count} unprocessable, 0 refused, 0 "
+        "failed)"
+    )
 
 
-def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(run_data, tmp_path):
+def test_open_ended_table_has_judge_and_average(run_data, tmp_path):
     assert not open_ended_table(run_data).rows
     models = ["llava-ov-0.5b", "idefics3-8b"]
-    asked = read_run(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
-    table = open_ended_table(asked)
+    open_run = read_run(write_published_run(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    table = open_ended_table(open_run)
 
     assert [row[0].text for row in table.rows] == [f"{m}, {c}" for m in models for c in ("zero-shot", "hint")]
     assert table.rows[0][1].text == "1.1 / 0.0 / 1.1"
     assert table.rows[0][-1].text == "2.6 / 0.4 / 2.2"
     assert "judge qwen3-8b/paper-00000000; without a verdict: 0 of 2,520, left out" in table.title
-    mean = open_ended_averages(asked).row(
+    mean = open_ended_averages(open_run).row(
         by_predicate=(pl.col("model") == models[0]) & (pl.col("condition") == "zero-shot"), named=True
     )
     assert mean["aggregate_low"] < mean["aggregate"] < mean["aggregate_high"] < 6 and mean["all_seven"]
@@ -191,23 +242,24 @@ def test_open_ended_is_there_when_it_was_played_with_its_judge_and_its_average(r
 
 def test_open_ended_answers_are_paired_too(tmp_path):
     models = ["llava-ov-0.5b", "idefics3-8b"]
-    asked = read_run(known(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
-    bits = asked.verdicts.join(asked.rows.select("cell", "protocol"), on="cell")
-    mine = bits.filter(model=models[0], scenario="QD").pivot("condition", index="sample_id", values="aggregate")
-    row = compare_conditions(asked).filter(model=models[0], scenario="QD").row(0, named=True)
-    mean = compare_condition_averages(asked).filter(model=models[0]).row(0, named=True)
-    table = next(table for table in report_tables(asked) if table.name == "open-ended-paired")
+    open_run = read_run(write_published_run(tmp_path / "run", models, ("zero-shot", "hint"), most=100, protocol="oeg"))
+    bits = open_run.verdicts.join(open_run.rows.select("cell", "protocol"), on="cell")
+    answers = bits.filter(model=models[0], scenario="QD").pivot("condition", index="sample_id", values="aggregate")
+    row = compare_conditions(open_run).filter(model=models[0], scenario="QD").row(0, named=True)
+    mean = compare_condition_averages(open_run).filter(model=models[0]).row(0, named=True)
+    table = next(table for table in report_tables(open_run) if table.name == "open-ended-paired")
 
-    assert row["difference"] == pytest.approx(100 * (mine["hint"].mean() - mine["zero-shot"].mean()))
-    assert (row["n"], row["gained"]) == (100, (mine["hint"] & ~mine["zero-shot"]).sum())
+    assert row["difference"] == pytest.approx(100 * (answers["hint"].mean() - answers["zero-shot"].mean()))
+    assert (row["n"], row["gained"]) == (100, (answers["hint"] & ~answers["zero-shot"]).sum())
     assert row["p_holm"] >= row["p"] and row["ps_difference"] is None and row["ps_p_holm"] is None
-    shown = {
-        r["condition"]: r["aggregate"] for r in open_ended_averages(asked).filter(model=models[0]).iter_rows(named=True)
+    averages = {
+        r["condition"]: r["aggregate"]
+        for r in open_ended_averages(open_run).filter(model=models[0]).iter_rows(named=True)
     }
-    assert mean["difference"] == pytest.approx(shown["hint"] - shown["zero-shot"])
+    assert mean["difference"] == pytest.approx(averages["hint"] - averages["zero-shot"])
     assert mean["difference_low"] < mean["difference"] < mean["difference_high"] and mean["ps_p_holm"] is None
     assert [row[0].text for row in table.rows] == [f"{model}, hint" for model in models]
-    assert ranking(asked)["protocol"].unique().to_list() == ["oeg"]
+    assert ranking(open_run)["protocol"].unique().to_list() == ["oeg"]
 
 
 PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,booktabs,xcolor,graphicx}
@@ -218,7 +270,9 @@ PAGE = r"""\documentclass{article}\usepackage[T1]{fontenc}\usepackage{textcomp,b
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_every_table_compiles_and_fits_the_line(tmp_path):
     models = ["oracle", "qwen2.5-vl-3b", "llava-next-mistral-7b", "gpt-4.1"]
-    folder = known(tmp_path / "run", models, most=20, protocol=["mcqa", "oeg"], judge={"model": "rule-judge"})
+    folder = write_published_run(
+        tmp_path / "run", models, most=20, protocol=["mcqa", "oeg"], judge={"model": "rule-judge"}
+    )
     written = [path for path in write_tables(read_run(folder)) if path.suffix == ".tex"]
 
     assert len(written) >= 4

@@ -1,4 +1,4 @@
-"""Tool calls have tables of their own, and policies the figures that they are built for."""
+"""Tool calls have their own tables, and policies score as designed."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from orchestrator.report.html.episode_view import replay_episode, rows_by_key
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.tool_calls import malformed_calls, malformed_calls_table
-from tests.orchestrator.report.runs import known, played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep, write_published_run
 
 POLICIES = ["oracle", "always-ask", "guess", "abstain", "malformed-calls"]
 
 
 @pytest.fixture(scope="module")
-def both(demo_data, tmp_path_factory):
+def both_protocols(demo_data, tmp_path_factory):
     """A run in both protocols, and its sweep."""
     wanted = sweep(demo_data, POLICIES, ["zero-shot", "hint"], protocol=["mcqa", "tools"], selection={"limit": 10})
-    return played(tmp_path_factory.mktemp("tools") / "run", wanted), wanted
+    return play_sweep(tmp_path_factory.mktemp("tools") / "run", wanted), wanted
 
 
-def test_policies_score_by_calls_what_they_score_by_letters(both):
-    rows = read_run(both[0]).rows
+def test_policies_score_equally_by_calls_and_letters(both_protocols):
+    rows = read_run(both_protocols[0]).rows
     names = ["model", "scenario", "condition", "acc", "ps", "loops", "share_unparsable"]
     letters, calls = (rows.filter(protocol=name).select(names).sort(names[:3]) for name in ("mcqa", "tools"))
 
@@ -37,15 +37,15 @@ def test_policies_score_by_calls_what_they_score_by_letters(both):
     assert set(calls.filter(model="oracle")["acc"]) == {100.0}
 
 
-def test_planted_malformed_calls_are_counted_by_kind(both):
-    """Every second sample by id gets one, the five kinds in turn (actors/engine/baselines.py)."""
-    folder, wanted = both
-    found = malformed_calls(read_run(folder)).filter(model="malformed-calls", condition="zero-shot")
+def test_planted_malformed_calls_are_counted_by_kind(both_protocols):
+    """Every second sample by id gets a malformed call, of the five kinds in turn (actors/engine/baselines.py)."""
+    folder, wanted = both_protocols
+    counts = malformed_calls(read_run(folder)).filter(model="malformed-calls", condition="zero-shot")
     kinds = [Fault.NO_CALL, Fault.SEVERAL, Fault.UNREADABLE, Fault.UNKNOWN, Fault.ARGUMENTS]
     samples = build_plan(wanted).samples
-    for row in found.iter_rows(named=True):
+    for row in counts.iter_rows(named=True):
         ids = [sample.id for sample in samples[row["scenario"]]]
-        planted = [kinds[one // 2 % 5] for one in ids if not one % 2]
+        planted = [kinds[sample_id // 2 % 5] for sample_id in ids if not sample_id % 2]
         assert {kind: row[kind] for kind in Fault} == {kind: planted.count(kind) for kind in Fault}
         assert row["malformed"] == len(planted)
         acc = read_run(folder).rows.filter(cell=row["cell"])["acc"].item()
@@ -53,19 +53,22 @@ def test_planted_malformed_calls_are_counted_by_kind(both):
     assert malformed_calls(read_run(folder)).filter(pl.col("model") != "malformed-calls")["malformed"].sum() == 0
 
 
-def test_no_table_of_letters_holds_a_call(both):
-    made = {table.name: table for table in report_tables(read_run(both[0]))}
-    alone = played(both[0].parent / "letters", both[1].model_copy(update={"protocols": both[1].protocols[:1]}))
+def test_tool_calls_change_no_letter_table(both_protocols):
+    tables = {table.name: table for table in report_tables(read_run(both_protocols[0]))}
+    alone = play_sweep(
+        both_protocols[0].parent / "letters",
+        both_protocols[1].model_copy(update={"protocols": both_protocols[1].protocols[:1]}),
+    )
     letters = {table.name: table for table in report_tables(read_run(alone))}
 
-    assert set(made) - set(letters) == {"tools", "tools-malformed", "tools-paired"}
+    assert set(tables) - set(letters) == {"tools", "tools-malformed", "tools-paired"}
     for name in ("main", "conditions", "ranking", "samples-hardest", "share-changes"):
         if name in letters:
-            assert made[name].rows == letters[name].rows, name
-    assert [row[0].text for row in made["tools"].rows][:2] == ["oracle, zero-shot", "always-ask, zero-shot"]
-    name, share, *_ = malformed_calls_table(read_run(both[0])).rows[-1]
-    hint = read_run(both[0]).rows.filter(protocol="tools", model="malformed-calls", condition="hint")
-    counts = malformed_calls(read_run(both[0])).filter(model="malformed-calls", condition="hint")
+            assert tables[name].rows == letters[name].rows, name
+    assert [row[0].text for row in tables["tools"].rows][:2] == ["oracle, zero-shot", "always-ask, zero-shot"]
+    name, share, *_ = malformed_calls_table(read_run(both_protocols[0])).rows[-1]
+    hint = read_run(both_protocols[0]).rows.filter(protocol="tools", model="malformed-calls", condition="hint")
+    counts = malformed_calls(read_run(both_protocols[0])).filter(model="malformed-calls", condition="hint")
     turns = hint["turns"].sum()
     assert (name.text, share.text) == (
         "malformed-calls, hint",
@@ -73,26 +76,26 @@ def test_no_table_of_letters_holds_a_call(both):
     )
 
 
-def test_a_call_is_shown_with_what_it_was_chosen_from_and_exported_as_it_was_asked(both, tmp_path):
-    found = read_run(both[0])
-    rows = found.episodes.filter(protocol="tools", scenario="COCO", condition="hint")
-    turns = rows_by_key(found.turns, rows["key"])
+def test_call_is_shown_with_its_options_and_exported(both_protocols, tmp_path):
+    run_data = read_run(both_protocols[0])
+    rows = run_data.episodes.filter(protocol="tools", scenario="COCO", condition="hint")
+    turns = rows_by_key(run_data.turns, rows["key"])
     for row in rows.iter_rows(named=True):
-        posed, reason = replay_episode(found, row, turns[row["key"]])
+        posed, reason = replay_episode(run_data, row, turns[row["key"]])
         assert len(posed) == row["turns"] and not reason
         chosen = [max(posed[turn["turn"]].said) for turn in turns[row["key"]]]
-        assert [one >= 0 for one in chosen] == [turn["read_as"] != "" for turn in turns[row["key"]]]
+        assert [option >= 0 for option in chosen] == [turn["read_as"] != "" for turn in turns[row["key"]]]
 
-    write(found, tmp_path)
+    write(run_data, tmp_path)
     log = sorted(tmp_path.glob("*hint-tools*"))[0]
     with ZipFile(log) as packed:
         sample = json.loads(packed.read(next(name for name in packed.namelist() if name.startswith("samples/COCO"))))
     assert "- answer(category: " in sample["messages"][0]["content"] and "choices" not in sample
 
 
-def test_compare_says_that_nothing_is_published(tmp_path):
-    folder = known(tmp_path / "run", ["qwen2.5-vl-7b"], ["zero-shot"], most=3, protocol="tools")
-    found = compare_with_paper(read_run(folder))
+def test_tool_calls_have_no_published_figures(tmp_path):
+    folder = write_published_run(tmp_path / "run", ["qwen2.5-vl-7b"], ["zero-shot"], most=3, protocol="tools")
+    comparison = compare_with_paper(read_run(folder))
 
-    assert found["published"].null_count() == found.height > 0
-    assert set(found["reason"]) == {"no figure of tool calls is published: the paper has no such protocol"}
+    assert comparison["published"].null_count() == comparison.height > 0
+    assert set(comparison["reason"]) == {"no figure of tool calls is published: the paper has no such protocol"}

@@ -1,4 +1,4 @@
-"""A model that reads the question alone is found out, one that looks is not, and no probe counts as the sample's own picture."""
+"""Probes expose a model that reads only the question, and no probe counts as the sample's own picture."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.paper.provenance import foreign_scenarios
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.unseen import unseen_sentence, unseen_table
-from tests.orchestrator.report.runs import played, sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 PROBES = ["blank", "swapped", "text-only"]
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
 
 
 class Reader(Backend):
-    """Knows every answer from the question alone."""
+    """A model that knows every answer from the question alone."""
 
     async def reply(self, request: Request) -> Reply:
         now = request.situation
@@ -39,11 +39,11 @@ class Reader(Backend):
 
 
 class Looker(Reader):
-    """Names what its picture shows, whoever's it is, and the last category where it sees none of the four."""
+    """A model that names what its picture shows, or a wrong category if that is not among the categories."""
 
     def __init__(self, plan) -> None:
         self.answers = {}
-        for sample in (sample for found in plan.samples.values() for sample in found):
+        for sample in (sample for samples in plan.samples.values() for sample in samples):
             for path in ShownPictures(plan).paths(
                 plan.cells[0].model_copy(update={"condition": plan.cells[0].condition}), sample
             ):
@@ -53,30 +53,30 @@ class Looker(Reader):
         now = request.situation
         if now.sample.scenario == "ROD" and not now.state.turn:
             return Reply(suggestions(now.view.options)[0])
-        (shown,) = request.messages[-1].images or (NO_PICTURE,)
-        seen = "" if shown.grey else self.answers.get(shown.path, "")
+        (picture,) = request.messages[-1].images or (NO_PICTURE,)
+        answer = "" if picture.grey else self.answers.get(picture.path, "")
         wrong = next(category for category in now.view.categories if category != now.sample.answer)
-        return Reply(seen if seen in now.view.categories else wrong)
+        return Reply(answer if answer in now.view.categories else wrong)
 
 
 @pytest.fixture(scope="module")
-def probed(demo_data, tmp_path_factory):
+def probed_run(demo_data, tmp_path_factory):
     models = [{"name": "reader", **MODEL}, {"name": "looker", **MODEL}, "guess"]
     wanted = sweep(demo_data, models, ["zero-shot", *PROBES], scenarios=["ROD", "QD", "COCO"])
     backends = {"reader": Reader(), "looker": Looker(build_plan(wanted))}
-    return played(tmp_path_factory.mktemp("probed") / "run", wanted, backends=backends)
+    return play_sweep(tmp_path_factory.mktemp("probed") / "run", wanted, backends=backends)
 
 
-def test_who_sees_nothing_is_right_as_far_as_the_question_tells(probed):
-    run_data = read_run(probed)
+def test_accuracy_under_probes_shows_who_reads_question_only(probed_run):
+    run_data = read_run(probed_run)
     accuracy = {(r["model"], r["condition"]): r["acc"] for r in estimate(run_data).averages.iter_rows(named=True)}
 
     assert [accuracy["reader", name] for name in ("zero-shot", *PROBES)] == [100.0] * 4
     assert [accuracy["looker", name] for name in ("zero-shot", *PROBES)] == [100.0, 0.0, 0.0, 0.0]
 
 
-def test_the_table_and_the_sentence(probed):
-    run_data = read_run(probed)
+def test_unseen_table_and_sentence(probed_run):
+    run_data = read_run(probed_run)
     table = unseen_table(run_data, estimate(run_data))
     rows = {name.text: [cell.text for cell in cells] for name, *cells in table.rows}
 
@@ -84,35 +84,35 @@ def test_the_table_and_the_sentence(probed):
     assert rows["reader, text-only"] == ["100.0 / 0.0", "100.0 / 100.0", "100.0 / 100.0", "100.0 / 66.7"]
     assert rows["looker, swapped"] == ["0.0 / 0.0"] * 4
     assert [column.name for column in table.columns[1:]] == ["ROD", "QD", "COCO", "avg of 3"] and table.ranked == 8
-    figure, told = unseen_sentence(run_data, estimate(run_data))
+    figure, sentence = unseen_sentence(run_data, estimate(run_data))
     assert figure == "50.0%"
-    assert told.startswith(
+    assert sentence.startswith(
         "of episodes end right under blank, without the sample's picture (swapped 50.0%, text-only 50.0%)"
     )
     assert (
-        "and 100.0% with it; means over scenarios of 2 models" in told
-        and "Highest: reader in COCO, 100.0% (100.0% with it)" in told
+        "and 100.0% with it; means over scenarios of 2 models" in sentence
+        and "Highest: reader in COCO, 100.0% (100.0% with it)" in sentence
     )
     assert [
-        one.text
-        for one in find_headlines(run_data, estimate(run_data))
-        if one.figure == "50.0%" and "under blank" in one.text
+        headline.text
+        for headline in find_headlines(run_data, estimate(run_data))
+        if headline.figure == "50.0%" and "under blank" in headline.text
     ]
 
 
-def test_what_a_probe_shows(demo_data):
+def test_probes_show_their_pictures(demo_data):
     plan = build_plan(sweep(demo_data, [{"name": "m", **MODEL}], ["zero-shot", *PROBES]))
     again = build_plan(sweep(demo_data, [{"name": "other", **MODEL}], ["swapped"]))
-    shown, renderer = ShownPictures(plan), Renderer(demo_data)
+    pictures, renderer = ShownPictures(plan), Renderer(demo_data)
     for cell in plan.cells:
         for sample in plan.cell_samples(cell):
-            paths = shown.paths(cell, sample)
+            paths = pictures.paths(cell, sample)
             if cell.condition.name == "text-only":
                 assert paths == frozenset()
             elif cell.condition.name == "swapped":
-                other = plan.samples_by_id[cell.scenario][sample.swapped.id]
-                assert paths == {sample.swapped.image.path} and other.answer != sample.answer
-                assert sample.swapped.digest == other.digest
+                other_sample = plan.samples_by_id[cell.scenario][sample.swapped.id]
+                assert paths == {sample.swapped.image.path} and other_sample.answer != sample.answer
+                assert sample.swapped.digest == other_sample.digest
                 assert again.samples_by_id[cell.scenario][sample.id].swapped == sample.swapped, (
                     "the same for every model"
                 )
@@ -123,25 +123,25 @@ def test_what_a_probe_shows(demo_data):
     assert grey.size == (20, 10) and set(grey.get_flattened_data()) == {GREY}
 
 
-def test_the_key_holds_what_stands_for_the_picture(demo_data):
+def test_keys_depend_on_probe(demo_data):
     table = {"models": [{"name": "m", **MODEL}], "scenarios": ["QD"]}
     plan = build_plan(sweep(demo_data, conditions=["zero-shot", *PROBES], **table))
     keys = [[key.rsplit("-", 1)[1] for key in plan.keys(index)] for index in range(4)]
-    assert len({key for one in keys for key in one}) == 40, "every probe has keys of its own"
+    assert len({key for cell_keys in keys for key in cell_keys}) == 40, "every probe has keys of its own"
     alone = build_plan(sweep(demo_data, conditions=["zero-shot"], **table))
     assert list(alone.keys(0)) == list(plan.keys(0)), "and no other key changes"
     fewer = sorted(sample.id for sample in plan.samples["QD"])[:9]
-    other = build_plan(sweep(demo_data, conditions=["swapped"], seed=0, selection={"ids": {"QD": fewer}}, **table))
-    assert list(other.keys(0)) == list(plan.keys(2))[:9], "a smaller selection draws the same pictures"
+    smaller = build_plan(sweep(demo_data, conditions=["swapped"], seed=0, selection={"ids": {"QD": fewer}}, **table))
+    assert list(smaller.keys(0)) == list(plan.keys(2))[:9], "a smaller selection draws the same pictures"
     reseeded = build_plan(sweep(demo_data, conditions=["swapped"], seed=1, **table))
     assert reseeded.samples["QD"][0].swapped is not None
 
 
-def test_the_rest_of_the_report_takes_no_probe_for_the_samples_picture(probed, demo_data):
-    run_data = read_run(probed)
+def test_report_does_not_take_probe_for_sample_picture(probed_run, demo_data):
+    run_data = read_run(probed_run)
     kinds = endings(run_data).filter(pl.col("condition").is_in(PROBES))
     assert EndingKind.GUESSED_CLEAR.value not in set(kinds["kind"])
     assert {"demo" in reason for reason in foreign_scenarios(run_data).values()} == {True}
-    page = write_page(read_run(probed), data=demo_data)
+    page = write_page(read_run(probed_run), data=demo_data)
     text = page.read_text()
     assert "none was shown" in text and "under blank" in text

@@ -1,0 +1,75 @@
+"""Hashes of what a network receives: equal for equal values, however an engine cuts and pads its tensors."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+IDS = "input_ids"
+
+
+def hash_tensors(tensors: Mapping[str, Any], dtype: torch.dtype) -> dict[str, str]:
+    """Return name -> SHA-256 of each tensor, or of the tensors in nested lists, one per picture.
+
+    Floats are compared in the network's ``dtype``, to which every call converts them; integers and truth values in 64 bits.
+    Zeros that pad pictures to equal sizes or numbers of tiles are left out, because vLLM adds them in its engine: planes (the
+    last two of three or more dimensions) of zeros, and their last rows and columns of zeros.
+    """
+    hashes = {}
+    for name, value in sorted(tensors.items()):
+        digest = hashlib.sha256()
+        for tensor in _leaves(value):
+            floats = torch.is_floating_point(tensor)
+            for part in _without_padding(tensor.detach().cpu().to(dtype if floats else torch.int64)):
+                digest.update(part.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        hashes[str(name)] = digest.hexdigest()
+    return hashes
+
+
+def holds_raw_pixels(tensors: Mapping[str, Any]) -> bool:
+    """Return True if pictures are bytes, not normalized floats."""
+    return any(
+        leaf.dtype == torch.uint8 for name, value in tensors.items() if "pixel" in name for leaf in _leaves(value)
+    )
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return ``bfloat16`` and the like."""
+    return str(dtype).removeprefix("torch.")
+
+
+def parse_dtype(name: str) -> torch.dtype:
+    """Return the type that ``dtype_name`` names."""
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def _leaves(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple) and value and all(isinstance(part, bool | int | float) for part in value):
+        yield torch.tensor(value)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part)
+    elif isinstance(value, bool | int | float):
+        yield torch.tensor(value)
+
+
+def _without_padding(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
+    if tensor.ndim < 3:
+        return [tensor]
+    planes = tensor.reshape(-1, *tensor.shape[-2:])
+    rows, columns = (planes != 0).any(dim=2), (planes != 0).any(dim=1)
+    if bool(rows[:, -1].all()) and bool(columns[:, -1].all()):
+        return [planes]
+    sizes = zip(planes, rows, columns, strict=True)
+    return [plane[: _end(row), : _end(column)] for plane, row, column in sizes if bool(row.any())]
+
+
+def _end(used: torch.Tensor) -> int:
+    """Return the number of rows or columns up to the last one that is used."""
+    return int(used.nonzero()[-1]) + 1

@@ -1,0 +1,53 @@
+"""Certifies the input of each model before it plays: its first worker records fixed requests, and the driver stores them.
+
+A certificate that cannot be built is stored with its reason; nothing here stops a run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.text.printable import printable
+from actors.trial.certify import LIMIT_S
+from orchestrator.execution.worker_pool import WorkerHandle, record_inputs
+from orchestrator.inspection.certificate import add_certificate, certify, describe_change
+from orchestrator.planning.plan import Plan
+from sweeps.spec import ModelSpec
+
+TIMEOUT_S = LIMIT_S + 60.0
+"""Seconds that a worker may take: the limit of its requests, and its last one."""
+
+log = logging.getLogger(__name__)
+
+
+class Certifier:
+    """The certificates of one attempt."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.certified: set[str] = set()
+        self.locks: dict[str, asyncio.Lock] = {}
+        """Group -> held while its first worker is asked; if that one dies, the next worker is."""
+
+    async def certify(self, worker: WorkerHandle) -> None:
+        """Certify the models of a worker without a request in flight, once per group; other workers wait. Raises OSError."""
+        models = [model for model in worker.models if model.backend != "builtin"]
+        if not models:
+            return
+        async with self.locks.setdefault(worker.group, asyncio.Lock()):
+            if worker.group not in self.certified:
+                await self._certify(worker, models)
+                self.certified.add(worker.group)
+
+    async def _certify(self, worker: WorkerHandle, models: Sequence[ModelSpec]) -> None:
+        ordinals = {model.name: self.plan.first_ordinals(model.name) for model in models}
+        reports = await record_inputs(worker, ordinals, TIMEOUT_S)
+        for model in models:
+            certificate = certify(model, reports[model.name])
+            log.info("%s: %s", model.name, certificate.describe())
+            if changed := add_certificate(self.folder, model.name, certificate):
+                print(printable(describe_change(model.name, changed)), file=sys.stderr, flush=True)

@@ -1,0 +1,155 @@
+"""The gold check: a judge reads answers with known verdicts before it reads a model's, once per judge, wording and revision.
+
+Its verdicts are stored in the run folder under ``gold/``, in the format of all verdicts, so that a killed check goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from actors.playing.judge_runner import LeasedAnswer, judge_key
+from actors.playing.judge_trial import reads_nothing
+from actors.playing.records import Columns
+from orchestrator.gold.gold_set import load_gold_answers
+from orchestrator.report.statistics.agreement import Confusion, Estimate, share_estimate
+from orchestrator.storage import atomic_write
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
+from sweeps.spec import Judge
+
+FOLDER = "gold"
+BITS = ("category", "suggestion")
+
+
+class GoldScore:
+    """How well a judge read the gold answers."""
+
+    def __init__(self, folder: Path, judge: str) -> None:
+        """Score the verdicts that this judge, by key, has stored in a run folder."""
+        self.judge, answers = judge, load_gold_answers()
+        rows = _stored_verdicts(folder, judge).select("key", *BITS).collect().rows()
+        bits = {key: values for key, *values in rows}
+        self.judged = [(answer, bits[answer.task.key]) for answer in answers if answer.task.key in bits]
+        self.planned = len(answers)
+
+    @property
+    def read(self) -> Estimate | None:
+        """Share of the judged answers with a verdict."""
+        return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
+
+    def confusion(self, bit: str) -> Confusion:
+        """Return the counts of a bit over the answers with a verdict."""
+        position, counts = (
+            BITS.index(bit),
+            dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0),
+        )
+        for answer, bits in self.judged:
+            if bits[position] is not None:
+                counts[getattr(answer.truth, bit), bits[position]] += 1
+        return Confusion(*counts.values())
+
+    @property
+    def kappa(self) -> float:
+        """The smaller kappa of the two bits; 0 for a judge that reads nothing."""
+        kappas = [self.confusion(bit).kappa for bit in BITS]
+        return min((kappa.value for kappa in kappas if kappa), default=0.0)
+
+    def sentences(self) -> Iterator[str]:
+        """Yield one line for the check and one for each bit; nothing if the judge has not read any gold answer."""
+        if (read := self.read) is None:
+            return
+        share = f"{_percent(read)} of {len(self.judged):,} answers with known verdicts read"
+        unfinished = f", {self.planned - len(self.judged):,} to come" if len(self.judged) < self.planned else ""
+        yield f"gold check of {self.judge}: {share}{unfinished}"
+        for bit in BITS:
+            confusion = self.confusion(bit)
+            figures = (
+                ("sensitivity", confusion.sensitivity, _percent),
+                ("specificity", confusion.specificity, _percent),
+                ("kappa", confusion.kappa, _decimal),
+            )
+            yield f"  {bit}: " + ", ".join(
+                f"{name} {form(figure) if figure else '-'}" for name, figure, form in figures
+            )
+
+
+class GoldCheck:
+    """The gold answers that a judge has not read in this run folder, on their way to it and back."""
+
+    def __init__(self, folder: Path, judge: str, first: int, min_kappa: float | None = None) -> None:
+        """``first``: the ordinal of the first gold answer, after those of the plan; ``min_kappa``: the judge must reach it."""
+        self.folder, self.judge, self.first, self.min_kappa = folder, judge, first, min_kappa
+        self.answers = load_gold_answers()
+        stored = dict(_stored_verdicts(folder, judge).select("key", "aggregate").collect().rows())
+        read = sum(bit is not None for bit in stored.values())
+        again = reads_nothing(read, len(stored))
+        """A judge that read nothing is mended, and reads all of them again."""
+        self.read_before = len(stored) > 0 and not again
+        self.pending = {
+            first + number
+            for number, answer in enumerate(self.answers)
+            if answer.task.key not in stored or (again and stored[answer.task.key] is None)
+        }
+        self.store = VerdictStore(folder / FOLDER)
+
+    def __contains__(self, ordinal: int) -> bool:
+        return ordinal >= self.first
+
+    def lease(self, ordinal: int) -> LeasedAnswer:
+        answer = self.answers[ordinal - self.first]
+        return LeasedAnswer(ordinal, answer.text, answer.task)
+
+    def store_verdicts(self, ordinals: list[int], columns: Columns) -> None:
+        atomic_write.make_folder(self.folder / FOLDER)
+        self.store.append(columns)
+        self.pending.difference_update(ordinals)
+        self.store.flush() if self.pending else self.store.compact()
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the judge may not read a model's answers; empty while the check runs, and if it may."""
+        if self.pending or self.min_kappa is None:
+            return ""
+        kappa = GoldScore(self.folder, self.judge).kappa
+        if kappa >= self.min_kappa:
+            return ""
+        return (
+            f"its kappa on answers with known verdicts is {kappa:.2f}, below min_kappa = {self.min_kappa:g}, so it reads no"
+            " answer of a model; choose another judge, or a smaller min_kappa"
+        )
+
+
+def gold_notes(folder: Path, judges: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the lines about the gold checks of these judges, by default of all, to stand under their tables."""
+    names = tuple(judges) or gold_verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"]
+    return tuple(line for judge in names for line in GoldScore(folder, judge).sentences())
+
+
+def describe_cost(judge: Judge, folder: Path) -> list[str]:
+    """Return the line of ``plan`` about the requests of a gold check that is not done; none for a judge without a model."""
+    if not judge.gold_check or judge.model.backend == "builtin":
+        return []
+    done = _stored_verdicts(folder, judge_key(judge)).select(pl.len()).collect().item()
+    left = len(load_gold_answers()) - done
+    most = f" to {left * judge.attempts:,}" if judge.attempts > 1 else ""
+    line = f"gold check: {judge.model.name} first reads {left:,} answers with known verdicts, {left:,}{most} requests"
+    return [f"{line}; gold_check = false in [judge] leaves it out"] if left > 0 else []
+
+
+def gold_verdicts(folder: Path) -> pl.LazyFrame:
+    """Scan the verdicts on gold answers in a run folder (``VERDICTS``), of all judges."""
+    return verdicts(folder / FOLDER)
+
+
+def _stored_verdicts(folder: Path, judge: str) -> pl.LazyFrame:
+    return gold_verdicts(folder).filter(pl.col("judge") == judge)
+
+
+def _percent(share: Estimate) -> str:
+    return f"{100 * share.value:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})"
+
+
+def _decimal(value: Estimate) -> str:
+    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"

@@ -1,0 +1,258 @@
+"""Certificates: what each model of a run receives, beside the package's own call, as ``certificates.json`` of its folder.
+
+A certificate holds hashes, so two runs on two machines can be compared without their pictures and weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from actors.trial.certify import InputReport, RecordedInput
+from envs.json_text import parse_json
+from orchestrator.storage import checksums
+from orchestrator.storage.loaded_weights import shorten
+from orchestrator.storage.run_folder import to_json
+from sweeps.spec import ModelSpec
+
+FILE = "certificates.json"
+NOT_IN_VLLM = frozenset({"attention_mask", "mm_token_type_ids", "token_type_ids", "batch_num_images", "image_sizes"})
+"""Tensors of a processor that vLLM may leave out, because they follow from the ids and the pictures."""
+CUT_ANEW = frozenset({"tgt_sizes"})
+"""Tensors that only vLLM has, where it cuts the processor's pictures into others (MiniCPM-V): no hash can compare these."""
+ENGINES = ("vllm", "transformers")
+"""Backends with a checkpoint on the worker's machine."""
+SUMMARY = {
+    "equal": "every tensor equals the package's call",
+    "unequal": "differs from the package's call",
+    "incomplete": "incomplete certificate",
+    "request only": "only the bytes sent to the service are recorded",
+}
+"""Status -> its words in a report."""
+MOST = 3
+"""Fields, cells or models that a sentence names."""
+
+
+class CertifiedRequest(BaseModel):
+    """One request of a certificate; a later version may add fields."""
+
+    model_config = ConfigDict(frozen=True)
+    sample: int
+    pictures: int = 0
+    engine: dict[str, str] = Field(default_factory=dict)
+    """Name of each tensor that the engine makes -> its SHA-256; for a service only ``request``."""
+    package: dict[str, str] = Field(default_factory=dict)
+    """The same of the package's call; empty if there is none to compare with."""
+    decoding: dict[str, Any] = Field(default_factory=dict)
+    repeats_start: bool = False
+    raw_pixels: bool = False
+    error: str = ""
+
+    def differing(self, backend: str) -> list[str]:
+        """Return the tensors that are not those of the package's call."""
+        optional = NOT_IN_VLLM - self.engine.keys() if backend == "vllm" else frozenset()
+        names = {"input_ids"} & self.package.keys() if self.cuts_anew else self.package.keys() - optional
+        return sorted(name for name in names if self.engine.get(name) != self.package[name])
+
+    @property
+    def cuts_anew(self) -> bool:
+        """Return True if the engine's tensors of pictures cannot be compared with the processor's."""
+        return bool(CUT_ANEW & self.engine.keys() - self.package.keys())
+
+
+class Certificate(BaseModel):
+    """What one model receives on one machine, with one set of packages."""
+
+    model_config = ConfigDict(frozen=True)
+    source: str
+    backend: str
+    weights: str = ""
+    dtype: str = ""
+    packages: dict[str, str] = Field(default_factory=dict)
+    requests: dict[str, CertifiedRequest] = Field(default_factory=dict)
+    """Cell without its model (``ROD/hint``) -> its request."""
+    reason: str = ""
+    """Why requests are missing; empty if none is."""
+
+    @property
+    def has_package(self) -> bool:
+        """Return True if there is a checkpoint to call as the package does."""
+        return self.backend in ENGINES
+
+    @property
+    def missing(self) -> str:
+        """Return why the certificate proves nothing, or not everything; empty if it is complete."""
+        errors = [f"{cell}: {request.error}" for cell, request in self.requests.items() if request.error]
+        if any(request.cuts_anew for request in self.requests.values()):
+            errors.append("vLLM cuts pictures into tensors that cannot be compared; the ids are equal")
+        return self.reason or (errors[0] if errors else "" if self.requests else "no request could be posed")
+
+    @property
+    def differences(self) -> dict[str, list[str]]:
+        """Return cell -> its tensors that differ from the package's call."""
+        rows = {cell: request.differing(self.backend) for cell, request in self.requests.items()}
+        return {cell: names for cell, names in rows.items() if names}
+
+    @property
+    def status(self) -> str:
+        """Return ``equal``, ``unequal``, ``incomplete``, or ``request only`` for a service."""
+        if self.differences:
+            return "unequal"
+        if self.missing:
+            return "incomplete"
+        return "equal" if self.has_package else "request only"
+
+    def describe(self) -> str:
+        """Return the outcome as one sentence, without the model's name."""
+        cells = f"{len(self.requests)} requests"
+        if changed := self.differences:
+            cell, names = next(iter(changed.items()))
+            return (
+                f"{len(changed)} of {cells} differ from the package's call, first {', '.join(names[:MOST])} of {cell}"
+            )
+        if self.missing:
+            return f"not complete: {self.missing}"
+        if not self.has_package:
+            return f"behind a service: the bytes of {cells} are recorded, not what the model makes of them"
+        notes = ["the package repeats the start token"] if any(r.repeats_start for r in self.requests.values()) else []
+        notes += ["normalized on the device"] if any(r.raw_pixels for r in self.requests.values()) else []
+        return f"ids and every tensor of {cells} equal the package's call" + (f" ({'; '.join(notes)})" if notes else "")
+
+
+CERTIFICATES = TypeAdapter(dict[str, Certificate])
+
+
+def certify(model: ModelSpec, report: InputReport) -> Certificate:
+    """Return the certificate of an engine's report."""
+    requests = {recorded.cell: _certify_request(recorded) for recorded in report.inputs}
+    dtype = next((recorded.engine.dtype for recorded in report.inputs if recorded.engine.dtype), "")
+    return Certificate(
+        source=model.source, backend=model.backend, weights=report.weights, dtype=dtype, packages=dict(report.packages),
+        requests=requests, reason=report.reason,
+    )  # fmt: skip
+
+
+def _certify_request(recorded: RecordedInput) -> CertifiedRequest:
+    engine = recorded.engine
+    return CertifiedRequest(
+        sample=recorded.sample, pictures=recorded.pictures, engine=dict(engine.hashes), package=dict(recorded.package),
+        decoding=TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"),
+        repeats_start=recorded.repeats_start, raw_pixels=engine.raw_pixels, error=recorded.error,
+    )  # fmt: skip
+
+
+def changed_fields(old: Certificate, new: Certificate) -> list[str]:
+    """Return what differs between two certificates of one model, most general first: ``weights: A, now B``."""
+    pairs = {
+        "source": (old.source, new.source), "backend": (old.backend, new.backend),
+        "weights": (_weights(old), _weights(new)), "dtype": (old.dtype, new.dtype),
+    }  # fmt: skip
+    names = sorted(old.packages.keys() | new.packages.keys())
+    pairs |= {name: (old.packages.get(name, "none"), new.packages.get(name, "none")) for name in names}
+    fields = [f"{name}: {before}, now {after}" for name, (before, after) in pairs.items() if before != after]
+    both = [(cell, old.requests[cell], new.requests[cell]) for cell in old.requests if cell in new.requests]
+    changes: dict[str, list[str]] = {}
+    for cell, before, after in both:
+        for name in _changed_names(before, after):
+            changes.setdefault(name, []).append(cell)
+    return fields + [f"{name} of {_name_some(cells)}" for name, cells in changes.items()]
+
+
+def _weights(certificate: Certificate) -> str:
+    return shorten(certificate.weights) if certificate.weights else "unknown"
+
+
+def _changed_names(old: CertifiedRequest, new: CertifiedRequest) -> Iterator[str]:
+    """Yield the names of changed tensors and decoding choices."""
+    if old.sample != new.sample:
+        yield "sample"
+        return
+    if bool(old.engine) and bool(new.engine):
+        yield from (name for name in old.engine | new.engine if old.engine.get(name) != new.engine.get(name))
+        choices = sorted(old.decoding.keys() | new.decoding.keys())
+        yield from (f"decoding.{name}" for name in choices if old.decoding.get(name) != new.decoding.get(name))
+    elif old.error != new.error:
+        yield "error"
+
+
+def add_certificate(folder: Path, model: str, new: Certificate) -> list[str]:
+    """Store a model's certificate where the folder has none; return what differs from the stored one.
+
+    Requests of cells that the stored one lacks are added to it. Raises OSError.
+    """
+    certificates = read_certificates(folder)
+    old = certificates.get(model)
+    if old is None or not old.requests:
+        certificates[model] = new
+    elif new.requests.keys() - old.requests.keys():
+        certificates[model] = old.model_copy(update={"requests": {**new.requests, **old.requests}})
+    if certificates.get(model) is not old:
+        _write(folder, certificates)
+    return [] if old is None or not (old.requests and new.requests) else changed_fields(old, new)
+
+
+def forget_certificates(folder: Path, played: Collection[str]) -> None:
+    """Drop the certificates of models that have played nothing yet: the next attempt writes them anew."""
+    certificates = read_certificates(folder)
+    if certificates.keys() - played:
+        _write(folder, {name: certificate for name, certificate in certificates.items() if name in played})
+
+
+def _write(folder: Path, certificates: Mapping[str, Certificate]) -> None:
+    checksums.write(folder / FILE, to_json(CERTIFICATES.dump_python(dict(certificates), mode="json")))
+
+
+def describe_change(model: str, fields: Sequence[str]) -> str:
+    """Return one sentence on a model that receives something else than when its certificate was written."""
+    rest = f", and {len(fields) - MOST} more" if len(fields) > MOST else ""
+    return f"{model} does not receive what its certificate says: {'; '.join(fields[:MOST])}{rest}"
+
+
+def read_certificates(folder: Path) -> dict[str, Certificate]:
+    """Return model -> its certificate; nothing for a folder of an earlier version, or if the file is damaged."""
+    try:
+        return CERTIFICATES.validate_python(parse_json(checksums.read_verified(folder / FILE)))
+    except (OSError, ValueError):
+        return {}
+
+
+def compare_certificates(
+    base: Mapping[str, Certificate], other: Mapping[str, Certificate], first: str, name: str
+) -> list[str]:
+    """Return one sentence per model of both runs whose certificates differ."""
+    lines = []
+    for model in base.keys() & other.keys():
+        if fields := changed_fields(base[model], other[model]):
+            rest = f", and {len(fields) - MOST} more" if len(fields) > MOST else ""
+            lines.append(f"{model} did not receive the same in {first} and {name}: {'; '.join(fields[:MOST])}{rest}")
+    return sorted(lines)
+
+
+def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> str:
+    """Return the certificates of a run's models in one line; empty if none of the models has an input."""
+    parts = []
+    for status, words in SUMMARY.items():
+        if names := [m.name for m in models if m.name in certificates and certificates[m.name].status == status]:
+            parts.append(f"{words}: {_name_some(names)}")
+    without = [m.name for m in models if m.backend in ENGINES and m.name not in certificates]
+    return "; ".join([*parts, *([f"not certified: {_name_some(without)}"] if without else [])])
+
+
+def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
+    """Return why the input of some models is not certified to be the package's, one sentence at most."""
+    local = [model.name for model in models if model.backend in ENGINES]
+    unequal = [name for name in local if name in certificates and certificates[name].status == "unequal"]
+    missing = [name for name in local if name not in certificates or certificates[name].status == "incomplete"]
+    parts = [f"differs from the package's call: {_name_some(unequal)}"] if unequal else []
+    if missing:
+        none = "this run has no certificates" if not certificates else f"no complete certificate: {_name_some(missing)}"
+        parts.append(none)
+    return [f"Model input: {'; '.join(parts)}."] if parts else []
+
+
+def _name_some(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + rest

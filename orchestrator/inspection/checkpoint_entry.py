@@ -1,0 +1,31 @@
+"""Model entries for checkpoints that no sweep names: a folder, or a model on another engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from sweeps.checkpoint import with_limits
+from sweeps.load import SweepError, find_models
+from sweeps.spec import ModelSpec
+
+ENGINES = ("transformers", "vllm")
+"""Backends that tokenize in this process."""
+
+
+def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
+    """Return an entry for a checkpoint's folder, or for a model with another backend; None for the name of an entry.
+
+    Raises SweepError for an unknown backend or a folder without ``config.json``.
+    """
+    if backend and backend not in ENGINES:
+        raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
+    if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
+        entry = find_models([model])[0] if model and backend else None
+        return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if entry else None
+    if not (Path(model) / "config.json").is_file():
+        raise SweepError(f"--model {model} is a folder without config.json; name the folder of a checkpoint")
+    name = re.sub(r"[^A-Za-z0-9._+-]+", "-", Path(model).resolve().name).lstrip(".-_+") or "checkpoint"
+    engine: Literal["vllm", "transformers"] = "vllm" if backend == "vllm" else "transformers"
+    return with_limits(ModelSpec(name=name, source=model, backend=engine, gpus=0, max_images=256))

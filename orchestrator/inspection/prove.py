@@ -1,0 +1,51 @@
+"""``models prove``: the certificate of a model on this machine, from its front end alone: no weights, no cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from actors.engine.backend import Backend
+from actors.engine.registry import open_engine
+from actors.engine.token_ids import open_without_weights
+from actors.text.printable import one_line
+from actors.trial.certify import InputReport, package_versions, record_inputs
+from envs.samples import BadData
+from orchestrator.inspection.certificate import Certificate, certify
+from orchestrator.inspection.model_try import default_sweep
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from sweeps.load import load
+from sweeps.spec import ModelSpec
+
+
+def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificate:
+    """Return the certificate of a model for the cells of a sweep; raises SweepError or BadData.
+
+    An engine that cannot be opened is a certificate with the reason.
+    """
+    played = load(sweep) if sweep else default_sweep(data or Path("outputs/demo-data"))
+    folder = data or Path(played.data)
+    if not folder.is_dir():
+        raise BadData(f"{folder} is not a folder on this machine; name one with --data DIR")
+    plan = build_plan(played.model_copy(update={"models": (model,), "data": str(folder)}))
+    return certify(model, asyncio.run(_record(plan, model, folder, plan.first_ordinals(model.name))))
+
+
+async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[int]) -> InputReport:
+    try:
+        backend = _open(model, data)
+    except Exception as problem:  # of transformers, vLLM or a service's client: any may stop a front end
+        return InputReport(packages=package_versions(), reason=one_line(str(problem))[:300] or type(problem).__name__)
+    try:
+        return await record_inputs(plan, model, backend, data, ordinals)
+    finally:
+        await backend.close()
+
+
+def _open(model: ModelSpec, data: Path) -> Backend:
+    if model.backend == "openai":
+        return open_engine(model, data)
+    backend: Backend = open_without_weights(model, data)
+    return backend

@@ -1,0 +1,50 @@
+"""Problems of a service's entry: its key, its address, and the models that it serves."""
+
+from __future__ import annotations
+
+import os
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+
+from envs.json_text import parse_json
+from sweeps.checkpoint import MAX_FILE_BYTES
+from sweeps.spec import ModelSpec
+
+
+def key_fault(model: ModelSpec) -> str:
+    """Return the fault of a service's key or address, without a request; empty if none."""
+    variable, address = model.endpoint.key_env, model.endpoint.base_url
+    key = os.environ.get(variable, "") if variable else ""
+    if address and not address.lower().startswith(("http://", "https://")):
+        return f"no: base_url {address} must start with http:// or https://"
+    if variable and not key:
+        empty = ": set it, or empty key_env in its entry if the service needs no key" if address else ""
+        return f"no: {variable} is not set{empty}"
+    if not (key.isascii() and key.isprintable()):
+        return f"no: {variable} has a line break or a character that no key has"
+    return ""
+
+
+def service_cell(model: ModelSpec) -> str:
+    """Return the source cell of a service: its list of models is requested, except from OpenAI."""
+    variable, address = model.endpoint.key_env, model.endpoint.base_url
+    if fault := key_fault(model):
+        return fault
+    if not address:
+        return f"ok: {variable} is set (no request was sent)"
+    key = os.environ.get(variable, "") if variable else ""
+    request = urllib.request.Request(
+        f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as response:
+            entries = parse_json(response.read(MAX_FILE_BYTES)).get("data", ())
+            served = [str(entry.get("id")).removeprefix("models/") for entry in entries]  # Google's prefix
+    except urllib.error.HTTPError as problem:
+        return f"no: {address} answers {problem.code}"
+    except (OSError, ValueError, AttributeError, TypeError, HTTPException) as problem:
+        return f"no: {address} does not answer ({getattr(problem, 'reason', problem)})"
+    if model.source in served:
+        return "ok: it answers"
+    return f"no: it serves {', '.join(served[:3])}, not {model.source}"

@@ -1,0 +1,107 @@
+"""The weights that a run has loaded (``weights.json``): a model's episodes are of one commit, or of one state of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from actors.engine.weights import COMMIT, comes_from_hub, weights_identity
+from envs.json_text import parse_json
+from orchestrator.storage import checksums
+from orchestrator.storage.run_folder import to_json
+from sweeps.spec import ModelSpec
+
+FILE = "weights.json"
+
+
+class Weights(TypedDict):
+    """The weights of one model."""
+
+    source: str
+    revision: str
+    """As in the model's entry; empty if it names none."""
+    weights: str
+    """``actors.engine.weights.weights_identity``: the commit that was loaded, or the hash of a folder."""
+
+
+WEIGHTS = TypeAdapter(dict[str, Weights])
+
+
+class LoadedWeights:
+    """The record of one run folder, by model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.models = read_weights(folder)
+
+    def pin(self, model: ModelSpec) -> ModelSpec:
+        """Return the entry with the commit that the run has loaded before, so that a moved branch changes nothing."""
+        weights = self._recorded(model)
+        return model.model_copy(update={"revision": weights}) if COMMIT.fullmatch(weights) else model
+
+    def add(self, model: ModelSpec, weights: str) -> str:
+        """Record what a worker has loaded; return why it may not play, or an empty text.
+
+        ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
+        """
+        before = self._recorded(model)
+        if not weights or weights == before:
+            return ""
+        if before:
+            return (
+                f"a worker loaded {shorten(weights)} of {model.source}, but {self.folder} was played with {shorten(before)};"
+                f" {_remedy(model, before, 'run the same command again')}"
+            )
+        self.models[model.name] = {"source": model.source, "revision": model.revision, "weights": weights}
+        checksums.write(self.folder / FILE, to_json(self.models))
+        return ""
+
+    def forget(self, models: Collection[str]) -> None:
+        """Drop the records of models of which no episode is stored, so that they may have other weights."""
+        if dropped := self.models.keys() & set(models):
+            self.models = {name: weights for name, weights in self.models.items() if name not in dropped}
+            checksums.write(self.folder / FILE, to_json(self.models))
+
+    def mismatch(self, model: ModelSpec) -> str:
+        """Return why this machine cannot go on with the weights of the run, and what to type; empty if it can."""
+        if not (before := self._recorded(model)) or weights_identity(self.pin(model)) == before:
+            return ""
+        if not (here := weights_identity(model)):
+            return ""
+        return (
+            f"{self.folder} was played with {shorten(before)} of {model.name}, but {model.source} has {shorten(here)} on this"
+            f" machine; {_remedy(model, before, f'type `hf download {model.source} --revision {before}`')},"
+            " or pass another --output"
+        )
+
+    def differs_from(self, other: LoadedWeights, model: ModelSpec) -> bool:
+        """Return True if both runs have loaded the model, and not the same weights."""
+        own, theirs = self._recorded(model), other._recorded(model)
+        return bool(own and theirs and own != theirs)
+
+    def _recorded(self, model: ModelSpec) -> str:
+        """Return what was loaded for this entry; empty if nothing, or if the entry named other weights then."""
+        record = self.models.get(model.name)
+        same = record is not None and (record["source"], record["revision"]) == (model.source, model.revision)
+        return record["weights"] if record is not None and same else ""
+
+
+def read_weights(folder: Path) -> dict[str, Weights]:
+    """Return model -> its weights; nothing for a folder of an earlier version, or if the file is damaged."""
+    try:
+        return WEIGHTS.validate_python(parse_json(checksums.read_verified(folder / FILE)))
+    except (OSError, ValueError):
+        return {}
+
+
+def shorten(weights: str) -> str:
+    """Return ``revision 0123456789ab``, or ``weights sha256:0123456789ab`` for a folder."""
+    parts = (part[: 19 if part.startswith("sha256:") else 12] for part in weights.split("+"))
+    return f"{'weights' if 'sha256:' in weights else 'revision'} {'+'.join(parts)}"
+
+
+def _remedy(model: ModelSpec, before: str, for_hub: str) -> str:
+    return for_hub if comes_from_hub(model) and COMMIT.fullmatch(before) else "restore its files"

@@ -1,0 +1,189 @@
+"""What a checkpoint's own files say about the input that it accepts, read without an engine, a download or an import of torch.
+
+The one reader of ``config.json``, chat template and tokenizer configuration, for players and judges. The files are those of a
+folder, or of a snapshot in the Hub's cache.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from envs import regular
+from envs.json_text import parse_json
+from sweeps.model import Limit, ModelSpec
+
+MAX_FILE_BYTES = 1 << 24
+"""Most bytes of a file that is read here; tokenizers have at most a few million."""
+Config = Mapping[str, Any]
+
+LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
+"""Endings of class names that also text-only models have."""
+VISION_KEYS = (
+    "embd_layer", "image_token_id", "image_token_index", "img_processor", "mm_vision_tower", "vision_cfg", "vision_config",
+    "vision_tower", "visual", "vit_config", "vq_config",
+)  # fmt: skip
+"""Keys of ``config.json`` that only models with pictures have."""
+PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
+"""Files that only models with more than text have."""
+TEXT_PARTS = ("text_config", "llm_config", "language_config")
+"""Keys of the language model's part of a configuration."""
+JOINED_BY_VLLM = ("paligemma",)
+"""Model types without chat template whose messages vLLM joins without one (``vllm.transformers_utils.chat_templates``)."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The facts of one checkpoint; damaged or missing files are as if empty."""
+
+    config: Config
+    folder: Path | None = None
+    """The folder of its other files; None if only the configuration is known."""
+
+    @property
+    def architecture(self) -> str:
+        """Return the first class name of the configuration; empty if it has none."""
+        names = self.config.get("architectures")
+        return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+    @property
+    def text_config(self) -> Config:
+        """Return the language model's part of the configuration."""
+        part: Config = next((self.config[name] for name in TEXT_PARTS if isinstance(self.config.get(name), dict)), {})
+        return {**self.config, **part}
+
+    @property
+    def context(self) -> int:
+        """Return the tokens of prompt and reply together; 0 if unknown."""
+        return positive(self.text_config, "max_position_embeddings")
+
+    @property
+    def reads_text_only(self) -> bool:
+        """Return True if the class is a language model's, not code of its own, and no file mentions pictures."""
+        known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config
+        return known and not any(name in self.config for name in VISION_KEYS) and not self._has(*PROCESSOR_FILES)
+
+    @property
+    def takes_films(self) -> bool:
+        """Return True if its processor is also one of films."""
+        return self._has("video_preprocessor_config.json") or "video_processor" in self._table("processor_config.json")
+
+    @cached_property
+    def template(self) -> str | None:
+        """Return the chat template, or several joined; empty if the tokenizer has none, None if it is not known."""
+        if self.folder is None or not self._has("tokenizer_config.json") or self._has("tekken.json"):
+            return None
+        texts = [self._read("chat_template.jinja").decode("utf-8", "replace")]
+        for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+            texts += _texts(self._table(name).get("chat_template"))
+        return "\n".join(filter(None, texts))
+
+    @property
+    def start_token_by(self) -> str:
+        """Return what writes the start token: ``template``, ``tokenizer``, ``both``, or empty for neither."""
+        tokenizer = self._table("tokenizer_config.json")
+        token = tokenizer.get("bos_token")
+        token = token.get("content") if isinstance(token, dict) else token
+        if not isinstance(token, str) or not token:
+            return ""
+        by_template = "bos_token" in (self.template or "") or token in (self.template or "")
+        by_tokenizer = tokenizer.get("add_bos_token") is True
+        if "add_bos_token" not in tokenizer:
+            by_tokenizer = token in str(self._table("tokenizer.json").get("post_processor"))
+        return "both" if by_template and by_tokenizer else "template" * by_template or "tokenizer" * by_tokenizer
+
+    def limits(self, model: ModelSpec) -> tuple[Limit, ...]:
+        """Return what the checkpoint cannot take on the entry's engine."""
+        joined = model.backend == "transformers" or self.config.get("model_type") in JOINED_BY_VLLM
+        found: dict[Limit, bool] = {
+            "no pictures": self.reads_text_only,
+            "no chat template": joined and self.template == "",
+            "no functions": model.calls_natively and self.template is not None and "tools" not in self.template,
+        }
+        return tuple(limit for limit, applies in found.items() if applies)
+
+    def _has(self, *names: str) -> bool:
+        return self.folder is not None and any((self.folder / name).is_file() for name in names)
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return b"" if self.folder is None else regular.read_bytes(self.folder / name, MAX_FILE_BYTES)
+        except OSError:
+            return b""
+
+    def _table(self, name: str) -> Config:
+        return parse_config(self._read(name)) or {}
+
+
+def with_limits(model: ModelSpec) -> ModelSpec:
+    """Return the entry with the limits of its checkpoint, unless it states some or the checkpoint is not on this disk."""
+    if model.limits or (checkpoint := read_checkpoint(model)) is None:
+        return model
+    limits = checkpoint.limits(model)
+    return model.model_copy(update={"limits": limits}) if limits else model
+
+
+def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
+    """Return the facts of a model's checkpoint; None if its files are not on this disk or have no readable ``config.json``."""
+    folder = checkpoint_folder(model)
+    config = read_config(folder) if folder else None
+    return None if config is None else Checkpoint(config, folder)
+
+
+def checkpoint_folder(model: ModelSpec) -> Path | None:
+    """Return the folder of a model's files: its source, or its snapshot in the Hub's cache; None without either."""
+    if model.backend not in ("vllm", "transformers") or model.source.startswith("builtin:"):
+        return None
+    try:
+        if Path(model.source).is_dir():
+            return Path(model.source)
+        cached = cached_repository(model)
+        reference, commit = cached / "refs" / (model.revision or "main"), model.revision
+        if reference.is_file():
+            commit = regular.read_bytes(reference, 100).decode("ascii").strip()
+        folder = cached / "snapshots" / commit
+        return folder if commit and (folder / "config.json").is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def cached_repository(model: ModelSpec) -> Path:
+    """Return the model's folder in the Hub's cache, which huggingface_hub finds by the same environment variables."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    cache = model.options.get("download_dir") or os.environ.get("HF_HUB_CACHE") or Path(home, "hub")
+    return Path(str(cache)).expanduser() / f"models--{model.source.replace('/', '--')}"
+
+
+def read_config(folder: Path) -> Config | None:
+    """Return the ``config.json`` of a folder; None if it is missing or damaged."""
+    try:
+        return parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
+    except OSError:
+        return None
+
+
+def parse_config(content: bytes) -> dict[str, Any] | None:
+    """Return a JSON object; None for any other content."""
+    try:
+        config = parse_json(content)
+    except ValueError:
+        return None
+    return config if isinstance(config, dict) else None
+
+
+def positive(table: Config, key: str) -> int:
+    """Return a positive whole number of a configuration; 0 if it has none."""
+    value = table.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the templates of a key: one, or a list of named ones."""
+    entries = value if isinstance(value, list) else [{"template": value}]
+    return [
+        entry["template"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("template"), str)
+    ]

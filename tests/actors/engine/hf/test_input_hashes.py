@@ -1,0 +1,47 @@
+"""Hashes of tensors depend on values alone: not on how an engine cuts, pads and types them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+
+import torch
+
+from actors.engine.hf.input_hashes import dtype_name, hash_tensors, holds_raw_pixels, parse_dtype
+
+
+def hashed(value: object, dtype: str = "float32") -> str:
+    return hash_tensors({"x": value}, parse_dtype(dtype))["x"]
+
+
+def test_a_batch_is_its_pictures_one_by_one() -> None:
+    pictures = torch.rand(3, 2, 3, 4, 5) + 1
+
+    assert hashed(pictures) == hashed(list(pictures)) == hashed([list(picture) for picture in pictures])
+    assert hashed(pictures) != hashed(pictures.flip(0)) and hashed(pictures) != hashed(pictures[:2])
+
+
+def test_padding_counts_for_nothing_and_a_pixel_for_everything() -> None:
+    small, large = torch.rand(3, 2, 4) + 1, torch.rand(3, 5, 6) + 1
+    padded = torch.zeros(2, 2, 3, 5, 6)
+    padded[0, 0, :, :2, :4] = small
+    padded[1, 0] = large
+    changed = padded.clone()
+    changed[0, 0, 1, 1, 1] += 0.5
+
+    assert hashed(padded) == hashed([small, large])
+    assert hashed(changed) != hashed([small, large])
+
+
+def test_types_are_those_of_the_network() -> None:
+    values = torch.tensor([[0.1, 0.2]])
+
+    assert hashed(values, "bfloat16") == hashed(values.to(torch.bfloat16), "bfloat16") != hashed(values)
+    assert hashed(torch.tensor([[True, False]])) == hashed([1, 0]) == hashed(torch.tensor([1, 0], dtype=torch.int32))
+    assert hashed([]) == hashed([[]]) and dtype_name(torch.bfloat16) == "bfloat16"
+
+
+def test_bytes_are_told_from_normalized_pixels() -> None:
+    assert holds_raw_pixels({"pixel_values": [torch.zeros(2, dtype=torch.uint8)], "input_ids": [1]})
+    assert not holds_raw_pixels({"pixel_values": torch.zeros(2), "image_mask": torch.zeros(2, dtype=torch.uint8)})

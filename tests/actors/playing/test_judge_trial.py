@@ -1,0 +1,92 @@
+"""A judge that reads nothing is stopped after its first answers; one that reads is never slowed down, and never stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from actors.engine.backend import ModelStopped
+from actors.playing.judge_trial import FIRST_ANSWERS, JudgeTrial, reads_nothing
+
+
+class Answers:
+    """Judges answers in many lanes; ``reads`` says which of them, by number, get a verdict."""
+
+    def __init__(self, reads, passed: bool = False):
+        self.reads, self.trial = reads, JudgeTrial("j", passed)
+        self.begun = self.stopped = self.most_at_once = 0
+
+    def judge(self, count: int, lanes: int) -> Answers:
+        asyncio.run(self._judge(iter(range(count)), lanes))
+        return self
+
+    async def _judge(self, numbers, lanes: int) -> None:
+        await asyncio.gather(*(self._lane(numbers) for _ in range(lanes)))
+
+    async def _lane(self, numbers) -> None:
+        for number in numbers:
+            try:
+                async with self.trial.answer() as outcome:
+                    self.begun += 1
+                    self.most_at_once = max(self.most_at_once, self.trial.running)
+                    await asyncio.sleep(0)
+                    outcome.reason = "" if self.reads(number) else "no list"
+            except ModelStopped as stop:
+                self.stopped += 1
+                self.sentence = str(stop)
+                return
+
+
+@pytest.mark.parametrize("lanes", [1, 7, 64])
+def test_twenty_answers_without_a_verdict_and_nothing_more_is_asked(lanes):
+    found = Answers(lambda number: False).judge(200, lanes)
+    assert (found.begun, found.stopped) == (FIRST_ANSWERS, lanes)
+    assert (
+        found.sentence
+        == "j gave no verdict on its first 20 answers, so it is stopped and asked no more; the last: no list"
+    )
+
+
+@pytest.mark.parametrize("first_read", [0, 5, 19])
+def test_one_verdict_among_the_first_twenty_goes_on_with_all_lanes(first_read):
+    found = Answers(lambda number: number == first_read or number >= 20).judge(400, 64)
+    assert (found.begun, found.stopped) == (400, 0) and found.most_at_once > FIRST_ANSWERS
+
+
+@pytest.mark.parametrize(("read", "stops"), [(4, True), (5, False)])
+def test_fewer_than_five_percent_of_the_first_hundred_stop_it_too(read, stops):
+    found = Answers(lambda number: number < read).judge(300, 1)
+    assert (found.begun == 100) is stops and (found.stopped == 1) is stops
+    assert not stops or found.sentence.startswith("j gave 4 verdicts on its first 100 answers")
+
+
+def test_a_judge_that_has_read_before_is_not_stopped_by_what_is_left():
+    """``judge --again`` asks only about answers that it could not read."""
+    assert Answers(lambda number: False, passed=True).judge(60, 4).begun == 60
+
+
+def test_a_judge_that_worked_is_not_stopped_later():
+    assert Answers(lambda number: number < 100).judge(400, 3).stopped == 0
+
+
+def test_an_answer_that_ends_in_an_error_counts_neither_way_and_leaves_its_room():
+    async def judge() -> JudgeTrial:
+        trial = JudgeTrial("j")
+        for _ in range(50):
+            with pytest.raises(ZeroDivisionError):
+                async with trial.answer():
+                    raise ZeroDivisionError
+        async with asyncio.timeout(5), trial.answer() as outcome:
+            outcome.reason = ""
+        return trial
+
+    assert (trial := asyncio.run(judge())).judged == 1 and not trial.failed and trial.running == 0
+
+
+@pytest.mark.parametrize(
+    ("read", "judged", "nothing"),
+    [(0, 0, False), (0, 1, True), (1, 20, False), (1, 99, False), (4, 100, True), (5, 100, False), (49, 1000, True)],
+)
+def test_what_counts_as_reading_nothing(read, judged, nothing):
+    assert reads_nothing(read, judged) is nothing

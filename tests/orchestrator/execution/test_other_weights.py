@@ -1,0 +1,62 @@
+"""A killed run goes on with the weights that it began with, or says in one sentence that they have changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.engine.weights import hash_folder
+from orchestrator.inspection.certificate import read_certificates
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.loaded_weights import read_weights
+from tests.conftest import ROOT
+from tests.orchestrator.execution.test_attempt import wait_for_parts
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.long
+def test_weights_that_changed_between_kill_and_resume_are_refused(cli, demo_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
+    model, out, file = tmp_path / "model", tmp_path / "run", tmp_path / "mine.toml"
+    shutil.copytree(ROOT / "actors/embedded", model, ignore=shutil.ignore_patterns("training", "*.py", "__pycache__"))
+    file.write_text(
+        f'data = "{demo_data}"\ntracking = {{ uri = "none" }}\nconditions = ["history", "hint", "zero-shot"]\n'
+        f'[[model]]\nname = "mine"\nsource = "{model}"\nbackend = "transformers"\ngpus = 0\ndtype = "float32"\n'
+    )
+    first = cli.start("run", file, "--output", out)
+    wait_for_parts(out, first)
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate()
+    before, stored = hash_folder(model), episodes(out).collect().height
+    assert read_weights(out)["mine"]["weights"] == before and 0 < stored < 3 * 70
+    certificate = read_certificates(out)["mine"]
+    assert (certificate.status, certificate.weights, len(certificate.requests)) == ("equal", before, 3 * 7)
+    config = model / "generation_config.json"
+    config.write_text(config.read_text().replace("{", "{ ", 1))
+
+    alone = {name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"}
+    refused = subprocess.run(
+        [sys.executable, "-m", "orchestrator", "run", file, "--output", out],
+        env=alone, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    on_cluster = cli.run("run", file, "--output", out)
+
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+    assert refused.stderr.splitlines()[-1] == (
+        f"proactive-sweep: {out} was played with weights {before[:19]} of mine, but {model} has weights "
+        f"{hash_folder(model)[:19]} on this machine; restore its files, or pass another --output"
+    )
+    assert on_cluster.returncode != 0 and "restore its files" in on_cluster.stderr
+    assert episodes(out).collect().height == stored
+
+    config.write_text(config.read_text().replace("{ ", "{", 1))
+    assert cli.run("run", file, "--output", out, timeout=500).returncode == 0
+    assert episodes(out).collect().height == 3 * 70
+    assert read_certificates(out) == {"mine": certificate}

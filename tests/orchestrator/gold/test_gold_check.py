@@ -1,0 +1,193 @@
+"""A judge reads answers with known verdicts before it reads a model's; what it says of them is stored, scored and reused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from actors.engine.backend import ScriptedBackend
+from actors.engine.baselines import Baseline
+from actors.playing.judge_runner import JudgeRunner, judge_key
+from envs import SCENARIOS
+from envs.openended import THRESHOLDS, accepted_answers
+from orchestrator.gold.gold_check import GoldScore, describe_cost, gold_notes
+from orchestrator.gold.gold_set import load_gold_answers
+from orchestrator.judging.judge_queue import JudgeQueue
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.verdict_store import verdicts
+from sweeps.load import build_judge
+from tests.orchestrator.report import runs
+
+RULES = build_judge({"model": "rule-judge", "attempts": 1}, "a test")
+
+
+@pytest.fixture
+def queue_of(tmp_path, demo_data):
+    """Opens the queue of a judge over ten stored answers, as an attempt does."""
+    wanted = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
+    folder, plan = runs.play_sweep(tmp_path / "run", wanted), build_plan(wanted)
+    store = EpisodeStore(folder)
+    yield lambda judge=RULES: JudgeQueue(judge, plan, store, range(plan.total))
+    store.close()
+
+
+def read(queue: JudgeQueue, ordinals, backend=None) -> int:
+    """Have leased answers judged by the worker's own runner; return the number of requests."""
+    asked = Counter()
+    policy = backend or Baseline("rule-judge").policy
+
+    def answer(request):
+        asked["requests"] += 1
+        return policy(request.situation, request.seed)
+
+    async def judge() -> None:
+        runner = JudgeRunner(queue.plan, queue.judge, ScriptedBackend(answer), 8)
+        async for batch in runner.judge(queue.lease(ordinals), queue.reads):
+            queue.store_verdicts(batch)
+
+    asyncio.run(judge())
+    return asked["requests"]
+
+
+def test_the_answers_cover_all_scenarios_and_all_verdicts_that_the_rules_allow():
+    answers = load_gold_answers()
+    assert len(answers) >= 200 and len({answer.task.key for answer in answers}) == len(answers)
+    for scenario in SCENARIOS:
+        own = [answer for answer in answers if answer.task.cell.scenario == scenario]
+        truths = {(answer.truth.category, answer.truth.suggestion) for answer in own}
+        names = {(True, False), (True, True)} if scenario not in ("ROD", "MVP-N") else set()
+        assert len(own) >= 25 and truths == {(False, False), (False, True)} | names, scenario
+        samples = {answer.task.sample.id: answer.task.sample for answer in own}
+        for sample in samples.values():
+            assert len(accepted_answers(sample)) == THRESHOLDS[scenario] + (sample.answer is not None and bool(names))
+    assert len({answer.task.cell.scenario for answer in answers[:7]}) >= 4, "scenarios take turns"
+
+
+def test_the_runs_own_answers_wait_for_the_check_and_then_are_read(queue_of):
+    queue = queue_of()
+    gold = queue.first_answers
+    assert len(gold) == len(load_gold_answers()) and min(gold) == queue.plan.total
+    assert read(queue, gold[:100]) == 100 and queue.take_released() == []
+    assert read(queue, gold[100:]) == len(gold) - 100
+    assert queue.take_released() == list(range(10)) == list(queue.first_answers)
+    assert queue.take_released() == [], "they are released once"
+    read(queue, range(10))
+    queue.flush(always=True)
+    assert queue.judged_count == 10 and verdicts(queue.store.folder).collect().height == 10
+
+    later = queue_of()
+    assert later.gold_check is None and list(later.first_answers) == list(range(10)), "it is read once per run folder"
+    other = queue_of(build_judge({"model": "rule-judge", "attempts": 2}, "a test"))
+    assert len(other.first_answers) == len(gold), "another judge reads it too"
+
+
+def test_a_check_that_was_interrupted_goes_on(queue_of):
+    queue = queue_of()
+    read(queue, queue.first_answers[:50])
+    assert len(queue_of().first_answers) == len(load_gold_answers()) - 50
+
+
+def test_a_lost_answer_counts_as_unread_and_does_not_hold_the_others(queue_of):
+    queue = queue_of()
+    *rest, lost = queue.first_answers
+    read(queue, rest)
+    queue.give_up([lost], "two workers died")
+    assert len(queue.take_released()) == 10
+    score = GoldScore(queue.store.folder, queue.key)
+    assert len(score.judged) == len(rest) + 1 and score.read.value == len(rest) / (len(rest) + 1)
+
+
+def truthful(situation, seed) -> str:
+    """A judge that knows the truth."""
+    truths = {(a.task.sample.id, a.task.cell.scenario, a.text): a for a in load_gold_answers()}
+    truth = truths[situation.sample.id, situation.sample.scenario, situation.answer].truth
+    border = THRESHOLDS[situation.sample.scenario]
+    marks = [truth.suggestion] * border + [truth.category] * (len(accepted_answers(situation.sample)) - border)
+    return ",".join(str(int(mark)) for mark in marks)
+
+
+def test_a_judge_that_knows_the_truth_has_kappa_one_with_an_interval_below(queue_of):
+    queue = queue_of()
+    read(queue, queue.first_answers, truthful)
+    score = GoldScore(queue.store.folder, queue.key)
+    for bit in ("category", "suggestion"):
+        kappa = score.confusion(bit).kappa
+        assert kappa.value == kappa.high == 1 and 0.8 < kappa.low < 1
+    assert score.read.value == 1 and score.kappa == 1
+
+
+def agreeing(situation, seed) -> str:
+    """A judge that says yes to everything."""
+    return ",".join("1" for _ in accepted_answers(situation.sample))
+
+
+@pytest.mark.parametrize(
+    ("policy", "stops"), [(truthful, False), (agreeing, True), (lambda situation, seed: "0,0", True)]
+)
+def test_min_kappa_keeps_a_bad_judge_from_the_models_answers(queue_of, policy, stops):
+    strict = build_judge({"model": "rule-judge", "attempts": 1, "min_kappa": 0.6}, "a test")
+    queue = queue_of(strict)
+    queue._reads = True  # so that the trial of a judge that reads nothing does not come first
+    read(queue, queue.first_answers, policy)
+    released = queue.take_released()
+    assert (released == []) is stops and bool(queue.stop_reason) is stops
+    assert not stops or "below min_kappa = 0.6" in queue.stop_reason
+    assert bool(queue_of(strict).stop_reason) is stops, "the next attempt asks no more either"
+    assert not queue_of(build_judge({"model": "rule-judge", "attempts": 1}, "a test")).stop_reason
+
+
+def test_a_judge_that_read_nothing_and_was_mended_reads_the_answers_again(queue_of):
+    queue = queue_of()
+    with pytest.raises(Exception, match="gave no verdict on its first 20 answers"):
+        read(queue, queue.first_answers, lambda situation, seed: "nonsense")
+    assert "0% (0 to" in gold_notes(queue.store.folder, [queue.key])[0]
+    mended = queue_of()
+    assert len(mended.first_answers) == len(load_gold_answers()) and not mended.reads
+    read(mended, mended.first_answers, truthful)
+    assert len(mended.take_released()) == 10
+
+
+def test_the_check_can_be_left_out_and_its_cost_is_known_before(queue_of, tmp_path):
+    off = build_judge({"model": "rule-judge", "gold_check": False}, "a test")
+    assert list(queue_of(off).first_answers) == list(range(10))
+    service = {"name": "paid", "source": "m", "endpoint": {"base_url": "http://x.test/v1", "key_env": ""}}
+    paid = build_judge({"model": service, "attempts": 3}, "a test")
+    count = len(load_gold_answers())
+    (line,) = describe_cost(paid, tmp_path)
+    assert f"paid first reads {count} answers with known verdicts, {count} to {3 * count} requests" in line
+    assert describe_cost(off, tmp_path) == describe_cost(RULES, tmp_path) == []
+    assert judge_key(off) == judge_key(build_judge({"model": "rule-judge"}, "a test")), "it changes no verdict"
+
+
+def test_the_rule_judge_reads_the_answers_as_well_as_the_page_says(queue_of):
+    queue = queue_of()
+    read(queue, queue.first_answers)
+    score = GoldScore(queue.store.folder, queue.key)
+    print(*score.sentences(), sep="\n")
+    assert score.read.value == 1
+    assert score.confusion("category").kappa.value > 0.9 and score.confusion("suggestion").kappa.value > 0.7
+
+
+def test_the_file_ships(tmp_path):
+    import orchestrator.gold
+
+    assert Path(orchestrator.gold.__file__).with_name("answers.json").stat().st_size < 64_000
+
+
+@pytest.mark.parametrize(
+    ("counts", "value"),
+    [((20, 5, 10, 15), 0.4), ((50, 0, 0, 50), 1.0), ((25, 25, 25, 25), 0.0), ((0, 10, 10, 0), -1.0)],
+)
+def test_kappa_of_known_tables(counts, value):
+    """The first is the textbook example of two readers and fifty grants."""
+    kappa = Confusion(*counts).kappa
+    assert kappa.value == pytest.approx(value) and kappa.low <= value <= kappa.high
+
+
+def test_without_true_yes_or_true_no_there_is_no_kappa():
+    assert Confusion(0, 0, 3, 7).kappa is None and Confusion(3, 7, 0, 0).specificity is None

@@ -1,0 +1,91 @@
+"""``models prove`` on real processors: equal to the package's call, and unequal once the checkpoint has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from actors.engine.backend import ScriptedBackend
+from actors.trial.certify import record_inputs
+from envs.types import ImageRef
+from orchestrator.cli.main import app
+from orchestrator.inspection.certificate import certify, read_certificates
+from orchestrator.planning.build_plan import build_plan
+from sweeps.load import build
+from sweeps.registry import registry
+from tests.conftest import ROOT
+
+pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    ignored = shutil.ignore_patterns("training", "*.py", "__pycache__")
+    return shutil.copytree(ROOT / "actors/embedded", tmp_path / "mine", ignore=ignored)
+
+
+def prove(checkpoint: Path, data: Path, output: Path, code: int) -> dict[str, object]:
+    done = CliRunner().invoke(
+        app, ["models", "prove", str(checkpoint), "--data", str(data), "--output", str(output), "--json"]
+    )
+    assert done.exit_code == code, done.output
+    (row,) = json.loads(done.stdout)
+    return dict(row)
+
+
+def test_one_byte_of_the_processors_configuration_is_noticed(checkpoint: Path, demo_data: Path, tmp_path: Path) -> None:
+    first = prove(checkpoint, demo_data, tmp_path / "out", 0)
+    again = prove(checkpoint, demo_data, tmp_path / "out", 0)
+    config = checkpoint / "processor_config.json"
+    text = config.read_text()
+    config.write_text(text.replace('"image_mean": [\n      0.5', '"image_mean": [\n      0.4', 1))
+    changed = prove(checkpoint, demo_data, tmp_path / "out", 1)
+
+    assert len(text) == len(config.read_text()) and text != config.read_text()
+    assert first["status"] == again["status"] == "equal" and first["changed"] == again["changed"] == []
+    assert first["outcome"] == "ids and every tensor of 21 requests equal the package's call"
+    assert changed["status"] == "equal", "the package reads the same file"
+    weights, pixels = changed["changed"]  # type: ignore[misc]
+    assert weights.startswith("weights: ") and pixels.startswith("pixel_values of ROD/zero-shot, ")
+    assert read_certificates(tmp_path / "out/transformers")["mine"].weights == first["weights"]
+
+
+def test_an_engine_that_shows_other_pixels_is_unequal(
+    checkpoint: Path, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from actors.trial import certify as recording
+
+    plain = recording.load_package_pictures
+
+    async def mirrored(loader: object, messages: object) -> dict[ImageRef, object]:
+        from PIL import ImageOps
+
+        return {ref: ImageOps.mirror(picture) for ref, picture in (await plain(loader, messages)).items()}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(recording, "load_package_pictures", mirrored)
+    row = prove(checkpoint, demo_data, tmp_path / "out", 1)
+
+    assert row["status"] == "unequal"
+    assert str(row["outcome"]).startswith("21 of 21 requests differ from the package's call, first pixel_values of ")
+
+
+def test_a_folder_without_processor_has_a_reason(checkpoint: Path, demo_data: Path, tmp_path: Path) -> None:
+    (checkpoint / "tokenizer.json").unlink()
+    row = prove(checkpoint, demo_data, tmp_path / "out", 1)
+
+    assert row["status"] == "incomplete"
+    assert str(row["outcome"]).startswith("not complete: ") and "\n" not in str(row["outcome"])
+
+
+def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:
+    model = registry()["oracle"]
+    plan = build_plan(build({"name": "s", "data": str(demo_data), "models": ["oracle"], "scenarios": ["ROD"]}, "s"))
+    engine = ScriptedBackend(lambda request: "A")
+    report = asyncio.run(record_inputs(plan, model, engine, demo_data, plan.first_ordinals("oracle")))
+
+    assert report.reason == "" and certify(model, report).requests["ROD/zero-shot"].engine == {}

@@ -1,0 +1,154 @@
+"""Data that are not the published ones, or not all of them, are named with a reason per scenario."""
+
+import json
+
+import polars as pl
+import pytest
+
+from envs import SCENARIOS
+from orchestrator.report.paper.provenance import (
+    foreign_scenarios,
+    open_ended_subsets,
+    subset_scenarios,
+    unfiltered_mismatches,
+)
+from orchestrator.report.read_run import read_run
+from tests.orchestrator.report.runs import replace_part, write_published_run
+
+MODEL = "llava-ov-0.5b"
+
+
+def run(folder, most=3, **more):
+    return write_published_run(folder, [MODEL], ("zero-shot",), most=most, **more)
+
+
+def with_pictures(folder, scenario, name):
+    """The run folder with another picture of every turn of a scenario."""
+    for part in (folder / "turns").glob("*.parquet"):
+        turns = pl.read_parquet(part)
+        here = pl.col("key").str.contains(f"/{scenario}/", literal=True)
+        replace_part(turns.with_columns(pl.when(here).then(pl.lit(name)).otherwise("image").alias("image")), part)
+    return folder
+
+
+def with_samples(folder, scenario, add):
+    """The run folder with other sample ids of a scenario."""
+    for part in (folder / "episodes").glob("*.parquet"):
+        other = pl.when(scenario=scenario).then(pl.col("sample_id") + add).otherwise("sample_id").cast(pl.Int64)
+        replace_part(pl.read_parquet(part).with_columns(other.alias("sample_id")), part)
+    return folder
+
+
+def test_published_data_are_not_foreign(tmp_path):
+    assert foreign_scenarios(read_run(run(tmp_path / "run"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "picture"),
+    [
+        ("ROD", "Realistic-Occlusion-Dataset/rod_1/{}/1.jpg"),
+        ("MVP-N", "MVP-N/a/b/{}_3/1.jpg"),
+        ("IN-C", "ImageNet-C/fog/3/{}/1.jpg"),
+        ("QD", "QuickDraw/{}/1.jpg"),
+        ("CIT", "ChangeIt/{}/1.jpg"),
+    ],
+)
+def test_the_demo_benchmark_is_known_by_the_categories_of_its_pictures(tmp_path, scenario, picture):
+    from envs.demo.categories import CATEGORIES
+
+    reason = "other data: the pictures are the demo benchmark's, not the published ones"
+    folder = with_pictures(run(tmp_path / "run"), scenario, picture.format(f"_{next(iter(CATEGORIES)).upper()}"))
+    assert foreign_scenarios(read_run(folder)) == dict.fromkeys(SCENARIOS, reason)
+
+    folder = with_pictures(folder, scenario, picture.format("something else"))
+    assert foreign_scenarios(read_run(folder)).keys() <= {"ROD"}
+
+
+@pytest.mark.parametrize(("number", "is_demo"), [(41, True), (42, False), (581_929, False)])
+def test_coco_pictures_below_the_smallest_published_number_are_the_demo_benchmarks(tmp_path, number, is_demo):
+    folder = with_pictures(run(tmp_path / "run"), "COCO", f"COCO/COCO_val2014_{number:012d}.jpg")
+
+    assert bool(foreign_scenarios(read_run(folder))) == is_demo
+
+
+def test_ids_that_the_filter_drops_and_a_picture_of_another_name_are_foreign(tmp_path):
+    folder = with_samples(run(tmp_path / "run"), "QD", 1_000_000)
+    folder = with_pictures(folder, "ROD", "Realistic-Occlusion-Dataset/" + "x" * 80)
+
+    assert foreign_scenarios(read_run(folder)) == {
+        "QD": "other data: 3 samples with ids that the published filter does not keep",
+        "ROD": f"other data: sample 0 is Realistic-Occlusion-Dataset/{'x' * 52}, and the published one is "
+        "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s*",
+    }
+    everything = with_samples(run(tmp_path / "all", selection={"filtered": False}), "QD", 1_000_000)
+    assert foreign_scenarios(read_run(everything)) == {}, "without the filter an id says nothing"
+
+
+def test_a_scenario_of_a_package_is_not_the_papers(tmp_path):
+    folder = run(tmp_path / "run")
+    for name in ("plan.json", "sums.sha256"):
+        path = folder / name
+        path.write_text(path.read_text().replace('"CIT"', '"OWN"') if name == "plan.json" else "")
+
+    assert foreign_scenarios(read_run(folder)) == {
+        "OWN": "not a scenario of the paper: an installed package provides it"
+    }
+    assert "OWN" not in subset_scenarios(read_run(folder))
+
+
+@pytest.mark.parametrize(
+    "selection", [{"limit": 3}, {"subset": "open-ended"}, {"limit": 3, "filtered": False}, {"ids": {"ROD": [0, 1, 2]}}]
+)
+def test_a_selection_of_the_sweep_is_a_subset(tmp_path, selection):
+    found = subset_scenarios(read_run(run(tmp_path / "run", selection=selection)))
+
+    assert found["ROD"] == "a subset: 3 samples by the sweep's selection"
+    assert (found["QD"] == found["ROD"]) == ("ids" not in selection)
+
+
+def test_all_samples_of_a_scenario_are_no_subset(tmp_path):
+    folder = run(tmp_path / "run", most=42)
+
+    found = subset_scenarios(read_run(folder))
+    assert found.keys() == SCENARIOS.keys() - {"VSOD"}
+    assert found["QD"] == "a subset: 42 samples, and the published table is of 2,105"
+
+
+def test_sizes_without_the_filter_are_those_of_the_published_table():
+    sizes = {**dict.fromkeys(SCENARIOS, 0), "VSOD": 63, "QD": 17_846}
+    assert unfiltered_mismatches(sizes) == {}
+    assert unfiltered_mismatches({"QD": 1}) == {}, "no size of QD alone is published"
+    other = "other data: 17,908 samples without the filter, and the published table is of 17,909"
+    alone = "other data: 62 samples without the filter, and the published table is of 63"
+    assert unfiltered_mismatches({**sizes, "VSOD": 62}) == dict.fromkeys(SCENARIOS, other) | {"VSOD": alone}
+    assert unfiltered_mismatches({"VSOD": 62}) == {"VSOD": alone}
+
+
+@pytest.mark.parametrize(
+    ("selection", "most", "scenarios"),
+    [
+        ({}, 100, set()),
+        ({}, 99, SCENARIOS.keys() - {"ROD", "VSOD"}),
+        ({"limit": 100}, 100, SCENARIOS.keys()),
+        ({"subset": "all"}, 100, SCENARIOS.keys()),
+        ({"filtered": False}, 100, SCENARIOS.keys()),
+        ({"ids": {"QD": [1]}}, 100, {"QD"}),
+    ],
+)
+def test_open_ended_samples_are_the_papers_or_named(tmp_path, selection, most, scenarios):
+    own = {"selection": {"subset": "open-ended", **selection}}
+    found = open_ended_subsets(read_run(run(tmp_path / "run", most=most, protocol="oeg", open_ended=own)))
+
+    assert found.keys() == scenarios
+    if scenarios:
+        assert found["QD"] == (
+            f"another subset: {most} samples by the sweep's selection, and the published table is of the paper's own 100"
+        )
+
+
+def test_a_bad_line_changes_what_the_papers_shuffle_draws(tmp_path):
+    folder = run(tmp_path / "run", most=100, protocol="oeg")
+    lines = {"scenario": "QD", "lines": 1, "numbers": "3", "first": ["line 3 is torn"]}
+    (folder / "bad_lines.json").write_text(json.dumps({"scenarios": [lines]}))
+
+    assert open_ended_subsets(read_run(folder)).keys() == {"QD"}

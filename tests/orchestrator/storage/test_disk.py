@@ -1,0 +1,45 @@
+"""A disk that cannot be written is one sentence that says what to do; any other error stays as it is."""
+
+import errno
+import re
+
+import polars as pl
+import pytest
+
+from orchestrator.storage.disk import disk_errors
+from orchestrator.storage.lock import RunFolderError
+
+
+def attempt(folder, problem):
+    with disk_errors(folder):
+        raise problem
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO])
+def test_a_full_or_failing_disk_says_that_the_same_command_goes_on(tmp_path, number):
+    for problem in (OSError(number, "x"), pl.exceptions.ComputeError(f"No space left on device (os error {number})")):
+        with pytest.raises(RunFolderError, match=re.escape(f"{tmp_path} cannot be written: ")) as refusal:
+            attempt(tmp_path, problem)
+        assert "Make room; nothing that was stored is lost, and the same command goes on" in str(refusal.value)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST])
+def test_a_folder_of_somebody_else_says_to_copy_it(tmp_path, number):
+    with pytest.raises(RunFolderError, match="copy it to a folder of your own"):
+        attempt(tmp_path, OSError(number, "x", str(tmp_path / "plan.json")))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        OSError(errno.EACCES, "x", "/elsewhere/file"),
+        OSError(errno.ENOENT, "x", "/elsewhere/file"),
+        OSError("without a number"),
+        pl.exceptions.ComputeError("wrong type"),
+    ],
+    ids=repr,
+)
+def test_other_errors_stay_as_they_are(tmp_path, problem):
+    with pytest.raises(type(problem)) as stayed:
+        attempt(tmp_path, problem)
+    assert stayed.value is problem

@@ -1,0 +1,80 @@
+"""A run folder remembers the weights of each model, and names the others that a resume would mix in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.storage.loaded_weights import FILE, LoadedWeights, read_weights
+from sweeps.spec import ModelSpec
+from tests.actors.engine.test_weights import COMMITS, cached, checkpoint
+
+HUB = ModelSpec(name="m", source="org/name")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder that has loaded the first commit; the cache has the second one now."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    cached(tmp_path / "cache", COMMITS[1])
+    folder = tmp_path / "run"
+    folder.mkdir()
+    assert LoadedWeights(folder).add(HUB, COMMITS[0]) == ""
+    return folder
+
+
+def test_later_workers_load_the_recorded_commit(run: Path) -> None:
+    weights = LoadedWeights(run)
+
+    assert weights.pin(HUB).revision == COMMITS[0]
+    assert weights.pin(HUB.model_copy(update={"revision": COMMITS[1]})).revision == COMMITS[1]
+    assert weights.pin(HUB.model_copy(update={"source": "org/other"})).revision == ""
+    assert weights.add(HUB, COMMITS[0]) == weights.add(HUB, "") == ""
+
+
+def test_a_worker_with_another_commit_is_refused(run: Path) -> None:
+    reason = LoadedWeights(run).add(HUB, COMMITS[1])
+
+    assert reason == (
+        f"a worker loaded revision {'2' * 12} of org/name, but {run} was played with revision {'1' * 12}; "
+        "run the same command again"
+    )
+    assert read_weights(run)["m"]["weights"] == COMMITS[0]
+
+
+def test_this_machine_must_have_the_recorded_commit(run: Path, tmp_path: Path) -> None:
+    reason = LoadedWeights(run).mismatch(HUB)
+
+    assert reason == (
+        f"{run} was played with revision {'1' * 12} of m, but org/name has revision {'2' * 12} on this machine; "
+        f"type `hf download org/name --revision {COMMITS[0]}`, or pass another --output"
+    )
+    (tmp_path / "cache/models--org--name/snapshots" / COMMITS[0]).mkdir()
+    assert LoadedWeights(run).mismatch(HUB) == ""
+
+
+def test_a_changed_folder_is_refused_until_it_is_restored(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "model")
+    model = ModelSpec(name="m", source=str(folder))
+    weights = LoadedWeights(tmp_path)
+    weights.models[model.name] = {"source": model.source, "revision": "", "weights": "sha256:" + "0" * 64}
+
+    reason = weights.mismatch(model)
+    assert "was played with weights sha256:000000000000 of m" in reason
+    assert reason.endswith("restore its files, or pass another --output")
+    assert weights.pin(model) == model
+
+
+def test_a_model_without_episodes_may_change_its_weights(run: Path) -> None:
+    LoadedWeights(run).forget(["m", "other"])
+
+    assert read_weights(run) == {} and LoadedWeights(run).add(HUB, COMMITS[1]) == ""
+
+
+def test_an_older_folder_and_a_damaged_record_hold_nobody_up(tmp_path: Path) -> None:
+    assert LoadedWeights(tmp_path).mismatch(HUB) == ""
+    (tmp_path / FILE).write_text('{"m": 1}')
+    assert read_weights(tmp_path) == {}
+    assert LoadedWeights(tmp_path).add(HUB, COMMITS[0]) == ""
+    assert read_weights(tmp_path)["m"]["weights"] == COMMITS[0]

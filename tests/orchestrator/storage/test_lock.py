@@ -1,0 +1,98 @@
+"""Who holds a run folder is known to every process, and readers never hinder a writer."""
+
+import errno
+import json
+import os
+import re
+import socket
+from datetime import UTC, datetime
+
+import pytest
+
+from orchestrator.storage import lock
+from orchestrator.storage.lock import RunFolderError
+
+
+def test_one_process_may_hold_several_folders(tmp_path):
+    with lock.hold(tmp_path / "one", "driver"):
+        with lock.hold(tmp_path / "two", "driver"):
+            assert lock.holder(tmp_path / "one")["pid"] == lock.holder(tmp_path / "two")["pid"] == os.getpid()
+        assert lock.holder(tmp_path / "one") and lock.holder(tmp_path / "two") is None
+    assert lock.holder(tmp_path / "one") is None
+
+
+def test_a_link_to_a_held_folder_is_that_folder(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+
+    with lock.hold(tmp_path / "run", "driver"):
+        with pytest.raises(RunFolderError, match=re.escape(f"link is already open in this process ({os.getpid()})")):
+            lock.acquire(tmp_path / "link", "driver")
+        with lock.hold(tmp_path / "link", "store"):
+            assert lock.holder(tmp_path / "run")
+
+
+def test_an_error_in_the_block_releases_the_folder(tmp_path):
+    with pytest.raises(KeyError), lock.hold(tmp_path, "driver"):
+        raise KeyError
+
+    lock.release(tmp_path, "driver")  # once more is no error
+    with lock.hold(tmp_path, "driver"):
+        pass
+
+
+def test_folders_are_named_once_each(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+
+    lock.check_distinct([tmp_path / "run", tmp_path / "other"])
+    for again in ("run", "link", "other/../run"):
+        with pytest.raises(RunFolderError, match="type each folder once"):
+            lock.check_distinct([tmp_path / "run", tmp_path / again])
+
+
+def test_the_holder_is_named_by_host_process_and_start(tmp_path):
+    (tmp_path / lock.NAME).write_text("left by a process with a very long name" * 9)
+
+    with lock.hold(tmp_path, "driver"):
+        holder = lock.holder(tmp_path)
+
+    started = datetime.fromisoformat(holder["started"])
+    assert (holder["host"], holder["pid"]) == (socket.gethostname(), os.getpid())
+    assert 0 <= (datetime.now(UTC) - started).total_seconds() < 60 and started.microsecond == 0
+    assert (
+        lock.describe_holder(holder) == f"process {os.getpid()} on {socket.gethostname()} (since {holder['started']})"
+    )
+
+
+@pytest.mark.timeout(20)
+def test_looking_for_the_holder_creates_nothing_and_never_waits(tmp_path):
+    assert lock.holder(tmp_path) is None and lock.holder(tmp_path / "nowhere") is None
+    assert list(tmp_path.iterdir()) == []
+    os.mkfifo(tmp_path / lock.NAME)
+    assert lock.holder(tmp_path) is None
+
+
+def test_a_local_copy_names_the_writer_of_the_remote_run(tmp_path):
+    writer = {"host": "node-7", "pid": 3, "started": "2026-01-01T00:00:00+00:00", "url": "s3://runs/a"}
+    (tmp_path / lock.WRITER).write_text(json.dumps(writer))
+    assert lock.holder(tmp_path) == writer
+    (tmp_path / lock.WRITER).write_text("{}")
+    assert lock.holder(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b'{"host": "a", "pid": 1}', b"\xff"])
+def test_any_other_content_names_nobody(content):
+    assert lock.parse_holder(content) == {}
+
+
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch):
+    def refuse(handle, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    with pytest.raises(RunFolderError, match=r"cannot be locked \(No locks available\); pass an --output on a file"):
+        lock.acquire(tmp_path, "driver")
+    assert lock.holder(tmp_path) is None
+    monkeypatch.undo()
+    with lock.hold(tmp_path, "driver"):
+        pass

@@ -1,0 +1,226 @@
+"""What a checkpoint accepts is read from its files, in a folder or the Hub's cache: pictures, template, functions."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from sweeps.checkpoint import checkpoint_folder, read_checkpoint, with_limits
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.load import SweepError, build, limited_products, skipped_products
+from sweeps.protocol import Protocol
+from sweeps.spec import ModelSpec
+from sweeps.unplayable import limit_reason
+
+CHATML = "{% for message in messages %}<|im_start|>{{ message['content'] }}{% endfor %}"
+TEXT = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "max_position_embeddings": 8192}
+VISION = {
+    "architectures": ["NewForConditionalGeneration"], "vision_config": {}, "text_config": {"max_position_embeddings": 32},
+}  # fmt: skip
+
+
+def files(folder: Path, config: object = TEXT, **others: object) -> Path:
+    """Write a checkpoint's JSON files; ``others`` name them without their ending."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in {"config": config, **others}.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def model(source: Path | str, **entry: object) -> ModelSpec:
+    return ModelSpec(name="m", source=str(source), **{"backend": "transformers", "gpus": 0, **entry})
+
+
+def limits(source: Path | str, **entry: object) -> tuple[str, ...]:
+    return with_limits(model(source, **entry)).limits
+
+
+@pytest.mark.parametrize(
+    ("config", "text_only"),
+    [
+        (TEXT, True),
+        (VISION, False),
+        ({**TEXT, "architectures": ["GPT2LMHeadModel"]}, True),
+        ({**TEXT, "mm_vision_tower": "clip"}, False),
+        ({**TEXT, "auto_map": {"AutoModel": "x.Own"}}, False),
+        ({**TEXT, "architectures": ["LlavaForConditionalGeneration"]}, False),
+        ({}, False),
+        ({"architectures": "LlamaForCausalLM"}, False),
+    ],
+)
+def test_only_a_known_language_model_without_a_sign_of_pictures_reads_text_only(tmp_path, config, text_only):
+    assert ("no pictures" in limits(files(tmp_path, config))) is text_only
+
+
+def test_a_picture_processor_is_a_sign_of_pictures(tmp_path):
+    assert limits(files(tmp_path, preprocessor_config={})) == ()
+
+
+def test_the_chat_template_may_stand_in_any_of_its_files(tmp_path):
+    named = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": "{{ tools }}"}]
+    for number, others in enumerate(
+        (
+            {"tokenizer_config": {"chat_template": CHATML}},
+            {"tokenizer_config": {"chat_template": named}},
+            {"tokenizer_config": {}, "chat_template": {"chat_template": CHATML}},
+            {"tokenizer_config": {}, "processor_config": {"chat_template": CHATML}},
+        )
+    ):
+        checkpoint = read_checkpoint(model(files(tmp_path / str(number), VISION, **others)))
+        assert checkpoint is not None and CHATML in (checkpoint.template or "")
+        assert ("tools" in (checkpoint.template or "")) is (number == 1)
+    without = files(tmp_path / "none", VISION, tokenizer_config={})
+    assert limits(without) == ("no chat template",)
+    (without / "chat_template.jinja").write_text(CHATML)
+    assert limits(without) == ()
+    assert limits(files(tmp_path / "half", VISION)) == (), "without the tokenizer's file nothing is known of a template"
+
+
+def test_vllm_has_templates_of_its_own_but_joins_those_of_paligemma(tmp_path):
+    new = files(tmp_path / "new", VISION, tokenizer_config={})
+    paligemma = files(tmp_path / "gemma", {**VISION, "model_type": "paligemma"}, tokenizer_config={})
+
+    assert limits(new, backend="vllm") == ()
+    assert limits(paligemma, backend="vllm") == ("no chat template",)
+
+
+def test_the_prompt_without_vllms_mark_has_a_key_of_its_own(tmp_path):
+    paligemma = files(tmp_path, {**VISION, "model_type": "paligemma"}, tokenizer_config={})
+    versions = [with_limits(model(paligemma, backend=name)).input_version for name in ("vllm", "transformers")]
+
+    assert versions == [model(paligemma).input_version + 1, model(paligemma).input_version]
+
+
+def test_functions_are_asked_of_the_template_only_for_native_calls(tmp_path):
+    deaf = files(tmp_path / "deaf", VISION, tokenizer_config={"chat_template": CHATML})
+    able = files(tmp_path / "able", VISION, tokenizer_config={"chat_template": CHATML + "{{ tools }}"})
+
+    assert limits(deaf, backend="vllm", tools="hermes") == ("no functions",)
+    assert limits(able, backend="vllm", tools="hermes") == limits(deaf, backend="vllm", tools="text") == ()
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "template", "by"),
+    [
+        ({"bos_token": "<s>", "add_bos_token": True}, CHATML, "tokenizer"),
+        ({"bos_token": {"content": "<s>"}, "add_bos_token": True}, "{{ bos_token }}", "both"),
+        ({"bos_token": "<s>", "add_bos_token": False}, "<s>{{ messages }}", "template"),
+        ({"bos_token": None}, CHATML, ""),
+        ({"bos_token": 3}, CHATML, ""),
+    ],
+)
+def test_who_writes_the_start_token(tmp_path, tokenizer, template, by):
+    checkpoint = read_checkpoint(model(files(tmp_path, tokenizer_config={**tokenizer, "chat_template": template})))
+
+    assert checkpoint is not None and checkpoint.start_token_by == by
+
+
+def test_a_snapshot_of_the_hub_is_read_at_its_revision(tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    repository = tmp_path / "hub/models--org--name"
+    old, new = files(repository / "snapshots/aaa", VISION), files(repository / "snapshots/bbb")
+    (repository / "refs/refs/pr").mkdir(parents=True)
+    (repository / "refs/main").write_text("bbb")
+    (repository / "refs/refs/pr/7").write_text("aaa\n")
+
+    assert checkpoint_folder(model("org/name")) == new
+    assert checkpoint_folder(model("org/name", revision="aaa")) == old
+    assert checkpoint_folder(model("org/name", revision="refs/pr/7")) == old
+    assert checkpoint_folder(model("org/name", revision="ccc")) is checkpoint_folder(model("org/other")) is None
+    assert checkpoint_folder(model("org/name", options={"download_dir": str(tmp_path / "no")})) is None
+    assert limits("org/name") == ("no pictures",) and limits("org/name", revision="aaa") == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000])
+def test_a_broken_file_is_as_if_empty(tmp_path, content):
+    for name in ("config", "tokenizer_config", "processor_config"):
+        (tmp_path / f"{name}.json").write_bytes(content)
+    assert read_checkpoint(model(tmp_path)) is None and limits(tmp_path) == ()
+    (tmp_path / "config.json").write_text(
+        '{"architectures": [["x"]], "text_config": 3, "max_position_embeddings": true}'
+    )
+    checkpoint = read_checkpoint(model(tmp_path))
+    assert checkpoint is not None
+    assert (checkpoint.architecture, checkpoint.context, checkpoint.start_token_by) == ("", 0, "")
+    (tmp_path / "config.json").unlink()
+    os.mkfifo(tmp_path / "config.json")
+    assert read_checkpoint(model(tmp_path)) is None, "a pipe is not waited for"
+
+
+def sweep(folder: Path, conditions: list[str], **more: object):
+    models = [
+        {"name": "sees", "source": "nowhere/m"},
+        {"name": "reads", "source": str(folder), "backend": "transformers"},
+    ]
+    return build({"data": "d", "scenarios": ["QD", "ROD"], "conditions": conditions, "model": models, **more}, "x.toml")
+
+
+def test_cells_are_left_out_and_not_models(tmp_path):
+    built = sweep(files(tmp_path), ["zero-shot", "text-only", "icl-1"])
+    played = {(cell.model.name, cell.condition.name) for cell in built.cells()}
+
+    assert played == {("sees", "zero-shot"), ("sees", "text-only"), ("sees", "icl-1"), ("reads", "text-only")}
+    assert limited_products(built) == [
+        "reads reads text only, zero-shot shows pictures", "reads reads text only, icl-1 shows pictures",
+    ]  # fmt: skip
+    assert set(limited_products(built)) < set(skipped_products(built))
+
+
+def test_a_condition_that_no_model_can_take_is_left_out_too(tmp_path):
+    alone = sweep(files(tmp_path), ["zero-shot", "text-only"], models=["reads"])
+
+    assert {cell.condition.name for cell in alone.cells()} == {"text-only"}
+    with pytest.raises(SweepError, match="reads makes no cell here: reads reads text only, zero-shot shows pictures"):
+        sweep(tmp_path, ["zero-shot"])
+
+
+def test_limits_are_stored_and_change_no_key(tmp_path):
+    built = sweep(files(tmp_path), ["zero-shot", "text-only"])
+    cells = {cell.key: cell.fingerprint("v") for cell in built.cells()}
+    (tmp_path / "config.json").unlink()
+    (stored,) = [model for model in built.models if model.limits]
+
+    assert ModelSpec(**stored.model_dump(mode="json", exclude_none=True)) == stored
+    unlimited = sweep(tmp_path, ["zero-shot", "text-only"])
+    assert cells.items() < {cell.key: cell.fingerprint("v") for cell in unlimited.cells()}.items()
+
+
+def test_a_service_may_state_what_it_cannot_take():
+    entry = {"name": "far", "source": "x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}, "limits": ["no pictures"]}
+    built = build({"data": "d", "model": [entry], "conditions": ["zero-shot", "text-only"]}, "x.toml")
+
+    assert {cell.condition.name for cell in built.cells()} == {"text-only"}
+    with pytest.raises(SweepError, match="limits"):
+        build({"data": "d", "model": [{**entry, "limits": ["no eyes"]}]}, "x.toml")
+
+
+def test_a_judge_needs_a_chat_template(tmp_path):
+    base = {"name": "base", "source": str(files(tmp_path, tokenizer_config={})), "backend": "transformers"}
+    table = {"data": "d", "models": ["oracle"], "model": [base], "protocol": "oeg", "judge": {"model": "base"}}
+
+    with pytest.raises(SweepError, match=r"judge\.model = 'base' has no chat template"):
+        build(table, "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("condition", "limit", "excluded"),
+    [
+        (VARIANTS["text-only"], "no pictures", False),
+        (VARIANTS["blank"], "no pictures", True),
+        (Condition(name="own", picture="none", shots=1), "no pictures", True),
+        (CONDITIONS["hint"], "no chat template", False),
+        (CONDITIONS["history"], "no chat template", True),
+        (CONDITIONS["icl-1"], "no chat template", True),
+        (VARIANTS["text-only"], "no chat template", True),
+        (Condition(name="own", system="Be brief."), "no chat template", True),
+        (CONDITIONS["zero-shot"], "no functions", False),
+    ],
+)
+def test_each_limit_excludes_what_it_names(condition, limit, excluded):
+    limited = ModelSpec(name="m", source="x", limits=(limit,))
+
+    assert bool(limit_reason(limited, condition)) is excluded
+    if limit == "no functions":
+        assert 'tools = "text"' in limit_reason(limited, condition, Protocol.TOOLS)

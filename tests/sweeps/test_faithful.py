@@ -1,0 +1,84 @@
+"""``faithful`` is part of a key only where it may change a reply, and every difference has a reason and a switch."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sweeps.differences import differences, paper_episodes
+from sweeps.load import build, load
+from sweeps.model import SINGLE_START_TOKEN
+from sweeps.registry import registry
+from sweeps.spec import Cell
+
+ROOT = Path(__file__).parents[2]
+CHECKPOINT = {"sampling": "checkpoint"}
+
+
+def cell(model: str, faithful: bool | None, **keys: object) -> Cell:
+    """Return the cell of a shipped model; None leaves the key out."""
+    table = {"data": "d", "models": [model], "scenarios": ["QD"], **keys}
+    return build(table | ({} if faithful is None else {"faithful": faithful}), "x.toml").cells()[0]
+
+
+def fingerprint(model: str, faithful: bool | None, **keys: object) -> str:
+    return cell(model, faithful, **keys).fingerprint("1")
+
+
+def test_keys_without_faithful_are_those_of_earlier_versions() -> None:
+    old = {
+        ("idefics3-8b", False): "7886cbff8a03bdb9", ("idefics3-8b", True): "10a98bc9dd9fc968",
+        ("qwen2.5-vl-7b", False): "a4905ff3220af079", ("qwen2.5-vl-7b", True): "6fe1ea52e265c62a",
+        ("gpt-4.1", True): "f6446793ae696276",
+    }  # fmt: skip
+    for (model, follows), key in old.items():
+        keys = CHECKPOINT if follows else {}
+        assert fingerprint(model, None, **keys) == fingerprint(model, False, **keys) == key
+
+
+@pytest.mark.parametrize("model", [name for name, model in registry().items() if model.paper])
+def test_of_the_papers_models_a_faithful_checkpoint_run_moves_idefics3_alone(model: str) -> None:
+    moved = fingerprint(model, True, **CHECKPOINT) != fingerprint(model, False, **CHECKPOINT)
+
+    assert moved == (model == "idefics3-8b")
+
+
+def test_end_tokens_move_the_key_of_a_local_model_whose_sampling_is_stated() -> None:
+    assert fingerprint("qwen2.5-vl-7b", True) != fingerprint("qwen2.5-vl-7b", False)
+    assert fingerprint("gpt-4.1", True) == fingerprint("gpt-4.1", False)
+    assert fingerprint("oracle", True) == fingerprint("oracle", False)
+
+
+def test_a_model_of_unknown_architecture_moves_because_it_may_get_a_second_start_token() -> None:
+    def key(faithful: bool, **fields: str) -> str:
+        entry = {"name": "m", "source": "s", **fields}
+        table = {"data": "d", "model": [entry], "scenarios": ["QD"], "faithful": faithful, **CHECKPOINT}
+        return build(table, "x.toml").cells()[0].fingerprint("1")
+
+    assert key(True) != key(False)
+    for architecture in SINGLE_START_TOKEN:
+        assert key(True, architecture=architecture) == key(False, architecture=architecture)
+
+
+def test_a_sweep_makes_its_local_models_faithful_and_an_entry_itself_alone() -> None:
+    entry = {"name": "own", "source": "s", "faithful": True}
+    table = {"data": "d", "models": ["own", "idefics3-8b", "oracle"], "model": [entry], "scenarios": ["QD"]}
+
+    assert [model.faithful for model in build(table, "x.toml").models] == [True, False, False]
+    assert [model.faithful for model in build({**table, "faithful": True}, "x.toml").models] == [True, True, False]
+    sweep = load(ROOT / "sweeps/paper.toml")
+    assert {model.name for model in sweep.models if not model.faithful} == {"o4-mini", "gpt-4.1", "gpt-5.2"}
+
+
+def test_every_difference_says_what_why_and_how_many_paper_episodes() -> None:
+    rows = {row.name: row for row in differences()}
+    names = {name for row in rows.values() if isinstance(row.models, tuple) for name in row.models}
+
+    assert names <= registry().keys()
+    assert all(re.search(r"faithful|sampling|backend|endpoint|^none$", row.switch) for row in rows.values())
+    assert paper_episodes(rows["start-token"]) == 43_143, "all of Idefics3"
+    assert paper_episodes(rows["context"]) == 6 * 2_591, "MVP-N's samples for six models"
+    assert paper_episodes(rows["end-tokens"]) == 794_166 - 3 * 4 * 7_557, "all but the three services', without memory"
+    assert paper_episodes(rows["large-files"]) is None
