@@ -70,6 +70,28 @@ def test_files_are_sorted_by_their_use(folder):
     assert damaged_parts(folder) == files.bad
 
 
+def test_a_valid_table_of_another_name_is_no_part(folder):
+    for table in ("turns", "episodes"):
+        shutil.copy(folder / table / "part-00000001.parquet", folder / table / "copy.parquet")
+
+    assert list_parts(folder).bad == [folder / "episodes" / "copy.parquet", folder / "turns" / "copy.parquet"]
+    assert list_parts(folder).parts == [Part(1, 1), Part(2, 2), Part(3, 3)]
+
+
+def test_a_bad_part_is_listed_twice_and_a_good_folder_once(folder, monkeypatch):
+    listings = []
+
+    def count(path):
+        listings.append(path)
+        return list_parts(path)
+
+    monkeypatch.setattr(part_files, "list_parts", count)
+
+    assert damaged_parts(folder) == [] and len(listings) == 1
+    (folder / "turns" / "part-00000001.parquet").unlink()
+    assert damaged_parts(folder) == [folder / "episodes" / "part-00000001.parquet"] and len(listings) == 3
+
+
 def test_a_merge_replaces_the_parts_inside_it_once_both_halves_exist(folder):
     merge = Part(1, 2)
     for table in ("turns", "episodes"):
