@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.engine_options import SPEED_ONLY
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
@@ -30,15 +31,6 @@ GPU_SHARES = (0.5, 0.25)
 """Of one GPU, for models whose engines share it; powers of two, so that shares add up to one."""
 Limit = Literal["no pictures", "no chat template", "no functions"]
 """What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.unplayable``)."""
-HARMLESS = frozenset((
-    "async_scheduling", "attn_implementation", "batch", "block_size", "compilation_config", "cpu_offload_gb", "device_map",
-    "disable_custom_all_reduce", "disable_log_stats", "distributed_executor_backend", "download_dir",
-    "enable_chunked_prefill", "enable_lora", "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization",
-    "limit_mm_per_prompt", "load_format", "low_cpu_mem_usage", "max_lora_rank", "max_loras", "max_model_len",
-    "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers", "mm_processor_cache_gb",
-    "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed", "swap_space", "tensor_parallel_size",
-))  # fmt: skip
-"""Engine flags that only change speed, memory, and what fits; any other may change answers and is part of the key."""
 
 
 class ModelSpec(Frozen):
@@ -67,7 +59,7 @@ class ModelSpec(Frozen):
     """Episodes that one worker plays at once; None: as many as its engine can answer (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
     unsafe_options: bool = False
-    """True if ``options`` and ``processor`` may hold any key, also those that can run code (``sweeps.safe_options``)."""
+    """True if ``options`` and ``processor`` may hold any key, also those that can run code (``sweeps.engine_options``)."""
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
     """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
@@ -202,7 +194,7 @@ class ModelSpec(Frozen):
     def identity(self) -> dict[str, Any]:
         """Return the fields that change this model's answers."""
         special = {
-            "options": {k: v for k, v in self.options.items() if k not in HARMLESS or self.backend == "openai"},
+            "options": {k: v for k, v in self.options.items() if k not in SPEED_ONLY or self.backend == "openai"},
             "processor": self.processor,
             "chat": self.chat,
             "lora": self.lora,

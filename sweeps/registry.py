@@ -8,8 +8,8 @@ from typing import Any
 
 from sweeps import packages
 from sweeps.checkpoint import with_limits
+from sweeps.engine_options import unsafe_options
 from sweeps.packages import BUILTIN
-from sweeps.safe_options import unsafe_options
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError, read_toml
 from sweeps.validation import find_name, read_named_tables, validate_table

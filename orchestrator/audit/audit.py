@@ -16,7 +16,7 @@ import polars as pl
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from orchestrator.audit import game_turns, open_ended
-from orchestrator.audit.records import Difference, Recording
+from orchestrator.audit.records import EpisodeDifference, Recording
 from orchestrator.audit.reference_process import reference_process
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.build_plan import build_plan, stored_episodes
@@ -44,7 +44,7 @@ class Audit:
     episodes: int
     turns: int
     verdicts: int
-    differences: tuple[Difference, ...]
+    differences: tuple[EpisodeDifference, ...]
     raised: tuple[str, ...]
     """A sentence per episode that the package cannot play to its end (docs/decisions/0001)."""
     without_sample: int = 0
@@ -85,7 +85,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     if data is not None:
         sweep = sweep.model_copy(update={"data": str(data)})
     plan = build_plan(sweep)
-    count, rows, verdict_count, differences, raised = 0, 0, 0, list[Difference](), list[str]()
+    count, rows, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
     with reference_process(fetch_lines(sweep), package, python) as ask:
         recordings = _recordings(plan, folder)
         while batch := list(islice(recordings, BATCH)):

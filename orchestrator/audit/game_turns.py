@@ -20,7 +20,7 @@ from envs.lenient import repair_reply
 from envs.openended import read_marks
 from envs.tool_calls import called_option, offered_calls
 from envs.types import ERRORS, Action, Ending, State, Turn, View
-from orchestrator.audit.records import Difference, Recording
+from orchestrator.audit.records import EpisodeDifference, Recording
 from sweeps.spec import Protocol
 
 STORED = ("image", "reply", "option", "category", "action", "move", "frame")
@@ -43,19 +43,19 @@ def task(episode: Recording) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
+def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[EpisodeDifference]:
     """Yield the differences between the store, our game and the package (``reference_worker.replay_game``)."""
     row, replayed = episode.row, list(_replay(episode))
     if episode.cell.protocol is not Protocol.MCQA:
         for number, (option, _) in enumerate(replayed):
             if (stored := row["read_as"][number]) != option:
-                yield Difference(row["key"], f"turn {number}, read as", stored, option, "not asked")
+                yield EpisodeDifference(row["key"], f"turn {number}, read as", stored, option, "not asked")
     yield from _turn_differences(episode, reference, [facts for _, facts in replayed])
 
 
 def _turn_differences(
     episode: Recording, reference: Mapping[str, Any], replayed: Sequence[Mapping[str, Any]]
-) -> Iterator[Difference]:
+) -> Iterator[EpisodeDifference]:
     row = episode.row
     for number, ours in enumerate(replayed):
         stored = {name: row[name][number] for name in STORED if name != "reply"}
@@ -64,17 +64,17 @@ def _turn_differences(
             theirs = ours["package"]  # the package gave up, so compare only the store
         for name in stored:
             if stored[name] != ours[name]:
-                yield Difference(row["key"], f"turn {number}, {name}", stored[name], ours[name], "not asked")
+                yield EpisodeDifference(row["key"], f"turn {number}, {name}", stored[name], ours[name], "not asked")
         if theirs != ours["package"]:
-            yield Difference(row["key"], f"turn {number}", stored, ours["package"], theirs)
+            yield EpisodeDifference(row["key"], f"turn {number}", stored, ours["package"], theirs)
     if len(replayed) != len(row["reply"]):
-        yield Difference(row["key"], "turns", len(row["reply"]), len(replayed), len(reference["turns"]))
+        yield EpisodeDifference(row["key"], "turns", len(row["reply"]), len(replayed), len(reference["turns"]))
     yield from _total_differences(episode, replayed, reference)
 
 
 def _total_differences(
     episode: Recording, replayed: Sequence[Mapping[str, Any]], reference: Mapping[str, Any]
-) -> Iterator[Difference]:
+) -> Iterator[EpisodeDifference]:
     row = episode.row
     ours = replayed[-1]["ending"] if replayed else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
@@ -84,7 +84,7 @@ def _total_differences(
     if ours == Ending.LIMIT and theirs == Ending.WRONG and replayed[-1]["move"] is None:
         theirs = ours  # the package calls a suggestion at the limit wrong
     if not stored == ours == theirs:
-        yield Difference(row["key"], "ending", row["ending"], ours, reference["ending"])
+        yield EpisodeDifference(row["key"], "ending", row["ending"], ours, reference["ending"])
     actions = Counter(facts["action"] for facts in replayed)
     unplayed = row["ending"] == Ending.OVERFLOW  # the last turn has no reply
     counts = {
@@ -94,7 +94,7 @@ def _total_differences(
     }
     for name, value in counts.items():
         if row[f"n_{name}"] != value:
-            yield Difference(row["key"], name, row[f"n_{name}"], value, "not asked")
+            yield EpisodeDifference(row["key"], name, row[f"n_{name}"], value, "not asked")
 
 
 def _replay(episode: Recording) -> Iterator[tuple[str | None, dict[str, Any]]]:

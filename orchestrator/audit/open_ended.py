@@ -14,7 +14,7 @@ from actors.playing.prompts import open_view
 from envs import SCENARIOS
 from envs.openended import Bits, accepted_answers, read_verdict, strict_verdict
 from envs.types import Mode
-from orchestrator.audit.records import Difference, Recording
+from orchestrator.audit.records import EpisodeDifference, Recording
 
 BITS = ("category", "suggestion", "aggregate")
 
@@ -30,7 +30,7 @@ def task(episode: Recording) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Difference]:
+def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[EpisodeDifference]:
     """Yield the differences between the store, our code and the package (``reference_worker.read_judgments``)."""
     row, sample, condition = episode.row, episode.sample, episode.cell.condition
     clear = condition.mode is Mode.REFERENCE
@@ -39,12 +39,12 @@ def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Di
     answers = accepted_answers(sample, reference=clear)
     for image in row["image"]:
         if image != view.image.key:
-            yield Difference(row["key"], "image", image, view.image.key, "not asked")
+            yield EpisodeDifference(row["key"], "image", image, view.image.key, "not asked")
     crop = view.image.crop and [float(edge) for edge in view.image.crop]
     ours = {"question": [view.image.path, crop, view.prompt], "accepted answers": list(answers)}
     for what, expected in ours.items():
         if reference[what] != expected and not reference["raised"]:
-            yield Difference(row["key"], what, "not stored", expected, reference[what])
+            yield EpisodeDifference(row["key"], what, "not stored", expected, reference[what])
     for number, verdict in enumerate(episode.verdicts):
         theirs = None if reference["raised"] else reference["bits"][number]
         yield from _verdict_differences(row["key"], verdict, sample.scenario, len(answers), theirs)
@@ -52,18 +52,18 @@ def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Di
 
 def _verdict_differences(
     key: str, verdict: Mapping[str, Any], scenario: str, count: int, theirs: Any
-) -> Iterator[Difference]:
+) -> Iterator[EpisodeDifference]:
     """Compare a stored verdict; ``theirs`` are the three bits of the package, None if it raised."""
     what, text = f"verdict of {verdict['judge']}", verdict["text"]
     stored = None if verdict["category"] is None else [verdict[name] for name in BITS]
     read, strict = _bits(read_verdict(text, scenario, count)), _bits(strict_verdict(text, scenario, count))
     expected = strict if theirs is None else theirs
     if stored != read or (read is not None and read != expected):
-        yield Difference(key, what, stored, read, theirs)
+        yield EpisodeDifference(key, what, stored, read, theirs)
     stored_strict = [verdict[f"strict_{name}"] for name in BITS]
     first = verdict["attempts"] == 1 and stored_strict[0] is not None
     if strict != expected or (first and stored_strict != strict):
-        yield Difference(key, f"{what}, strict", stored_strict, strict, theirs)
+        yield EpisodeDifference(key, f"{what}, strict", stored_strict, strict, theirs)
 
 
 def _bits(bits: Bits | None) -> list[bool] | None:

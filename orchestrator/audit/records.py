@@ -11,7 +11,7 @@ from sweeps.spec import Cell
 
 
 @dataclass(frozen=True)
-class Difference:
+class EpisodeDifference:
     """A difference between store, our code and the package."""
 
     key: str

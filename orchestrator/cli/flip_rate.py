@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 MAX_CELLS = 10
 """Changed cells that the terminal shows."""
+BatchSizes = Annotated[
+    list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat. Default: 1 and 8.")
+]
+WorkerCounts = Annotated[
+    list[int], typer.Option("--workers", min=1, max=4096, help="Replicas per model; may repeat. Default: 2.")
+]
 
 
 def flip_rate(
@@ -27,12 +33,8 @@ def flip_rate(
         float, typer.Option(min=0.01, max=100, metavar="PERCENT", help="Share of each scenario's samples.")
     ] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the drawn samples.")] = 0,
-    batch: Annotated[
-        list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat. Default: 1 and 8.")
-    ] = [],  # noqa: B006
-    workers: Annotated[
-        list[int], typer.Option("--workers", min=1, max=4096, help="Replicas a model; may repeat. Default: 2.")
-    ] = [],  # noqa: B006
+    batch: BatchSizes = [],  # noqa: B006
+    workers: WorkerCounts = [],  # noqa: B006
     repeat: Annotated[bool, typer.Option("--repeat", help="Replay with the run's own settings.")] = False,
     caches_off: Annotated[
         bool, typer.Option("--caches-off", help="Replay without vLLM's caches of prompts and pictures.")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,12 @@ models_app = typer.Typer(help="The models: check, fetch, pin and try them before
 
 WIDTH = 160
 """Columns that the tables of models need."""
+ModelNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
+]
+PlayedSweep = Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")]
+Benchmark = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")]
+Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
 
 
 @models_app.command()
@@ -78,28 +84,24 @@ def pin(
     from orchestrator.inspection.pin import pin_sweep
 
     pins = list(pin_sweep(sweep))
-    found = [row for row in pins if row.commit]
+    pinned = [row for row in pins if row.commit]
     if as_json:
         print_json([{"model": row.model.name, "commit": row.commit, "note": row.note} for row in pins])
     else:
         lines = [str(row) for row in pins] or [f"{sweep}: every model is pinned or has no weights on the Hub"]
         written = (
-            f"{len(found)} written to [revisions] in {sweep}; a run that began without them needs another --output"
+            f"{len(pinned)} written to [revisions] in {sweep}; a run that began without them needs another --output"
         )
-        print_lines([*lines, *([written] if found else [])])
-    raise typer.Exit(0 if len(found) == len(pins) else 1)
+        print_lines([*lines, *([written] if pinned else [])])
+    raise typer.Exit(0 if len(pinned) == len(pins) else 1)
 
 
 @models_app.command("try")
 def try_models(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
-    ] = None,
-    sweep: Annotated[
-        Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = None,
-    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    names: ModelNames = None,
+    sweep: PlayedSweep = None,
+    data: Benchmark = None,
+    backend: Engine = "",
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where measured rates go, for `plan --gpus`.")] = Path(
         "outputs/models-try"
     ),
@@ -124,14 +126,10 @@ def try_models(
 
 @models_app.command()
 def prove(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
-    ] = None,
-    sweep: Annotated[
-        Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")] = None,
-    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    names: ModelNames = None,
+    sweep: PlayedSweep = None,
+    data: Benchmark = None,
+    backend: Engine = "",
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where certificates are stored, per engine.")] = Path(
         "outputs/models-prove"
     ),
@@ -154,19 +152,21 @@ def prove(
         changed = add_certificate(folder, model.name, certificate)
         rows.append({"model": model.name, "engine": model.backend, "weights": certificate.weights, "folder": str(folder),
                      "status": certificate.status, "outcome": certificate.describe(), "changed": changed})  # fmt: skip
-    if as_json:
-        print_json(rows)
-    else:
-        heads = ("model", "engine", "outcome")
-        notes = [
-            f"{row['model']} is unequal to its certificate in {row['folder']}: {'; '.join(row['changed'])}"
-            for row in rows
-            if row["changed"]
-        ]
-        cells = ([str(row[head]) for head in heads] for row in rows)
-        show(text_table(heads, cells), *map(printable, notes), min_width=WIDTH)
+    print_json(rows) if as_json else _show_certificates(rows)
     proven = all(row["status"] in ("equal", "request only") and not row["changed"] for row in rows)
     raise typer.Exit(0 if proven else 1)
+
+
+def _show_certificates(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of the proven models, and a line per changed certificate."""
+    heads = ("model", "engine", "outcome")
+    notes = [
+        f"{row['model']} is unequal to its certificate in {row['folder']}: {'; '.join(row['changed'])}"
+        for row in rows
+        if row["changed"]
+    ]
+    cells = ([str(row[head]) for head in heads] for row in rows)
+    show(text_table(heads, cells), *map(printable, notes), min_width=WIDTH)
 
 
 def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:

@@ -78,9 +78,7 @@ def plan(
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]
     else:
         require_data(readable_sweep, sweep)
-        from orchestrator.inspection.pin import describe_unpinned
-
-        notes = [*describe_unpinned(readable_sweep.models, str(sweep)), *training_lines(sweep, set_, gpu_type)]
+        notes = [*_unpinned_notes(readable_sweep, sweep), *training_lines(sweep, set_, gpu_type)]
         _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse))
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
@@ -108,6 +106,12 @@ def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequen
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
     show(table, *left_out, *may_overflow, *notes, *precision, *map(printable, [*reused, *costs]), total)
+
+
+def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:
+    from orchestrator.inspection.pin import describe_unpinned
+
+    return list(describe_unpinned(sweep.models, str(path)))
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:

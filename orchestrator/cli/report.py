@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.report.run_data import RunData
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """The options that say how run folders are read."""
 
     data: Path | None
@@ -57,17 +57,17 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    reading = Reading(data, judge, strict_paper, cluster)
+    options = ReadOptions(data, judge, strict_paper, cluster)
     if learned:
         print_learned(folders, data)
     elif leaderboard:
-        _rank_models(folders, reading, into or Path("leaderboard.html"), as_json)
+        _rank_models(folders, options, into or Path("leaderboard.html"), as_json)
     elif len(folders) > 1 and as_json:
-        _compare_runs(folders, reading, None, as_json)
+        _compare_runs(folders, options, None, as_json)
     elif len(folders) > 1:
-        _report_runs(folders, reading, None if brief else into or Path("runs.html"))
+        _report_runs(folders, options, None if brief else into or Path("runs.html"))
     else:
-        _report_run(folders[0], reading, brief, baselines, as_json)
+        _report_run(folders[0], options, brief, baselines, as_json)
 
 
 def compare(
@@ -81,7 +81,7 @@ def compare(
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     if len(folders) > 1:
-        _compare_runs(folders, Reading(data, judge, strict_paper, cluster), csv, as_json)
+        _compare_runs(folders, ReadOptions(data, judge, strict_paper, cluster), csv, as_json)
         return
     from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.read_run import read_run
@@ -95,16 +95,16 @@ def compare(
         show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
 
 
-def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> None:
+def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> None:
     from orchestrator.report.read_run import read_run
 
-    run_data = read_run(folder, *reading)
+    run_data = read_run(folder, *options)
     if as_json:
         print_json({"cells": run_data.rows.to_dicts(), "notes": run_data.notes})
         return
     _print_run(run_data)
     if not brief:
-        _write_run(run_data, reading.data, baselines)
+        _write_run(run_data, options.data, baselines)
 
 
 def _print_run(run_data: RunData) -> None:
@@ -135,14 +135,14 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
     print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
 
 
-def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json: bool) -> None:
+def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_json: bool) -> None:
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
     from orchestrator.report.read_run import read_runs
     from orchestrator.storage.disk import disk_errors
 
-    ranking = build_leaderboard(read_runs(folders, *reading))
+    ranking = build_leaderboard(read_runs(folders, *options))
     if as_json:
         entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
@@ -153,13 +153,13 @@ def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json:
     print_lines([*ranking.notes, f"open {page} in a browser"])
 
 
-def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, as_json: bool) -> None:
+def _compare_runs(folders: Sequence[Path], options: ReadOptions, csv: Path | None, as_json: bool) -> None:
     """Print the difference of every further run from the first, sample by sample."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
     from orchestrator.storage.disk import disk_errors
 
-    differences = run_comparison.compare_runs(read_runs(folders, *reading))
+    differences = run_comparison.compare_runs(read_runs(folders, *options))
     if csv is not None:
         with disk_errors(csv):
             differences.cells.write_csv(csv)
@@ -178,7 +178,7 @@ def _show_differences(differences: RunComparison) -> None:
     show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)
 
 
-def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -> None:
+def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | None) -> None:
     """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
@@ -186,7 +186,7 @@ def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -
     from orchestrator.report.read_run import read_runs
     from orchestrator.storage.disk import disk_errors
 
-    runs = read_runs(folders, *reading)
+    runs = read_runs(folders, *options)
     ranking = build_leaderboard(runs)
     try:
         differences = run_comparison.compare_runs(runs)

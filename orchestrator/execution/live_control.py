@@ -35,7 +35,7 @@ APPLY_REMOVED = "`ctl apply` was removed; stop the run, edit its sweep file, and
 log = logging.getLogger(__name__)
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """A command that is not carried out; its text is the whole message."""
 
 
@@ -67,17 +67,17 @@ class LiveControl:
             self._check(command)
             self.standing.add(LogEntry(name="", command=command, taken="", effect=""))
             return self.handlers[command.verb](command), False
-        except Refused as problem:
+        except CommandRefused as problem:
             return str(problem), True
 
     def _check(self, command: Command) -> None:
-        """Raise Refused, before anything is changed, for a command that cannot be carried out."""
+        """Raise CommandRefused, before anything is changed, for a command that cannot be carried out."""
         check_command(self.driver.pool.sweep, self.plan, command)
         if command.verb in DRAINS:
             self._find_nodes(command.target)
         groups = self.driver.schedule.groups.values()
         if command.verb == "requeue" and groups and all(group.demand.pool == JUDGES for group in groups):
-            raise Refused("only a judge runs here now; `run --retry-failed` plays failed episodes again")
+            raise CommandRefused("only a judge runs here now; `run --retry-failed` plays failed episodes again")
 
     # -- pause, resume, cancel, restore -------------------------------------------------------------------------------
     def _hold(self, command: Command) -> str:
@@ -131,14 +131,14 @@ class LiveControl:
 
     # -- drain, undrain -----------------------------------------------------------------------------------------------
     def _find_nodes(self, target: str) -> set[str]:
-        """Return Ray's names of the GPU nodes with this host, or whose name begins so; raises Refused if none or several."""
+        """Return Ray's names of the GPU nodes whose host or name matches; raises CommandRefused if none or several do."""
         hosts = self.driver.hosts()
         names = [node.name for node in self.driver.nodes]
         nodes = {name for name in names if hosts.get(name) == target or name.startswith(target)}
         if not nodes or (len(nodes) > 1 and target not in hosts.values()):
             choices = ", ".join(f"{hosts.get(name, '?')} ({name[:12]})" for name in names[:8]) or "none"
             problem = "matches several GPU nodes" if nodes else "is not a GPU node"
-            raise Refused(f"{target} {problem} of the cluster; they are {choices}")
+            raise CommandRefused(f"{target} {problem} of the cluster; they are {choices}")
         return nodes
 
     def _drain(self, command: Command) -> str:
@@ -153,7 +153,7 @@ class LiveControl:
         for target in self.standing.drained:
             try:
                 names |= self._find_nodes(target)
-            except Refused:
+            except CommandRefused:
                 log.warning("the drained node %s is not in the cluster", target)
         self.driver.act(self.driver.schedule.drain(names, self.driver.now()))
 
@@ -161,7 +161,7 @@ class LiveControl:
         for key, value in self.standing.settings.items():
             try:
                 self._set(Command(verb="set", target=key, value=value))
-            except Refused as problem:
+            except CommandRefused as problem:
                 log.warning("set %s=%s of an earlier attempt is ignored: %s", key, value, problem)
         if self.standing.drained:
             self._drain_nodes()
@@ -177,7 +177,7 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
                 return describe_requeue(requeue_failed(store, plan, log_folder, command)), False
             if command.verb in HOLDS:
                 return describe_hold(command, find_cells(plan, command)), False
-        except Refused as problem:
+        except CommandRefused as problem:
             return str(problem), True
         return "in force from the start of the run", False
 
@@ -186,9 +186,9 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
 
 
 def check_command(sweep: Sweep, plan: Plan, command: Command) -> None:
-    """Raise Refused for a command that does not fit the sweep."""
+    """Raise CommandRefused for a command that does not fit the sweep."""
     if command.verb == APPLY:
-        raise Refused(APPLY_REMOVED)
+        raise CommandRefused(APPLY_REMOVED)
     if command.verb == "set":
         parse_setting(sweep, command)
     elif command.verb not in DRAINS:
@@ -196,40 +196,42 @@ def check_command(sweep: Sweep, plan: Plan, command: Command) -> None:
 
 
 def find_cells(plan: Plan, command: Command) -> list[str]:
-    """Return the cells that a command's target matches, none for the judge; raises Refused."""
+    """Return the cells that a command's target matches, none for the judge; raises CommandRefused."""
     cells = [cell.key for cell in plan.cells if matches(command.target, cell.key)]
     if not cells and not (command.verb in ("pause", "resume") and command.target == JUDGE):
         models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))
-        raise Refused(f"{command.target} matches no cell of this sweep; its models are {models[:300]}")
+        raise CommandRefused(f"{command.target} matches no cell of this sweep; its models are {models[:300]}")
     return cells
 
 
 def requeue_failed(store: EpisodeStore, plan: Plan, log_folder: Path, command: Command) -> list[int]:
-    """Make the failed episodes of a command's cells pending again; return their ordinals. Raises Refused."""
+    """Make the failed episodes of a command's cells pending again; return their ordinals. Raises CommandRefused."""
     return requeue_episodes(store, plan, log_folder, cells=set(find_cells(plan, command)))
 
 
 def parse_setting(sweep: Sweep, command: Command) -> int | None:
-    """Return the value of a ``set`` command, None for ``all`` GPUs; raises Refused."""
+    """Return the value of a ``set`` command, None for ``all`` GPUs; raises CommandRefused."""
     key, value = command.target, command.value
     if key in SHARES and value == ALL:
         return None
     if key not in SHARES:
         _check_model_setting(sweep, key)
     if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= MAX_IN_FLIGHT:
-        raise Refused(f"{key}={value}: type a whole number from 1 to {MAX_IN_FLIGHT}" + ", or all" * (key in SHARES))
+        raise CommandRefused(
+            f"{key}={value}: type a whole number from 1 to {MAX_IN_FLIGHT}" + ", or all" * (key in SHARES)
+        )
     models = sweep.models if key == SHARES[0] else [sweep.judge.model] if sweep.judge else []
     if key in SHARES and int(value) < (needed := max((model.gpus for model in models), default=0)):
-        raise Refused(f"{key}={value} is less than the {needed:g} GPUs that one worker needs")
+        raise CommandRefused(f"{key}={value} is less than the {needed:g} GPUs that one worker needs")
     return int(value)
 
 
 def _check_model_setting(sweep: Sweep, key: str) -> None:
-    """Raise Refused if this is not ``NAME.in_flight`` of a model with workers of its own."""
+    """Raise CommandRefused if this is not ``NAME.in_flight`` of a model with workers of its own."""
     names = [model.name for model in sweep.models if worker_group(model) != BUILTIN_GROUP]
     if not key.endswith(IN_FLIGHT) or key.removesuffix(IN_FLIGHT) not in names:
         keys = ", ".join([*SHARES, *(f"{name}{IN_FLIGHT}" for name in names[:4])])
-        raise Refused(f"{key} cannot be set while a sweep runs; type one of {keys}")
+        raise CommandRefused(f"{key} cannot be set while a sweep runs; type one of {keys}")
 
 
 def describe_hold(command: Command, cells: Sequence[str]) -> str:

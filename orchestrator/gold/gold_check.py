@@ -5,6 +5,7 @@ Its verdicts are stored in the run folder under ``gold/``, in the format of all 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from actors.playing.judge_runner import LeasedAnswer, judge_key
 from actors.playing.judge_trial import reads_nothing
 from actors.playing.records import Columns
 from orchestrator.gold.gold_set import load_gold_answers
-from orchestrator.report.statistics.agreement import Confusion, Estimate, share_estimate
+from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate, share_estimate
 from orchestrator.storage import atomic_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Judge
@@ -35,20 +36,15 @@ class GoldScore:
         self.planned = len(answers)
 
     @property
-    def read(self) -> Estimate | None:
+    def read(self) -> IntervalEstimate | None:
         """Share of the judged answers with a verdict."""
         return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
 
     def confusion(self, bit: str) -> Confusion:
         """Return the counts of a bit over the answers with a verdict."""
-        position, counts = (
-            BITS.index(bit),
-            dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0),
-        )
-        for answer, bits in self.judged:
-            if bits[position] is not None:
-                counts[getattr(answer.truth, bit), bits[position]] += 1
-        return Confusion(*counts.values())
+        position = BITS.index(bit)
+        counts = Counter((getattr(answer.truth, bit), bits[position]) for answer, bits in self.judged)
+        return Confusion(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
 
     @property
     def kappa(self) -> float:
@@ -70,9 +66,8 @@ class GoldScore:
                 ("specificity", confusion.specificity, _percent),
                 ("kappa", confusion.kappa, _decimal),
             )
-            yield f"  {bit}: " + ", ".join(
-                f"{name} {form(figure) if figure else '-'}" for name, figure, form in figures
-            )
+            texts = (f"{name} {render(figure) if figure else '-'}" for name, figure, render in figures)
+            yield f"  {bit}: {', '.join(texts)}"
 
 
 class GoldCheck:
@@ -85,7 +80,7 @@ class GoldCheck:
         stored = dict(_stored_verdicts(folder, judge).select("key", "aggregate").collect().rows())
         read = sum(bit is not None for bit in stored.values())
         again = reads_nothing(read, len(stored))
-        """A judge that read nothing is mended, and reads all of them again."""
+        """True if the judge has read none of them: once it is repaired, it reads all of them again."""
         self.read_before = len(stored) > 0 and not again
         self.pending = {
             first + number
@@ -147,9 +142,9 @@ def _stored_verdicts(folder: Path, judge: str) -> pl.LazyFrame:
     return gold_verdicts(folder).filter(pl.col("judge") == judge)
 
 
-def _percent(share: Estimate) -> str:
+def _percent(share: IntervalEstimate) -> str:
     return f"{100 * share.value:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})"
 
 
-def _decimal(value: Estimate) -> str:
+def _decimal(value: IntervalEstimate) -> str:
     return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"

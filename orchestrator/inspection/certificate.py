@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from actors.text.listing import list_first
 from actors.trial.certify import InputReport, RecordedInput
 from envs.json_text import parse_json
 from orchestrator.storage import checksums
@@ -33,7 +34,7 @@ SUMMARY = {
 }
 """Status -> its words in a report."""
 MOST = 3
-"""Fields, cells or models that a sentence names."""
+"""Fields that a sentence names."""
 
 
 class CertifiedRequest(BaseModel):
@@ -158,7 +159,7 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
     for cell, before, after in both:
         for name in _changed_names(before, after):
             changes.setdefault(name, []).append(cell)
-    return fields + [f"{name} of {_name_some(cells)}" for name, cells in changes.items()]
+    return fields + [f"{name} of {list_first(cells)}" for name, cells in changes.items()]
 
 
 def _weights(certificate: Certificate) -> str:
@@ -207,8 +208,7 @@ def _write(folder: Path, certificates: Mapping[str, Certificate]) -> None:
 
 def describe_change(model: str, fields: Sequence[str]) -> str:
     """Return one sentence on a model that receives something else than when its certificate was written."""
-    rest = f", and {len(fields) - MOST} more" if len(fields) > MOST else ""
-    return f"{model} does not receive what its certificate says: {'; '.join(fields[:MOST])}{rest}"
+    return f"{model} does not receive what its certificate says: {list_first(fields, MOST, '; ')}"
 
 
 def read_certificates(folder: Path) -> dict[str, Certificate]:
@@ -226,8 +226,7 @@ def compare_certificates(
     lines = []
     for model in base.keys() & other.keys():
         if fields := changed_fields(base[model], other[model]):
-            rest = f", and {len(fields) - MOST} more" if len(fields) > MOST else ""
-            lines.append(f"{model} did not receive the same in {first} and {name}: {'; '.join(fields[:MOST])}{rest}")
+            lines.append(f"{model} did not receive the same in {first} and {name}: {list_first(fields, MOST, '; ')}")
     return sorted(lines)
 
 
@@ -236,9 +235,9 @@ def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
     parts = []
     for status, words in SUMMARY.items():
         if names := [m.name for m in models if m.name in certificates and certificates[m.name].status == status]:
-            parts.append(f"{words}: {_name_some(names)}")
+            parts.append(f"{words}: {list_first(names)}")
     without = [m.name for m in models if m.backend in ENGINES and m.name not in certificates]
-    return "; ".join([*parts, *([f"not certified: {_name_some(without)}"] if without else [])])
+    return "; ".join([*parts, *([f"not certified: {list_first(without)}"] if without else [])])
 
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
@@ -246,13 +245,8 @@ def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
     local = [model.name for model in models if model.backend in ENGINES]
     unequal = [name for name in local if name in certificates and certificates[name].status == "unequal"]
     missing = [name for name in local if name not in certificates or certificates[name].status == "incomplete"]
-    parts = [f"differs from the package's call: {_name_some(unequal)}"] if unequal else []
+    parts = [f"differs from the package's call: {list_first(unequal)}"] if unequal else []
     if missing:
-        none = "this run has no certificates" if not certificates else f"no complete certificate: {_name_some(missing)}"
+        none = "this run has no certificates" if not certificates else f"no complete certificate: {list_first(missing)}"
         parts.append(none)
     return [f"Model input: {'; '.join(parts)}."] if parts else []
-
-
-def _name_some(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(names[:MOST]) + rest

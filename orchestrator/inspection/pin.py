@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.engine.weights import cached_commit, is_pinned
+from actors.text.listing import list_first
 from envs import regular
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError
@@ -19,7 +20,7 @@ from sweeps.sweep_file import LARGEST, SweepError
 
 
 class Pin(NamedTuple):
-    """What was found for one model."""
+    """The commit of one model, or why there is none."""
 
     model: ModelSpec
     commit: str
@@ -29,8 +30,8 @@ class Pin(NamedTuple):
 
     def __str__(self) -> str:
         at = f" at {self.model.revision}" if self.model.revision else ""
-        found = f"{self.commit} ({self.note})" if self.commit else f"not pinned: {self.note}"
-        return f"{self.model.name}: {self.model.source}{at}: {found}"
+        outcome = f"{self.commit} ({self.note})" if self.commit else f"not pinned: {self.note}"
+        return f"{self.model.name}: {self.model.source}{at}: {outcome}"
 
 
 def pin_sweep(path: Path) -> Iterator[Pin]:
@@ -61,9 +62,8 @@ def describe_unpinned(models: Sequence[ModelSpec], sweep: str) -> list[str]:
     """Return one sentence on these models, or nothing."""
     if not (names := [model.name for model in unpinned(models)]):
         return []
-    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return [
-        f"not pinned: {', '.join(names[:3])}{rest}: a new run loads whatever commit the Hub has then; `proactive-sweep models "
+        f"not pinned: {list_first(names)}: a new run loads whatever commit the Hub has then; `proactive-sweep models "
         f"pin {sweep}` writes the present commits into the sweep file"
     ]
 

@@ -60,7 +60,7 @@ class Usage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """The pending work of one model."""
 
     model: ModelSpec
@@ -104,7 +104,7 @@ class Estimate:
         return f"; through the Batch API, at {price}: up to 24 hours per turn, {days}"
 
 
-def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[Estimate]:
+def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[CostEstimate]:
     """Return one estimate per model behind a service.
 
     Args:
@@ -125,11 +125,11 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
                 turns = max(turns, longest)
                 least, most, count = least.plus(low, number), most.plus(high, number), count + number
         if count:
-            estimates.append(Estimate(model, count, least, most, stored_means.get(model.name), turns))
+            estimates.append(CostEstimate(model, count, least, most, stored_means.get(model.name), turns))
     return estimates
 
 
-def lines(estimates: Sequence[Estimate], max_cost: float | None) -> Iterator[str]:
+def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator[str]:
     """Yield a sentence per estimate, the sum of the priced ones, and the cost limit."""
     yield from (estimate.line for estimate in estimates)
     priced = [e for e in estimates if e.model.endpoint.prompt_price or e.model.endpoint.reply_price]

@@ -126,13 +126,6 @@ def remove_rollouts(folder: Path, step: int) -> None:
             part.unlink()
 
 
-def read_rollouts(folder: Path) -> pl.DataFrame:
-    """Read all rollouts of a training, in the order of steps."""
-    parts = sorted((folder / ROLLOUTS).glob("steps-*.parquet"))
-    rollouts = pl.concat([pl.read_parquet(part) for part in parts]) if parts else pl.DataFrame(schema=ROLLOUT)
-    return rollouts.sort("step", "group", maintain_order=True)
-
-
 def rollout_measures(rollouts: pl.DataFrame) -> dict[str, float]:
     """Return mean reward, share of live groups, and percent of asks and right replies at hidden and clear views."""
     groups = rollouts.group_by("group").agg(pl.col("advantage").is_not_null().any())

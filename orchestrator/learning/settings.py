@@ -45,7 +45,7 @@ class States(Frozen):
     """Last views of a player who asks until the answer is visible."""
 
     @model_validator(mode="after")
-    def _some(self) -> States:
+    def _check_states(self) -> States:
         if self.hidden + self.middle + self.clear == 0:
             raise ValueError("draws no state; give at least one of hidden, middle and clear a weight above 0")
         return self
@@ -118,7 +118,7 @@ class Train(Frozen):
     """Samples per scenario in an evaluation."""
 
     @model_validator(mode="after")
-    def _groups(self) -> Train:
+    def _check_groups(self) -> Train:
         if self.batch % self.rollouts:
             raise ValueError(f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}")
         if round(self.exploration.hint * self.rollouts) == self.rollouts:
@@ -126,7 +126,7 @@ class Train(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _engine(self) -> Train:
+    def _check_engine(self) -> Train:
         if self.engine == "native" and (self.workers > 1 or self.zero):
             raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
         if self.zero and (self.workers == 1 or not self.model.gpus):

@@ -47,8 +47,6 @@ def read_run(
     Raises:
         RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
     """
-    if cluster and cluster not in CLUSTERS:
-        raise RunFolderError(f"there is no clustering {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
     sweep, planned = stored_sweep(folder), _planned_frame(folder)
     cells = planned.lazy().select("cell")
     stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
@@ -60,10 +58,7 @@ def read_run(
     notes += [
         f"{name} is damaged or was edited; run the same `run` command to rewrite it" for name in damaged_files(folder)
     ]
-    if missing := sorted(set(belonging["scenario"]) - samples.keys()) if cluster else []:
-        raise RunFolderError(
-            f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
-        )
+    _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
     notes += [f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)] + sentences(folder)
     notes += _control_notes(folder, planned, belonging)
@@ -86,6 +81,18 @@ def read_runs(
     """Read run folders as ``read_run`` does; raises RunFolderError if one is named twice."""
     lock.check_distinct(folders)
     return [read_run(folder, data, judge, strict, cluster) for folder in folders]
+
+
+def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> None:
+    """Raise RunFolderError for an unknown clustering, or without the samples that it needs."""
+    if not cluster:
+        return
+    if cluster not in CLUSTERS:
+        raise RunFolderError(f"there is no clustering {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
+    if missing := sorted(set(episodes["scenario"]) - samples.keys()):
+        raise RunFolderError(
+            f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
+        )
 
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:

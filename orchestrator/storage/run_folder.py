@@ -21,6 +21,7 @@ from polars.io.plugins import register_io_source
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from actors.text.listing import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
 from envs.json_text import parse_json
@@ -34,8 +35,8 @@ from sweeps.spec import Sweep
 RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
 """The data lines that ``skip_bad`` left out; absent if there are none."""
-NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "precision", "models", "conditions"}
-"""Keys of a sweep that do not identify a run, or are compared by name."""
+NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "precision"}
+"""Keys of a sweep that do not identify a run."""
 MAX_DIFFERENCES = 8
 """Differences that an error message lists."""
 
@@ -93,12 +94,12 @@ def sweep_toml(sweep: Sweep) -> str:
 def settings(sweep: Sweep) -> dict[str, Any]:
     """Return the settings that identify a run, flat: ``{"seed": 0, "sampling.max_tokens": 50}``."""
     nested = {
-        **sweep.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True),
+        **sweep.model_dump(mode="json", exclude=NOT_IDENTITY),
         "models": {
             model.name: {**model.identity, "backend": model.backend, "trust_remote_code": model.trust_remote_code}
             for model in sweep.models
         },
-        "conditions": {c.name: c.model_dump(mode="json", exclude={"name"}) for c in sweep.conditions},
+        "conditions": {c.name: c.model_dump(mode="json") for c in sweep.conditions},
     }
     lists = {"models": list(nested["models"]), "conditions": list(nested["conditions"])}
     return {**lists, **dict(_flatten(nested, ""))}
@@ -227,9 +228,8 @@ def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
 
 
 def _refusal(folder: Path, changed: Sequence[str]) -> str:
-    rest = f"; and {len(changed) - MAX_DIFFERENCES} more" if len(changed) > MAX_DIFFERENCES else ""
     return (
-        f"{folder} holds a run of another configuration: {'; '.join(changed[:MAX_DIFFERENCES])}{rest}. Pass another --output, or "
+        f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another --output, or "
         "--update to go on in this folder with the new configuration (finished episodes that still belong are kept)"
     )
 

@@ -28,8 +28,8 @@ from orchestrator.inspection.certificate import certify
 from orchestrator.inspection.prompt_preview import conversation
 from orchestrator.planning.build_plan import build_plan
 from sweeps.conditions import CONDITIONS
+from sweeps.engine_options import SPEED_ONLY
 from sweeps.load import build
-from sweeps.model import HARMLESS
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from tests.actors.architectures import POSITIONS, write_checkpoint
@@ -179,7 +179,7 @@ def entry(name: str, kind: str, folder: Path, faithful: bool = False) -> ModelSp
             "block_size": 32,
             "max_model_len": POSITIONS,
             "max_num_batched_tokens": 2 * POSITIONS,
-            **{option: value for option, value in shipped.options.items() if option not in HARMLESS},
+            **{option: value for option, value in shipped.options.items() if option not in SPEED_ONLY},
         }
     return ModelSpec(
         name=name,

@@ -130,7 +130,7 @@ def test_tokens_and_pixels_match_training(
         candidate = candidates[name][0]
         view = SCENARIOS[name].view(candidate.sample, SCENARIOS[name].initial(candidate.sample))
         question, picture = evaluation.prompts.question_message(view), candidate.picture(view.image)
-        inputs = answerer.inputs([evaluation.ModelInput((question,), (picture,))])
+        inputs = answerer.inputs([evaluation.Question((question,), (picture,))])
         ids, _ = text_processor.encode_conversation(tokenizer, (question,), (False,))
         assert inputs["input_ids"][0].tolist() == ids + tokenizer.encode(text_processor.SPEAKERS["assistant"]).ids
         pixels = np.asarray(shrink(picture)).transpose(2, 0, 1) / 127.5 - 1

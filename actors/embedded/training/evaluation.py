@@ -46,8 +46,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelInput:
-    """A conversation and its pictures, in order."""
+class Question:
+    """A conversation with its pictures, in order: what the model reads at one turn."""
 
     messages: tuple[Message, ...]
     pictures: tuple[Image.Image, ...]
@@ -78,7 +78,7 @@ class Answerer:
         self.processor = AutoProcessor.from_pretrained(folder)
         self.model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
 
-    def replies(self, questions: Sequence[ModelInput]) -> list[str]:
+    def replies(self, questions: Sequence[Question]) -> list[str]:
         """Return one reply per question; questions of similar length share a batch."""
         order = sorted(range(len(questions)), key=lambda k: len(questions[k].pictures))
         replies = dict[int, str]()
@@ -87,7 +87,7 @@ class Answerer:
             replies.update(zip(batch[:size], self._generate([questions[k] for k in batch[:size]]), strict=True))
         return [replies[k] for k in range(len(questions))]
 
-    def inputs(self, questions: Sequence[ModelInput]) -> BatchFeature:
+    def inputs(self, questions: Sequence[Question]) -> BatchFeature:
         """Return the saved processor's tensors of questions: tokens padded on the left, and pixels."""
         chats = [conversation(question.messages, lambda image: {"type": "image"}) for question in questions]
         texts = [self.processor.apply_chat_template(chat, add_generation_prompt=True) for chat in chats]
@@ -100,20 +100,20 @@ class Answerer:
         )
 
     @torch.inference_mode()
-    def _generate(self, questions: Sequence[ModelInput]) -> list[str]:
+    def _generate(self, questions: Sequence[Question]) -> list[str]:
         inputs = self.inputs(questions)
         output = self.model.generate(**inputs, max_new_tokens=50, do_sample=False)
         return self.processor.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-def question(game: Game, view: View, condition: Condition, owners: dict[str, Candidate]) -> ModelInput:
+def question(game: Game, view: View, condition: Condition, owners: dict[str, Candidate]) -> Question:
     """Return the model's input at this turn; ``owners`` holds the candidate of each picture of the examples."""
     messages = prompts.messages(game.sample, view, condition, game.past, game.examples)
     own = game.candidate
     pictures = [
         (own if image.path in own.demo.frames else owners[image.path]).picture(image) for image in images_of(messages)
     ]
-    return ModelInput(messages, tuple(pictures))
+    return Question(messages, tuple(pictures))
 
 
 def play_games(

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from actors.playing.turn_judge import turn_judge_key
+from actors.text.listing import list_first
 from envs import SCENARIOS
 from orchestrator.report.comparisons.rounding import agreement_sentences, averages_agree, smallest_difference
 from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
@@ -89,7 +90,7 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
     return [
         *agreement_sentences(rows),
         *(
-            f"{pluralize(count, 'cell')} not compared ({_list_models(models)}): {reason}"
+            f"{pluralize(count, 'cell')} not compared ({list_first(models)}): {reason}"
             for reason, count, models in grouped.iter_rows()
         ),
         *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
@@ -267,8 +268,3 @@ def _compared_cell(row: Mapping[str, Any]) -> TableCell:
     star = "*" if row["inside"] is False else ""
     difference = format_signed(round(row["difference"], 1) + 0.0)
     return TableCell(f"{row['ours']:.1f}\n{row['published']:.1f} {difference}{star}", row["ours"])
-
-
-def _list_models(models: list[str], limit: int = 3) -> str:
-    rest = f" and {len(models) - limit} more" if len(models) > limit else ""
-    return ", ".join(models[:limit]) + rest

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 
+from actors.text.listing import list_first
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.estimates import suggestion_limits
@@ -144,7 +145,8 @@ def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[
     cells = [set(rows.select(CELL).unique().rows()) for rows in (own, theirs)]
     for only, run_name in ((cells[0] - cells[1], name), (cells[1] - cells[0], first)):
         if only:
-            notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {_name_cells(only)}")
+            cell_names = ["/".join(cell[:3]) for cell in sorted(only)]
+            notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {list_first(cell_names)}")
     return same.drop("image", "image_other"), notes
 
 
@@ -153,11 +155,6 @@ def _with_pictures(run: RunData) -> pl.DataFrame:
     first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
     pictures = run.episodes.lazy().select("key", *SAMPLE).join(first_turns, on="key").drop("key").collect()
     return outcomes(run).join(pictures, on=SAMPLE, how="left")
-
-
-def _name_cells(cells: set[tuple[str, ...]]) -> str:
-    names = ["/".join(cell[:3]) for cell in sorted(cells)[:3]]
-    return ", ".join(names) + (", ..." if len(cells) > len(names) else "")
 
 
 def _declared_comparisons(run: RunData, base: RunData) -> pl.DataFrame:

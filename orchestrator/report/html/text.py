@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from actors.text.listing import list_first
 from actors.text.printable import spell_invisible
 from envs import SCENARIOS
 
@@ -36,8 +37,7 @@ def cut(text: str, longest: int) -> tuple[str, int]:
 
 def join_names(names: list[str], most: int = MOST_NAMES) -> str:
     """Return the first names, and the number of the others."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(visible, names[:most])) + rest
+    return list_first([visible(name) for name in names], most)
 
 
 def paper_order(names: Iterable[str], order: Iterable[str] = SCENARIOS) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from orchestrator.report.statistics.proportion import proportion_interval
 
 
-class Estimate(NamedTuple):
+class IntervalEstimate(NamedTuple):
     """A value with its 95% interval."""
 
     value: float
@@ -27,17 +27,17 @@ class Confusion(NamedTuple):
     """The truth is no, and the reader says no."""
 
     @property
-    def sensitivity(self) -> Estimate | None:
+    def sensitivity(self) -> IntervalEstimate | None:
         """Share of yes where the truth is yes; None without such a case."""
         return share_estimate(self.hits, self.hits + self.misses)
 
     @property
-    def specificity(self) -> Estimate | None:
+    def specificity(self) -> IntervalEstimate | None:
         """Share of no where the truth is no; None without such a case."""
         return share_estimate(self.rejections, self.rejections + self.false_alarms)
 
     @property
-    def kappa(self) -> Estimate | None:
+    def kappa(self) -> IntervalEstimate | None:
         """Cohen's kappa (1960), with the numbers of true yes and no fixed; None where the truth is always the same.
 
         The interval combines those of sensitivity and specificity by Zou and Donner's square-and-add (2008, Stat. Med.
@@ -56,12 +56,12 @@ class Confusion(NamedTuple):
         value = kappa_at(right.value, rejecting.value)
         below = hypot(value - kappa_at(right.low, rejecting.value), value - kappa_at(right.value, rejecting.low))
         above = hypot(kappa_at(right.high, rejecting.value) - value, kappa_at(right.value, rejecting.high) - value)
-        return Estimate(value, max(-1.0, value - below), min(1.0, value + above))
+        return IntervalEstimate(value, max(-1.0, value - below), min(1.0, value + above))
 
 
-def share_estimate(count: int, n: int) -> Estimate | None:
+def share_estimate(count: int, n: int) -> IntervalEstimate | None:
     """Return a share with its interval; None without a case."""
-    return Estimate(count / n, *proportion_interval(count, n)) if n else None
+    return IntervalEstimate(count / n, *proportion_interval(count, n)) if n else None
 
 
 def cohen_kappa(equal: float, first_yes: float, second_yes: float) -> float | None:

@@ -122,16 +122,7 @@ def forecast(
         raise SweepError("no model of this sweep needs a GPU; remove --gpus")
     pending = pending or workload.published_work(sweep)
     rates = replica_rates(sweep, gpu_type, folders, pending)
-    with_rates = {
-        name: replace(
-            demand,
-            rate=rates[name].episodes,
-            start=rates[name].start,
-            judge=demand.judge if demand.judge in rates else "",
-        )
-        for name, demand in demands(sweep, 0, gpus).items()
-        if name in rates
-    }
+    with_rates = _set_rates(demands(sweep, 0, gpus), rates)
     queues, reads = _number_work(pending, with_rates, judge, others)
     serving = judge_group(sweep.serving_judge) if sweep.serving_judge and sweep.serving_judge.model.gpus else ""
     if serving:
@@ -142,6 +133,20 @@ def forecast(
              for seed in range(simulations))  # fmt: skip
     makespans = [simulate_once(works=works).makespan for works in wrong]
     return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(), makespans, serving)
+
+
+def _set_rates(groups: Mapping[str, Demand], rates: Mapping[str, Rate]) -> dict[str, Demand]:
+    """Return the demands of the groups that have a rate, with it; a judge without a rate is left out."""
+    return {
+        name: replace(
+            demand,
+            rate=rates[name].episodes,
+            start=rates[name].start,
+            judge=demand.judge if demand.judge in rates else "",
+        )
+        for name, demand in groups.items()
+        if name in rates
+    }
 
 
 def _number_work(

@@ -117,7 +117,7 @@ def test_every_field_that_changed_is_named() -> None:
     ]  # fmt: skip
     assert compare_certificates({"m": certificate(), "a": new}, {"m": new, "b": new}, "A", "B") == [
         "m did not receive the same in A and B: weights: revision 111111111111, now revision 222222222222; torch: 2.13, now "
-        "2.14; pixel_values of ROD/hint, and 1 more"
+        "2.14; pixel_values of ROD/hint; and 1 more"
     ]
     other = certificate(replace(recorded(), sample=8))
     assert changed_fields(certificate(), other) == ["sample of ROD/hint"]

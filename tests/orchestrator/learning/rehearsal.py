@@ -21,7 +21,7 @@ import torch
 from transformers import AutoTokenizer
 
 from actors.engine.hf.backend import ModelAndProcessor
-from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning import settings, trainer
 from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import Policy
@@ -31,6 +31,7 @@ from orchestrator.learning.states import TrainingState
 from orchestrator.learning.student import Student, transformers_spec
 from sweeps.load import load
 from tests.actors.architectures import write
+from tests.orchestrator.learning.rollout_files import read_rollouts
 
 STEPS, ROLLOUTS, ASKED, TOKENS, LETTERS = 2, 8, 6, 3, 3.0
 SHORT = {
@@ -169,7 +170,7 @@ def training_outcome(file: Path, training: Training, model: Path | None, states:
     tensors = before.inputs([states[0].job()])
     with torch.no_grad():
         moved = (before.network(**tensors).logits - learned.network(**tensors).logits).abs().max()
-    rollouts = run_files.read_rollouts(model.parent)
+    rollouts = read_rollouts(model.parent)
     live = rollouts.drop_nulls("advantage")
     return {"rollouts": rollouts.height, "live groups": live.n_unique(["step", "group"]), "moved": float(moved)}
 

@@ -28,6 +28,7 @@ from orchestrator.learning.settings import TrainError  # noqa: E402
 from orchestrator.learning.states import Pool  # noqa: E402
 from orchestrator.learning.update import PolicyOptimizer  # noqa: E402
 from sweeps.load import load  # noqa: E402
+from tests.orchestrator.learning.rollout_files import read_rollouts  # noqa: E402
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
@@ -189,7 +190,7 @@ def test_a_killed_training_gives_the_same_weights_bit_for_bit(finished_run, own,
 
     assert done.model == folder / "model.toml" and "steps are already complete" in lines[1]
     assert read_weights(folder) == read_weights(finished_run)
-    assert run_files.read_rollouts(folder).equals(run_files.read_rollouts(finished_run))
+    assert read_rollouts(folder).equals(read_rollouts(finished_run))
 
 
 def wait_for(path, process=None):
@@ -213,11 +214,11 @@ def test_ctrl_c_keeps_checkpoint_and_same_command_resumes(finished_run, own, tmp
 
     assert done.interrupted and 2 <= done.steps < 6 and not (folder / run_files.MODEL).exists()
     assert run_training(folder, own).model and read_weights(folder) == read_weights(finished_run)
-    assert run_files.read_rollouts(folder).equals(run_files.read_rollouts(finished_run))
+    assert read_rollouts(folder).equals(read_rollouts(finished_run))
 
 
 def test_rollouts_record_training_data(finished_run):
-    rollouts = run_files.read_rollouts(finished_run)
+    rollouts = read_rollouts(finished_run)
 
     assert rollouts.height == 6 * 16 and rollouts["step"].unique().sort().to_list() == list(range(6))
     assert set(rollouts["kind"]) <= {"hidden", "clear"} and set(rollouts["variant"]) == {"plain", "hint"}
@@ -234,7 +235,7 @@ def test_metrics_are_in_mlflow(finished_run):
     (experiment,) = [e for e in client.search_experiments() if e.name == "demo-learning"]
     (run,) = client.search_runs([experiment.experiment_id])
     history = client.get_metric_history(run.info.run_id, "live_groups")
-    own = run_files.read_rollouts(finished_run).filter(pl.col("step") == 3)
+    own = read_rollouts(finished_run).filter(pl.col("step") == 3)
 
     assert run.info.status == "FINISHED" and run.data.params["rp"] == "0.5"
     assert [point.step for point in history] == list(range(6))

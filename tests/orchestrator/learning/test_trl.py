@@ -16,7 +16,7 @@ pytest.importorskip("trl", reason="the package trl is not installed")
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.demo import draw
-from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning import settings, trainer
 from orchestrator.learning.evaluation import evaluate, measures
 from orchestrator.learning.plan import load_training_states, state_order
 from orchestrator.learning.policy import Policy
@@ -25,6 +25,7 @@ from orchestrator.learning.student import Student, transformers_spec
 from orchestrator.learning.trl_engine import complete_checkpoints
 from sweeps.load import load
 from tests.conftest import ROOT
+from tests.orchestrator.learning.rollout_files import read_rollouts
 
 pytestmark = pytest.mark.long
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
@@ -87,7 +88,7 @@ def insert_images(parts, images):
 
 
 def test_group_rewards_come_from_game(finished_run, own):
-    rollouts = run_files.read_rollouts(finished_run)
+    rollouts = read_rollouts(finished_run)
     by_key = {state.key: state for state in load_training_states(settings.load(DEMO, own))}
     live = rollouts.drop_nulls("advantage")
 
@@ -110,7 +111,7 @@ def test_group_rewards_come_from_game(finished_run, own):
 def test_a_reply_is_stored_with_its_log_probability(finished_run, own):
     policy = Policy(settings.load(DEMO, own).train)
     by_key = {state.key: state for state in load_training_states(settings.load(DEMO, own))}
-    rows = run_files.read_rollouts(finished_run)
+    rows = read_rollouts(finished_run)
     replies = []
     for row in rows.filter(step=0).to_dicts():
         reply = policy.tokens(row["reply"])
@@ -160,7 +161,7 @@ def test_interrupted_training_gives_same_weights(finished_run, own, tmp_path, mo
 
     assert done.model and "2 steps are already complete" in lines
     assert adapter_file(tmp_path / "run").read_bytes() == adapter_file(finished_run).read_bytes()
-    assert run_files.read_rollouts(tmp_path / "run").equals(run_files.read_rollouts(finished_run))
+    assert read_rollouts(tmp_path / "run").equals(read_rollouts(finished_run))
     assert sorted(complete_checkpoints(tmp_path / "run")) == [2, 4]
 
 
@@ -224,7 +225,7 @@ def test_two_workers_of_ray_train_share_a_step(cli, own, tmp_path):
     done = cli.run(
         "train", DEMO, "--output", tmp_path / "run", *(f"--set={override}" for override in overrides), timeout=280
     )
-    rollouts = run_files.read_rollouts(tmp_path / "run")
+    rollouts = read_rollouts(tmp_path / "run")
 
     assert done.returncode == 0 and "24 states (12 hidden" in done.stdout and "step 2 of 2" in done.stdout, done.stderr
     assert rollouts.height == 2 * 32 and adapter_file(tmp_path / "run").exists()

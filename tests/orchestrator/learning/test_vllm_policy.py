@@ -15,13 +15,14 @@ pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU 
 pytest.importorskip("peft", reason="the package peft is not installed")
 
 from envs.demo import draw
-from orchestrator.learning import run_files, settings, trainer
+from orchestrator.learning import settings, trainer
 from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import SamplerDied
 from orchestrator.learning.rollouts import sample_turns
 from orchestrator.learning.states import Pool
 from orchestrator.learning.update import PolicyOptimizer
 from orchestrator.learning.vllm_policy import VLLMPolicy
+from tests.orchestrator.learning.rollout_files import read_rollouts
 
 pytestmark = pytest.mark.long
 SWEEP = """# A test.
@@ -123,7 +124,7 @@ def test_training_writes_run_files_and_leaves_no_process(training, tmp_path):
     before = set(psutil.Process().children(recursive=True))
     done = trainer.train(training, tmp_path / "run", lambda line: None)
 
-    rollouts = run_files.read_rollouts(tmp_path / "run")
+    rollouts = read_rollouts(tmp_path / "run")
     assert done.steps == 6 and done.model.name == "model.toml"
     assert rollouts.height == 6 * 32 and rollouts["logprob"].null_count() == 0 and (rollouts["logprob"] <= 0).all()
     assert rollouts.filter(rollouts["advantage"].is_not_null()).height > 0

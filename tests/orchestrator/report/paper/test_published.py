@@ -5,7 +5,7 @@ import pytest
 
 from envs import SCENARIOS
 from envs.samples import paper_ids
-from orchestrator.report.paper.published import MEASURES, TABLES, published_figures, published_table
+from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, TABLES, published_figures, published_table
 from sweeps.registry import registry
 
 
@@ -68,3 +68,38 @@ def test_measures_have_our_names():
     for protocol, measures in MEASURES.items():
         named = set(published.filter(protocol=protocol)["measure"])
         assert named == (set() if protocol == "tools" else set(measures.values()))
+
+
+def test_every_table_has_its_protocol_condition_and_samples():
+    published = published_figures()
+
+    assert published.columns == [
+        "table", "protocol", "condition", "filtered", "paper", "scenario", "measure", "published"
+    ]  # fmt: skip
+    assert set(published.select("table", "protocol", "condition", "filtered").unique().rows()) == {
+        ("mcqa", "mcqa", "zero-shot", True),
+        ("mcqa_hint", "mcqa", "hint", True),
+        ("reference", "mcqa", "reference", True),
+        ("mcqa_unfiltered", "mcqa", "zero-shot", False),
+        ("oeg", "oeg", "zero-shot", True),
+        ("oeg_hint", "oeg", "hint", True),
+        ("oeg_multiturn", "oeg-multi", "zero-shot", True),
+    }
+    assert published.equals(published.sort("table", "paper", "scenario", "measure", maintain_order=True))
+    with pytest.raises(FileNotFoundError):
+        published_table("none")
+
+
+def test_a_figure_is_the_papers_under_our_name():
+    row = published_table("mcqa").filter(model="GPT-5.2")
+    figures = published_figures().filter(table="mcqa", paper="GPT-5.2")
+
+    assert figures.filter(scenario="ROD", measure="acc")["published"].item() == row["ROD acc"].item()
+    assert figures.filter(scenario="MVP-N", measure="ps")["published"].item() == row["MVP-N psr"].item()
+    (first, *_), oeg = published_table("oeg")["model"], published_figures().filter(table="oeg")
+    answered = published_table("oeg").filter(model=first)
+    for column, measure in (("agg", "aggregate"), ("cc", "category"), ("ps", "suggestion")):
+        ours = oeg.filter(paper=first, scenario="QD", measure=measure)["published"].item()
+        assert ours == answered[f"QD {column}"].item()
+    assert MEASURES["tools"] == MEASURES["mcqa"] == {"acc": "acc", "psr": "ps"}
+    assert (AVERAGE, ROUNDING) == ("avg", 0.05)

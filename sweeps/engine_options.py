@@ -1,6 +1,7 @@
-"""Engine and processor options that cannot run code: an entry with any other must say ``unsafe_options = true``.
+"""Options of engines and processors: which of them can change an answer, and which can run code.
 
-Engines accept names of classes, kernels and repositories in many options, and run what they name.
+Engines accept names of classes, kernels and repositories in many options, and run what they name: an entry with an option
+outside ``SAFE`` must say ``unsafe_options = true``.
 """
 
 from __future__ import annotations
@@ -8,21 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-VLLM = frozenset((
-    "async_scheduling", "attention_backend", "batch_invariant", "block_size", "compilation_config", "config_format",
-    "cpu_offload_gb", "cudagraph_capture_sizes", "disable_cascade_attn", "disable_custom_all_reduce", "disable_log_stats",
-    "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_expert_parallel", "enable_lora",
-    "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "kv_cache_dtype", "limit_mm_per_prompt", "load_format",
-    "long_prefill_token_threshold", "max_logprobs", "max_lora_rank", "max_loras", "max_model_len", "max_num_batched_tokens",
-    "max_num_seqs", "max_parallel_loading_workers", "mm_encoder_tp_mode", "mm_processor_cache_gb", "num_gpu_blocks_override",
-    "pipeline_parallel_size", "quantization", "scheduling_policy", "seed", "skip_mm_profiling",
-    "tensor_parallel_size", "tokenizer_mode",
+VLLM_SPEED = frozenset((
+    "async_scheduling", "block_size", "compilation_config", "cpu_offload_gb", "disable_custom_all_reduce",
+    "disable_log_stats", "distributed_executor_backend", "download_dir", "enable_chunked_prefill", "enable_lora",
+    "enable_prefix_caching", "enforce_eager", "gpu_memory_utilization", "limit_mm_per_prompt", "load_format",
+    "max_lora_rank", "max_loras", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "max_parallel_loading_workers",
+    "mm_processor_cache_gb", "num_gpu_blocks_override", "pipeline_parallel_size", "scheduling_policy", "seed",
+    "tensor_parallel_size",
 ))  # fmt: skip
-TRANSFORMERS = frozenset((
-    "attn_implementation", "batch", "device_map", "low_cpu_mem_usage", "max_memory", "offload_folder", "tp_plan",
-    "use_safetensors",
-))  # fmt: skip
-SAFE = {"vllm": VLLM, "transformers": TRANSFORMERS}
+TRANSFORMERS_SPEED = frozenset(("attn_implementation", "batch", "device_map", "low_cpu_mem_usage"))
+SPEED_ONLY = VLLM_SPEED | TRANSFORMERS_SPEED | {"swap_space"}
+"""Options that only change speed, memory, and what fits; any other may change answers and is part of the key."""
+SAFE = {
+    "vllm": VLLM_SPEED | {
+        "attention_backend", "batch_invariant", "config_format", "cudagraph_capture_sizes", "disable_cascade_attn",
+        "enable_expert_parallel", "kv_cache_dtype", "long_prefill_token_threshold", "max_logprobs", "mm_encoder_tp_mode",
+        "quantization", "skip_mm_profiling", "tokenizer_mode",
+    },
+    "transformers": TRANSFORMERS_SPEED | {"max_memory", "offload_folder", "tp_plan", "use_safetensors"},
+}  # fmt: skip
+"""Backend -> options that cannot run code, with the values of ``CHOICES``."""
 CHOICES: dict[str, frozenset[Any]] = {
     "attention_backend": frozenset(
         ("FLASH_ATTN", "FLASHINFER", "FLEX_ATTENTION", "TORCH_SDPA", "TRITON_ATTN", "XFORMERS")

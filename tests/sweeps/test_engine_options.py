@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from sweeps.engine_options import SAFE, unsafe_options
 from sweeps.load import build
 from sweeps.model import ModelSpec
 from sweeps.registry import judges, registry
-from sweeps.safe_options import SAFE, unsafe_options
 from sweeps.sweep_file import SweepError
 
 ATTEMPTS = [

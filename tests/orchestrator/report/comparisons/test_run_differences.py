@@ -1,0 +1,81 @@
+"""The tables and notes on the differences between runs, cell by cell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.report.comparisons.run_comparison import (
+    COLUMNS,
+    RunComparison,
+    compare_runs,
+    comparison_tables,
+    configuration_differences,
+    distinct_names,
+)
+from orchestrator.report.read_run import read_runs
+from orchestrator.report.wording import format_signed
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+
+@pytest.fixture(scope="module")
+def comparison(demo_data, tmp_path_factory) -> RunComparison:
+    """A run of policies less another with other random choices and one more condition; ``uniform`` is no baseline here."""
+    folder = tmp_path_factory.mktemp("differences")
+    model = {"name": "mine", "source": "human:mine", "backend": "human"}
+    first = play_sweep(folder / "one", sweep(demo_data, [model, "guess"], ["zero-shot"], scenarios=["QD", "ROD"]))
+    second = play_sweep(
+        folder / "two",
+        sweep(demo_data, [model, "guess"], ["zero-shot", "hint", "history"], scenarios=["QD", "ROD"], seed=5),
+    )
+    return compare_runs(read_runs([first, second]))
+
+
+def test_a_line_has_the_figures_of_its_average_and_scenarios(comparison):
+    (table,) = comparison_tables(comparison)
+
+    assert table.title == "two less one (mcqa), points of acc on the same samples" and table.name == "difference-0"
+    assert [column.name for column in table.columns][len(COLUMNS) :] == ["ROD", "QD"] and table.search
+    rows = comparison.averages.sort("model").to_dicts()
+    lines = {line[0].text: line for line in table.rows}
+    assert list(lines) == [row["model"] for row in comparison.averages.iter_rows(named=True)]
+    for row in rows:
+        model, condition, pairs, average, p, ps, loops, *scenarios = lines[row["model"]]
+        assert (model.value, condition.text, pairs.text, pairs.value) == (row["model"], "zero-shot", "20", 20)
+        assert average.text == format_signed(row["difference"]) and average.value == row["difference"]
+        assert p.text == (f"({row['p']:.3f})" if row["p_holm"] is None else f"{row['p_holm']:.3f}")
+        assert ps.text == format_signed(row["ps_difference"], 2) and ps.value == row["ps_difference"]
+        assert loops.text == format_signed(row["loops_difference"]) and loops.value == row["loops_difference"]
+        cells = {cell["scenario"]: cell for cell in comparison.cells.filter(model=row["model"]).to_dicts()}
+        assert [cell.value for cell in scenarios] == [cells["ROD"]["difference"], cells["QD"]["difference"]]
+    assert lines["guess"][4].text.startswith("(") and not lines["mine"][4].text.startswith("(")
+
+
+def test_cells_of_one_run_only_are_counted_and_the_first_are_named(comparison):
+    assert comparison.notes[-1] == "8 cells only in two: guess/QD/hint, guess/QD/history, guess/ROD/hint and 5 more"
+    assert "seed: 0 in one, 5 in two" in comparison.notes
+
+
+def test_the_first_twenty_differences_of_configuration_are_listed(demo_data):
+    class Of:
+        def __init__(self, **keys) -> None:
+            self.sweep = sweep(demo_data, **keys)
+
+    names = ["oracle", "always-ask", "uniform", "guess", "first-option", "abstain"]
+    base = Of(models=[{"name": name, "source": f"Org/{name}", "revision": "a"} for name in names])
+    other = Of(
+        models=[{"name": name, "source": f"Other/{name}", "revision": "b", "dtype": "half"} for name in names],
+        seed=1, selection={"limit": 3}, sampling={"max_tokens": 9},
+    )  # fmt: skip
+
+    lines = configuration_differences(base, other, "one", "two")
+    assert len(lines) == 21 and lines[-1] == "1 more difference of configuration"
+    assert lines[0] == 'models.abstain.dtype: "auto" in one, "half" in two'
+    assert configuration_differences(base, base, "one", "two") == ["one and two are of the same configuration"]
+
+
+def test_names_are_as_much_of_the_path_as_makes_them_distinct():
+    assert distinct_names([Path("/a/one"), Path("/b/two")]) == ("one", "two")
+    assert distinct_names([Path("/x/a/run"), Path("/x/b/run"), Path("/x/b/other")]) == ("a/run", "b/run", "b/other")
+    assert distinct_names([Path("/x/run"), Path("/x/run")]) == ("/x/run", "/x/run")
