@@ -20,6 +20,7 @@ from orchestrator.cli.filter import filter as recompute_filter
 from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
+from orchestrator.cli.schema import schema
 from orchestrator.cli.user_errors import Commands, keep_exit_code
 from orchestrator.storage.software import version
 
@@ -54,7 +55,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "play": play.play,
     },
     "Train": {"train": train.train},
-    "Share": {"track": share.track, "merge": share.merge, "export": share.export},
+    "Share": {"track": share.track, "merge": share.merge, "export": share.export, "schema": schema},
 }
 """Panel of ``--help`` -> command -> function."""
 

@@ -49,7 +49,7 @@ def export(
         list[str], typer.Argument(metavar="DIR...", help="A run folder; with --publish alone, any files and folders.")
     ],
     to: Annotated[
-        str, typer.Option("--to", metavar="csv|every-eval-ever|inspect|trajectories", help="The format.")
+        str, typer.Option("--to", metavar="csv|every-eval-ever|inspect|trajectories|turns", help="The format.")
     ] = "",
     into: Annotated[
         Path | None, typer.Option("--into", metavar="DIR", help="A new folder (default: DIR-FORMAT).")

@@ -273,8 +273,16 @@ class Driver:
         if nodes != self.nodes:
             log_nodes(self.nodes, nodes)
             self.nodes = nodes
-            commands += self.schedule.on_nodes(nodes, capacity()[0], self.now())
+            commands += self._resize()
         return commands
+
+    def _resize(self) -> list[Command]:
+        """Give the scheduler the demands and shares of the cluster's new size, with the settings that ``ctl`` has changed."""
+        sweep, cpus, gpus = self.pool.sweep, capacity()[0], sum(node.gpus for node in self.nodes)
+        self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
+        resized = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
+        self.demands = self.pool.demands = resized
+        return self.schedule.on_nodes(self.nodes, cpus, self.now(), resized, shares(sweep, gpus))
 
 
 def last_line(problem: BaseException | None) -> str:

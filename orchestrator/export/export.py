@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
-from orchestrator.export import every_eval_ever, inspect_log, trajectories
+from orchestrator.export import analyst_turns, every_eval_ever, inspect_log, trajectories
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.csv import csv_text
@@ -29,6 +29,7 @@ FORMATS: dict[str, Callable[[RunData, Path, str], None]] = {
     "every-eval-ever": every_eval_ever.write,
     "inspect": inspect_log.write,
     "trajectories": trajectories.write,
+    "turns": analyst_turns.write,
 }
 """Format -> function that writes a run into an empty folder; its last argument is the evaluator's name."""
 

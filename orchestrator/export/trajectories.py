@@ -60,7 +60,7 @@ def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
     episodes = (
         run_data.episodes.drop("turns", "cell").join(turns, on="key", how="left").join(verdicts, on="key", how="left")
     )
-    questions = _question_rows(run_data)
+    questions = question_rows(run_data)
     episodes = episodes.join(questions, on=["scenario", "sample_id"], how="left", maintain_order="left")
     episodes.write_parquet(folder / "data" / "episodes.parquet", compression="zstd")
     missing_note = "" if questions.height else "; null, because the data folder was missing"
@@ -71,7 +71,8 @@ def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
     (folder / "README.md").write_text(card, encoding="utf-8")
 
 
-def _question_rows(run_data: RunData) -> pl.DataFrame:
+def question_rows(run_data: RunData) -> pl.DataFrame:
+    """Return question, options, categories and answer of every sample; no rows without the benchmark's folder."""
     rows = [
         (scenario, number, sample.prompt, list(sample.options), list(sample.categories), sample.answer)
         for scenario, samples in run_data.samples.items()

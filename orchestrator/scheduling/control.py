@@ -60,7 +60,7 @@ class Control(Leasing):
         self._advance(now)
         self.shares = dict(shares)
         for pool, gpus in self.shares.items():
-            staying = [s for s in self.slots.values() if s.group.demand.pool == pool and not s.leaving]
+            staying = [slot for slot in self._living_in_pool(pool) if not slot.leaving]
             excess = sum(slot.group.demand.gpus for slot in staying) - gpus
             for slot in sorted(staying, key=lambda worker: (worker.ready, -worker.started_at)):
                 if excess > 0 and slot.group.demand.gpus:

@@ -126,7 +126,12 @@ class Placement:
     def _free_in_pool(self, pool: str) -> float:
         if pool not in self.shares:
             return self.nodes.total
-        return self.shares[pool] - sum(s.group.demand.gpus for s in self.slots.values() if s.group.demand.pool == pool)
+        return self.shares[pool] - sum(slot.group.demand.gpus for slot in self._living_in_pool(pool))
+
+    def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
+        """Return the workers of a pool, without those whose node has left and whose loss is not reported yet."""
+        nodes = self.nodes.free
+        return [s for s in self.slots.values() if s.group.demand.pool == pool and (not s.node or s.node in nodes)]
 
     def _seconds_of_work(self, group: WorkerGroup) -> float:
         """Return the seconds that one replica needs for the group's pending work."""
@@ -225,7 +230,9 @@ class Leasing(Placement):
             assert place is not None, "only a group that fits is chosen"
             self._slot_count += 1
             node, shared = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
-            self.slots[self._slot_count] = WorkerSlot(group, node, self.now, self.now, shared=shared)
+            self.slots[self._slot_count] = WorkerSlot(
+                group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus
+            )
             commands.append(Start(self._slot_count, group.name, node, shared))
         self._make_room()
         return commands

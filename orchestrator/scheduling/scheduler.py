@@ -7,7 +7,7 @@ out the commands with Ray, ``forecast/simulator`` on a virtual clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
@@ -137,13 +137,31 @@ class Scheduler(Control):
             commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._start_workers()
 
-    def on_nodes(self, nodes: Sequence[Node], cpus: float, now: float) -> list[Command]:
-        """Handle a change of the cluster's nodes; ``on_death`` follows for each worker of a lost node."""
+    def on_nodes(
+        self,
+        nodes: Sequence[Node],
+        cpus: float,
+        now: float,
+        demands: Mapping[str, Demand] | None = None,
+        shares: Mapping[str, float] | None = None,
+    ) -> list[Command]:
+        """Handle a change of the cluster's nodes; ``on_death`` follows for each worker of a lost node.
+
+        ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
+        """
         self._advance(now)
         self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
         for worker in self.slots.values():
             self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
-        return self._start_workers()
+        if demands is not None:
+            self._replace_demands(demands)
+        return self._start_workers() if shares is None else self.set_shares(shares, now)
+
+    def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
+        """Take new demands for workers that start from now on; what a group plays at once stays."""
+        self.demands = demands
+        for name, group in self.groups.items():
+            group.demand = replace(demands[name], concurrency=group.demand.concurrency)
 
     def _observe(self, worker: WorkerSlot, played: int) -> None:
         """Count the time since the last message as busy; a suspect plays alone, so its time is not counted."""

@@ -165,6 +165,8 @@ class WorkerSlot:
     """Lease -> time at which it is far too late."""
     shared: int | None = None
     """The number of the shared GPU that it has a part of; None if its GPUs are its own."""
+    cpus: float = 0.0
+    """The CPUs that it has reserved; its group's demand may change later."""
 
     @property
     def leased_count(self) -> int:
@@ -209,7 +211,7 @@ def used_cpus(slots: Iterable[WorkerSlot], place: Place | None) -> float:
     """Return the CPUs in use for a replica at this place: those of a shared GPU count once, and not if it joins it."""
     joined = place.shared if place else None
     holders = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
-    return sum(s.group.demand.cpus for s in holders.values() if s.shared is None or s.shared != joined)
+    return sum(slot.cpus for slot in holders.values() if slot.shared is None or slot.shared != joined)
 
 
 def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:

@@ -19,6 +19,7 @@ import polars as pl
 
 from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import atomic_write, checksums, lock, row_check
+from orchestrator.storage.column_docs import ROWS, parquet_metadata
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import Part, list_parts, list_parts_during_run, part_numbers, scan_part
 from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
@@ -26,6 +27,8 @@ from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
 LARGE = 100_000
 """Episodes of a part that is not merged further."""
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
+METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
+"""Table -> the metadata of its parts: what each column means."""
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +100,7 @@ class EpisodeStore:
             rows = pl.read_parquet(path, glob=False, hive_partitioning=False)
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
-                atomic_write.prepare_table(path, remaining, **COMPRESSION)
+                atomic_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
                 checksums.record_sums(self.folder, [path])
                 atomic_write.publish(path)
 
@@ -146,7 +149,7 @@ class EpisodeStore:
         paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
         for table, path in paths.items():
             atomic_write.make_folder(path.parent)  # somebody may have removed it
-            atomic_write.prepare_table(path, frames[table], **COMPRESSION)
+            atomic_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
         checksums.record_sums(self.folder, paths.values())
         for path in paths.values():
             atomic_write.publish(path)

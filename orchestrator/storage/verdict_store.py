@@ -18,7 +18,7 @@ import polars as pl
 from actors.playing.records import Columns
 from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
-from orchestrator.storage.episode_store import COMPRESSION, turns
+from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
 from orchestrator.storage.part_files import is_usable
 from orchestrator.storage.planned_episodes import key_frame
@@ -87,7 +87,7 @@ class VerdictStore:
     def _write(self, frame: pl.DataFrame) -> None:
         atomic_write.make_folder(self.folder)
         path = self.folder / f"part-{self._next_number():08d}.parquet"
-        atomic_write.prepare_table(path, frame, **COMPRESSION)
+        atomic_write.prepare_table(path, frame, **COMPRESSION, metadata=METADATA["verdicts"])
         checksums.record_sums(self.folder.parent, [path])
         atomic_write.publish(path)
         self._part_names.add(path.name)
