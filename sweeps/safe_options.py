@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sweeps.model import ModelSpec
+
 VLLM = frozenset((
     "async_scheduling", "attention_backend", "batch_invariant", "block_size", "compilation_config", "config_format",
     "cpu_offload_gb", "cudagraph_capture_sizes", "disable_cascade_attn", "disable_custom_all_reduce", "disable_log_stats",
@@ -43,6 +45,13 @@ def unsafe_options(backend: str, options: Mapping[str, Any], processor: Mapping[
         return []
     engine = [f"options.{name}" for name, value in options.items() if not _is_safe(name, value, SAFE[backend])]
     return engine + [f"processor.{name}" for name, value in processor.items() if not _is_number(name, value)]
+
+
+def describe_code(model: ModelSpec) -> str:
+    """Return which keys let a model run code that nobody checked; empty if none does."""
+    keys = ["trust_remote_code"] * model.trust_remote_code
+    keys += unsafe_options(model.backend, model.options, model.processor)
+    return f"{model.name} may run code of its own ({', '.join(keys)})" if keys else ""
 
 
 def _is_safe(name: str, value: Any, safe: frozenset[str]) -> bool:
