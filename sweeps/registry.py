@@ -75,3 +75,10 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
     if kind == "model" and isinstance(entry, str) and entry not in models and (policy := packages.policy_model(entry)):
         return policy
     return with_limits(models[find_name(entry, models, kind, where)])
+
+
+def describe_code(model: ModelSpec) -> str:
+    """Return which keys let a model run code that nobody checked; empty if none does."""
+    keys = ["trust_remote_code"] * model.trust_remote_code
+    keys += unsafe_options(model.backend, model.options, model.processor)
+    return f"{model.name} may run code of its own ({', '.join(keys)})" if keys else ""

@@ -19,7 +19,8 @@ from orchestrator.audit import game_turns, open_ended
 from orchestrator.audit.records import EpisodeDifference, Recording
 from orchestrator.audit.reference_process import reference_process
 from orchestrator.datasets.staging import fetch_lines
-from orchestrator.planning.build_plan import build_plan, stored_episodes
+from orchestrator.planning.build_plan import stored_episodes
+from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.planned_episodes import key_frame
@@ -84,7 +85,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     sweep = stored_sweep(folder)
     if data is not None:
         sweep = sweep.model_copy(update={"data": str(data)})
-    plan = build_plan(sweep)
+    plan = plan_from_folder(folder, sweep)
     count, rows, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
     with reference_process(fetch_lines(sweep), package, python) as ask:
         recordings = _recordings(plan, folder)

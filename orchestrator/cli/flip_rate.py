@@ -10,7 +10,7 @@ import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, MovedData, required_name
+from orchestrator.cli.options import WIDTH, MovedData, OwnSweep, required_name
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
@@ -43,6 +43,7 @@ def flip_rate(
         bool, typer.Option("--yes", help="Send requests to paid services without asking, as in a script.")
     ] = False,
     data: MovedData = None,
+    own: OwnSweep = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay a seeded share of a finished run at other batch sizes and worker counts, and count changed answers.
@@ -51,11 +52,13 @@ def flip_rate(
     the same command to resume.
     """
     from orchestrator.flip_rate import flip_rate as flips
-    from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES
+    from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, repeated_players
+    from orchestrator.planning.named_by_user import check_named, read_own_sweep
     from orchestrator.storage.disk import disk_errors
 
     others = [setting for setting, wanted in ((PLAIN, repeat), (WITHOUT_CACHES, caches_off)) if wanted]
     repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data, others)
+    check_named(repeats.folder, repeats.sweep, repeated_players(repeats.sweep), read_own_sweep(own))
     for line in repeats.lines():
         _say(line, as_json)
     _confirm_services(repeats, yes)

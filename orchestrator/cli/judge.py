@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, required_name, viewed
+from orchestrator.cli.options import WIDTH, OwnSweep, required_name, viewed
 from orchestrator.cli.printing import print_tables, text_table
 from orchestrator.monitoring.console import show
 
@@ -27,6 +27,7 @@ def judge(
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Judge nothing; show how far the judges of the run agree.")
     ] = False,
+    own: OwnSweep = None,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
@@ -35,12 +36,16 @@ def judge(
         return
     from orchestrator.execution.attempt import judge_answers
     from orchestrator.object_store import run_location as remote
+    from orchestrator.planning.named_by_user import check_named, read_own_sweep
     from orchestrator.report.scores.judge_agreement import resolve_judge
     from orchestrator.storage.run_folder import stored_sweep
 
+    own_sweep = read_own_sweep(own)
     with remote.open_location(required_name(output)) as location:
         sweep = stored_sweep(location.folder)
-        rows, complete = judge_answers(sweep, location.folder, resolve_judge(sweep, by, set_), again)
+        chosen = resolve_judge(sweep, by, set_)
+        check_named(location.folder, sweep, [chosen.model], own_sweep, set_, pictures=False)
+        rows, complete = judge_answers(sweep, location.folder, chosen, again)
     open_ended = rows.filter(rows["protocol"] == "oeg")
     if as_json:
         print_json(open_ended.to_dicts())

@@ -58,6 +58,14 @@ StrictPaper = Annotated[
 MovedData = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", parser=_benchmark, help="The benchmark folder, if it has moved.")
 ]
+OwnSweep = Annotated[
+    Path | None,
+    typer.Option(
+        "--sweep",
+        metavar="FILE",
+        help="Your sweep file: allows its services, data and code where the folder names them.",
+    ),
+]
 Cluster = Annotated[
     str,
     typer.Option(

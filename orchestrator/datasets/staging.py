@@ -47,6 +47,16 @@ def data_folder(sweep: Sweep) -> Path:
     return Path(sweep.data) if address is None else _cache_home(address, sweep.staging.cache)
 
 
+def has_lines(sweep: Sweep, pictures: bool = False) -> bool:
+    """Return True if ``fetch_lines`` needs no network, and with ``pictures`` if ``stage`` on this machine needs none either."""
+    address = parse_address(sweep.data)
+    if address is None:
+        return True
+    home = _cache_home(address, sweep.staging.cache)
+    lines = address.fixed and all(lines_file(home, name).is_file() for name in _needed_lines(sweep))
+    return lines and (not pictures or all(_completion_mark(home, name).exists() for name in sweep.scenarios))
+
+
 def fetch_lines(sweep: Sweep) -> Path:
     """Return a local folder with the JSONL files of the sweep's scenarios, downloading missing ones.
 
@@ -58,7 +68,7 @@ def fetch_lines(sweep: Sweep) -> Path:
         return Path(sweep.data)
     address = pin(address)
     home = _cache_home(address, sweep.staging.cache)
-    needed = list(SCENARIOS) if sweep.draws_suggestions else sweep.scenarios
+    needed = _needed_lines(sweep)
     if not all(lines_file(home, name).is_file() for name in needed):
         with _disk_errors(home), _stage_lock(home, lambda line: None):
             remote = open_source(address, lambda size: None)
@@ -67,6 +77,11 @@ def fetch_lines(sweep: Sweep) -> Path:
             wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in names]
             _download_lines(remote, files, address, home, wanted)
     return home
+
+
+def _needed_lines(sweep: Sweep) -> Sequence[str]:
+    """Return the scenarios whose lines a sweep needs."""
+    return list(SCENARIOS) if sweep.draws_suggestions else sweep.scenarios
 
 
 def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:

@@ -15,8 +15,10 @@ from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import check_wording
 from orchestrator.planning.applied_sweep import effective_sweep
 from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.named_by_user import models_and_judge
 from orchestrator.storage import lock
 from sweeps.load import skipped_products
+from sweeps.registry import describe_code
 from sweeps.spec import Sweep
 
 
@@ -43,6 +45,8 @@ def run(
         sweep, update = effective_sweep(pinned, output, update, say)
         if sweep is not pinned:
             plan = build_plan(sweep)
+        for line in filter(None, map(describe_code, models_and_judge(sweep))):
+            say(line)
         for reason in (*skipped_products(sweep), *plan.left_out):
             say(f"left out: {reason}")
         for line in overflow.lines(overflow.risks(plan, data_folder(sweep), by_processor=False)):

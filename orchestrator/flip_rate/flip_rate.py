@@ -23,6 +23,7 @@ from orchestrator.flip_rate.repeats import (
     describe_left_out,
     draw_samples,
     repeat_sweep,
+    repeated_players,
     repeats_folder,
 )  # fmt: skip
 from orchestrator.inspection import service_cost
@@ -75,8 +76,7 @@ class Repeats:
     @property
     def asks_services(self) -> bool:
         """Return True if a service answers or judges."""
-        judges = [self.sweep.judge.model] if self.sweep.is_judged and self.sweep.judge else []
-        return any(model.backend == "openai" for model in (*self.sweep.models, *judges))
+        return any(model.backend == "openai" for model in repeated_players(self.sweep))
 
 
 @dataclass(frozen=True)

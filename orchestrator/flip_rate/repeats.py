@@ -110,6 +110,11 @@ def repeated_models(sweep: Sweep) -> tuple[ModelSpec, ...]:
     return tuple(model for model in sweep.models if model.backend != "human")
 
 
+def repeated_players(sweep: Sweep) -> tuple[ModelSpec, ...]:
+    """Return the models that a repeat starts: players and judge."""
+    return (*repeated_models(sweep), *([sweep.judge.model] if sweep.judge else []))
+
+
 def has_one_worker(model: ModelSpec) -> bool:
     """Return True if the scheduler always gives a model one worker: a service, or vLLM on CPUs."""
     return model.backend == "openai" or (model.backend == "vllm" and not model.gpus)

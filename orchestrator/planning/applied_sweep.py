@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.text.printable import one_line
+from orchestrator.planning.named_by_user import check_applied
 from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.control_log import APPLY
 from orchestrator.storage.lock import RunFolderError
@@ -41,6 +42,7 @@ def effective_sweep(given: Sweep, folder: Path, update: bool, say: Callable[[str
         )
         location = {key: getattr(given, key) for key in LOCATION_KEYS}
         sweep = _parse_sweep(run_folder.sweep_toml(applied.model_copy(update=location)))
+        check_applied(folder, sweep, given)
         return sweep, _differs_from_stored(sweep, folder)
     _record_replacement(given, folder, update)
     say("The given sweep replaces the one that `ctl apply` left in this run folder.")

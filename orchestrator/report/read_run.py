@@ -10,7 +10,7 @@ import polars as pl
 from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import UNSCORED
-from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.report.run_data import CLUSTERS, RunData, Samples
 from orchestrator.report.scores.judge_agreement import choose_judge
@@ -50,9 +50,8 @@ def read_run(
     sweep, planned = stored_sweep(folder), _planned_frame(folder)
     cells = planned.lazy().select("cell")
     stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
-    samples, plan, notes = _load_samples(
-        sweep if data is None else sweep.model_copy(update={"data": str(data)}), stored
-    )
+    moved = sweep if data is None else sweep.model_copy(update={"data": str(data)})
+    samples, plan, notes = _load_samples(folder, moved, stored)
     belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
     notes += _precision_notes(sweep, planned, stored.height - belonging.height)
     notes += [
@@ -136,11 +135,11 @@ def _planned_frame(folder: Path) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={name: pl.Int64 if name in ("planned", "full") else pl.String for name in names})
 
 
-def _load_samples(sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
+def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
     """Return the samples of scenarios whose data are those that were played, the plan, and notes."""
     try:
-        plan = build_plan(sweep)
-    except (BadData, PackageError, SweepError, OSError) as problem:
+        plan = plan_from_folder(folder, sweep)
+    except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
         return {}, None, [f"{NO_DATA} ({problem}), so views are judged by the oracle's path"]
     played = dict(stored.group_by("scenario").agg("key").rows())
     scenarios = dict.fromkeys(cell.scenario for cell in plan.cells)

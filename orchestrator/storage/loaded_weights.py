@@ -12,6 +12,7 @@ from actors.engine.weights import COMMIT, comes_from_hub, weights_identity
 from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import to_json
+from sweeps.checkpoint import checkpoint_folder
 from sweeps.spec import ModelSpec
 
 FILE = "weights.json"
@@ -38,9 +39,14 @@ class LoadedWeights:
         self.models = read_weights(folder)
 
     def pin(self, model: ModelSpec) -> ModelSpec:
-        """Return the entry with the commit that the run has loaded before, so that a moved branch changes nothing."""
+        """Return the entry with the commit that the run has loaded before, so that a moved branch changes nothing.
+
+        The folder may come from someone else: for a model that runs code, only a commit that this machine has already counts.
+        """
         weights = self._recorded(model)
-        return model.model_copy(update={"revision": weights}) if COMMIT.fullmatch(weights) else model
+        pinned = model.model_copy(update={"revision": weights})
+        usable = COMMIT.fullmatch(weights) and (not model.trust_remote_code or checkpoint_folder(pinned) is not None)
+        return pinned if usable else model
 
     def add(self, model: ModelSpec, weights: str) -> str:
         """Record what a worker has loaded; return why it may not play, or an empty text.

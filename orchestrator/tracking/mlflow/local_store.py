@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+
+from actors.text.redaction import redact_address
 
 LOCAL = "sqlite"
 """The ``tracking.uri`` of a database in the run folder."""
@@ -45,6 +47,19 @@ def relocate_files(database: Path, address: str) -> None:
                     _replace_addresses(store, old, address)
     except sqlite3.Error as error:
         log.info("%s keeps the addresses of its files: %s", database, error)
+
+
+def check_files_local(database: Path) -> None:
+    """Raise ValueError if a run in a database, which may come from someone else, keeps its files on another machine."""
+    if not database.is_file():
+        return
+    addresses: list[str] = []
+    with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as store:  # MLflow itself reports a damaged one
+        for table, column in ADDRESS_COLUMNS[:2]:
+            rows = store.execute(f"SELECT {column} FROM {table} WHERE {column} LIKE '%://%'")
+            addresses += [str(address) for (address,) in rows]
+    if remote := [address for address in addresses if not address.startswith("file:///")]:
+        raise ValueError(f"{database} keeps files at {redact_address(remote[0])}; move that database away")
 
 
 def _replace_addresses(store: sqlite3.Connection, old: str, address: str) -> None:

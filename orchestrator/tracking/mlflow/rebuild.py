@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import tomllib
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import polars as pl
 
 from actors.text.redaction import redact_address
+from orchestrator.planning.named_by_user import check_tracking
 from orchestrator.storage import checksums
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.progress_log import Point, stored_points
@@ -20,8 +19,6 @@ from orchestrator.tracking.mlflow.local_store import LOCAL
 from orchestrator.tracking.mlflow.run import MlflowRun, Update
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
-
-THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
@@ -74,10 +71,5 @@ def _stored_address(folder: Path, uri: str) -> str:
         raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")
     if uri in (LOCAL, UNTRACKED):
         return LOCAL
-    if uri != os.environ.get("MLFLOW_TRACKING_URI") and urlsplit(uri).hostname not in THIS_MACHINE:
-        address = redact_address(uri)
-        raise RunFolderError(
-            f"{folder} names the tracking address {address}; add `--tracking-uri {address}` to send the run and your MLflow "
-            "login there, or `--tracking-uri sqlite` for a file in the folder"
-        )
+    check_tracking(folder, uri)
     return uri

@@ -132,6 +132,7 @@ class RunTree:
         files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         if files and self.local:
             local_store.relocate_files(self.folder / local_store.NAME, files)
+            local_store.check_files_local(self.folder / local_store.NAME)
         candidate, number = name, 1
         while (experiment := self.client.get_experiment_by_name(candidate)) is not None:
             if not self.local or experiment.artifact_location == files:

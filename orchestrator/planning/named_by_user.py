@@ -1,0 +1,149 @@
+"""What a run folder may contact and run: only what the user named, since the folder may come from someone else.
+
+The one gate for every command that acts on the sweep stored in a folder. The user names services, variables with keys, data and
+models with code on the command line, in a sweep file of their own (``--sweep``), or in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from actors.text.redaction import redact_address
+from envs import regular
+from orchestrator.datasets.sources import parse_address
+from orchestrator.datasets.staging import has_lines
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.run_folder import RESOLVED
+from sweeps.checkpoint import checkpoint_folder
+from sweeps.endpoint import Endpoint
+from sweeps.load import load
+from sweeps.registry import describe_code, judges, registry
+from sweeps.spec import ModelSpec, Sweep
+from sweeps.sweep_file import LARGEST, SweepError
+
+THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+LOCAL_SERVICE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/[\w./-]*)?")
+"""Services of this machine; nothing that another parser could read as another host."""
+DEFAULT_KEY = Endpoint().key_env
+TRUSTED_CODE = "model.trust_remote_code=true"
+"""The override of ``judge --set`` by which a user types that a judge's code may run."""
+
+
+def models_and_judge(sweep: Sweep | None) -> tuple[ModelSpec, ...]:
+    """Return the models of a sweep, its judge included."""
+    if sweep is None:
+        return ()
+    return (*sweep.models, *([sweep.judge.model] if sweep.judge else []))
+
+
+def check_named(
+    folder: Path,
+    sweep: Sweep,
+    models: Sequence[ModelSpec],
+    own: Sweep | None = None,
+    typed: Sequence[str] = (),
+    pictures: bool = True,
+) -> None:
+    """Raise RunFolderError if playing ``models`` over the data of a folder's sweep would use what the user did not name.
+
+    Args:
+        own: The sweep file that the user named.
+        typed: Overrides (``KEY=VALUE``) from the command line.
+        pictures: False if the models read text only.
+    """
+    known = [*models_and_judge(own), *registry().values(), *judges().values()]
+    unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]
+    if not has_lines(sweep, pictures) and not _same_data(sweep, own):
+        unnamed.append(f"the data {redact_address(sweep.data)}")
+    if unnamed:
+        raise RunFolderError(
+            f"{folder} names {', '.join(dict.fromkeys(unnamed))}, which you have not named; read its sweep, then add "
+            f"`--sweep {folder / RESOLVED}`, or your own sweep file that names them"
+        )
+
+
+def plan_from_folder(folder: Path, sweep: Sweep) -> Plan:
+    """Build the plan of a folder's sweep without a network; raises RunFolderError if its data would be downloaded."""
+    if not has_lines(sweep):
+        raise RunFolderError(
+            f"{folder} names the data {redact_address(sweep.data)}, which are not on this machine; `plan` with your own sweep "
+            "file fetches them, or add --data DIR"
+        )
+    return build_plan(sweep)
+
+
+def check_applied(folder: Path, applied: Sweep, own: Sweep) -> None:
+    """Raise RunFolderError if the sweep that replaces the user's ``own`` in a folder uses what theirs does not name."""
+    check_named(folder, own, models_and_judge(applied), own)
+
+
+def check_tracking(folder: Path, uri: str) -> None:
+    """Raise RunFolderError if a tracking address of a folder's sweep is neither on this machine nor in MLFLOW_TRACKING_URI.
+
+    MLflow sends the user's login to it.
+    """
+    if uri != os.environ.get("MLFLOW_TRACKING_URI") and urlsplit(uri).hostname not in THIS_MACHINE:
+        address = redact_address(uri)
+        raise RunFolderError(
+            f"{folder} names the tracking address {address}; add `--tracking-uri {address}` to send the run and your MLflow "
+            "login there, or `--tracking-uri sqlite` for a file in the folder"
+        )
+
+
+def read_own_sweep(path: Path | None) -> Sweep | None:
+    """Return the sweep of a file that the user named, also the resolved one of a run folder; raises SweepError."""
+    if path is None or path.name != RESOLVED:
+        return None if path is None else load(path)
+    try:
+        return Sweep(**tomllib.loads(regular.read_bytes(path, LARGEST).decode()))
+    except (OSError, ValueError, TypeError, RecursionError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem).partition("\n")[0]
+        raise SweepError(f"{path} is no sweep that this version reads ({reason})") from None
+
+
+def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> Iterator[str]:
+    """Yield what a model would contact or run that neither the user nor this package names."""
+    if model.backend == "openai" and not _is_named_service(model.endpoint, known, typed):
+        key = f" (key in {model.endpoint.key_env})" if model.endpoint.key_env else ""
+        yield f"the service {redact_address(model.endpoint.base_url) or 'of OpenAI'}{key}"
+    if not model.is_local:
+        return
+    if describe_code(model):
+        if TRUSTED_CODE not in typed and _same_code(model) not in map(_same_code, known):
+            yield f"the code or unsafe options of {model.name}"
+    elif not (model.source.startswith("builtin:") or checkpoint_folder(model) or _is_named_source(model, known, typed)):
+        yield f"the weights {model.source}"
+
+
+def _is_named_source(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
+    return model.source in {other.source for other in known} or f"model.source={model.source}" in typed
+
+
+def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
+    """Return True if a service may get the value of its ``key_env``."""
+    pairs = {(model.endpoint.base_url, model.endpoint.key_env) for model in known if model.backend == "openai"}
+    if (endpoint.base_url, endpoint.key_env) in pairs:
+        return True
+    local = LOCAL_SERVICE.fullmatch(endpoint.base_url) is not None
+    address = local or not endpoint.base_url or endpoint.base_url == os.environ.get("OPENAI_BASE_URL")
+    address = address or f"model.endpoint.base_url={endpoint.base_url}" in typed
+    return address and (endpoint.key_env in ("", DEFAULT_KEY) or f"model.endpoint.key_env={endpoint.key_env}" in typed)
+
+
+def _same_code(model: ModelSpec) -> tuple[object, ...]:
+    """Return what decides which code a model runs."""
+    return (model.source, model.revision, model.backend, model.trust_remote_code, model.options, model.processor)
+
+
+def _same_data(sweep: Sweep, own: Sweep | None) -> bool:
+    """Return True if both sweeps name one address, whatever its commit."""
+    theirs, ours = parse_address(sweep.data), parse_address(own.data) if own else None
+    return theirs is not None and ours is not None and replace(theirs, revision="") == replace(ours, revision="")

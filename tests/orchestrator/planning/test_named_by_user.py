@@ -1,0 +1,198 @@
+"""A run folder that came from someone else reaches no address, key or code that the user did not name."""
+
+from __future__ import annotations
+
+import socketserver
+import sqlite3
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+from orchestrator.planning.named_by_user import check_named, read_own_sweep
+from orchestrator.storage import checksums, control_log, run_folder
+from orchestrator.storage.control_log import LogEntry, make_command
+from orchestrator.storage.loaded_weights import LoadedWeights
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.tracking.mlflow.local_store import check_files_local
+from sweeps.load import SweepError
+from sweeps.model import ModelSpec
+from sweeps.safe_options import describe_code
+from tests.orchestrator.report import runs
+
+SERVICE = {"backend": "openai", "endpoint": {"base_url": "https://evil.example/v1"}}
+LOCAL = {"backend": "openai", "endpoint": {"base_url": "http://127.0.0.1:8000/v1", "key_env": ""}}
+REFUSED = [
+    (SERVICE, "the service https://evil.example/v1 (key in OPENAI_API_KEY)"),
+    ({**LOCAL, "endpoint": {"base_url": "http://127.0.0.1.evil.example/v1"}}, "the service http://127.0.0.1.evil.example"),
+    ({**LOCAL, "endpoint": {"base_url": "http://evil.example\\@127.0.0.1/v1"}}, "the service"),
+    ({**LOCAL, "endpoint": {"base_url": "http://127.0.0.1:8000/v1", "key_env": "GITHUB_TOKEN"}}, "(key in GITHUB_TOKEN)"),
+    ({"backend": "openai", "endpoint": {"key_env": "AWS_SECRET_ACCESS_KEY"}}, "of OpenAI (key in AWS_SECRET_ACCESS_KEY)"),
+    ({"backend": "vllm", "trust_remote_code": True}, "the code or unsafe options of m"),
+    ({"backend": "vllm", "unsafe_options": True, "options": {"worker_extension_cls": "evil.Worker"}}, "unsafe options"),
+    ({"backend": "vllm", "options": {"hf_overrides": {"auto_map": {}}}}, "the code or unsafe options of m"),
+    ({"backend": "transformers", "processor": {"trust_remote_code": True}}, "the code or unsafe options of m"),
+    ({"backend": "transformers", "options": {"attn_implementation": "evil/kernel"}}, "the code or unsafe options of m"),
+    ({"backend": "transformers"}, "the weights evil/model"),
+]  # fmt: skip
+
+
+def entry(**fields):
+    return ModelSpec(**{"name": "m", "source": "evil/model", **fields})
+
+
+@pytest.mark.parametrize(("fields", "reason"), REFUSED)
+def test_what_only_the_folder_names_is_refused_until_an_own_sweep_names_it(demo_data, tmp_path, fields, reason):
+    sweep, model = runs.sweep(demo_data, ["oracle"]), entry(**fields)
+
+    with pytest.raises(RunFolderError) as refusal:
+        check_named(tmp_path, sweep, [model])
+    assert reason in str(refusal.value) and "add `--sweep " in str(refusal.value)
+
+    check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (model,)}))
+    other = entry(**{**fields, "name": "n", "source": "other/model", "backend": fields["backend"]})
+    if fields["backend"] != "openai":  # another model in the user's file does not name this one
+        with pytest.raises(RunFolderError):
+            check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (other,)}))
+
+
+@pytest.mark.parametrize("fields", [LOCAL, {"backend": "openai"}, {"source": "builtin:uniform", "backend": "builtin"}])
+def test_this_machine_openai_and_built_in_models_need_no_option(demo_data, tmp_path, fields):
+    check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [entry(**fields)])
+
+
+def test_overrides_and_environment_name_addresses(demo_data, tmp_path, monkeypatch):
+    sweep = runs.sweep(demo_data, ["oracle"])
+    check_named(tmp_path, sweep, [entry(**SERVICE)], typed=["model.endpoint.base_url=https://evil.example/v1"])
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://evil.example/v1")
+    check_named(tmp_path, sweep, [entry(**SERVICE)])
+
+
+class Stranger(socketserver.ThreadingTCPServer):
+    """A listener on another loopback address than the one that services of this machine use; it counts its connections."""
+
+    allow_reuse_address = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.2", 0), socketserver.BaseRequestHandler)
+        self.connections = 0
+        self.address = f"http://127.0.0.2:{self.server_address[1]}"
+
+    def process_request(self, request, client_address):
+        self.connections += 1
+        self.shutdown_request(request)
+
+
+@pytest.fixture
+def stranger():
+    with Stranger() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def received(demo_data, tmp_path, stranger, monkeypatch):
+    """A finished run whose sweep names the stranger as data, judge, model and tracking server."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+    options = {"protocol": ["mcqa", "oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD"]}
+    wanted = runs.sweep(demo_data, ["uniform", "ask-properly"], ["hint"], **options)
+    folder = runs.play_sweep(tmp_path / "received", wanted)
+    service = entry(name="uniform", backend="openai", endpoint={"base_url": f"{stranger.address}/v1"})
+    judge = wanted.judge.model_copy(update={"model": entry(name="judge", **{**SERVICE, "endpoint": service.endpoint})})
+    tracking = wanted.tracking.model_copy(update={"uri": f"{stranger.address}/mlflow"})
+    changed = {"data": f"{stranger.address}/data", "judge": judge, "tracking": tracking}
+    hostile = wanted.model_copy(update={**changed, "models": (service, *wanted.models[1:])})
+    checksums.write(folder / run_folder.RESOLVED, run_folder.sweep_toml(hostile).encode())
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("judge {}", "the data http://127.0.0.2"),
+        ("judge {} --set sampling.max_tokens=9", "the service http://127.0.0.2"),
+        ("flip-rate {} --yes", "the service http://127.0.0.2"),
+        ("track {}", "the tracking address http://127.0.0.2"),
+        ("audit {}", "the data http://127.0.0.2"),
+        ("report {}", ""),
+        ("compare {}", ""),
+        ("status {}", ""),
+        ("filter {}", ""),
+        ("export {} --to csv", ""),
+        ("export {} --to inspect", ""),
+        ("export {} --to trajectories", ""),
+        ("merge {} --into {}-merged", ""),
+    ],
+)
+def test_no_command_on_a_received_folder_contacts_its_addresses(received, stranger, command, says):
+    outcome = CliRunner().invoke(app, command.replace("{}", str(received)).split())
+
+    text = f"{outcome.output}{outcome.exception}"
+    assert " ".join(says.split()) in " ".join(text.split())
+    assert stranger.connections == 0
+
+
+def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
+    own = received / run_folder.RESOLVED
+    outcome = CliRunner().invoke(app, ["flip-rate", str(received), "--yes", "--sweep", str(own)])
+
+    assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
+
+
+def test_sweep_in_a_folders_log_cannot_replace_the_users_services(demo_data, tmp_path, stranger):
+    given = runs.sweep(demo_data, ["uniform"], ["hint"])
+    folder = runs.play_sweep(tmp_path / "run", given)
+    service = entry(name="uniform", backend="openai", endpoint={"base_url": stranger.address})
+    applied = run_folder.sweep_toml(given.model_copy(update={"models": (service,)}))
+    apply = make_command("apply", "v2.toml", sweep=applied)
+    before = run_folder.sweep_toml(given)
+    control_log._append(folder, [LogEntry(name="1", command=apply, taken="", effect="taken", before=before)])
+    file = tmp_path / "own.toml"
+    file.write_text(f'name = "test"\ndata = "{demo_data}"\nmodels = ["uniform"]\nconditions = ["hint"]\n')
+
+    outcome = CliRunner().invoke(app, ["run", str(file), "--output", str(folder), "--tracking-uri", "none"])
+
+    assert "the service http://127.0.0.2" in outcome.output and stranger.connections == 0
+
+
+def test_commit_in_a_folder_does_not_choose_the_code_of_a_model(tmp_path):
+    weights = LoadedWeights(tmp_path)
+    trusted = entry(trust_remote_code=True)
+    weights.models["m"] = {"source": "evil/model", "revision": "", "weights": "a" * 40}
+
+    assert weights.pin(entry()).revision == "a" * 40
+    assert weights.pin(trusted).revision == ""
+
+
+def test_database_that_keeps_files_elsewhere_is_refused(tmp_path):
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        store.execute("CREATE TABLE experiments (artifact_location)")
+        store.execute("CREATE TABLE runs (artifact_uri)")
+        store.execute("INSERT INTO runs VALUES ('file:///srv/run/mlartifacts')")
+        check_files_local(tmp_path / "mlflow.db")
+        store.execute("INSERT INTO runs VALUES ('s3://evil/run')")
+        store.commit()
+    store.close()
+    with pytest.raises(ValueError, match="keeps files at s3://evil/run"):
+        check_files_local(tmp_path / "mlflow.db")
+
+
+def test_a_run_says_which_models_may_run_code():
+    assert describe_code(entry(trust_remote_code=True)) == "m may run code of its own (trust_remote_code)"
+    unsafe = entry(unsafe_options=True, options={"hf_overrides": {}}, processor={"size": "evil"})
+    assert describe_code(unsafe) == "m may run code of its own (options.hf_overrides, processor.size)"
+    assert describe_code(entry(options={"max_num_seqs": 4})) == ""
+
+
+def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
+    sweep = runs.sweep(demo_data, ["oracle"])
+    path = tmp_path / run_folder.RESOLVED
+    path.write_text(run_folder.sweep_toml(sweep))
+    assert read_own_sweep(path) == sweep and read_own_sweep(None) is None
+    path.write_text("name = 1")
+    with pytest.raises(SweepError, match="is no sweep that this version reads"):
+        read_own_sweep(path)
