@@ -22,6 +22,7 @@ from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.schema import schema
 from orchestrator.cli.user_errors import Commands, keep_exit_code
+from orchestrator.cli.view import view
 from orchestrator.storage.software import version
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
@@ -45,7 +46,7 @@ def common(
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Start": {"init": start.init, "ls": listing.list_names, "plan": plan, "run": run.run},
-    "Watch": {"status": status.status, "top": status.top, "ctl": ctl},
+    "Watch": {"status": status.status, "top": status.top, "view": view, "ctl": ctl},
     "Compare": {"report": report.report, "compare": report.compare, "judge": judge.judge},
     "Check": {
         "prompt": prompt,

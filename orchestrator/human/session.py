@@ -14,7 +14,8 @@ from actors.playing.episode_runner import EpisodeRunner
 from envs.chance import chance
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
-from orchestrator.human.page import PlayPage, serving
+from orchestrator.human.loopback import serving
+from orchestrator.human.page import PlayPage
 from orchestrator.human.person import Person
 from orchestrator.human.unfinished import Unfinished
 from orchestrator.planning.plan import Plan

@@ -69,9 +69,9 @@ def endings(run_data: RunData) -> pl.DataFrame:
     """Return one row per episode, sorted by key: key, model, scenario, condition, protocol, cell, sample_id, kind."""
     names = ["key", "model", "scenario", "condition", "protocol", "cell", "sample_id"]
     last = run_data.last_turns.join(view_clarity(run_data), on="key", how="left", maintain_order="left")
-    kinds = last.select("key", _wrong_kind().alias("kind"))
+    kinds = last.select("key", wrong_kind().alias("kind"))
     rows = run_data.episodes.select(*names, "ending").join(kinds, on="key", how="left")
-    return rows.with_columns(_kind_column().alias("kind")).drop("ending").sort("key")
+    return rows.with_columns(kind_of_ending().alias("kind")).drop("ending").sort("key")
 
 
 def ending_counts(run_data: RunData) -> pl.DataFrame:
@@ -133,7 +133,7 @@ def _oracle_images(run_data: RunData) -> pl.DataFrame:
     return first.select("scenario", "sample_id", pl.col("image").alias("oracle_image"))
 
 
-def _wrong_kind() -> pl.Expr:
+def wrong_kind() -> pl.Expr:
     """Return the kind of a wrong ending, from the last turn."""
     guessed = (
         pl.when(pl.col("clear").is_null())
@@ -155,7 +155,7 @@ def _wrong_kind() -> pl.Expr:
     )
 
 
-def _kind_column() -> pl.Expr:
+def kind_of_ending() -> pl.Expr:
     """Return the kind from the ending, or from the last turn if that was wrong; without a turn it is unparsable."""
     kinds = {
         Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_FOR_EVER, Ending.OVERFLOW: EndingKind.OUTGROWN,

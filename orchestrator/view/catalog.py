@@ -1,0 +1,183 @@
+"""The episodes of all runs that a page shows, as one set of columns; an episode is its position in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from envs import SCENARIOS
+from orchestrator.report.html.text import paper_order
+from orchestrator.storage.part_files import scan_part
+from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.view.part_columns import CellNames, PartColumns
+from orchestrator.view.run_index import RunIndex
+from sweeps.conditions import CONDITIONS
+
+ORDERS = {"scenario": list(SCENARIOS), "condition": list(CONDITIONS)}
+"""Names that lists put first, in this order."""
+MOST_NEIGHBORS = 1_000
+"""Episodes of one sample that a list offers."""
+
+
+class PlacedCell(NamedTuple):
+    """A cell of one run."""
+
+    run: str
+    names: CellNames
+
+
+class Catalog:
+    """The columns of the runs at one moment; a new one is made when a run has grown."""
+
+    def __init__(self, runs: Mapping[str, RunIndex], version: int) -> None:
+        self.runs, self.version = runs, version
+        self.columns: dict[str, np.ndarray] = {}
+        self.cells: list[PlacedCell] = []
+        self.parts: list[tuple[Path, PartColumns]] = []
+        """Folder and part of each number in column ``part``."""
+        self.offsets: dict[str, int] = {}
+        """Run -> position of its first episode."""
+        self.heights = {name: run.height for name, run in runs.items()}
+        self._join()
+
+    def _join(self) -> None:
+        columns: dict[str, list[np.ndarray]] = {}
+        height = 0
+        for name, run in self.runs.items():
+            own = dict(run.columns)
+            own["cell"] = own["cell"] + np.uint32(len(self.cells))
+            own["part"] = own["part"] + np.uint16(len(self.parts))
+            self.offsets[name] = height
+            self.cells += [PlacedCell(name, cell) for cell in run.cells]
+            self.parts += [(run.folder, part) for part in run.parts]
+            height += self.heights[name]
+            for column, values in own.items():
+                columns.setdefault(column, []).append(values)
+        self.columns = {
+            column: values[0] if len(values) == 1 else np.concatenate(values) for column, values in columns.items()
+        }
+
+    @property
+    def height(self) -> int:
+        """Return the number of episodes."""
+        return len(self.columns["cell"])
+
+    def cells_named(self, names: Mapping[str, str]) -> np.ndarray:
+        """Return which cells have these names; an empty name fits every cell."""
+        wanted = {name: value for name, value in names.items() if value}
+        fits = [all(_name(cell, name) == value for name, value in wanted.items()) for cell in self.cells]
+        return np.array(fits or [False])
+
+    def count_names(self, name: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
+        """Return the values of a name with the numbers of their episodes, given those of the cells, in the paper's order."""
+        totals: dict[str, int] = {}
+        for cell, size in zip(self.cells, sizes, strict=True):
+            value = _name(cell, name)
+            totals[value] = totals.get(value, 0) + size
+        values = self.runs if name == "run" else paper_order(totals, ORDERS.get(name, ()))
+        return [(value, totals.get(value, 0)) for value in values]
+
+    def name_ranks(self, name: str) -> np.ndarray:
+        """Return the rank of each episode's name, in the paper's order."""
+        names = [_name(cell, name) for cell in self.cells] or [""]
+        ranks = {value: rank for rank, value in enumerate(paper_order(names, ORDERS.get(name, ())))}
+        by_cell: np.ndarray = np.array([ranks[value] for value in names])
+        return np.asarray(by_cell[self.columns["cell"]])
+
+    def _question_numbers(self, same: str) -> np.ndarray:
+        """Return equal numbers for episodes of one question under one condition, and of one run or model (``same``)."""
+        groups: dict[tuple[str, ...], int] = {}
+        numbers = [groups.setdefault((*cell.names[1:], _name(cell, same)), len(groups)) for cell in self.cells]
+        groups_of_rows = np.array(numbers or [0], np.int64)[self.columns["cell"]]
+        return np.asarray((groups_of_rows << 32) + self.columns["sample"].astype(np.int64))
+
+    def ended_otherwise(self, kind: str, name: str) -> np.ndarray:
+        """Return which scored episodes ended otherwise than that of another model in their run, or of another run.
+
+        Args:
+            kind: ``model`` or ``run``: what differs.
+            name: The other model or run.
+        """
+        if kind not in ("model", "run"):
+            return np.zeros(self.height, bool)
+        other, right = self.cells_named({kind: name})[self.columns["cell"]], self.columns["right"]
+        questions = self._question_numbers("run" if kind == "model" else "model")
+        theirs = np.flatnonzero(other & (right >= 0))
+        if not len(theirs):
+            return np.zeros(self.height, bool)
+        theirs = theirs[np.argsort(questions[theirs], kind="stable")]
+        places = np.searchsorted(questions[theirs], questions).clip(0, len(theirs) - 1)
+        partners = theirs[places]
+        is_pair = ~other & (right >= 0) & (questions[partners] == questions)
+        return np.asarray(is_pair & (right[partners] != right))
+
+    def neighbors(self, position: int) -> list[int]:
+        """Return the episodes of the same sample, of any model, condition and run."""
+        cell, sample = self.cells[self.columns["cell"][position]], self.columns["sample"][position]
+        names = {"scenario": cell.names.scenario, "protocol": cell.names.protocol}
+        same = self.cells_named(names)[self.columns["cell"]] & (self.columns["sample"] == sample)
+        return [other for other in np.flatnonzero(same)[:MOST_NEIGHBORS].tolist() if other != position]
+
+    def replies_with(self, text: str, candidates: np.ndarray) -> np.ndarray:
+        """Return which candidates have a reply that contains the text, in any case; parts without a candidate are not read."""
+        passed = np.zeros(self.height, bool)
+        parts = self.columns["part"]
+        for number in np.unique(parts[candidates]).tolist():
+            rows = np.flatnonzero(parts == number)
+            passed[rows] = self._search_part(number, text)[self.columns["row"][rows]]
+        return np.asarray(passed & candidates)
+
+    def _search_part(self, number: int, text: str) -> np.ndarray:
+        """Return which rows of a part's episodes have such a reply."""
+        folder, columns = self.parts[number]
+        hits = np.zeros(columns.episodes.height, bool)
+        contains = pl.col("reply").str.contains_any([text], ascii_case_insensitive=True)
+        try:
+            marked = scan_part(folder / "turns" / columns.part.name).select(contains.fill_null(False)).collect()
+        except UNREADABLE:
+            return hits  # a merge has replaced the part: the next catalog holds its rows
+        owners = columns.owners[marked.to_series().to_numpy()]
+        hits[owners[owners >= 0]] = True
+        return hits
+
+    def find_episode(self, run: str, key_hash: int) -> int | None:
+        """Return the position of an episode by its key's hash, in a run or in the first that has it."""
+        for name in [run] if run in self.runs else self.runs:
+            start = self.offsets[name]
+            positions = np.flatnonzero(self.columns["hash"][start : start + self.heights[name]] == np.uint64(key_hash))
+            if len(positions):
+                return start + int(positions[0])
+        return None
+
+    def read_episode(self, position: int) -> tuple[str, dict[str, object], list[dict[str, object]]]:
+        """Return the run of an episode, its row and its turns. Raises ``storage.schemas.UNREADABLE``."""
+        folder, columns = self.parts[self.columns["part"][position]]
+        row = int(self.columns["row"][position])
+        (episode,) = scan_part(folder / "episodes" / columns.part.name).slice(row, 1).collect().to_dicts()
+        own = np.flatnonzero(columns.owners == row)
+        if not len(own):
+            return self.cells[self.columns["cell"][position]].run, episode, []
+        rows = scan_part(folder / "turns" / columns.part.name).slice(int(own[0]), int(own[-1] - own[0]) + 1)
+        turns = rows.filter(pl.col("key") == episode["key"]).collect().to_dicts()
+        return self.cells[self.columns["cell"][position]].run, episode, turns
+
+
+def _name(cell: PlacedCell, name: str) -> str:
+    return cell.run if name == "run" else str(getattr(cell.names, name))
+
+
+def hash_key(key: str) -> int:
+    """Return the number that stands for a key in column ``hash``, the same for as long as the process runs."""
+    return int(pl.Series([key], dtype=pl.String).hash()[0])
+
+
+def run_names(folders: Sequence[Path]) -> dict[str, Path]:
+    """Return a short distinct name for each folder: its last part, or all of it if two end alike."""
+    last = [folder.resolve().name for folder in folders]
+    return {
+        (name if last.count(name) == 1 else str(folder)): folder for name, folder in zip(last, folders, strict=True)
+    }

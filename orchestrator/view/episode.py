@@ -1,0 +1,125 @@
+"""One or two episodes as film strips: rows of the store, and the questions and pictures of their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from envs import SCENARIOS
+from envs.installed import PackageError
+from envs.samples import BadData
+from envs.types import Ending, Move, Sample
+from orchestrator.datasets.staging import data_folder
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.plan import Plan
+from orchestrator.report.html.episode_view import EpisodeViews
+from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.measures.endings import EndingKind, state_from_view
+from orchestrator.report.run_data import RunData
+from orchestrator.storage.run_folder import stored_sweep
+from orchestrator.storage.schemas import EPISODES
+from orchestrator.storage.verdict_store import verdicts
+from orchestrator.view.catalog import Catalog
+from orchestrator.view.part_columns import KINDS
+from sweeps.sweep_file import SweepError
+
+MOST_PICTURES = 100
+"""Pictures of the strips that are open."""
+Row = Mapping[str, Any]
+
+
+class RunSamples:
+    """The sweep and the samples of a run; without its data folder there are no questions and no pictures."""
+
+    def __init__(self, folder: Path, data: Path | None) -> None:
+        sweep = stored_sweep(folder)
+        self.sweep = sweep if data is None else sweep.model_copy(update={"data": str(data)})
+        self.folder = folder
+        self.plan: Plan | None = None
+        try:
+            self.plan = build_plan(self.sweep)
+        except (BadData, PackageError, SweepError, OSError):
+            return
+        self.cell_numbers = {cell.key: number for number, cell in enumerate(self.plan.cells)}
+
+    def sample_of(self, row: Row) -> Sample | None:
+        """Return the sample of an episode if the data folder holds it as it was played: the key has a hash of it."""
+        if self.plan is None or row["cell"] not in self.cell_numbers:
+            return None
+        sample = self.plan.samples_by_id.get(row["scenario"], {}).get(row["sample_id"])
+        is_same = sample is not None and self.plan.key(self.cell_numbers[row["cell"]], sample) == row["key"]
+        return sample if is_same else None
+
+    def run_data(self, sample: Sample | None) -> RunData:
+        """Return what a view needs of the run: its sweep and this sample."""
+        samples = {} if sample is None else {sample.scenario: {sample.id: sample}}
+        return RunData(self.folder, self.sweep, pl.DataFrame(), EPISODES.to_frame(), samples)
+
+    @property
+    def pictures(self) -> Path | None:
+        """Return the data folder, None if it is not available."""
+        folder = data_folder(self.sweep)
+        return folder if self.plan is not None and folder.is_dir() else None
+
+
+def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions: Sequence[int]) -> dict[str, Any]:
+    """Return the views of episodes for JSON: they share texts and pictures."""
+    texts: dict[str, int] = {}
+    views, thumbnails, seen = [], dict[Path | None, Thumbnails](), []
+    for position in positions:
+        run, row, turns = catalog.read_episode(position)
+        own = samples[run]
+        sample = own.sample_of(row)
+        run_data = own.run_data(sample)
+        pictures = thumbnails.setdefault(own.pictures, Thumbnails(own.pictures, MOST_PICTURES))
+        maker = EpisodeViews(run_data, pictures)
+        maker.texts = texts
+        kind = _kind(KINDS[catalog.columns["kind"][position]], run_data, sample, row, turns)
+        maker.add({**row, "kind": kind}, turns, read_verdicts(own.folder, row))
+        views.append({**maker.views[0], "run": run})
+        seen.append(pictures)
+    _share_pictures(views, seen)
+    uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]
+    return {"episodes": views, "texts": list(texts), "pictures": uris}
+
+
+def _share_pictures(views: list[dict[str, Any]], seen: Sequence[Thumbnails]) -> None:
+    """Number the pictures of several data folders one after the other."""
+    starts, start = dict[Thumbnails, int](), 0
+    for pictures in dict.fromkeys(seen):
+        starts[pictures] = start
+        start += len(pictures.uris)
+    for view, pictures in zip(views, seen, strict=True):
+        for turn in view["turns"]:
+            if isinstance(turn["picture"], int):
+                turn["picture"] += starts[pictures]
+
+
+def _kind(kind: str, run_data: RunData, sample: Sample | None, row: Row, turns: Sequence[Row]) -> str:
+    """Return the kind; a wrong guess is early or clear by the rules of the game if the sample is there."""
+    if kind != EndingKind.GUESSED or sample is None or not turns:
+        return kind
+    condition = run_data.conditions.get(row["condition"])
+    if condition is None:
+        return kind
+    moves = [turn["move"] for turn in turns[:-1]]
+    across = sum(move in (Move.LEFT, Move.RIGHT, Move.ZOOM) for move in moves)
+    along = sum(move in (Move.UP, Move.DOWN, Move.ZOOM) for move in moves)
+    last = turns[-1]
+    mode = "play" if condition.mode.value == "random-proactive" else condition.mode.value
+    state = state_from_view((row["scenario"], sample.id, mode, last["frame"], last["turn"], across, along))
+    telling = SCENARIOS[sample.scenario].telling(sample, state)
+    is_clear = False if condition.hides_picture else telling
+    if is_clear is None:
+        return kind
+    return EndingKind.GUESSED_CLEAR.value if is_clear else EndingKind.GUESSED_EARLY.value
+
+
+def read_verdicts(folder: Path, row: Row) -> list[dict[str, Any]]:
+    """Return the judges' verdicts on an open-ended answer."""
+    if row["ending"] != Ending.ANSWERED:
+        return []
+    return verdicts(folder).filter(pl.col("key") == row["key"]).collect().to_dicts()

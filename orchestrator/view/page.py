@@ -1,0 +1,227 @@
+"""The page on all episodes of some run folders: its list, its film strips, and the files that make it.
+
+All texts reach the page as JSON and become text nodes there; names and filters come back and are only compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from aiohttp import web
+from jinja2 import Environment, StrictUndefined
+
+from orchestrator.human.loopback import LoopbackPage, page_headers
+from orchestrator.report.html.text import inert, visible
+from orchestrator.report.measures.endings import EndingKind
+from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.view import query as queries
+from orchestrator.view.catalog import Catalog, hash_key
+from orchestrator.view.episode import RunSamples, view_episodes
+from orchestrator.view.part_columns import MAPPED
+from orchestrator.view.query import Query
+from orchestrator.view.run_index import RunIndex
+from sweeps.conditions import CONDITIONS
+
+REFRESH_S = 1.0
+"""Seconds between two looks at the folders."""
+MOST_ROWS = 100
+"""Rows of a page of the list."""
+LISTS = 6
+"""Filtered lists that are kept, the newest last."""
+TRIES = 3
+"""Reads of an episode while a run merges its parts."""
+MAX_BODY_BYTES = 16_384
+
+
+class EpisodeName(NamedTuple):
+    """An episode of a run, or of the first that has it."""
+
+    run: str
+    key_hash: int
+
+
+class ViewPage(LoopbackPage):
+    """The page and what it asks for."""
+
+    def __init__(self, runs: Mapping[str, Path], data: Path | None = None) -> None:
+        routes = [
+            web.get("/{token}/", self._show),
+            web.get("/{token}/rows", self._rows),
+            web.get("/{token}/episode", self._episode),
+            web.get("/{token}/state", self._state),
+        ]
+        super().__init__(routes, page_headers(STYLE, SCRIPT, "connect-src 'self'; form-action 'none'"), MAX_BODY_BYTES)
+        self.indexes = {name: RunIndex(folder) for name, folder in runs.items()}
+        self.data = data
+        self.samples: dict[str, RunSamples] = {}
+        self.catalog = Catalog(self.indexes, 0)
+        self.is_complete = False
+        """False while parts that were stored before the start are still being read."""
+        self._lists: OrderedDict[tuple[Query, int], tuple[np.ndarray, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def refresh(self) -> None:
+        """Read what is new in the folders: one part first, then twice as many."""
+        step, more = 1, True
+        while more:
+            more = any([index.refresh(step) for index in self.indexes.values()])
+            version = sum(index.version for index in self.indexes.values())
+            if version != self.catalog.version:
+                self.catalog = Catalog(self.indexes, version)
+            step *= 2
+        self.is_complete = True
+
+    async def watch(self) -> None:
+        """Refresh for ever, and load the samples once."""
+        loading = asyncio.create_task(asyncio.to_thread(self._load_samples))
+        while True:
+            await asyncio.to_thread(self.refresh)
+            await asyncio.sleep(REFRESH_S)
+            if loading.done():
+                loading.result()
+
+    def _load_samples(self) -> None:
+        with self._lock:
+            for name, index in self.indexes.items():
+                if name not in self.samples:
+                    self.samples[name] = RunSamples(index.folder, self.data)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        runs = ", ".join(visible(name) for name in self.indexes)
+        text = TEMPLATE.render(style=STYLE, script=SCRIPT, title=runs, content=inert(CONTENT))
+        return web.Response(text=text, content_type="text/html", charset="utf-8")
+
+    async def _state(self, request: web.Request) -> web.Response:
+        return _json(self._state_fields())
+
+    def _state_fields(self) -> dict[str, Any]:
+        return {
+            "version": self.catalog.version,
+            "total": self.catalog.height,
+            "planned": sum(index.planned for index in self.indexes.values()),
+            "reading": not self.is_complete,
+        }
+
+    async def _rows(self, request: web.Request) -> web.Response:
+        start, query = _number(request, "start"), Query.parse(request.query)
+        episode, step = _episode_name(request, "episode"), request.query.get("step", "")
+        return _json(await asyncio.to_thread(self._list, query, start, episode, step))
+
+    def _list(self, query: Query, start: int, episode: EpisodeName | None, step: str) -> dict[str, Any]:
+        """Return a page of the list: from ``start`` on, or the one that holds an episode or its next failure (``step``)."""
+        catalog = self.catalog
+        positions, counts = self._filtered(catalog, query)
+        row = None
+        if episode is not None:
+            position = catalog.find_episode(*episode)
+            matching = np.flatnonzero(positions == (-1 if position is None else position))
+            row = int(matching[0]) if len(matching) else None
+            row = _next_failure(catalog, positions, row, step) if step else row
+            start = start if row is None else row // MOST_ROWS * MOST_ROWS
+        rows = [queries.describe(catalog, position) for position in positions[start : start + MOST_ROWS].tolist()]
+        return {
+            **self._state_fields(), "matches": len(positions), "start": start, "row": row, "rows": rows, "counts": counts,
+        }  # fmt: skip
+
+    def _filtered(self, catalog: Catalog, query: Query) -> tuple[np.ndarray, Any]:
+        name = (query, catalog.version)
+        with self._lock:
+            if name in self._lists:
+                self._lists.move_to_end(name)
+                return self._lists[name]
+        positions = queries.order(catalog, query, queries.mask(catalog, query)).astype(np.uint32)
+        filtered = positions, queries.counts(catalog, query)
+        with self._lock:
+            self._lists[name] = filtered
+            while len(self._lists) > LISTS:
+                self._lists.popitem(last=False)
+        return filtered
+
+    async def _episode(self, request: web.Request) -> web.Response:
+        names = [_episode_name(request, name) for name in ("episode", "beside")]
+        view = await asyncio.to_thread(self._view, [name for name in names if name is not None])
+        if view is None:
+            raise web.HTTPNotFound
+        return _json(view)
+
+    def _view(self, names: list[EpisodeName]) -> dict[str, Any] | None:
+        """Return the film strips; None if an episode is not stored."""
+        self._load_samples()
+        for _ in range(TRIES):
+            catalog = self.catalog
+            positions = [catalog.find_episode(*name) for name in names]
+            known = [position for position in positions if position is not None]
+            if not known or len(known) < len(positions):
+                return None
+            try:
+                views = view_episodes(catalog, self.samples, known)
+            except UNREADABLE:  # a merge has just replaced the part
+                self.refresh()
+                continue
+            neighbors = [queries.describe(catalog, other) for other in catalog.neighbors(known[0])]
+            return {**views, "ids": [queries.describe(catalog, at)["id"] for at in known], "neighbors": neighbors}
+        return None
+
+
+def _episode_name(request: web.Request, name: str) -> EpisodeName | None:
+    """Return the run and the key's hash of an episode that is named by its key (``NAME``) or its id (``NAME_id``)."""
+    run, key, number = (request.query.get(name + end, "") for end in ("_run", "", "_id"))
+    if number:
+        return EpisodeName(run, _parse_number(number, 20))
+    return EpisodeName(run, hash_key(key)) if key else None
+
+
+def _next_failure(catalog: Catalog, positions: np.ndarray, row: int | None, step: str) -> int | None:
+    """Return the next or previous row that is not right; None without one."""
+    failures = np.flatnonzero(catalog.columns["right"][positions] == 0)
+    if step == "next":
+        rows = failures[failures > (-1 if row is None else row)]
+        return int(rows[0]) if len(rows) else None
+    rows = failures[failures < (len(positions) if row is None else row)]
+    return int(rows[-1]) if len(rows) else None
+
+
+def _number(request: web.Request, name: str) -> int:
+    return _parse_number(request.query.get(name, "0"), 9)
+
+
+def _parse_number(text: str, digits: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= digits and int(text) < 1 << 64):
+        raise web.HTTPBadRequest
+    return int(text)
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(text=json.dumps(value, separators=(",", ":"), allow_nan=False), content_type="application/json")
+
+
+def _text(package: str, name: str) -> str:
+    return (files(package) / name).read_text("utf-8")
+
+
+STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
+SCRIPTS = (
+    ("orchestrator.report.html", "report.js"),
+    ("orchestrator.report.html", "episode_view.js"),
+    ("orchestrator.view", "list.js"),
+    ("orchestrator.view", "view.js"),
+)
+SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text(*name) for name in SCRIPTS) + "})();\n"
+KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
+    MAPPED: "A decision map: every picture was asked about."
+}
+CONTENT = {
+    "texts": [], "pictures": [], "kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), "sorts": list(queries.SORTS),
+    "rows": MOST_ROWS,
+}  # fmt: skip
+TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
+    _text("orchestrator.view", "view.html.j2")
+)

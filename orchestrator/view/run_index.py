@@ -1,0 +1,111 @@
+"""The episodes of one run folder as columns in memory, also while the run writes: parts that appear are added.
+
+``version`` rises with every change.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.part_files import Part, list_parts_during_run
+from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys
+from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.storage.verdict_store import verdicts
+from orchestrator.view.part_columns import COLUMNS, NOT_SCORED, CellNames, PartColumns, read_part
+
+log = logging.getLogger(__name__)
+
+
+class RunIndex:
+    """The columns of a run's episodes; ``refresh`` reads what is new."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cells: dict[CellNames, int] = {}
+        self.parts: list[PartColumns] = []
+        self.columns: dict[str, np.ndarray] = _arrays(COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16)))
+        """Name -> values, one per episode, in stored order; ``part`` is the position in ``parts``."""
+        self.version = 0
+        self.planned = 0
+        self._state: object = None
+        self._unreadable: set[Part] = set()
+
+    @property
+    def height(self) -> int:
+        """Return the number of episodes."""
+        return len(self.columns["cell"])
+
+    def refresh(self, most_parts: int | None = None) -> bool:
+        """Read new parts, at most so many; return True if more are left to read."""
+        state = self._folder_state()
+        if state == self._state:
+            return False
+        parts = [part for part in list_parts_during_run(self.folder).parts if part not in self._unreadable]
+        by_part = {columns.part: columns for columns in self.parts}
+        missing = [part for part in parts if part not in by_part]
+        for part in missing[:most_parts]:
+            try:
+                by_part[part] = read_part(self.folder, part, self.cells)
+            except UNREADABLE as problem:
+                log.warning("%s of %s is skipped: %s", part.name, self.folder, problem)
+                self._unreadable.add(part)
+        self._publish([by_part[part] for part in parts if part in by_part])
+        is_complete = most_parts is None or len(missing) <= most_parts
+        self._state = state if is_complete else None
+        return not is_complete
+
+    def _folder_state(self) -> object:
+        """Return what changes when the folder does: names of parts, and when the plan was written."""
+        names = [
+            sorted(path.name for path in (self.folder / table).glob("*.parquet"))
+            for table in ("episodes", "turns", "verdicts")
+        ]
+        plan = self.folder / KEYS
+        return names, plan.stat().st_mtime_ns if plan.exists() else None
+
+    def _publish(self, parts: list[PartColumns]) -> None:
+        """Replace the columns by those of these parts that belong to the plan, each key once."""
+        frames = [columns.episodes.with_columns(part=pl.lit(n, pl.UInt16)) for n, columns in enumerate(parts)]
+        empty = COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16))
+        rows = _belonging(pl.concat([empty, *frames]), planned_keys(self.folder))
+        arrays = _arrays(rows)
+        arrays["right"] = _with_verdicts(self.folder, arrays) if any(map(_is_judged, self.cells)) else arrays["right"]
+        self.parts, self.columns = parts, arrays
+        self.version += 1
+        try:
+            self.planned = sum(cell["planned"] for cell in planned_cells(self.folder))
+        except RunFolderError:
+            self.planned = 0
+
+
+def _arrays(rows: pl.DataFrame) -> dict[str, np.ndarray]:
+    return {name: rows[name].rechunk().to_numpy() for name in rows.columns}
+
+
+def _belonging(rows: pl.DataFrame, planned: pl.LazyFrame | None) -> pl.DataFrame:
+    """Return the rows of the plan, as ``storage.planned_episodes`` decides, each key once."""
+    rows = rows.filter(pl.col("hash").is_first_distinct())
+    if planned is None:
+        return rows.unique(["cell", "sample"], keep="last", maintain_order=True)
+    hashes = planned.select(pl.col("key").hash().alias("hash")).collect()["hash"]
+    return rows.filter(pl.col("hash").is_in(hashes.implode()))
+
+
+def _is_judged(cell: CellNames) -> bool:
+    return cell.protocol == "oeg"
+
+
+def _with_verdicts(folder: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """Return ``right`` with the newest verdict of any judge on each open-ended answer."""
+    judged = verdicts(folder).select(pl.col("key").hash().alias("hash"), "aggregate").collect()
+    judged = judged.unique("hash", keep="last").with_columns(pl.col("aggregate").cast(pl.Int8))
+    right = pl.DataFrame({"hash": arrays["hash"], "right": arrays["right"]})
+    right = right.join(judged, on="hash", how="left", maintain_order="left")
+    is_open = pl.col("right") == NOT_SCORED
+    values = right.select(pl.when(is_open).then(pl.col("aggregate").fill_null(NOT_SCORED)).otherwise("right"))
+    return values.to_series().cast(pl.Int8).to_numpy()

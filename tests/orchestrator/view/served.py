@@ -1,0 +1,51 @@
+"""The page of ``view`` on loopback, served by a thread of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+from orchestrator.human.loopback import serving
+from orchestrator.view.page import ViewPage
+from tests.orchestrator.human.sitting import Visitor
+
+
+class Reader(Visitor):
+    """A visitor that reads JSON."""
+
+    def read(self, path: str, **parameters: object) -> dict:
+        """Return the JSON of a path below the token."""
+        assert self.ask("GET", f"{self.path}{path}?{urlencode(parameters)}") == 200
+        return json.loads(self.bodies[-1])
+
+
+@contextmanager
+def served(runs: dict[str, Path], data: Path | None = None) -> Iterator[str]:
+    """Serve the page during the block and yield its address, when all that is stored has been read."""
+    page, addresses, stop = ViewPage(runs, data), list[str](), threading.Event()
+    ready = threading.Event()
+
+    async def serve() -> None:
+        async with serving(page) as address:
+            watching = asyncio.create_task(page.watch())
+            while not page.is_complete:
+                await asyncio.sleep(0.01)
+            addresses.append(address)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+            watching.cancel()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield addresses[0]
+    finally:
+        stop.set()
+        thread.join(30)
+        assert not thread.is_alive()

@@ -1,0 +1,134 @@
+"""The page of ``view`` in headless Chromium: filters, keys, links, two episodes side by side, a run that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.html.test_page import CONDITIONS, hostile_run
+from tests.orchestrator.report.html.test_page_browser import ALARM, press
+from tests.orchestrator.report.runs import play_sweep, sweep
+from tests.orchestrator.view.served import served
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    with open_browser() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def address(demo_data, tmp_path_factory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("view")
+    other = play_sweep(folder / "other", sweep(demo_data, ["uniform"], CONDITIONS, scenarios=["ROD"]))
+    with served({"run": hostile_run(folder / "run", demo_data), "other": other}) as address:
+        yield address
+
+
+@pytest.fixture
+def open_page(browser, address):
+    """Return a function that opens the page at a fragment; afterwards, nothing may be logged or triggered."""
+
+    def open_(fragment: str = ""):
+        browser.get("about:blank")
+        browser.get_log("browser")
+        browser.get(address + fragment)
+        wait_for(browser, "document.querySelector('.ep-key, #absent')")
+        return browser
+
+    yield open_
+    assert browser.get_log("browser") == []
+    assert browser.execute_script("return window.fired") is None
+
+
+def wait_for(browser, condition: str) -> None:
+    WebDriverWait(browser, 60, 0.02).until(lambda b: b.execute_script(f"return Boolean({condition})"))
+
+
+def text(browser, selector: str) -> str:
+    return browser.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
+
+
+def test_filters_narrow_the_list_and_the_address_restores_them(open_page):
+    browser = open_page()
+    Select(browser.find_element(By.NAME, "model")).select_by_value("uniform")
+    wait_for(browser, "document.querySelector('#matches').textContent.includes(' of ')")
+    shown = text(browser, "#matches")
+    assert "model=uniform" in browser.current_url
+
+    browser.get("about:blank")
+    open_page("#model=uniform")
+    wait_for(browser, "document.querySelector('#matches').textContent.includes(' of ')")
+    assert text(browser, "#matches") == shown
+
+
+def test_keys_move_through_the_list_and_to_failures(open_page):
+    browser = open_page("#model=oracle&run=run")
+    first = text(browser, ".ep-key")
+    press(browser, "j")
+    wait_for(browser, f"document.querySelector('.ep-key').textContent !== '{first}'")
+    press(browser, "k")
+    wait_for(browser, f"document.querySelector('.ep-key').textContent === '{first}'")
+
+    open_page("#run=run")
+    press(browser, "f")
+    wait_for(browser, "document.querySelector('#list [aria-current] .dot.wrong')")
+    press(browser, "?")
+    wait_for(browser, "document.querySelector('#help').open")
+
+
+def test_every_hostile_reply_is_text(open_page):
+    browser = open_page("#model=uniform&scenario=ROD&run=run")
+    for _ in range(8):
+        before = browser.current_url
+        press(browser, "j")
+        WebDriverWait(browser, 60, 0.02).until(lambda b, before=before: b.current_url != before)
+    assert browser.execute_script("return document.querySelectorAll('.reply script, .reply img').length") == 0
+
+
+def test_an_episode_beside_another_is_in_the_address(open_page):
+    browser = open_page("#model=oracle&run=run")
+    select = Select(browser.find_element(By.ID, "beside"))
+    select.select_by_index(1)
+    wait_for(browser, "document.querySelectorAll('.lane').length === 2")
+    assert "&beside=" in browser.current_url
+    browser.back()
+    wait_for(browser, "document.querySelectorAll('.lane').length === 1")
+
+
+def test_an_unknown_key_is_named(open_page):
+    browser = open_page("#episode=<img src=x onerror=alert(1)>")
+    assert "No stored episode" in text(browser, "#absent")
+    browser.get_log("browser")  # the 404 is logged
+
+
+def test_the_page_follows_a_run_that_grows(browser, demo_data, tmp_path):
+    wanted, folder = sweep(demo_data, ["uniform"], ["zero-shot"], scenarios=["ROD"]), tmp_path / "run"
+    play_sweep(folder, wanted, only=3)
+    with served({"run": folder}) as address:
+        browser.get(address)
+        wait_for(browser, "document.querySelectorAll('#list li').length === 3")
+        assert "3 of" in text(browser, "#progress")
+        play_sweep(folder, wanted)
+        wait_for(browser, "document.querySelectorAll('#list li').length > 3")
+        wait_for(browser, "document.querySelector('#progress').textContent === ''")
+        browser.get("about:blank")
+
+
+def test_a_phone_has_no_sideways_scrolling(open_page):
+    browser = open_page()
+    size = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
