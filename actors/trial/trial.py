@@ -23,6 +23,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import choose_in_flight
 from actors.node import nvml
 from actors.playing.episode_runner import EpisodeRunner, PlanView
+from actors.text.error_text import first_line
 from actors.trial.certify import InputReport, load_package_pictures, record_inputs
 from actors.trial.front_end import FrontEnd, measure_front_end
 from envs.types import ImageRef
@@ -34,8 +35,6 @@ REPLY_TOKENS = 20
 """New tokens of a compared reply."""
 NO_PACKAGE_CALL = "the package shows pictures to every model"
 """Why the replies of a model that reads text only are compared with nothing."""
-MAX_REASON = 300
-"""Characters of an error's first line."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +179,6 @@ async def _call_package(
     finally:
         loader.close()
     return answers, ""
-
-
-def first_line(problem: BaseException) -> str:
-    """Return the first line of an error's message, or its type if that is empty."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return (lines[0] if lines else type(problem).__name__)[:MAX_REASON]
 
 
 def measure_memory() -> tuple[int, int | None]:

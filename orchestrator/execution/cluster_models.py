@@ -16,7 +16,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from actors.trial.trial import TrialReport, first_line
+from actors.text.error_text import first_line
+from actors.trial.trial import TrialReport
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
 from orchestrator.execution import ray_cluster

@@ -20,7 +20,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
-from actors.text.printable import one_line
+from actors.text.error_text import error_text
 from actors.worker import read_load, read_output
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.nodes import Node
@@ -158,7 +158,7 @@ def _retry_init(address: str) -> None:
             _init(address)
             return
         except Exception as problem:  # Ray raises ConnectionError, RuntimeError, ValueError and errors of its own
-            reason = one_line(str(problem) or type(problem).__name__)[:300]
+            reason = error_text(problem)
             with contextlib.suppress(Exception):
                 ray.shutdown()
     if address:

@@ -14,6 +14,7 @@ from actors.playing import turn_judge
 from actors.playing.judge import judge_prompt
 from actors.playing.prompts import Past, apply_condition, examples, messages, open_question, open_view, turn_view
 from actors.playing.tool_prompts import tool_messages
+from actors.text.error_text import first_line
 from envs import SCENARIOS
 from envs.bad_lines import Problem, skipped_note
 from envs.foreign_suggestions import with_suggestion_pool
@@ -162,10 +163,5 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
     except (BackendError, UnreadablePicture) as refusal:
         raise BadData(str(refusal)) from None
     except (OSError, ValueError, TypeError, ImportError) as problem:
-        raise SweepError(f"{model.name}: {_first_line(problem)}") from None
+        raise SweepError(f"{model.name}: {first_line(problem)}") from None
     return {"model": model.name, "backend": model.backend, "tokens": len(ids), "ids": ids}
-
-
-def _first_line(problem: Exception) -> str:
-    """Return the first line of an error."""
-    return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)[:300]

@@ -9,7 +9,7 @@ from pathlib import Path
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.engine.token_ids import open_without_weights
-from actors.text.printable import one_line
+from actors.text.error_text import error_text
 from actors.trial.certify import InputReport, package_versions, record_inputs
 from envs.samples import BadData
 from orchestrator.inspection.certificate import Certificate, certify
@@ -37,7 +37,7 @@ async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[i
     try:
         backend = _open(model, data)
     except Exception as problem:  # of transformers, vLLM or a service's client: any may stop a front end
-        return InputReport(packages=package_versions(), reason=one_line(str(problem))[:300] or type(problem).__name__)
+        return InputReport(packages=package_versions(), reason=error_text(problem))
     try:
         return await record_inputs(plan, model, backend, data, ordinals)
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from actors.text.error_text import error_text
 from orchestrator.object_store import conditional
 from orchestrator.storage.lock import RunFolderError
 
@@ -171,11 +172,6 @@ class Bucket:
             raise
         except Exception as problem:  # each service raises a tree of its own: OSError, botocore's, aiohttp's, google's
             raise BucketError(f"{self.url} cannot be {verb} ({error_text(problem)})") from None
-
-
-def error_text(problem: BaseException) -> str:
-    """Return an error in one short line."""
-    return (" ".join(str(problem).split()) or type(problem).__name__)[:300]
 
 
 def _open_file_system(url: str) -> tuple[Any, str]:
