@@ -82,6 +82,11 @@ class Checkpoint:
             texts += _texts(self._table(name).get("chat_template"))
         return "\n".join(filter(None, texts))
 
+    @cached_property
+    def generation(self) -> Config:
+        """Return its ``generation_config.json``; empty without one."""
+        return self._table("generation_config.json")
+
     @property
     def start_token_by(self) -> str:
         """Return what writes the start token: ``template``, ``tokenizer``, ``both``, or empty for neither."""

@@ -232,6 +232,13 @@ class Sweep(Frozen):
         """Return True if a judge reads the answers of some cells after their episodes."""
         return self.judge is not None and Protocol.OEG in self.protocols
 
+    def samplings(self, model: str) -> tuple[Sampling, ...]:
+        """Return how a player or the judge of this name is decoded."""
+        if self.judge is not None and model == self.judge.model.name:
+            return (self.judge.sampling,)
+        own = (self.open_ended.sampling if protocol.is_open_ended else self.sampling for protocol in self.protocols)
+        return tuple(dict.fromkeys(own))
+
     def selection_for(self, protocol: Protocol) -> Selection:
         """Return the selection of a protocol's samples."""
         return self.open_ended.selection if protocol.is_open_ended else self.selection

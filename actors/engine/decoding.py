@@ -91,9 +91,9 @@ def decoding(
         ends = _end_tokens(checkpoint) if faithful else None
         return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight, stops=ends)
     sampled = bool(sampling.sampled or checkpoint.get("do_sample"))
-    if ignored := _ignored_fields(checkpoint, sampled):
+    if unfollowed := unfollowed_fields(checkpoint, sampled):
         raise Unprocessable(
-            f'sampling = "checkpoint" cannot follow {", ".join(ignored)} of generation_config.json; '
+            f'sampling = "checkpoint" cannot follow {", ".join(unfollowed)} of generation_config.json; '
             "state the sampling in the sweep"
         )
     tokens = (_banned_tokens(checkpoint), _end_tokens(checkpoint))
@@ -103,7 +103,7 @@ def decoding(
     return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, weight, *tokens)
 
 
-def _ignored_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
+def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
     """Return the checkpoint's fields, with their values, that would change replies and cannot be followed."""
     fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else {})
     neutral: tuple[Any, ...] = (None, False, [], {}, "")

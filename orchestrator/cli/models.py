@@ -30,6 +30,10 @@ ModelNames = Annotated[
 PlayedSweep = Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")]
 Benchmark = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")]
 Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
+CHECK_COLUMNS = (
+    "model", "source", "architecture", "pictures", "chat template", "decoding", "memory", "packages", "license",
+)  # fmt: skip
+"""Heads of the table of ``models check``."""
 
 
 @models_app.command()
@@ -45,17 +49,17 @@ def check(
     """
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as check_models
-    from sweeps.load import find_models
+    from sweeps.load import find_models, load
 
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    rows = check_models(find_models(names or [], sweep, judging=True), gpu_type, imports=bool(names or sweep))
+    models, decoded = find_models(names or [], sweep, judging=True), load(sweep) if sweep else None
+    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=decoded)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
     else:
-        heads = ("model", "source", "architecture", "pictures", "chat template", "memory", "packages", "license")
-        show(text_table(heads, (row.cells for row in rows)), *map(printable, notes), min_width=WIDTH)
+        show(text_table(CHECK_COLUMNS, (row.cells for row in rows)), *map(printable, notes), min_width=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 

@@ -121,7 +121,9 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
     models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
         models[judge_group(judge)] = judge.model
-    errors = {name: reason for name, model in models.items() if (reason := local_fault(model))}
+    errors = {
+        name: reason for name, model in models.items() if (reason := local_fault(model, sweep.samplings(model.name)))
+    }
     single_machine = _is_single_machine()
     for name, reason in errors.items():
         consequence = "it is not started" if single_machine else "the cluster's machines try it"

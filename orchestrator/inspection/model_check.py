@@ -17,6 +17,7 @@ from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
+from orchestrator.inspection.decoding_contract import decoding_cell
 from orchestrator.inspection.model_config import (
     attention_heads,
     bytes_in_memory,
@@ -25,7 +26,8 @@ from orchestrator.inspection.model_config import (
 )  # fmt: skip
 from orchestrator.inspection.service_check import key_fault, service_cell
 from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, read_checkpoint
-from sweeps.spec import ModelSpec
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec, Sweep
 
 GPUS = {
     "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48, "v100": 32,
@@ -52,6 +54,8 @@ class Check:
     license: str
     template: str = "-"
     """What its chat template shows; ``-`` without one."""
+    decoding: str = "-"
+    """How its ``generation_config.json`` decodes; ``-`` without a checkpoint."""
     packages: str = "-"
     """Missing packages; ``-`` if not checked."""
     required_packages: tuple[str, ...] = ()
@@ -60,7 +64,7 @@ class Check:
     @property
     def cells(self) -> tuple[str, ...]:
         """The texts of the row, in the order of the columns."""
-        first = self.model, self.source, self.architecture, self.images, self.template, self.fit
+        first = self.model, self.source, self.architecture, self.images, self.template, self.decoding, self.fit
         return *first, self.packages, self.license
 
     @property
@@ -81,13 +85,15 @@ class ModelFacts:
     license: str = "unknown"
 
 
-def check(models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False) -> list[Check]:
-    """Return one row per model; ``gpu`` is one of ``GPUS``.
+def check(
+    models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False, sweep: Sweep | None = None
+) -> list[Check]:
+    """Return one row per model; ``gpu`` is one of ``GPUS``, ``sweep`` says how they are decoded.
 
     ``imports`` also imports the packages that the models need, which takes seconds.
     """
     with ThreadPoolExecutor(8) as pool:
-        rows = list(pool.map(lambda model: _row(model, gpu), models))
+        rows = list(pool.map(lambda model: _row(model, gpu, sweep.samplings(model.name) if sweep else ()), models))
     if not imports:
         return rows
     import_errors = packages.import_errors(sorted({name for row in rows for name in row.required_packages}))
@@ -97,7 +103,7 @@ def check(models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False)
     ]
 
 
-def _row(model: ModelSpec, gpu: str) -> Check:
+def _row(model: ModelSpec, gpu: str, samplings: Sequence[Sampling]) -> Check:
     if model.backend == "openai":
         images = _images(model, Checkpoint({}))
         return Check(model.name, service_cell(model), "ok: the service's", images, "ok: no GPU", "the provider's terms")
@@ -108,6 +114,7 @@ def _row(model: ModelSpec, gpu: str) -> Check:
     return Check(
         model.name, _adapter_fault(model) or facts.source, _architecture(model, checkpoint), _images(model, checkpoint),
         _fit(model, facts, gpu), _license(model, facts), template=_template(model, checkpoint),
+        decoding=decoding_cell(checkpoint, samplings),
         required_packages=packages.required(model, facts.checkpoint),
     )  # fmt: skip
 
@@ -122,18 +129,18 @@ def _policy(model: ModelSpec) -> str:
     return f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
 
-def local_fault(model: ModelSpec) -> str:
-    """Return the fault of a model's key, policy, folder or adapter, without a request; empty if none."""
+def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
+    """Return the fault of a model's key, policy, folder, adapter or decoding, without a request; empty if none."""
     if model.backend == "openai":
         cell = key_fault(model)
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
-        cell = _checkpoint_fault(resolve_embedded(model))
+        cell = _checkpoint_fault(resolve_embedded(model), samplings)
     return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
 
 
-def _checkpoint_fault(model: ModelSpec) -> str:
+def _checkpoint_fault(model: ModelSpec, samplings: Sequence[Sampling]) -> str:
     """Return the first cell that reports a problem of a model's files on this disk; empty if none."""
     checkpoint = read_checkpoint(model)
     if checkpoint is None:
@@ -143,6 +150,7 @@ def _checkpoint_fault(model: ModelSpec) -> str:
         _adapter_fault(model),
         _architecture(model, checkpoint),
         _template_fault(model, checkpoint),
+        decoding_cell(checkpoint, samplings),
         f"no: {lacking}" * bool(lacking),
     )
     return next((cell for cell in cells if cell.startswith("no: ")), "")

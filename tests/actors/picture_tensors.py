@@ -32,6 +32,19 @@ FILES = (
     "RGBA.png", "profile.jpg", "animated.gif", "1x1.png", "1x90.png", "90x1.png", "57x91.png",
 )  # fmt: skip
 """One file for each way in which pictures differ; the remaining zoo differs from these only before the RGB conversion."""
+CROP, EDGE = (9.5, 19.4, 50.6, 70.0), 40
+"""A crop that pillow rounds and fills beyond the picture, and a short edge in pixels."""
+VIEWS = {
+    f"{file} {title}": ImageRef(file, **part)
+    for file in ("exif-6.jpg", "palette-alpha.png")
+    for title, part in (
+        ("cropped", {"crop": CROP}),
+        ("resized", {"short_edge": EDGE}),
+        ("both", {"crop": CROP, "short_edge": EDGE}),
+    )
+}
+PICTURES = {**{file: ImageRef(file) for file in FILES}, **VIEWS}
+"""Title of a prompt -> its one picture."""
 REFUSED = "refused by both"
 TOGETHER = "together"
 """Title of the prompt that holds every file but ``LONG`` ones, for models that take several pictures."""
@@ -44,7 +57,7 @@ async def compare(name: str, folder: Path, data: Path) -> dict[str, dict[str, st
     """Return file -> engine -> the difference from the package's tensors."""
     kinds = ("transformers", "vllm") if ARCHITECTURES[name].vllm else ("transformers",)
     package = PackageCall(entry(name, "transformers", folder))
-    prompts = {file: user(QUESTION, ImageRef(file)) for file in FILES}
+    prompts = {title: user(QUESTION, picture) for title, picture in PICTURES.items()}
     if ARCHITECTURES[name].pictures > 1:
         prompts[TOGETHER] = user(QUESTION, *(ImageRef(file) for file in FILES if file not in LONG))
     expected = {title: package_tensors(package, message, data, name) for title, message in prompts.items()}
@@ -64,10 +77,20 @@ async def compare(name: str, folder: Path, data: Path) -> dict[str, dict[str, st
 def package_tensors(package: PackageCall, message: Message, data: Path, name: str) -> Tensors | str:
     """Return every tensor of the package's call, or the name of its error."""
     try:
-        pictures = {image: open_as_package(data / image.path, name) for image in message.images}
+        pictures = {image: view_as_package(image, data, name) for image in message.images}
         return dict(package._inputs((message,), pictures))
     except Exception as refusal:
         return type(refusal).__name__
+
+
+def view_as_package(image: ImageRef, data: Path, name: str) -> Image.Image:
+    """Return a picture as the package's scenarios crop and resize it."""
+    picture = open_as_package(data / image.path, name)
+    picture = picture.crop(image.crop) if image.crop else picture
+    if image.short_edge is None:
+        return picture
+    scale = image.short_edge / min(picture.size)
+    return picture.resize((int(picture.width * scale), int(picture.height * scale)))
 
 
 def open_as_package(path: Path, name: str) -> Image.Image:

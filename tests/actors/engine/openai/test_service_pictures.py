@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from base64 import b64decode
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from actors.engine.chat_format import SERVICE_EDGE, data_url
+from actors.engine.registry import open_engine
+from envs.types import ImageRef
 from sweeps.endpoint import PICTURE_LIMIT, Endpoint
+from sweeps.spec import ModelSpec
+from tests.actors.asking import make_request, user
+from tests.actors.service import completion, serving
+from tests.envs.picture_zoo import draw_zoo
 
 
 def noise(width: int, height: int) -> Image.Image:
@@ -50,3 +59,27 @@ def test_picture_limit_defaults_to_openai_and_only_own_limit_is_in_key():
     assert Endpoint(picture_limit=5_000_000, server="vllm").largest_picture == 5_000_000
     assert "picture_limit" not in Endpoint().identity
     assert Endpoint(picture_limit=5_000_000).identity == {"picture_limit": 5_000_000}
+
+
+def test_a_service_gets_the_packages_pixels_of_every_kind_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+    monkeypatch.setenv("SWEEP_TEST_KEY", "sk-test")
+    names = draw_zoo(tmp_path)
+
+    async def ask() -> list[dict[str, Any]]:
+        async with serving(lambda number, body: completion("A")) as service:
+            entry = Endpoint(base_url=service.url, key_env="SWEEP_TEST_KEY")
+            backend = open_engine(ModelSpec(name="m", source="m", backend="openai", gpus=0, endpoint=entry), tmp_path)
+            try:
+                await backend.reply(make_request(user("What is this?", *map(ImageRef, names))))
+            finally:
+                await backend.close()
+            return [part for part in service.bodies[0]["messages"][0]["content"] if part["type"] == "image_url"]
+
+    for name, part in zip(names, asyncio.run(ask()), strict=True):
+        sent, package = decode_picture(part["image_url"]["url"]), Image.open(tmp_path / name).convert("RGB")
+
+        assert (sent.mode, sent.size, sent.tobytes()) == ("RGB", package.size, package.tobytes()), name
+        assert sent.getexif() == {}, name
