@@ -35,5 +35,8 @@ LABELS = {
     Protocol.OEG_MULTI: "open-ended generation over several turns",
     Protocol.TOOLS: "tool calls",
 }
-OPEN_ENDED_CONDITIONS = {Protocol.OEG: (ZERO_SHOT, "hint", "reference"), Protocol.OEG_MULTI: (ZERO_SHOT, "hint")}
+OPEN_ENDED_CONDITIONS = {
+    Protocol.OEG: (ZERO_SHOT, "hint", "reference", "text-only"),
+    Protocol.OEG_MULTI: (ZERO_SHOT, "hint"),
+}
 """The conditions of open-ended protocols; on the clear picture, several turns have nothing to ask for."""

@@ -109,12 +109,13 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
     Source: the package's example ``tests/oeg.py``; the clear picture keeps its own question (docs/decisions/0003).
     """
     view = SCENARIOS[sample.scenario].view(sample, state)
-    return replace(view, prompt=view.prompt + OPEN_ENDED_HINT) if condition.hint else view
+    hint = OPEN_ENDED_HINT if condition.hint else ""
+    return replace(view, prompt=view.prompt + hint, image=turn_image(view, sample, condition))
 
 
 def open_question(view: View) -> Message:
-    """Return the question with its picture and without options."""
-    return Message("user", view.prompt, (view.image,))
+    """Return the question without options, with its picture unless the condition shows none."""
+    return Message("user", view.prompt, () if view.image == NO_PICTURE else (view.image,))
 
 
 def question_message(view: View, short_edge: int | None = None, template: str = "") -> Message:

@@ -15,7 +15,7 @@ from envs import SCENARIOS
 from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
 from envs.types import Action, Ending, Mode
-from sweeps.conditions import CONDITIONS
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
@@ -28,7 +28,8 @@ TEXT = ("ask-properly", "guess-aloud", "refuse")
 
 def cell(scenario: str, condition: str = "zero-shot", protocol: Protocol = Protocol.OEG) -> Cell:
     sampling = Sampling(temperature=1.0, max_tokens=4096)
-    return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=protocol, sampling=sampling)
+    shown = {**CONDITIONS, **VARIANTS}[condition]
+    return Cell(model=MODEL, scenario=scenario, condition=shown, protocol=protocol, sampling=sampling)
 
 
 def play_sample(scenario, backend, condition="zero-shot", seed=9, protocol=Protocol.OEG) -> Episode:
@@ -48,12 +49,12 @@ def sent_request(scenario: str, condition: str) -> Request:
 def test_question_is_asked_once_without_options(scenario, condition):
     request, game, sample = sent_request(scenario, condition), SCENARIOS[scenario], SAMPLES[scenario]
     (message,) = request.messages
-    state = game.initial(sample, CONDITIONS[condition].mode, 9)
+    state = game.initial(sample, cell(scenario, condition).condition.mode, 9)
     question = ROD_REFERENCE if (scenario, condition) == ("ROD", "reference") else "What is it?"
     preface = f"{VIDEO_PREFACE} " if scenario in ("VSOD", "CIT") else ""
 
     assert message.text == preface + question + (OPEN_ENDED_HINT if condition == "hint" else "")
-    assert message.images == (game.view(sample, state).image,)
+    assert message.images == (() if condition == "text-only" else (game.view(sample, state).image,))
     assert not any(option in message.text for option in (*sample.options, *sample.categories, game.hint))
     assert request.seed == derive_seed(9, state.turn) and request.sampling.max_tokens == 4096
     assert request.situation.open_ended and (request.situation.state.mode is Mode.REFERENCE) == (

@@ -26,6 +26,7 @@ from orchestrator.report.tables.paper_tables import (
     several_turns_table,
     tool_calls_table,
 )
+from orchestrator.report.tables.reply_kinds import reply_kinds_table
 from orchestrator.report.tables.table import Table
 from orchestrator.report.tables.tool_calls import malformed_calls_table
 from orchestrator.report.tables.unseen import unseen_table
@@ -46,6 +47,7 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         ranking_table(run_data),
         robustness_table(run_data),
         readings_table(run_data),
+        reply_kinds_table(run_data),
         paired_table(run_data),
         open_ended_table(run_data),
         paired_table(run_data, Protocol.OEG),
