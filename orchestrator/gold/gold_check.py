@@ -40,14 +40,13 @@ class GoldScore:
         return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
 
     def confusion(self, bit: str) -> Confusion:
-        """Return the counts of a bit over the answers with a verdict."""
-        position, counts = (
-            BITS.index(bit),
-            dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0),
-        )
+        """Return the counts of a bit over the answers with a verdict; ``aggregate`` is either of ``BITS``."""
+        names = BITS if bit == "aggregate" else (bit,)
+        counts = dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0)
         for answer, bits in self.judged:
-            if bits[position] is not None:
-                counts[getattr(answer.truth, bit), bits[position]] += 1
+            if None not in bits:
+                verdict = dict(zip(BITS, bits, strict=True))
+                counts[any(getattr(answer.truth, name) for name in names), any(verdict[name] for name in names)] += 1
         return Confusion(*counts.values())
 
     @property
