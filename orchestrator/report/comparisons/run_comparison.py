@@ -21,7 +21,7 @@ from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed, pluralize
 from orchestrator.storage import run_folder
 from orchestrator.storage.lock import RunFolderError
 
@@ -126,7 +126,7 @@ def _asking_cell(row: Row, measure: str, digits: int = 1) -> TableCell:
 def _p_value_cell(row: Row) -> TableCell:
     """Return the corrected p of a row; in brackets that of a baseline, which is not corrected."""
     value = row["p"] if row["p_holm"] is None else row["p_holm"]
-    text = "<0.001" if value < 0.001 else f"{value:.3f}"
+    text = format_p(value)
     return TableCell(f"({text})" if row["p_holm"] is None else text, value)
 
 

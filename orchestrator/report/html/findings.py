@@ -84,7 +84,7 @@ def _certainty(run_data: RunData, model: str) -> str:
     if model not in set(ranked["model"]):
         return f" It is unfinished, so no rank is given; {visible(row['model'])} is the best of the complete ones."
     if row["model"] != model:
-        return f" With refused episodes counted as wrong, {visible(row['model'])} is ranked first."
+        return f" With episodes without an answer counted as wrong, {visible(row['model'])} is ranked first."
     ranks = "its rank is 1" if row["rank_high"] == 1 else f"ranks 1 to {row['rank_high']} are not excluded"
     return (
         f" On the same samples it is the best of {row['models']} with probability {format_probability(row['p_best'])} ({ranks}), "
