@@ -41,7 +41,7 @@ def judge(
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
     if labels is not None or draw:
-        _label_answers(viewed(output), labels, draw, as_json)
+        _label_answers(output, labels, draw, as_json)
         return
     if agreement:
         _show_agreement(viewed(output), as_json)
@@ -62,7 +62,7 @@ def judge(
     raise typer.Exit(location.exit_code(0 if complete else 1))
 
 
-def _label_answers(folder: Path, path: Path | None, draw: int, as_json: bool) -> None:
+def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> None:
     """Write a file of answers to label, or store labels and print the shares that they correct."""
     from orchestrator.gold import labels
     from orchestrator.report.read_run import read_run
@@ -75,6 +75,9 @@ def _label_answers(folder: Path, path: Path | None, draw: int, as_json: bool) ->
 
     if path is None:
         raise RunFolderError("--draw needs a file to write; add --labels FILE")
+    if "://" in output and not draw:
+        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
+    folder = viewed(output)
     run_data = read_run(folder)
     answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
     if draw:

@@ -15,6 +15,7 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.families import evidence_settings
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
@@ -39,8 +40,11 @@ COLUMNS = (
     Column("ps", "difference in suggestions per episode, with its 95% interval"),
     Column("loops", "difference in episodes that end at the turn limit, in points, with its 95% interval"),
 )
-ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction"
-LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
+ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction, = within the margin"
+LEGEND = (
+    "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected; = the difference is "
+    "within the margin of [evidence], by default 2 points"
+)
 
 
 class NothingInCommon(RunFolderError):
@@ -82,8 +86,9 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
     limits, every = _joint_limits(runs), tally_pairs(every.lazy(), ["run", *CELL])
-    cells = compare_pairs(every, ["run", *CELL], declared, limits)
-    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES)
+    margin, _ = evidence_settings(base)
+    cells = compare_pairs(every, ["run", *CELL], declared, limits, margin)
+    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES, margin)
     return RunComparison(names, cells, averages, tuple(notes))
 
 

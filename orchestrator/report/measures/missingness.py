@@ -42,6 +42,8 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     paired difference), measure; n (episodes, or pairs) and missing; value as the other tables show it; least with the lower
     end of its 95% interval, and most with the upper end of its own.
     """
+    if affected_cells(run_data).is_empty():
+        return pl.DataFrame(schema=SCHEMA)
     possible = possible_outcomes(run_data)
     rows = [*_bound_rows(possible, ""), *_bound_rows(_condition_differences(possible), ZERO_SHOT)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:6])

@@ -27,6 +27,8 @@ from orchestrator.report.statistics.intervals import Floats
 from sweeps.protocol import ZERO_SHOT
 
 DRAWS = 4_000
+FEWEST_FOR_BEST = 4
+"""Models from which the probability to be best is shown; of fewer, the intervals of pairs say more and the prior too much."""
 AT_ONCE = 500
 """Draws computed at once, to bound memory."""
 PRIOR = 2.0

@@ -12,7 +12,7 @@ from orchestrator.report.measures.families import evidence_settings
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
-from orchestrator.report.measures.ranking import format_probability, ranking
+from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
 from orchestrator.report.measures.robustness import VARIANCE_COLUMNS, robustness
 from orchestrator.report.measures.share_changes import share_changes
 from orchestrator.report.run_data import RunData
@@ -116,7 +116,7 @@ def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
 
 def _rank_texts(row: Row, bounded: bool) -> Iterable[str]:
     yield from (f"{row['average']:.1f}", f"{row['n']:,}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
-    yield format_probability(row["p_best"])
+    yield format_probability(row["p_best"]) if row["models"] >= FEWEST_FOR_BEST else "-"
     last = row["next"] is None
     yield "-" if last else format_probability(row["p_beats_next"])
     yield "-" if last else f"{format_signed(row['difference'])} ({format_limits(row, 'difference')})"

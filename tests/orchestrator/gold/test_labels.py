@@ -104,5 +104,6 @@ def test_a_sheet_is_not_overwritten(judged_run, tmp_path):
 
     assert "exists" in command(judged_run, "--labels", tmp_path / "x.csv", "--draw", 4).output
     assert "add --labels" in command(judged_run, "--draw", 4).output
+    assert "copy s3://bucket/run to one" in command("s3://bucket/run", "--labels", tmp_path / "x.csv").output
     with pytest.raises(RunFolderError, match="no column key"):
         parse_labels(tmp_path / "x.csv")
