@@ -12,8 +12,10 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from envs.types import Mode
 from sweeps.conditions import Condition, Replicates
+from sweeps.evidence import Evidence
 from sweeps.model import ModelSpec as ModelSpec
 from sweeps.precision import Precision
+from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol import Protocol as Protocol
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import Completed, Sampling, Whole
@@ -134,6 +136,8 @@ class Sweep(Frozen):
     replicates: Replicates = Replicates()
     precision: Precision | None = None
     """The precision at which multiple choice stops; None plays everything. Never part of a key."""
+    evidence: Evidence | None = None
+    """The main question and the margin of equivalence; None declares no question. Never part of a key."""
     open_ended: OpenEnded = OpenEnded()
     """Sampling and selection of cells with protocol ``oeg`` or ``oeg-multi``."""
     judge: Judge | None = None
@@ -175,6 +179,14 @@ class Sweep(Frozen):
         if not info.data.get("faithful"):
             return value
         return tuple(model.model_copy(update={"faithful": True}) if model.is_local else model for model in value)
+
+    @field_validator("evidence")
+    @classmethod
+    def _check_evidence(cls, value: Evidence | None, info: ValidationInfo) -> Evidence | None:
+        conditions = frozenset(condition.name for condition in info.data.get("conditions", ()))
+        if value is not None and (reason := value.misfit_reason(conditions, ZERO_SHOT)):
+            raise ValueError(reason)
+        return value
 
     @field_validator("precision")
     @classmethod

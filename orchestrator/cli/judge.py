@@ -9,7 +9,7 @@ import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, OwnSweep, required_name, viewed
-from orchestrator.cli.printing import print_tables, text_table
+from orchestrator.cli.printing import print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -28,9 +28,22 @@ def judge(
         bool, typer.Option("--agreement", help="Judge nothing; show how far the judges of the run agree.")
     ] = False,
     own: OwnSweep = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0)."
+        ),
+    ] = None,
+    draw: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="With --labels: write N answers, drawn at random, into FILE to label."),
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
+    if labels is not None or draw:
+        _label_answers(output, labels, draw, as_json)
+        return
     if agreement:
         _show_agreement(viewed(output), as_json)
         return
@@ -52,6 +65,41 @@ def judge(
     else:
         print_tables(open_ended, sweep, location.folder)
     raise typer.Exit(location.exit_code(0 if complete else 1))
+
+
+def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> None:
+    """Write a file of answers to label, or store labels and print the shares that they correct."""
+    from orchestrator.gold import labels
+    from orchestrator.report.read_run import read_run
+    from orchestrator.report.statistics.judge_error import FEWEST_LABELS
+    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.csv import csv_text
+    from orchestrator.report.tables.open_ended import corrected_table
+    from orchestrator.storage import atomic_write
+    from orchestrator.storage.lock import RunFolderError
+
+    if path is None:
+        raise RunFolderError("--draw needs a file to write; add --labels FILE")
+    if "://" in output and not draw:
+        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
+    folder = viewed(output)
+    run_data = read_run(folder)
+    answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
+    if draw:
+        if path.exists():
+            raise RunFolderError(f"{path} exists; name another file, or omit --draw to read its labels")
+        keys = labels.draw_answers(answers, labels.read_labels(folder)["key"], draw, run_data.sweep.seed)
+        atomic_write.write(path, csv_text(labels.label_sheet(folder, answers, keys, run_data.samples)).encode())
+        print_lines([f"{len(keys):,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
+        return
+    read, stored = labels.store_labels(folder, path, answers["key"])
+    table = corrected_table(run_data)
+    if as_json:
+        print_json(table.numbers.to_dicts() if table.numbers is not None else [])
+        return
+    print_lines([f"{read:,} labels read, {stored:,} in {folder / labels.FILE}"])
+    few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
+    show(rich_table(table) if table.rows else few, min_width=WIDTH)
 
 
 def _show_agreement(folder: Path, as_json: bool) -> None:

@@ -69,9 +69,11 @@ OwnSweep = Annotated[
 Cluster = Annotated[
     str,
     typer.Option(
-        metavar="object|picture", help="Treat samples of one object, or of one picture or video, as dependent."
+        metavar="object|picture",
+        help="Treat samples of one object, or of one picture or video, as dependent (default: where it widens intervals).",
     ),
 ]
+Independent = Annotated[bool, typer.Option("--independent", help="Treat all samples as independent.")]
 SweepFile = Annotated[
     Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
 ]

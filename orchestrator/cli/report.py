@@ -11,7 +11,7 @@ import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import print_lines, print_sources, print_tables
 from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
@@ -40,6 +40,7 @@ def report(
         bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
     ] = True,
     cluster: Cluster = "",
+    independent: Independent = False,
     into: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The page on several runs (default runs.html, or leaderboard.html)."),
@@ -57,7 +58,7 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    options = ReadOptions(data, judge, strict_paper, cluster)
+    options = ReadOptions(data, judge, strict_paper, _clustering(cluster, independent))
     if learned:
         print_learned(folders, data)
     elif leaderboard:
@@ -76,23 +77,42 @@ def compare(
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
+    independent: Independent = False,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
+    power: Annotated[
+        bool,
+        typer.Option("--power", help="Show the least difference that would be found, per scenario and on average."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
+    options = ReadOptions(data, judge, strict_paper, _clustering(cluster, independent))
+    if power:
+        _show_power(folders, options, as_json)
+        return
     if len(folders) > 1:
-        _compare_runs(folders, ReadOptions(data, judge, strict_paper, cluster), csv, as_json)
+        _compare_runs(folders, options, csv, as_json)
         return
     from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.console import rich_table
 
-    rows = paper_comparison.compare_with_paper(read_run(folders[0], data, judge, strict_paper))
+    rows = paper_comparison.compare_with_paper(read_run(folders[0], *options))
     notes = paper_comparison.comparison_notes(rows)
     if as_json:
         print_json({"figures": rows.to_dicts(), "notes": notes})
     else:
         show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
+
+
+def _clustering(cluster: str, independent: bool) -> str:
+    """Return the clustering that the options name; raises RunFolderError if both are given."""
+    from orchestrator.report.run_data import AUTOMATIC
+    from orchestrator.storage.lock import RunFolderError
+
+    if cluster and independent:
+        raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
+    return "" if independent else cluster or AUTOMATIC
 
 
 def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> None:
@@ -110,11 +130,11 @@ def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool
 def _print_run(run_data: RunData) -> None:
     from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.evidence import paired_table
+    from orchestrator.report.tables.missing import missing_table
 
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
-    table = paired_table(run_data)
-    if table.rows:
-        show(rich_table(table), min_width=WIDTH)
+    tables = [paired_table(run_data), missing_table(run_data)]
+    show(*(rich_table(table) for table in tables if table.rows), min_width=WIDTH)
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
@@ -122,7 +142,7 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
     from orchestrator.report.figures.draw import write_figures
     from orchestrator.report.figures.process import figure_set
     from orchestrator.report.html import write_page
-    from orchestrator.report.measures.outcomes import describe_clusters
+    from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.tables.write import write_tables
     from orchestrator.storage.disk import disk_errors
 
@@ -168,6 +188,21 @@ def _compare_runs(folders: Sequence[Path], options: ReadOptions, csv: Path | Non
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
         return
     _show_differences(differences)
+
+
+def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
+    """Print the least difference that a comparison of these runs finds in 80% of cases."""
+    from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
+    from orchestrator.report.comparisons.run_comparison import compare_runs
+    from orchestrator.report.read_run import read_runs
+    from orchestrator.report.tables.console import rich_table
+
+    runs = read_runs(folders, *options)
+    least = paired_power(compare_runs(runs)) if len(runs) > 1 else unpaired_power(runs[0])
+    if as_json:
+        print_json(least.to_dicts())
+    else:
+        show(rich_table(power_table(least, paired=len(runs) > 1)), min_width=WIDTH)
 
 
 def _show_differences(differences: RunComparison) -> None:

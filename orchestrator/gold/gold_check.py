@@ -5,7 +5,6 @@ Its verdicts are stored in the run folder under ``gold/``, in the format of all 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -41,10 +40,14 @@ class GoldScore:
         return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
 
     def confusion(self, bit: str) -> Confusion:
-        """Return the counts of a bit over the answers with a verdict."""
-        position = BITS.index(bit)
-        counts = Counter((getattr(answer.truth, bit), bits[position]) for answer, bits in self.judged)
-        return Confusion(counts[True, True], counts[True, False], counts[False, True], counts[False, False])
+        """Return the counts of a bit over the answers with a verdict; ``aggregate`` is either of ``BITS``."""
+        names = BITS if bit == "aggregate" else (bit,)
+        counts = dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0)
+        for answer, bits in self.judged:
+            if None not in bits:
+                verdict = dict(zip(BITS, bits, strict=True))
+                counts[any(getattr(answer.truth, name) for name in names), any(verdict[name] for name in names)] += 1
+        return Confusion(*counts.values())
 
     @property
     def kappa(self) -> float:

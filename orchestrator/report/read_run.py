@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import CLUSTERS, RunData, Samples
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
@@ -34,7 +34,7 @@ NO_DATA = "the data folder is not available"
 
 
 def read_run(
-    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    folder: Path, data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
 ) -> RunData:
     """Read a run folder.
 
@@ -42,7 +42,7 @@ def read_run(
         data: Benchmark folder; by default that of the sweep.
         judge: Key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
         strict: A missing verdict counts as three zeros, as in the package.
-        cluster: Clustering of samples for intervals and tests (``CLUSTERS``); it needs the played samples.
+        cluster: Clustering of samples for intervals and tests (``RunData.cluster``); ``CLUSTERS`` need the played samples.
 
     Raises:
         RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
@@ -75,7 +75,7 @@ def read_run(
 
 
 def read_runs(
-    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = ""
+    folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
 ) -> list[RunData]:
     """Read run folders as ``read_run`` does; raises RunFolderError if one is named twice."""
     lock.check_distinct(folders)
@@ -84,11 +84,9 @@ def read_runs(
 
 def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> None:
     """Raise RunFolderError for an unknown clustering, or without the samples that it needs."""
-    if not cluster:
-        return
-    if cluster not in CLUSTERS:
+    if cluster and cluster not in (AUTOMATIC, *CLUSTERS):
         raise RunFolderError(f"there is no clustering {cluster!r}; type --cluster {' or --cluster '.join(CLUSTERS)}")
-    if missing := sorted(set(episodes["scenario"]) - samples.keys()):
+    if missing := sorted(set(episodes["scenario"]) - samples.keys()) if cluster in CLUSTERS else []:
         raise RunFolderError(
             f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
         )

@@ -33,6 +33,8 @@ CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
     "picture": (lambda sample: sample.image, "samples of one scenario cut from the same picture or video"),
 }
 """Name of a clustering -> key of a sample's cluster, and its description."""
+AUTOMATIC = "automatic"
+"""The clustering that counts a scenario's clusters where they widen its intervals (``report.measures.clustering``)."""
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
 
@@ -54,7 +56,7 @@ class RunData:
     strict: bool = False
     """A missing verdict counts as three zeros, as in the package."""
     cluster: str = ""
-    """Clustering of samples (``CLUSTERS``); empty if samples count as independent."""
+    """Clustering of samples (``CLUSTERS``, or ``AUTOMATIC``); empty if samples count as independent."""
     notes: tuple[str, ...] = ()
     """Remarks on this run for the reader, one sentence each."""
     left_out: tuple[SkippedLines, ...] = ()

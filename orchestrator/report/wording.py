@@ -1,4 +1,4 @@
-"""Numbers as parts of a sentence: shares, signed differences, counts with their noun."""
+"""Numbers as parts of a sentence: shares, signed differences, p-values, counts with their noun."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ def format_signed(value: float, digits: int = 1) -> str:
     """Return a difference with its sign; a value that rounds to 0 has none."""
     text = f"{value:+,.{digits}f}"
     return text.replace("-", MINUS) if any(digit in text for digit in "123456789") else text[1:]
+
+
+def format_p(p: float) -> str:
+    """Return a p-value to three decimals; a smaller one with its power of ten, below 1e-6 only as such."""
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return "<1e-6" if p < 1e-6 else f"{p:.0e}".replace("e-0", "e-")
 
 
 def pluralize(number: int, noun: str, plural: str = "") -> str:

@@ -35,8 +35,10 @@ from sweeps.spec import Sweep
 RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
 """The data lines that ``skip_bad`` left out; absent if there are none."""
-NOT_IDENTITY = {"output", "tracking", "cluster", "staging", "judge", "measures", "precision"}
-"""Keys of a sweep that do not identify a run."""
+NOT_IDENTITY = {
+    "output", "tracking", "cluster", "staging", "judge", "measures", "precision", "evidence", "models", "conditions"
+}  # fmt: skip
+"""Keys of a sweep that do not identify a run, or are compared by name."""
 MAX_DIFFERENCES = 8
 """Differences that an error message lists."""
 

@@ -1,6 +1,9 @@
 """Planted sweeps through the real stopping rule: how often the true figure is in the interval, and what is played.
 
     python -m tests.bench.planted [SWEEPS]
+    python -m tests.bench.planted evidence [RUNS] [SEED]
+
+The second prints the tables of ``planted_evidence``: figures that are not about stopping.
 
 Each sweep has the 7,557 samples of the published benchmark, one model, and two conditions whose accuracies in each scenario
 are a published model's (zero-shot, and with hints). Which samples are answered rightly is drawn by seed; the order of
@@ -27,6 +30,7 @@ from sweeps.load import build
 from sweeps.precision import Precision
 from sweeps.protocol import Protocol
 from sweeps.registry import registry
+from tests.bench.planted_evidence import print_planted
 
 SWEEPS = 1_000
 BATCH = 64
@@ -231,4 +235,6 @@ def main(number: int = SWEEPS) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["evidence"]:
+        sys.exit(0 if print_planted(*map(int, sys.argv[2:])) else 1)
     main(*map(int, sys.argv[1:]))

@@ -7,7 +7,7 @@ default, and the paper does not say which of its runs were.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,17 +15,23 @@ import polars as pl
 from actors.playing.turn_judge import turn_judge_key
 from actors.text.listing import list_first
 from envs import SCENARIOS
-from orchestrator.report.comparisons.rounding import agreement_sentences, averages_agree, smallest_difference
+from orchestrator.report.comparisons.decoding import decoding_mismatch, decoding_note, sampling_mismatch
+from orchestrator.report.comparisons.rounding import (
+    agreement_sentences,
+    averages_agree,
+    flip_probability,
+    smallest_difference,
+)
 from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
 from orchestrator.report.paper.provenance import UNVERIFIED, foreign_scenarios, open_ended_subsets, subset_scenarios
 from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, published_figures
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed, pluralize
-from sweeps.sampling import AS_THE_PACKAGE, Sampling
-from sweeps.spec import OpenEnded
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),
@@ -38,6 +44,7 @@ SCHEMA = {
     "reason": pl.String,
     "judge": pl.String,
     "apart": pl.String,
+    "flip_rate": pl.Float64,
 }
 COUNTS = ("answered", "judged", "unjudged", "lacking", "judge")
 OUR_READING = (
@@ -54,8 +61,10 @@ def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) ->
     ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
     published), ``exact``, ``episodes`` and ``inside``; any other row has a ``reason``. Multiple choice with the package's
     decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (suggestions, for ps) up to rounding,
-    and ``inside`` is true if it is 0 (for an average: if rounding explains the difference). Otherwise ``inside`` is true if
-    the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding differs from the package's.
+    and ``inside`` is true if it is 0 (for an average: if rounding explains the difference), or if flips explain it at 5%, as
+    frequent as ``flip_rate`` (percent of answers that change with the batch, the upper bound that was measured). Otherwise
+    ``inside`` is true if the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding
+    differs from the package's.
     ``errors`` counts episodes without an answer, which are in none of our measures and wrong in the package's example.
     """
     intervals = intervals or estimate(run_data)
@@ -95,9 +104,17 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
         ),
         *(f"open-ended figures are by the judge {name}; {PAPERS_JUDGE}" for name in judges),
         *sorted({note for note in rows["apart"] if note}),
+        *_flip_sentences(rows),
         *_unanswered_sentences(rows),
         *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
     ]
+
+
+def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield one sentence per model whose answers are known to change with the batch."""
+    flips = rows.filter(pl.col("flip_rate") > 0).select("model", "flip_rate").unique().sort("model")
+    for model, rate in flips.iter_rows():
+        yield f"{model}: up to {rate:.2f}% of answers change with the batch (`flip-rate`); * is beyond what that explains (5%)"
 
 
 def _unanswered_sentences(rows: pl.DataFrame) -> Iterator[str]:
@@ -122,13 +139,14 @@ class _PaperCase:
         self.foreign, self.subset = foreign_scenarios(run_data), subset_scenarios(run_data)
         self.judged = open_ended_subsets(run_data)
         open_ended = sweep.open_ended.sampling
-        mismatch = _sampling_mismatch(open_ended)
-        self.decoding = {"mcqa": _decoding_mismatch(sweep.sampling), "oeg": mismatch, "oeg-multi": mismatch}
-        self.apart = {"mcqa": _decoding_note(sweep.sampling, "mcqa"), "oeg": _decoding_note(open_ended, "oeg")}
+        mismatch = sampling_mismatch(open_ended)
+        self.decoding = {"mcqa": decoding_mismatch(sweep.sampling), "oeg": mismatch, "oeg-multi": mismatch}
+        self.apart = {"mcqa": decoding_note(sweep.sampling, "mcqa"), "oeg": decoding_note(open_ended, "oeg")}
         reader = f"answers read by {turn_judge_key(sweep.turn_judge)}" if sweep.turn_judge else ""
-        several_turns = (OUR_READING, reader, _decoding_note(open_ended, "oeg-multi"))
+        several_turns = (OUR_READING, reader, decoding_note(open_ended, "oeg-multi"))
         self.apart["oeg-multi"] = "; ".join(filter(None, several_turns))
         self.cells = run_data.rows
+        self.flips = measured_flips(run_data.folder)
         columns = ["protocol", "condition", "paper", "scenario", "measure", "published"]
         rows = published_figures().filter(filtered=self.filtered).select(columns).iter_rows()
         self.published: dict[tuple[str, ...], float] = {tuple(key): value for *key, value in rows}
@@ -141,6 +159,11 @@ class _PaperCase:
         cells = self.cells.filter(same)
         return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
 
+    def sizes(self, mean: Mapping[str, Any]) -> list[int]:
+        """Return the episodes of each scenario under this model, condition and protocol."""
+        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
+        return self.cells.filter(same)["finished"].to_list()
+
     def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
         """Yield one row per measure that both the paper and the cell have."""
         reason = self.against(cell, scenario)
@@ -151,7 +174,8 @@ class _PaperCase:
             row = _comparison_row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
             if "published" in row:
                 apart = self.apart[cell["protocol"]]
-                row |= {"apart": apart, **_agreement_columns(row, cell, exact=cell["protocol"] == "mcqa" and not apart)}
+                row |= {"apart": apart, "flip_rate": self.flips.get(cell["model"]) if measure == "acc" else None}
+                row |= _agreement_columns(row, cell, cell["protocol"] == "mcqa" and not apart, self.sizes(cell))
             yield row
 
     def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
@@ -211,16 +235,21 @@ def _comparison_row(
     return {**row, "published": published, "difference": ours - published, "reason": None}
 
 
-def _agreement_columns(row: Mapping[str, Any], cell: Mapping[str, Any], exact: bool) -> dict[str, Any]:
-    """Return the columns of agreement: by the number of episodes if ``exact``, else by the interval."""
+def _agreement_columns(
+    row: Mapping[str, Any], cell: Mapping[str, Any], exact: bool, sizes: Sequence[int]
+) -> dict[str, Any]:
+    """Return the columns of agreement: by the number of episodes and the rate of flips if ``exact``, else by the interval."""
     low, high, published = row["low"], row["high"], row["published"]
     if not exact:
         inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
         return {"exact": False, "inside": inside}
+    flip_share = (row["flip_rate"] or 0.0) / 100
     if row["scenario"] == AVERAGE:
-        return {"exact": True, "inside": averages_agree(row["ours"], published)}
+        variance = sum(1 / size for size in sizes if size) * flip_share / max(len(sizes), 1) ** 2
+        return {"exact": True, "inside": averages_agree(row["ours"], published, 100 * variance**0.5)}
     episodes = _episode_difference(cell, row["measure"], published)
-    return {"exact": True, "episodes": episodes, "inside": episodes == 0}
+    inside = episodes == 0 or flip_probability(episodes, cell["finished"], flip_share) >= ALPHA
+    return {"exact": True, "episodes": episodes, "inside": inside}
 
 
 def _episode_difference(cell: Mapping[str, Any], measure: str, published: float) -> int:
@@ -229,39 +258,6 @@ def _episode_difference(cell: Mapping[str, Any], measure: str, published: float)
     if measure == "ps":
         return smallest_difference(round(cell["ps"] * scored), scored, published, 1)
     return smallest_difference(round(cell["acc"] * scored / 100), cell["finished"], published, 100)
-
-
-def _decoding_mismatch(sampling: Sampling) -> str | None:
-    """Return why decoding is not comparable: another temperature or number of new tokens."""
-    paper = Sampling()
-    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
-        return None
-    return (
-        f"decoded otherwise than the paper: {sampling.description} and {sampling.max_tokens} new tokens, not as each checkpoint's"
-        f" generation_config says and {paper.max_tokens}"
-    )
-
-
-def _sampling_mismatch(sampling: Sampling) -> str | None:
-    """Return why open-ended answers are not decoded as in the package's example: sampled, without a tight limit."""
-    is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
-    if is_sampled and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
-        return None
-    return (
-        f"answered otherwise than in the paper: {sampling.description} and at most {sampling.max_tokens:,} new tokens,"
-        " not sampled and as long as it takes"
-    )
-
-
-def _decoding_note(sampling: Sampling, protocol: str) -> str:
-    """Return how the decoding of compared figures differs from the package's; empty if it does not."""
-    package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
-    if sampling == package:
-        return ""
-    ours, theirs = (
-        f"{settings.description}, at most {settings.max_tokens:,} new tokens" for settings in (sampling, package)
-    )
-    return f'decoding of {protocol} differs: ours {ours}; the package\'s {theirs} (sampling = "checkpoint")'
 
 
 def _compared_cell(row: Mapping[str, Any]) -> TableCell:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import ceil, floor
 
+import numpy as np
 import polars as pl
-from scipy.stats import spearmanr  # type: ignore[import-untyped]
+from scipy.stats import binom, spearmanr  # type: ignore[import-untyped]
 
 from orchestrator.report.paper.published import AVERAGE, ROUNDING
+from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.wording import pluralize
 
 FEWEST_MODELS = 3
@@ -33,9 +35,24 @@ def smallest_difference(total: int, n: int, published: float, scale: float) -> i
     return max(0, total - highest) - max(0, lowest - total)
 
 
-def averages_agree(ours: float, published: float) -> bool:
-    """Return True if two averages may differ by rounding alone, of the average and of its figures."""
-    return abs(ours - published) <= 2 * ROUNDING + FLOAT_ERROR
+def averages_agree(ours: float, published: float, flip_error: float = 0.0) -> bool:
+    """Return True if two averages may differ by rounding alone, of the average and of its figures, or by flips.
+
+    ``flip_error`` is the standard error in points that answers which change with the batch give the difference.
+    """
+    return abs(ours - published) <= 2 * ROUNDING + Z * flip_error + FLOAT_ERROR
+
+
+def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
+    """Return the chance that flips alone move a count of ``n`` episodes by ``episodes`` or more, up or down.
+
+    Every episode flips with the chance ``flip_rate``, and a flip gains or loses with equal chances: both runs are drawn alike.
+    """
+    if episodes == 0 or n <= 0:
+        return 1.0
+    flips = np.arange(abs(episodes), int(binom.isf(1e-9, n, flip_rate)) + 1)
+    either = 2 * binom.sf(np.ceil((flips + abs(episodes)) / 2) - 1, flips, 0.5)
+    return float(binom.pmf(flips, n, flip_rate) @ np.minimum(either, 1.0))
 
 
 def agreement(rows: pl.DataFrame) -> pl.DataFrame:

@@ -16,13 +16,14 @@ from actors.text.listing import list_first
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.families import evidence_settings
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed, pluralize
 from orchestrator.storage import run_folder
 from orchestrator.storage.lock import RunFolderError
 
@@ -40,8 +41,11 @@ COLUMNS = (
     Column("ps", "difference in suggestions per episode, with its 95% interval"),
     Column("loops", "difference in episodes that end at the turn limit, in points, with its 95% interval"),
 )
-ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction"
-LEGEND = "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected"
+ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction, = within the margin"
+LEGEND = (
+    "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected; = the difference is "
+    "within the margin of [evidence], by default 2 points"
+)
 
 
 class NothingInCommon(RunFolderError):
@@ -83,8 +87,9 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
     limits, every = _joint_limits(runs), tally_pairs(every.lazy(), ["run", *CELL])
-    cells = compare_pairs(every, ["run", *CELL], declared, limits)
-    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES)
+    margin, _ = evidence_settings(base)
+    cells = compare_pairs(every, ["run", *CELL], declared, limits, margin)
+    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES, margin)
     return RunComparison(names, cells, averages, tuple(notes))
 
 
@@ -127,7 +132,7 @@ def _asking_cell(row: Row, measure: str, digits: int = 1) -> TableCell:
 def _p_value_cell(row: Row) -> TableCell:
     """Return the corrected p of a row; in brackets that of a baseline, which is not corrected."""
     value = row["p"] if row["p_holm"] is None else row["p_holm"]
-    text = "<0.001" if value < 0.001 else f"{value:.3f}"
+    text = format_p(value)
     return TableCell(f"({text})" if row["p_holm"] is None else text, value)
 
 

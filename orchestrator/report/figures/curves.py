@@ -32,7 +32,7 @@ from orchestrator.report.figures.parts import (
 )
 from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY
 from orchestrator.report.tables.parts import Row, by_column
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed, pluralize
 from sweeps.protocol import ZERO_SHOT
 
 MEASURES = {"ps": "suggestions per episode", "acc": "accuracy, %"}
@@ -98,7 +98,7 @@ def _format_size_axis(panel: Axes) -> None:
 def _correlation(test: Row) -> str:
     if test["rho"] is None:
         return f"no rank correlation: {test['reason']}"
-    p = "p < 0.001" if test["p"] < 0.001 else f"p = {test['p']:.3f}"
+    p = f"p = {format_p(test['p'])}".replace("= <", "< ")
     return f"Spearman's rho {format_signed(test['rho'], 2)}, {p}, {pluralize(test['models'], 'model')}"
 
 

@@ -13,7 +13,7 @@ from orchestrator.report.measures.endings import ending_counts
 from orchestrator.report.measures.estimates import Estimates
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_tests import compare_conditions
-from orchestrator.report.measures.ranking import format_probability, ranking
+from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import Row
@@ -84,11 +84,13 @@ def _certainty(run_data: RunData, model: str) -> str:
     if model not in set(ranked["model"]):
         return f" It is unfinished, so no rank is given; {visible(row['model'])} is the best of the complete ones."
     if row["model"] != model:
-        return f" With refused episodes counted as wrong, {visible(row['model'])} is ranked first."
+        return f" With episodes without an answer counted as wrong, {visible(row['model'])} is ranked first."
     ranks = "its rank is 1" if row["rank_high"] == 1 else f"ranks 1 to {row['rank_high']} are not excluded"
+    best = f"it is the best of {row['models']} with probability {format_probability(row['p_best'])} ({ranks}), and"
+    if row["models"] < FEWEST_FOR_BEST:
+        best = f"of {row['models']} {ranks}, and it is"
     return (
-        f" On the same samples it is the best of {row['models']} with probability {format_probability(row['p_best'])} ({ranks}), "
-        f"and above {visible(row['next'])} with probability {format_probability(row['p_beats_next'])}: "
+        f" On the same samples {best} above {visible(row['next'])} with probability {format_probability(row['p_beats_next'])}: "
         f"{format_signed(row['difference'])} points, "
         f"95% interval {format_signed(row['difference_low'])} to {format_signed(row['difference_high'])}."
     )

@@ -18,7 +18,7 @@ from orchestrator.report.comparisons.run_comparison import RunComparison, compar
 from orchestrator.report.html import NAME, render_template
 from orchestrator.report.html.cells import format_progress, measure_cell, progress_style
 from orchestrator.report.html.text import visible
-from orchestrator.report.measures.ranking import format_probability
+from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability
 from orchestrator.report.tables.parts import Row, number_cell
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.storage import atomic_write
@@ -95,7 +95,7 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
             (
                 TableCell(row["name"], row["name"], "a person" if entrant.kind == PERSON else ""),
                 *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
-                *(_rank(row) if ranked else ()),
+                *(_rank(row, rows["rank"].count()) if ranked else ()),
                 measure_cell(row, "acc", span=True),
                 *((number_cell(row["average"]),) if shared else ()),
                 measure_cell(row, "ps"),
@@ -115,11 +115,13 @@ def _played(row: Row) -> TableCell:
     return TableCell(format_progress(row), row["finished"] / max(row["planned"], 1), style=progress_style(row))
 
 
-def _rank(row: Row) -> Line:
+def _rank(row: Row, models: int) -> Line:
+    """Return rank, bounds, and the probability to be best, which few models do not have."""
     if row["rank"] is None:
         return (MISSING,) * 3
     bounds = TableCell(f"{row['rank_low']}–{row['rank_high']}", row["rank_low"])
-    return TableCell(str(row["rank"]), row["rank"]), bounds, TableCell(format_probability(row["p_best"]), row["p_best"])
+    best = TableCell(format_probability(row["p_best"]), row["p_best"]) if models >= FEWEST_FOR_BEST else MISSING
+    return TableCell(str(row["rank"]), row["rank"]), bounds, best
 
 
 def _accuracies(leaderboard: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:

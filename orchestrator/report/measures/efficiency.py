@@ -10,6 +10,7 @@ import polars as pl
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
@@ -118,20 +119,26 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
     ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
-    ``exact``), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the points above it,
-    ``of_possible`` 100 x lift / (100 - chance).
+    ``exact``), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the points above it, with
+    ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is 100 x lift / (100 - chance).
     """
     same = ["scenario", "condition", "protocol"]
     baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
     exact = exact_chance(run_data).rename({"chance": "exact"})
+    limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
     rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact, on=same, how="left")
+    rows = rows.join(limits, on="cell", how="left")
     rows = rows.join(baseline.select(*same, pl.col("acc").alias("baseline")), on=same, how="left")
     source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
     rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
     above = pl.col("acc") - pl.col("chance")
     possible = pl.when(pl.col("chance") < 100).then(100 * above / (100 - pl.col("chance")))
-    named = rows.drop("exact", "baseline").with_columns(above.alias("lift"), possible.alias("of_possible"))
-    return named.sort("cell")
+    ends = [
+        pl.when(pl.col("chance_source") == "exact").then(pl.col(f"acc_{end}") - pl.col("chance")).alias(f"lift_{end}")
+        for end in ("low", "high")
+    ]
+    named = rows.with_columns(above.alias("lift"), *ends, possible.alias("of_possible"))
+    return named.drop("exact", "baseline", "acc_low", "acc_high").sort("cell")
 
 
 def guess_penalty(run_data: RunData) -> pl.DataFrame:

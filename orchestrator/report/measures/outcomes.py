@@ -1,7 +1,7 @@
 """The score of every answered episode, in multiple choice and open-ended, and the cluster of its sample.
 
 Paired tests and rankings compare these rows. An episode without an answer, or an answer without a verdict, has no row; in a
-ranking a refused episode counts as wrong.
+ranking a refused or unprocessable episode counts as wrong.
 """
 
 from __future__ import annotations
@@ -11,57 +11,36 @@ import polars as pl
 from numpy.typing import NDArray
 
 from envs.types import Ending
-from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run
+from orchestrator.report.measures.clustering import sample_clusters
+from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import strict_bit
 
-INDEPENDENT = "95%, over samples taken as drawn independently (--cluster object or picture takes them in clusters)"
 NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
 UNKNOWN = (pl.lit(None, dtype=pl.Int64).alias("turns"), pl.lit(None, dtype=pl.Boolean).alias("looped"))
 
 
 @cached_per_run
-def outcomes(run_data: RunData, refused_as_wrong: bool = False) -> pl.DataFrame:
+def outcomes(run_data: RunData, unanswered_as_wrong: bool = False) -> pl.DataFrame:
     """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, looped, cluster.
 
     ``looped`` is true if the turn limit ended the episode. ``correct`` is the judge's aggregate bit for open-ended answers, whose
-    ``turns`` and ``looped`` are null, as are those of refused episodes (with ``refused_as_wrong``). ``cluster`` numbers the
-    clusters of a scenario; it is null if samples count as independent.
+    ``turns`` and ``looped`` are null, as are those of refused and unprocessable episodes (``unanswered_as_wrong``).
+    ``cluster`` numbers the clusters of a scenario; it is null if samples count as independent.
     """
     looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
     chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
     parts = [chosen, _judged_outcomes(run_data)]
-    if refused_as_wrong:
-        refused = run_data.episodes.filter(pl.col("ending") == Ending.REFUSED)
-        parts.append(refused.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))
+    if unanswered_as_wrong:
+        unanswered = run_data.episodes.filter(pl.col("ending").is_in((Ending.REFUSED, Ending.UNPROCESSABLE)))
+        parts.append(unanswered.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))
     return add_clusters(pl.concat(parts), run_data)
 
 
 def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
     """Return the same rows, in order, with the column ``cluster`` of their scenario and sample_id."""
-    if not run_data.cluster:
+    if not run_data.cluster or not run_data.samples:
         return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("cluster"))
     return rows.join(sample_clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
-
-
-@cached_per_run
-def sample_clusters(run_data: RunData) -> pl.DataFrame:
-    """Return one row per available sample: scenario, sample_id, cluster (numbered in each scenario)."""
-    rule, _ = CLUSTERS[run_data.cluster]
-    rows = []
-    for scenario, samples in run_data.samples.items():
-        numbers: dict[str, int] = {}
-        rows += [(scenario, sample.id, numbers.setdefault(rule(sample), len(numbers))) for sample in samples.values()]
-    schema = {"scenario": pl.String, "sample_id": pl.Int64, "cluster": pl.Int64}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def describe_clusters(run_data: RunData) -> str:
-    """Return a description of the units that intervals and tests take as independent."""
-    if not run_data.cluster:
-        return INDEPENDENT
-    counts = sample_clusters(run_data).group_by("scenario", maintain_order=True).agg(pl.col("cluster").n_unique())
-    named = ", ".join(f"{number:,} in {scenario}" for scenario, number in counts.iter_rows())
-    return f"95%, over clusters: {CLUSTERS[run_data.cluster][1]} ({named})"
 
 
 def _judged_outcomes(run_data: RunData) -> pl.DataFrame:

@@ -16,26 +16,28 @@ import numpy as np
 import polars as pl
 
 from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.families import correct_families, evidence_settings, holm_columns, pair_models
 from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.exact_tests import ALPHA, detectable, holm, mcnemar, sign_flip
+from orchestrator.report.statistics.exact_tests import ALPHA, detectable, mcnemar, sign_flip
 from orchestrator.report.statistics.intervals import (
     Integers,
     Stratum,
-    score_interval,
     score_test,
+    score_tests,
     stratum_from_counts,
     stratum_from_values,
 )
 from orchestrator.report.statistics.skewed_means import skewed_mean_test
+from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
 
 SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
 LOOP_COLUMNS = ("loops_difference", "loops_low", "loops_high")
 ASKING_COLUMNS = ("ps_difference", "ps_low", "ps_high", "ps_p", *LOOP_COLUMNS)
-MEASURED = ("effective", "difference_low", "difference_high", "p", *ASKING_COLUMNS)
-MeanTest = Callable[[Sequence[Stratum]], tuple[float, float, float]]
-"""Strata -> the 95% interval of their average, and p of 0."""
+MEASURED = ("effective", "difference_low", "difference_high", "p", "equal_p", *ASKING_COLUMNS)
+MeanTest = Callable[[Sequence[Stratum]], tuple[float, ...]]
+"""Strata -> the 95% interval of their average, p of 0, and perhaps p of equivalence."""
 SuggestionLimits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
 
@@ -69,13 +71,15 @@ def compare_conditions(run_data: RunData, condition: str = ZERO_SHOT) -> pl.Data
 
     Columns: n (pairs), acc and acc_other (percent; for open-ended answers the judge's aggregate), difference
     (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
-    detectable (points, at the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
+    equal_p and equal_p_holm (of a difference within the margin of ``[evidence]``: two one-sided tests), detectable (points, at
+    the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
     ps_p, ps_p_holm, and loops_difference (points of episodes that end at the turn limit) with loops_low, loops_high. Of
     baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of open-ended answers all of
     ps and loops.
     """
     pairs, family = condition_pairs(run_data, condition)
-    return compare_pairs(pairs, ["model", "scenario", "condition", "protocol"], family, suggestion_limits(run_data))
+    names = ["model", "scenario", "condition", "protocol"]
+    return compare_pairs(pairs, names, family, suggestion_limits(run_data), *evidence_settings(run_data))
 
 
 @cached_per_run
@@ -85,7 +89,8 @@ def compare_models(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFram
     ``model`` comes before ``other`` by name; differences are model minus other. Columns as in ``compare_conditions``.
     """
     pairs, family = model_pairs(run_data, condition)
-    return compare_pairs(pairs, ["model", "other", "scenario", "protocol"], family, suggestion_limits(run_data))
+    names = ["model", "other", "scenario", "protocol"]
+    return compare_pairs(pairs, names, family, suggestion_limits(run_data), *evidence_settings(run_data))
 
 
 @cached_per_run
@@ -103,13 +108,15 @@ def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl
 
 
 @cached_per_run
-def model_pairs(run_data: RunData, condition: str, refused_as_wrong: bool = False) -> tuple[pl.DataFrame, pl.DataFrame]:
+def model_pairs(
+    run_data: RunData, condition: str, unanswered_as_wrong: bool = False
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return tallied pairs of every two models under one condition (``tally_pairs``), and the declared comparisons."""
-    scored = outcomes(run_data, refused_as_wrong).lazy().filter(pl.col("condition") == condition).drop("condition")
+    scored = outcomes(run_data, unanswered_as_wrong).lazy().filter(pl.col("condition") == condition).drop("condition")
     planned = run_data.models_or_baselines(run_data.planned).filter(condition=condition)
-    family = _pair_models(planned.select("model", "scenario", "protocol").lazy(), ["scenario", "protocol"]).collect()
+    family = pair_models(planned.select("model", "scenario", "protocol").lazy(), ["scenario", "protocol"]).collect()
     names = ["model", "other", "scenario", "protocol"]
-    return tally_pairs(_pair_models(scored, list(SAMPLE_COLUMNS)), names), family.select(names)
+    return tally_pairs(pair_models(scored, list(SAMPLE_COLUMNS)), names), family.select(names)
 
 
 def tally_pairs(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
@@ -127,44 +134,26 @@ def _asking_steps() -> list[pl.Expr]:
     return [(pl.col("turns") - pl.col("turns_other")).alias("steps"), (looped - looped_other).alias("loops")]
 
 
-def _pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:
-    """Return every pair of models once, the first by name as ``model``."""
-    pairs = rows.join(rows.rename({"model": "other"}), on=same, suffix="_other")
-    return pairs.filter(pl.col("model") < pl.col("other"))
-
-
 def is_significant(p: float | None) -> bool:
     """Return True if a corrected p is below alpha; None, outside the family, is not significant."""
     return p is not None and p < ALPHA
 
 
 def compare_pairs(
-    pairs: pl.DataFrame, names: Sequence[str], family: pl.DataFrame, limits: SuggestionLimits
-) -> pl.DataFrame:
-    """Return one row per comparison of tallied pairs by ``names``; those in ``family`` are corrected together."""
-    rows = pairs.group_by(names).agg(_count_columns()).sort(names)
-    rows = rows.join(_difference_table(pairs, names, limits), on=list(names), how="left", maintain_order="left")
-    rows = correct_families(rows, names, family, _corrected_columns)
-    first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
-    return rows.select(*first, "p", "p_holm", "detectable", *ASKING_COLUMNS, "ps_p_holm")
-
-
-def correct_families(
-    rows: pl.DataFrame,
+    pairs: pl.DataFrame,
     names: Sequence[str],
     family: pl.DataFrame,
-    corrected: Callable[[pl.DataFrame, int], list[pl.Series]],
+    limits: SuggestionLimits,
+    margin: float = MARGIN,
+    tests: int = 0,
 ) -> pl.DataFrame:
-    """Add the ``corrected`` columns of tests and family size, per protocol; null for rows outside the ``family``."""
-    tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
-    sizes = dict(family.group_by("protocol").len().iter_rows())
-    parts = tests.partition_by("protocol") or [tests]
-    columns = [part.select(names).with_columns(corrected(part, _family_size(part, sizes))) for part in parts]
-    return rows.join(pl.concat(columns), on=list(names), how="left", maintain_order="left")
-
-
-def _family_size(tests: pl.DataFrame, sizes: Mapping[str, int]) -> int:
-    return 0 if tests.is_empty() else sizes[tests["protocol"][0]]
+    """Return one row per comparison of tallied pairs by ``names``, corrected over ``family``, or over all ``tests`` if given."""
+    rows = pairs.group_by(names).agg(_count_columns()).sort(names)
+    table = _difference_table(pairs, names, limits, margin)
+    rows = rows.join(table, on=list(names), how="left", maintain_order="left")
+    rows = correct_families(rows, names, family, _corrected_columns, tests)
+    first = [*names, "n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost"]
+    return rows.select(*first, "p", "p_holm", "equal_p", "equal_p_holm", "detectable", *ASKING_COLUMNS, "ps_p_holm")
 
 
 def _corrected_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
@@ -173,16 +162,6 @@ def _corrected_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
     alpha = ALPHA / max(family, 1)
     least = [detectable(int(n), share, alpha) for n, share in zip(tests["effective"].to_list(), shares, strict=True)]
     return [*holm_columns(tests, family), pl.Series("detectable", least, dtype=pl.Float64)]
-
-
-def holm_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:
-    """Return Holm's adjusted ``p_holm`` and ``ps_p_holm``; null without p."""
-    columns = []
-    for name in ("p", "ps_p"):
-        adjusted = iter(holm(tests[name].drop_nulls().to_numpy(), family).tolist())
-        values = [None if p is None else next(adjusted) for p in tests[name].to_list()]
-        columns.append(pl.Series(f"{name}_holm", values, dtype=pl.Float64))
-    return columns
 
 
 def _count_columns() -> list[pl.Expr]:
@@ -245,11 +224,14 @@ def _test_values(values: Integers, counts: Integers, groups: Integers | None) ->
     return distinct, np.bincount(indices, counts).astype(np.int64)
 
 
-def _difference_table(pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits) -> pl.DataFrame:
+def _difference_table(
+    pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits, margin: float
+) -> pl.DataFrame:
     """Return interval and p of the difference of accuracy, and the columns of asking."""
     rows = []
     for group, paired in paired_differences(pairs, names, limits):
-        accuracy = (float(paired.right.counts.sum()), *score_interval([paired.right]), _accuracy_p_value(paired))
+        low, high, _, equal = score_tests([paired.right], margin)
+        accuracy = (float(paired.right.counts.sum()), low, high, _accuracy_p_value(paired), equal)
         rows.append((*group, *accuracy, *asking_columns([paired.asking] if paired.asking else [])))
     schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(MEASURED, pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")
@@ -259,12 +241,12 @@ def asking_columns(parts: Sequence[AskingDifferences]) -> tuple[float | None, ..
     """Return ``ASKING_COLUMNS`` of the average over strata; all None without any."""
     if not parts:
         return (None,) * len(ASKING_COLUMNS)
-    *loops, _ = estimate_mean([part.loops for part in parts], score_test)
+    loops = estimate_mean([part.loops for part in parts], score_test)[:3]
     return *estimate_mean([part.steps for part in parts], skewed_mean_test), *loops
 
 
-def estimate_mean(strata: Sequence[Stratum], test: MeanTest) -> tuple[float, float, float, float]:
-    """Return the average of the strata's means, its interval and p."""
+def estimate_mean(strata: Sequence[Stratum], test: MeanTest) -> tuple[float, ...]:
+    """Return the average of the strata's means, its interval, and what else the test returns."""
     return sum(stratum.mean for stratum in strata) / len(strata), *test(strata)
 
 

@@ -1,7 +1,8 @@
 """Uncertainty of the ranking of models: the chance to be best, the bounds of ranks, the chance to beat the next model.
 
-Only models with complete cells are ranked, over the same samples; equal runs give equal figures. A refused episode counts as
-wrong, so a model that refuses loses what it refuses, and the samples of the others stay. Ranks come from
+Only models with complete cells are ranked, over the same samples; equal runs give equal figures. A refused or unprocessable
+episode counts as wrong, so a model loses what it refuses, and the samples of the others stay; ``rank_least`` and
+``rank_most`` are the bounds of ranks whatever the missing answers had been. Ranks come from
 the corrected paired tests of all pairs: all true ranks lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020,
 J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come
 from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134), shrunk by the spread between
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from orchestrator.report.measures.missing_ranks import possible_ranks
 from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
 from orchestrator.report.measures.paired_averages import compare_model_averages
 from orchestrator.report.measures.paired_tests import is_significant
@@ -25,6 +27,8 @@ from orchestrator.report.statistics.intervals import Floats
 from sweeps.protocol import ZERO_SHOT
 
 DRAWS = 4_000
+FEWEST_FOR_BEST = 4
+"""Models from which the probability to be best is shown; of fewer, the intervals of pairs say more and the prior too much."""
 AT_ONCE = 500
 """Draws computed at once, to bound memory."""
 PRIOR = 2.0
@@ -43,6 +47,7 @@ SCHEMA = {
     "p_best": pl.Float64,
     "next": pl.String,
     **dict.fromkeys(("p_beats_next", "difference", "difference_low", "difference_high"), pl.Float64),
+    **dict.fromkeys(("rank_least", "rank_most"), pl.Int64),
 }
 
 
@@ -62,16 +67,17 @@ class _Order(NamedTuple):
 def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Return one row per protocol and model with complete cells, best first; a protocol needs two such models.
 
-    Columns: average over scenarios (percent: accuracy, or the judge's aggregate; refused is wrong), models (ranked), n (shared
+    Columns: average over scenarios (percent: accuracy, or the judge's aggregate; no answer is wrong), models (ranked), n (shared
     samples), rank, rank_low and
     rank_high (95% for all models together), p_best, and against the ``next`` model: p_beats_next, difference (points)
     with difference_low and difference_high; null for the last one. Probabilities are shares.
     """
-    pairs = compare_model_averages(run_data, condition, refused_as_wrong=True)
+    pairs = compare_model_averages(run_data, condition, unanswered_as_wrong=True)
     rows = []
     for protocol, order in _ranked_models(run_data, condition).items():
         tests = _both_ways(pairs.filter(protocol=protocol)).filter(pl.col("other").is_in(order.names))
-        rows += _ranking_rows(protocol, order, tests)
+        possible = possible_ranks(run_data, condition, protocol, order.names)
+        rows += [(*row, *possible.get(str(row[0]), (None, None))) for row in _ranking_rows(protocol, order, tests)]
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
@@ -142,7 +148,7 @@ def shrink_draws(draws: Floats, seed: int = 0) -> Floats:
 @cached_per_run
 def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
     """Return the ranked models of each protocol that has two or more."""
-    scored, orders = outcomes(run_data, refused_as_wrong=True).filter(condition=condition), {}
+    scored, orders = outcomes(run_data, unanswered_as_wrong=True).filter(condition=condition), {}
     for protocol in scored["protocol"].unique().sort():
         names = _complete_models(run_data, condition, protocol)
         answers = scored.filter(pl.col("model").is_in(names), protocol=protocol)

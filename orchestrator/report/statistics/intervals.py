@@ -85,14 +85,28 @@ def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:
 
 def score_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
     """Return ``score_interval`` and the two-sided p of an average of 0: below 0.05 if 0 is outside the interval."""
+    return score_tests(strata, 1.0)[:3]
+
+
+def score_tests(strata: Sequence[Stratum], margin: float) -> tuple[float, float, float, float]:
+    """Return ``score_test`` and the p of equivalence: that the average is ``margin`` or more away from 0.
+
+    Equivalence is tested by two one-sided tests (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15:657-680): p is below 0.05 if
+    the 90% interval is within the margin.
+    """
     below, above = _compute_side(strata, upwards=False), _compute_side(strata, upwards=True)
     average = float(np.mean([stratum.mean for stratum in strata]))
-    towards = above if average < 0 else below
-    if average == 0 or towards is None:
-        return *_interval_bounds(strata, below, above), 1.0
-    bound = float(np.mean([stratum.high if average < 0 else -stratum.low for stratum in strata]))
-    p = float(2 * norm.sf(np.interp(bound, towards.mean[::-1], towards.standardized[::-1])))
-    return *_interval_bounds(strata, below, above), p
+    low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
+
+    def tail(value: float) -> float:
+        """Return the one-sided p of an average as far from the observed one as ``value``."""
+        side, distance = (below, value - low) if value < average else (above, high - value)
+        if side is None or value == average:
+            return 0.5
+        return float(norm.sf(np.interp(distance, side.mean[::-1], side.standardized[::-1])))
+
+    equivalent = max(tail(-margin), tail(margin)) if abs(average) < margin else 1.0
+    return *_interval_bounds(strata, below, above), min(1.0, 2 * tail(0.0)), equivalent
 
 
 def _interval_bounds(strata: Sequence[Stratum], below: _Side | None, above: _Side | None) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.clusters import clustering_table
 from orchestrator.report.tables.decisions import knowledge_table, regret_table
 from orchestrator.report.tables.evidence import (
     package_measure_tables,
@@ -18,7 +19,8 @@ from orchestrator.report.tables.evidence import (
 )
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.report.tables.hard_samples import hard_samples_table
-from orchestrator.report.tables.open_ended import open_ended_table
+from orchestrator.report.tables.missing import missing_table
+from orchestrator.report.tables.open_ended import corrected_table, open_ended_table
 from orchestrator.report.tables.paper_tables import (
     conditions_table,
     main_table,
@@ -40,6 +42,7 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         main_table(run_data, intervals),
         conditions_table(run_data, intervals),
         reference_table(run_data, intervals),
+        missing_table(run_data),
         unseen_table(run_data, intervals),
         knowledge_table(run_data),
         regret_table(run_data),
@@ -48,8 +51,10 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         robustness_table(run_data),
         readings_table(run_data),
         reply_kinds_table(run_data),
+        clustering_table(run_data),
         paired_table(run_data),
         open_ended_table(run_data),
+        corrected_table(run_data),
         paired_table(run_data, Protocol.OEG),
         several_turns_table(run_data, intervals),
         paired_table(run_data, Protocol.OEG_MULTI),

@@ -9,7 +9,28 @@ FORMULA = r"^[=+\-@\t\r]"
 
 
 def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:
-    """Return the frame as CSV with so many decimals; a text that begins like a formula gets an apostrophe before it."""
+    """Return the frame as CSV with so many decimals, and smaller numbers with their power of ten.
+
+    A text that begins like a formula gets an apostrophe before it.
+    """
     texts = pl.col(pl.String)
     safe = pl.when(texts.str.contains(FORMULA)).then(pl.lit("'") + texts).otherwise(texts).name.keep()
-    return frame.with_columns(safe).write_csv(float_precision=digits)
+    return frame.with_columns(safe, *_exact_tiny(frame, digits)).write_csv(float_precision=digits)
+
+
+def _exact_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
+    """Return the columns with numbers that so many decimals would print as 0, as texts that keep them (``2.1e-09``)."""
+    if digits is None:
+        return []
+    least, columns = 0.5 * 10**-digits, list[pl.Series]()
+    for column in frame.select(pl.selectors.float()):
+        tiny = (column.abs() < least) & (column != 0)
+        if tiny.any():
+            columns.append(pl.Series(column.name, [_format_number(value, least, digits) for value in column]))
+    return columns
+
+
+def _format_number(value: float | None, least: float, digits: int) -> str | None:
+    if value is None or value == 0 or abs(value) >= least:
+        return None if value is None else f"{value:.{digits}f}"
+    return f"{value:.1e}"

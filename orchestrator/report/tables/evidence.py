@@ -7,10 +7,12 @@ from collections.abc import Iterable
 import polars as pl
 
 from envs import in_paper_order
+from orchestrator.report.measures.clustering import clustering
+from orchestrator.report.measures.families import evidence_settings
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
-from orchestrator.report.measures.ranking import format_probability, ranking
+from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
 from orchestrator.report.measures.robustness import VARIANCE_COLUMNS, robustness
 from orchestrator.report.measures.share_changes import share_changes
 from orchestrator.report.run_data import RunData
@@ -55,13 +57,25 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
         mean = change_cell(means.get((model, condition)), interval=True)
         lines.append(line(f"{model}, {condition}", [*changes, mean]))
     name, measure = PAIRED[protocol]
-    test = "sign flips of clusters" if run_data.cluster else "McNemar"
+    test, (margin, exploratory) = _describe_test(run_data), evidence_settings(run_data)
+    scope = "all models"
+    if exploratory and run_data.sweep.evidence:
+        scope = f"all {exploratory:,} exploratory tests; means of {run_data.sweep.evidence.primary}, the primary endpoint, apart"
     title = (
         f"{measure} against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        f"interval (* {test}, of means a score test; Holm over all models, p < {ALPHA})"
+        f"interval (* {test}, of means a score test; Holm over {scope}, p < {ALPHA}; = within {margin:g} points by two "
+        "one-sided tests)"
     )
     heads = columns("model", [*scenarios, AVERAGE])
     return Table(name, title, heads, tuple(lines), cells, ranked, fold_baselines=True)
+
+
+def _describe_test(run_data: RunData) -> str:
+    """Return the name of the paired test of cells."""
+    clustered = clustering(run_data).filter("counts")["scenario"].n_unique() if run_data.cluster else 0
+    if not clustered:
+        return "McNemar"
+    return "sign flips of clusters" if clustered == len(run_data.samples) else "McNemar, or sign flips of clusters"
 
 
 def share_changes_table(run_data: RunData) -> Table:
@@ -89,21 +103,25 @@ def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return the order of the models with complete cells, and how certain it is (``measures.ranking``)."""
     numbers = ranking(run_data, condition)
     rows = numbers.filter(protocol="mcqa").iter_rows(named=True)
-    lines = tuple(line(row["model"], map(TableCell, _rank_texts(row))) for row in rows)
-    heads = ("accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference")
+    bounded = numbers["rank_least"].count() > 0
+    lines = tuple(line(row["model"], map(TableCell, _rank_texts(row, bounded))) for row in rows)
+    heads = ["accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"]
+    heads += ["ranks whatever is missing"] * bounded
     title = (
-        f"{condition}: rank by the average over scenarios on the same samples, refused ones wrong; probability of being the "
+        f"{condition}: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the "
         "best, and of being above the next model; difference to it in points (95% interval)"
     )
     return Table("ranking", title, columns("model", heads), lines, numbers, len(lines))
 
 
-def _rank_texts(row: Row) -> Iterable[str]:
+def _rank_texts(row: Row, bounded: bool) -> Iterable[str]:
     yield from (f"{row['average']:.1f}", f"{row['n']:,}", str(row["rank"]), f"{row['rank_low']} to {row['rank_high']}")
-    yield format_probability(row["p_best"])
+    yield format_probability(row["p_best"]) if row["models"] >= FEWEST_FOR_BEST else "-"
     last = row["next"] is None
     yield "-" if last else format_probability(row["p_beats_next"])
     yield "-" if last else f"{format_signed(row['difference'])} ({format_limits(row, 'difference')})"
+    if bounded:
+        yield "-" if row["rank_least"] is None else f"{row['rank_least']} to {row['rank_most']}"
 
 
 def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:

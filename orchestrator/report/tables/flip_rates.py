@@ -84,6 +84,12 @@ def read_rates(folder: Path) -> pl.DataFrame:
     return pl.concat(frames) if frames else pl.DataFrame(schema={"share": pl.String, **RATES})
 
 
+def measured_flips(folder: Path) -> dict[str, float]:
+    """Return the upper bound of changed right-or-not answers per model, in percent, over all shares and settings."""
+    bounds = read_rates(folder).drop_nulls("correct_high").group_by("model").agg(pl.col("correct_high").max())
+    return dict(bounds.iter_rows())
+
+
 def rate_cells(row: Row) -> list[TableCell]:
     """Return the measures of a row of ``RATES`` as cells."""
     return [_rate_cell(row, name) for name in MEASURES]

@@ -7,6 +7,7 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.report.measures.estimates import GROUP
+from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.paper.published import MEASURES
 from orchestrator.report.run_data import RunData
@@ -21,7 +22,7 @@ from orchestrator.report.tables.parts import (
     one_decimal,
     score_cell,
 )
-from orchestrator.report.tables.table import UNFINISHED, Line, Table, TableCell, columns, line
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Line, Table, TableCell, columns, line
 
 INTERVALS = [f"{bit}{end}" for bit in BITS for end in ("", "_low", "_high")]
 
@@ -107,3 +108,31 @@ def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
         strata = [stratum_from_values(cell[bit].to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells]
         row[f"{bit}_low"], row[f"{bit}_high"] = score_interval(strata)
     return row
+
+
+def corrected_table(run_data: RunData) -> Table:
+    """Return the averages as the judge counts them, and corrected for its errors; no rows if nothing corrects them."""
+    numbers = corrected_shares(run_data)
+    sources = [source for source in SOURCES if numbers[source].count()]
+    if len(sources) == 1:
+        numbers = numbers.clear()
+    lines = list[Line]()
+    for model, condition, part in model_conditions(run_data, numbers):
+        scenarios = AVERAGE if AVERAGE in part["scenario"] else part["scenario"][0]
+        for row in part.filter(scenario=scenarios).iter_rows(named=True):
+            shares = [_share_cell(row, source) for source in SOURCES]
+            labels = (f"{row['labelled']:,}", "-" if row["labels_to_halve"] is None else f"{row['labels_to_halve']:,}")
+            lines.append(line(f"{model}, {condition}, {row['bit']}", [*shares, *map(TableCell, labels)]))
+    title = (
+        "open-ended, averaged over scenarios: percent of answers as the judge counts them, corrected by the gold check (if it "
+        "errs as it did there), and by labelled answers of this run; 95% intervals"
+    )
+    heads = ("as judged", "by the gold check", "by labels", "labels", "labels that halve the interval")
+    return Table("open-ended-corrected", title, columns("model", heads), tuple(lines), numbers)
+
+
+def _share_cell(row: Row, source: str) -> TableCell:
+    value, *limits = (row[f"{source}{end}"] for end in ("", "_low", "_high"))
+    if value is None:
+        return MISSING
+    return TableCell(f"{value:.1f}", value, "{:.1f} to {:.1f}".format(*limits))

@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS, in_paper_order
+from envs.types import CUT_SHORT
+from orchestrator.report.measures.missingness import LEAST_MISSING
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
@@ -110,11 +112,11 @@ def average_cell(run_data: RunData, row: Row | None, text: Format | None = None)
 
 
 def change_cell(row: Row | None, interval: bool = False) -> TableCell:
-    """Return the cell of a paired difference in points, with ``*`` if it is significant."""
+    """Return the cell of a paired difference in points: by corrected tests, ``*`` if it is not 0, ``=`` if within the margin."""
     if row is None or row["difference"] is None:
         return MISSING
     limits = f" ({format_limits(row, 'difference')})" if interval else ""
-    star = "*" if is_significant(row["p_holm"]) else ""
+    star = "*" if is_significant(row["p_holm"]) else "=" if is_significant(row["equal_p_holm"]) else ""
     return TableCell(f"{format_signed(row['difference'])}{star}{limits}", row["difference"])
 
 
@@ -154,7 +156,17 @@ def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
     ]
     unanswered = [
         f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, and in no measure "
-        f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed)"
+        f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed){_format_bounds(row)}"
         for row in rows.filter(pl.col("errors") > 0).iter_rows(named=True)
     ]
     return (*cut_short, *unanswered)
+
+
+def _format_bounds(row: Row) -> str:
+    """Return the accuracy if all missing episodes were wrong, or right; empty if no more than 1% is missing."""
+    missing = row["errors"] + sum(row[ending] for ending in CUT_SHORT)
+    if missing <= LEAST_MISSING * row["finished"] or row["acc"] is None:
+        return ""
+    right = row["acc"] * row["scored"] / 100
+    least, most = (100 * count / row["finished"] for count in (right, right + missing))
+    return f"; acc is {least:.1f} to {most:.1f}, whatever they would have been"

@@ -19,6 +19,7 @@ from orchestrator.report.measures.efficiency import (
     lift_over_chance,
     turns_needed,
 )
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.exact_chance import POLICIES, guess_chance
 from orchestrator.report.measures.model_size import model_sizes, size_correlation, spearman
 from orchestrator.report.paper.published import published_table
@@ -99,9 +100,15 @@ def test_lift_is_over_exact_chance_or_else_baseline_run(run_data):
 
     assert set(rows["chance_source"]) == {"exact"}
     assert oracle["lift"].to_list() == pytest.approx((100 - oracle["chance"]).to_list())
+    accuracies = estimate(run_data).cells.filter(model="oracle", condition="zero-shot").sort("scenario")
+    assert oracle["lift_low"].to_list() == pytest.approx((accuracies["acc_low"] - oracle["chance"]).to_list())
+    assert (oracle["lift_low"] < oracle["lift"]).all() and (oracle["lift"] <= oracle["lift_high"]).all()
     assert set(oracle["of_possible"].round(6)) == {100.0}
     assert set(lift_over_chance(blind).filter(model="uniform")["lift"]) == {0.0}
     assert set(lift_over_chance(blind)["chance_source"]) == {"baseline"}
+    assert lift_over_chance(blind)["lift_low"].null_count() == blind.planned.height, (
+        "a baseline's accuracy is no constant"
+    )
     nobody = dataclasses.replace(blind, planned=run_data.planned.filter(pl.col("model") != "uniform"))
     assert lift_over_chance(nobody)["lift"].null_count() == nobody.planned.height
 

@@ -160,9 +160,14 @@ def test_unfinished_model_has_no_rank(three_models):
 def test_summary_states_probability_of_best(three_models):
     text = find_headlines(three_models, estimate(three_models))[0].text
 
-    assert (
-        "the best of 3 with probability > 99% (its rank is 1), and above b with probability > 99%: +10.0 points" in text
-    )
+    assert "of 3 its rank is 1, and it is above b with probability > 99%: +10.0 points" in text
+
+
+def test_probability_of_best_needs_four_models(run_data, three_models):
+    """Of fewer, the difference and its interval stand alone: 87% beside an interval without 0 reads as a contradiction."""
+    best = [row[5].text for row in ranking_table(three_models).rows]
+
+    assert best == ["-"] * 3 and "-" not in [row[5].text for row in ranking_table(run_data).rows]
 
 
 def test_ranking_table_leaves_out_oracle(run_data):

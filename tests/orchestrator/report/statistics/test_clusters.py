@@ -5,20 +5,29 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
-from scipy.stats import norm
+from scipy.stats import f_oneway, norm
 from scipy.stats import t as student
 
+from orchestrator.report.measures.clustering import (
+    clustering,
+    describe_clusters,
+    intraclass_correlation,
+    sample_clusters,
+)
 from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.measures.outcomes import describe_clusters, outcomes, sample_clusters
+from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.read_run import read_run
-from orchestrator.report.run_data import CLUSTERS
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.exact_tests import sign_flip
 from orchestrator.report.statistics.intervals import Z, score_interval, stratum_from_values
 from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.clusters import clustering_table
 from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 OBJECTS, ICC = 44, 0.1
 """As in MVP-N: samples are views of 44 objects."""
@@ -186,3 +195,66 @@ def test_the_effective_size_is_that_of_the_covariance_matrix(seed, highest):
 )
 def test_the_effective_size_of_one_cluster_and_of_clusters_that_agree(values, groups, size):
     assert effective_size(np.array(values), np.array(groups), Z) == pytest.approx(size)
+
+
+def clustered_run(run_data, correlation, models=("m",)):
+    """Return a run over 24 objects of 12 samples, answered with this intraclass correlation."""
+    rng, groups = np.random.default_rng(5), np.repeat(np.arange(24), 12)
+    rows, samples = [], {}
+    for scenario in ("MVP-N", "QD"):
+        alike = correlation if scenario == "MVP-N" else 0.0
+        base = next(iter(run_data.samples[scenario].values()))
+        samples[scenario] = {
+            number: dataclasses.replace(base, id=number, answer=f"object {group}", image=f"{number}.jpg")
+            for number, group in enumerate(groups.tolist())
+        }
+        for model in models:
+            chances = rng.beta(0.5 * (1 / alike - 1), 0.5 * (1 / alike - 1), 24) if alike else np.full(24, 0.5)
+            for condition in ("zero-shot", "hint"):
+                right = rng.random(len(groups)) < chances[groups]
+                rows += [
+                    episode(number, f"{model}/{scenario}/{condition}", correct=bool(value), turns=1)
+                    for number, value in enumerate(right)
+                ]
+    run = replace_episodes(run_data, rows)
+    return dataclasses.replace(run, samples=samples, cluster=AUTOMATIC)
+
+
+def test_clusters_count_by_default_where_they_widen_intervals(run_data):
+    """The planted correlation is found, its scenario is tested over clusters, and the other one is not."""
+    run = clustered_run(run_data, 0.4)
+    rows = {(row["scenario"], row["clustering"]): row for row in clustering(run).iter_rows(named=True)}
+    plain, standing = (estimate(source).cells for source in (dataclasses.replace(run, cluster=""), run))
+    widths = [(frame["acc_high"] - frame["acc_low"]).to_list() for frame in (plain, standing)]
+    ratios = dict(zip(plain["scenario"], np.divide(widths[1], widths[0]), strict=True))
+
+    assert rows["MVP-N", "object"]["icc"] == pytest.approx(0.4, abs=0.15) and rows["MVP-N", "object"]["counts"]
+    assert not rows["QD", "object"]["counts"] and rows["QD", "object"]["icc"] == pytest.approx(0, abs=0.06)
+    assert rows["MVP-N", "picture"]["icc"] is None, "single pictures are no clusters"
+    assert ratios["QD"] == 1 and ratios["MVP-N"] > 1.5
+    assert "24 in MVP-N" in describe_clusters(run) and "other scenarios over independent samples" in describe_clusters(
+        run
+    )
+    assert [row[-1].text for row in clustering_table(run).rows] == ["yes", "no"]
+
+
+def test_paired_p_is_of_the_clusters_that_count(run_data):
+    run = clustered_run(run_data, 0.4)
+    tests = {
+        cluster: compare_conditions(dataclasses.replace(run, cluster=cluster)) for cluster in ("", "object", AUTOMATIC)
+    }
+    p = {cluster: dict(frame.select("scenario", "p").iter_rows()) for cluster, frame in tests.items()}
+
+    assert p[AUTOMATIC]["MVP-N"] == p["object"]["MVP-N"] != p[""]["MVP-N"]
+    assert p[AUTOMATIC]["QD"] == p[""]["QD"] != p["object"]["QD"]
+
+
+def test_correlation_agrees_with_the_analysis_of_variance():
+    """Of equal clusters, the pooled estimate is that of scipy's F: (F - 1) / (F + m - 1)."""
+    rng, size = np.random.default_rng(1), 8
+    values = (rng.random((30, size)) < rng.beta(2, 2, 30)[:, None]).astype(int)
+    ratio = f_oneway(*values).statistic
+    sums = pl.DataFrame({"cell": "m", "cluster": range(30), "n": size, "k": values.sum(axis=1)})
+
+    assert intraclass_correlation(sums) == pytest.approx((ratio - 1) / (ratio + size - 1))
+    assert intraclass_correlation(sums.with_columns(pl.lit(0).alias("k"))) is None

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, binomtest, norm, ttest_1samp
 
+from orchestrator.report.statistics import intervals
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.intervals import (
     Z,
@@ -16,6 +17,7 @@ from orchestrator.report.statistics.intervals import (
     ratio_interval,
     score_interval,
     score_test,
+    score_tests,
     stratum_from_values,
 )
 from orchestrator.report.statistics.proportion import proportion_bounds, proportion_interval
@@ -303,3 +305,26 @@ def test_a_ratio_has_the_interval_of_its_effective_sample_size():
     bounds = ratio_interval(np.array([3, 0]), np.array([3, 4]), np.array([2, 5]))
 
     assert effective < 26 and bounds == pytest.approx(proportion_interval(share * effective, effective))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_equivalence_is_that_the_90_percent_interval_is_within_the_margin(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    strata = [
+        stratum_from_values(rng.choice([-100, 0, 100], 60 * (1 + seed), p=(0.1, 0.8, 0.1)), -100, 100) for _ in range(3)
+    ]
+    wanted = [(margin, score_tests(strata, margin)[3]) for margin in (1.0, 3.0, 5.0, 10.0, 30.0)]
+    monkeypatch.setattr(intervals, "Z", norm.isf(0.05))
+    low, high = score_interval(strata)
+
+    for margin, p in wanted:
+        assert (p < 0.05) == (-margin < low and high < margin), (margin, low, high)
+
+
+def test_equivalence_agrees_with_scipy_in_large_samples():
+    values = np.repeat([-100, 0, 100], [40, 1_900, 60])
+    expected = ttest_1samp(values, 1.5, alternative="less").pvalue
+    strata = [stratum_from_values(values, -100, 100)]
+
+    assert score_tests(strata, 1.5)[3] == pytest.approx(expected, rel=0.02)
+    assert score_tests(strata, 5.0)[3] < 1e-6 and score_tests(strata, 0.5)[3] == 1.0, "the mean itself is beyond 0.5"

@@ -125,13 +125,14 @@ HEADINGS = {
         ["model", "suggestions", "abstentions", "categories"],
     ),
     "ranking": (
-        "zero-shot: rank by the average over scenarios on the same samples, refused ones wrong; probability of being the best, "
+        "zero-shot: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the best, "
         "and of being above the next model; difference to it in points (95% interval)",
         ["model", "accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"],
     ),
     "paired": (
         "accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        "interval (* McNemar, of means a score test; Holm over all models, p < 0.05)",
+        "interval (* McNemar, of means a score test; Holm over all models, p < 0.05; = within 2 points by two "
+        "one-sided tests)",
         SEVEN,
     ),
 }
@@ -218,9 +219,10 @@ def test_errors_are_noted_under_table(run_data):
 
     (note,) = main.notes
     count = failed.filter(ending="unprocessable").height
+    right = failed.filter(pl.col("ending") != "unprocessable", cell="uniform/QD/zero-shot")["correct"].sum()
     assert note == (
         f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, and in no measure ({count} unprocessable, 0 refused, 0 "
-        "failed)"
+        f"failed); acc is {10 * right:.1f} to {10 * (right + count):.1f}, whatever they would have been"
     )
 
 
@@ -283,3 +285,12 @@ def test_every_table_compiles_and_fits_the_line(tmp_path):
             cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120,
         )  # fmt: skip
         assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout[-2000:]
+
+
+def test_tiny_numbers_are_not_written_as_zero():
+    frame = pl.DataFrame({"p": [0.0, 3.21e-9, 0.25, None], "n": [1.5, 2.0, -2e-8, 0.0], "k": [1.0, 2.0, 3.0, 4.0]})
+    text = csv_text(frame)
+
+    assert text.splitlines()[1:3] == ["0.000000,1.500000,1.000000", "3.2e-09,2.000000,2.000000"]
+    back = pl.read_csv(io.BytesIO(text.encode()))
+    assert back["p"].to_list() == [0.0, 3.2e-9, 0.25, None] and back["n"].to_list() == [1.5, 2.0, -2e-8, 0.0]

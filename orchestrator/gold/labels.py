@@ -1,0 +1,96 @@
+"""Labels: people's verdicts on answers of a run, kept as ``labels.csv`` in its folder, against which its judge is corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import polars as pl
+
+from envs.answers import as_text
+from envs.types import Sample
+from orchestrator.storage import atomic_write
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.verdict_store import final_replies
+
+FILE = "labels.csv"
+BITS = ("category", "suggestion")
+COLUMNS = ("key", *BITS)
+SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean)}
+YES, NO = ("1", "true", "yes"), ("0", "false", "no")
+
+
+def read_labels(folder: Path) -> pl.DataFrame:
+    """Return the labels of a run folder: key, category, suggestion and aggregate (either)."""
+    path = folder / FILE
+    return parse_labels(path) if path.is_file() else pl.DataFrame(schema=SCHEMA)
+
+
+def parse_labels(path: Path) -> pl.DataFrame:
+    """Return the labels of a CSV file with the columns key, category and suggestion; rows without a verdict are left out.
+
+    Raises RunFolderError if the file cannot be read, lacks a column, or has another entry than 1 and 0.
+    """
+    try:
+        rows = pl.read_csv(path, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
+        raise RunFolderError(f"{path} cannot be read as CSV ({str(problem).partition(chr(10))[0]})") from problem
+    if missing := [name for name in COLUMNS if name not in rows.columns]:
+        raise RunFolderError(
+            f"{path} has no column {missing[0]}; a file of labels has the columns {', '.join(COLUMNS)}"
+        )
+    texts = rows.select("key", *[pl.col(bit).str.strip_chars().str.to_lowercase() for bit in BITS])
+    texts = texts.filter(pl.any_horizontal(pl.col(bit).fill_null("") != "" for bit in BITS))
+    bad = texts.filter(~pl.all_horizontal(pl.col(bit).is_in([*YES, *NO]).fill_null(False) for bit in BITS))
+    if bad.height:
+        raise RunFolderError(
+            f"{path}: the label of {bad['key'][0]} is not 1 or 0 in both columns, {' and '.join(BITS)}; correct it or empty both"
+        )
+    labels = texts.select("key", *[pl.col(bit).is_in(YES).alias(bit) for bit in BITS])
+    if (twice := labels.filter(pl.col("key").is_duplicated())).height:
+        raise RunFolderError(f"{path} has two labels of {twice['key'][0]}; keep one of them")
+    return labels.with_columns(pl.any_horizontal(BITS).alias("aggregate")).sort("key")
+
+
+def store_labels(folder: Path, path: Path, known: Iterable[str]) -> tuple[int, int]:
+    """Add the labels of a file to those of a run folder, newer ones first; return how many were read, and how many there are.
+
+    Raises RunFolderError if a label is of no answer in ``known``.
+    """
+    labels, answers = parse_labels(path), set(known)
+    if strangers := [key for key in labels["key"] if key not in answers]:
+        raise RunFolderError(
+            f"{path} labels {strangers[0]}, which is no open-ended answer of {folder}; `judge DIR --draw N --labels FILE` "
+            "writes a file with the keys of this run"
+        )
+    merged = pl.concat([labels, read_labels(folder)]).unique("key", keep="first").sort("key")
+    bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS])
+    atomic_write.write(folder / FILE, bits.write_csv().encode())
+    return labels.height, merged.height
+
+
+def draw_answers(answers: pl.DataFrame, labelled: Iterable[str], number: int, seed: int) -> list[str]:
+    """Return the keys of ``number`` answers to label: in turn over all cells, at random within each, none labelled before.
+
+    ``answers`` has the columns key and cell. Within a cell every answer has the same chance, as the correction assumes.
+    """
+    rest = answers.filter(~pl.col("key").is_in(list(labelled))).sort("key")
+    order = pl.int_range(pl.len()).shuffle(seed=seed)
+    drawn = rest.with_columns(order.over("cell").alias("turn")).sort("turn", "key")
+    return drawn["key"].head(number).to_list()
+
+
+def label_sheet(
+    folder: Path, answers: pl.DataFrame, keys: list[str], samples: Mapping[str, Mapping[int, Sample]]
+) -> pl.DataFrame:
+    """Return the rows to fill in: key, empty category and suggestion, and what a person needs to judge the answer."""
+    replies = final_replies(folder, keys)
+    names = {key: names for key, *names in answers.select("key", "scenario", "sample_id").iter_rows()}
+    rows = []
+    for key in keys:
+        scenario, number = names[key]
+        sample = samples.get(scenario, {}).get(number)
+        right = as_text(sample.answer) if sample else ""
+        rows.append((key, None, None, scenario, right, replies.get(key, "")))
+    columns = ("key", *BITS, "scenario", "right_category", "answer")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")

@@ -1,0 +1,75 @@
+"""The differences that a comparison can see: the least true one that is found in 80% of cases, per scenario and on average."""
+
+from __future__ import annotations
+
+import polars as pl
+from scipy.stats import norm  # type: ignore[import-untyped]
+
+from envs import in_paper_order
+from orchestrator.report.comparisons.run_comparison import NAMES, RunComparison
+from orchestrator.report.measures.estimates import GROUP, estimate
+from orchestrator.report.run_data import RunData
+from orchestrator.report.statistics.exact_tests import ALPHA, POWER, detectable
+from orchestrator.report.statistics.proportion import Z
+from orchestrator.report.tables.parts import AVERAGE, Row, by_column
+from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+
+REACH = float(norm.isf(ALPHA / 2) + norm.isf(1 - POWER))
+"""Standard errors of the least difference that is found."""
+SCHEMA = {
+    **dict.fromkeys(("run", "model", "condition", "protocol", "scenario"), pl.String),
+    "n": pl.Int64,
+    "least": pl.Float64,
+}
+
+
+def paired_power(comparison: RunComparison) -> pl.DataFrame:
+    """Return the least difference (points) per run, model, condition and scenario (``avg`` too), of one test at 5%.
+
+    In a scenario it is that of McNemar's exact test with the share of discordant pairs that was observed, on average that of a
+    normal test with the standard error of the interval. ``least`` is null where no difference would be found in 80%.
+    """
+    rows = []
+    for row in comparison.cells.iter_rows(named=True):
+        share = (row["gained"] + row["lost"]) / row["n"]
+        least = detectable(row["n"], max(share, 1 / row["n"]))
+        rows.append((*(row[name] for name in NAMES), row["scenario"], row["n"], least))
+    for row in comparison.averages.iter_rows(named=True):
+        error = (row["difference_high"] - row["difference_low"]) / (2 * Z)
+        rows.append((*(row[name] for name in NAMES), AVERAGE, row["n"], REACH * error))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def unpaired_power(run_data: RunData) -> pl.DataFrame:
+    """Return the columns of ``paired_power`` for one run: differences from a second one of the same size, not paired."""
+    cells, averages = estimate(run_data)
+    rows = []
+    for row in cells.drop_nulls("acc").iter_rows(named=True):
+        rows.append(("", *(row[name] for name in GROUP), row["scenario"], row["scored"], _least_unpaired(row)))
+    for row in averages.drop_nulls("acc").iter_rows(named=True):
+        same = [pl.col(name) == row[name] for name in GROUP]
+        n = int(cells.filter(same)["scored"].sum())
+        rows.append(("", *(row[name] for name in GROUP), AVERAGE, n, _least_unpaired(row)))
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def _least_unpaired(row: Row) -> float:
+    """Return the least difference between two accuracies with intervals as wide as this one."""
+    return REACH * 2**0.5 * float(row["acc_high"] - row["acc_low"]) / (2 * Z)
+
+
+def power_table(power: pl.DataFrame, paired: bool) -> Table:
+    """Return the least differences, a line per run, model and condition."""
+    scenarios = in_paper_order(power.filter(pl.col("scenario") != AVERAGE)["scenario"])
+    lines = []
+    for (run, model, condition, protocol), part in power.group_by(NAMES, maintain_order=True):
+        cells = by_column(part)
+        label = ", ".join(str(name) for name in (run, model, condition, "" if protocol == "mcqa" else protocol) if name)
+        lines.append(line(label, [_least_cell(cells.get(name)) for name in (*scenarios, AVERAGE)]))
+    kind = "paired, with the discordant pairs observed" if paired else "from a run of the same size, not paired"
+    title = f"least true difference in points of acc that is found in {POWER:.0%} of cases by one test at 5%: {kind}"
+    return Table("power", title, columns("model", [*scenarios, AVERAGE]), tuple(lines), power)
+
+
+def _least_cell(row: Row | None) -> TableCell:
+    return MISSING if row is None or row["least"] is None else TableCell(f"{row['least']:.1f}", row["least"])

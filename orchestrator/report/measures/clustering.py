@@ -1,0 +1,133 @@
+"""Clusters of samples: how alike the answers within them are, and which clusters intervals and tests count.
+
+Samples of one object, picture or video tend to get the same answer. For each scenario, the intraclass correlation of the
+answers is estimated over all cells of models together (analysis of variance, Donner 1986, Int. Stat. Rev. 54:67-82). By
+default a scenario's clusters count if they make the interval of a mean more than ``WIDER`` times as wide; the choice is the
+scenario's, so that all its intervals, tests and ranks agree.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_per_run
+from orchestrator.report.scores.metrics import strict_bit
+from orchestrator.report.statistics.proportion import Z
+
+WIDER = 1.2
+INDEPENDENT = "95%, over samples taken as drawn independently"
+SCHEMA = {
+    **dict.fromkeys(("scenario", "clustering"), pl.String),
+    **dict.fromkeys(("samples", "clusters", "largest"), pl.Int64),
+    **dict.fromkeys(("icc", "design_effect", "wider"), pl.Float64),
+    "counts": pl.Boolean,
+}
+
+
+@cached_per_run
+def clustering(run_data: RunData) -> pl.DataFrame:
+    """Return one row per scenario with samples and per kind of cluster (``CLUSTERS``).
+
+    Columns: scenario, clustering, samples, clusters, largest (samples of the largest cluster), icc, design_effect (of the
+    variance of a mean), wider (ratio of the widths of clustered and plain interval), counts (true if intervals and tests
+    take these clusters as independent). icc and what follows are null without answers or where all clusters are single samples.
+    """
+    rows = list[tuple[object, ...]]()
+    for scenario in run_data.samples:
+        rows += [(scenario, name, *_describe(run_data, scenario, name)) for name in CLUSTERS]
+    frame = pl.DataFrame(rows, schema={name: kind for name, kind in SCHEMA.items() if name != "counts"}, orient="row")
+    if run_data.cluster != AUTOMATIC:
+        return frame.with_columns((pl.col("clustering") == run_data.cluster).alias("counts"))
+    widest = pl.col("wider").rank("ordinal", descending=True).over("scenario") == 1
+    return frame.with_columns((widest & (pl.col("wider") > WIDER)).fill_null(False).alias("counts"))
+
+
+@cached_per_run
+def sample_clusters(run_data: RunData) -> pl.DataFrame:
+    """Return scenario, sample_id, cluster (numbered in each scenario) of samples whose clusters count."""
+    schema = {"scenario": pl.String, "sample_id": pl.Int64, "cluster": pl.Int64}
+    if run_data.cluster == AUTOMATIC:
+        chosen = clustering(run_data).filter("counts").select("scenario", "clustering").rows()
+    else:
+        chosen = [(scenario, run_data.cluster) for scenario in run_data.samples] if run_data.cluster else []
+    parts = [number_clusters(run_data, scenario, name) for scenario, name in chosen]
+    return pl.concat([pl.DataFrame(schema=schema), *parts])
+
+
+@cached_per_run
+def number_clusters(run_data: RunData, scenario: str, name: str) -> pl.DataFrame:
+    """Return scenario, sample_id and cluster of the samples of one scenario, by one kind of cluster."""
+    rule, numbers = CLUSTERS[name][0], dict[str, int]()
+    samples = run_data.samples[scenario].values()
+    rows = [(scenario, sample.id, numbers.setdefault(rule(sample), len(numbers))) for sample in samples]
+    return pl.DataFrame(rows, schema={"scenario": pl.String, "sample_id": pl.Int64, "cluster": pl.Int64}, orient="row")
+
+
+def describe_clusters(run_data: RunData) -> str:
+    """Return a description of the units that intervals and tests take as independent."""
+    if not run_data.cluster:
+        return INDEPENDENT
+    rows = clustering(run_data).filter("counts")
+    if rows.is_empty():
+        reason = (
+            "no clusters widen an interval" if run_data.samples else "without the data folder, clusters are not known"
+        )
+        return f"{INDEPENDENT} ({reason})"
+    named = ", ".join(
+        f"{row['clusters']:,} in {row['scenario']} ({CLUSTERS[row['clustering']][1]}"
+        + ("" if row["icc"] is None else f"; icc {row['icc']:.2f}, design effect {row['design_effect']:.1f}")
+        + ")"
+        for row in rows.iter_rows(named=True)
+    )
+    others = ", other scenarios over independent samples" if rows["scenario"].n_unique() < len(run_data.samples) else ""
+    return f"95%, over clusters: {named}{others}"
+
+
+def _describe(run_data: RunData, scenario: str, name: str) -> tuple[object, ...]:
+    """Return samples, clusters, largest, icc, design_effect and wider."""
+    numbers = number_clusters(run_data, scenario, name)
+    played = _answers(run_data).filter(scenario=scenario)
+    sizes = numbers.join(played, on="sample_id", how="semi")["cluster"].value_counts()["count"]
+    if sizes.is_empty() or sizes.max() == 1:
+        return (sizes.len(), sizes.len(), sizes.max(), None, None, None)
+    answers = played.join(numbers.select("sample_id", "cluster"), on="sample_id")
+    sums = answers.group_by("cell", "cluster").agg(pl.len().alias("n"), pl.col("correct").sum().alias("k"))
+    correlation = intraclass_correlation(sums)
+    clusters, samples, largest = len(sizes), int(sizes.sum()), sizes.max()
+    if correlation is None:
+        return (samples, clusters, largest, None, None, None)
+    effect = max(1.0, 1 + (float((sizes.cast(pl.Float64) ** 2).sum()) / samples - 1) * correlation)
+    wider = effect**0.5 * (float(stdtrit(clusters - 1, 0.975)) / Z if effect > 1 else 1.0)
+    return (samples, clusters, largest, correlation, effect, wider)
+
+
+def intraclass_correlation(sums: pl.DataFrame) -> float | None:
+    """Return the intraclass correlation of right answers, pooled over cells; None without variance.
+
+    ``sums`` has one row per cell and cluster: cell, n (answers), k (right ones).
+    """
+    n, k = pl.col("n"), pl.col("k")
+    cells = sums.group_by("cell").agg(
+        n.sum().alias("size"), pl.len().alias("clusters"), (n**2).sum().alias("squares"),
+        (n * (k / n - k.sum() / n.sum()) ** 2).sum().alias("between"), (k * (1 - k / n)).sum().alias("within"),
+    ).filter((pl.col("clusters") > 1) & (pl.col("size") > pl.col("clusters"))).sort("cell")  # fmt: skip
+    size, clusters, squares, between, within = (
+        cells[name].to_numpy().astype(float) for name in ("size", "clusters", "squares", "between", "within")
+    )
+    mean_between, mean_within = between / (clusters - 1), within / (size - clusters)
+    typical = (size - squares / size) / (clusters - 1)
+    total = float(np.sum((mean_between - mean_within) / typical + mean_within)) if len(cells) else 0.0
+    return float(np.sum((mean_between - mean_within) / typical)) / total if total > 0 else None
+
+
+@cached_per_run
+def _answers(run_data: RunData) -> pl.DataFrame:
+    """Return scenario, cell, sample_id and correct of every scored or judged answer of the models."""
+    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
+    verdicts = run_data.verdicts.select("key", bit.alias("correct")).drop_nulls("correct")
+    names = ["model", "scenario", "cell", "sample_id"]
+    judged = run_data.episodes.select("key", *names).join(verdicts, on="key").select(*names, "correct")
+    rows = pl.concat([run_data.scored.select(*names, "correct"), judged])
+    return run_data.models_or_baselines(rows).with_columns(pl.col("correct").cast(pl.Int64))

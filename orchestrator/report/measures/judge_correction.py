@@ -1,0 +1,110 @@
+"""Shares of open-ended answers, corrected for the judge's errors: by the gold check, and by labelled answers of the run.
+
+The gold check's sensitivity and specificity hold for the run only if the judge errs on its answers as on the gold answers;
+labels drawn at random from the run need no such assumption (``orchestrator.report.statistics.judge_error``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from orchestrator.gold.gold_check import GoldScore
+from orchestrator.gold.labels import read_labels
+from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
+from orchestrator.report.paper.published import AVERAGE
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import BITS, strict_bit
+from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.judge_error import Labels, labels_to_halve, prediction_powered, rogan_gladen
+from orchestrator.report.statistics.proportion import proportion_interval
+
+SOURCES = ("raw", "gold", "labels")
+SCHEMA = {
+    **dict.fromkeys(("model", "condition", "scenario", "bit"), pl.String),
+    **dict.fromkeys(("answers", "labelled"), pl.Int64),
+    **{f"{source}{end}": pl.Float64 for source in SOURCES for end in ("", "_low", "_high")},
+    "labels_to_halve": pl.Int64,
+}
+
+
+@cached_per_run
+def corrected_shares(run_data: RunData) -> pl.DataFrame:
+    """Return one row per model, condition, scenario (``avg`` for the unweighted mean) and bit of the judge's verdicts.
+
+    Columns: answers (with a verdict) and labelled; raw, gold and labels: the percentage as the judge counts it, corrected by the
+    gold check, and by the labels, each with its 95% interval; labels_to_halve: how many labels in all would halve the
+    interval of labels. Null where there is no gold check, or too few labels.
+    """
+    answers = _answers(run_data)
+    gold = GoldScore(run_data.folder, run_data.judge)
+    judges = {bit: gold.confusion(bit) for bit in BITS}
+    rows = [
+        (str(model), str(condition), scenario, bit, *_correct(cells, bit, judges[bit]))
+        for (model, condition), group in answers.group_by("model", "condition", maintain_order=True)
+        for scenario, cells in _scenarios(group)
+        for bit in BITS
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def _answers(run_data: RunData) -> pl.DataFrame:
+    """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one."""
+    cells = run_data.rows.filter(protocol="oeg").select("cell")
+    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
+    if run_data.strict:
+        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
+    judged = bits.filter(pl.col("aggregate").is_not_null())
+    names = ("key", "model", "condition", "scenario", "cluster", *BITS)
+    return judged.select(names).join(read_labels(run_data.folder), on="key", how="left", suffix="_true").sort("key")
+
+
+def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
+    """Yield each scenario with its answers, and the average with those of all."""
+    cells = group.partition_by("scenario", maintain_order=True)
+    yield from ((str(cell["scenario"][0]), [cell]) for cell in cells)
+    if len(cells) > 1:
+        yield AVERAGE, cells
+
+
+def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple[object, ...]:
+    """Return the columns from ``answers`` on."""
+    strata = [
+        stratum_from_values(100 * cell[bit].cast(pl.Int64).to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells
+    ]
+    sizes = [float(stratum.counts.sum()) for stratum in strata]
+    shares = [stratum.mean / 100 for stratum in strata]
+    share = sum(shares) / len(shares)
+    if len(cells) == 1:
+        raw = IntervalEstimate(share, *proportion_interval(share * sizes[0], sizes[0]))
+    else:
+        raw = IntervalEstimate(share, *(bound / 100 for bound in score_interval(strata)))
+    effective = _average_size(shares, sizes)
+    labels = [_count_labels(cell, bit) for cell in cells]
+    by_labels = prediction_powered(labels)
+    estimates = (raw, rogan_gladen(share * effective, effective, judge), by_labels)
+    figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
+    counts = (sum(cell.height for cell in cells), sum(part.size for part in labels))
+    return (*counts, *figures, labels_to_halve(labels) if by_labels else None)
+
+
+def _average_size(shares: Sequence[float], sizes: Sequence[float]) -> float:
+    """Return how many independent answers give an average of strata the precision that it has."""
+    if len(sizes) == 1:
+        return sizes[0]
+    smooth = [(share * size + 0.5) / (size + 1) for share, size in zip(shares, sizes, strict=True)]
+    mean = sum(smooth) / len(smooth)
+    variance = sum(share * (1 - share) / size for share, size in zip(smooth, sizes, strict=True)) / len(sizes) ** 2
+    return mean * (1 - mean) / variance
+
+
+def _count_labels(cell: pl.DataFrame, bit: str) -> Labels:
+    true, judged = pl.col(f"{bit}_true"), pl.col(bit)
+    hits, misses, alarms, rejections, yes, others = cell.select(
+        (true & judged).sum().alias("hits"), (true & ~judged).sum().alias("misses"),
+        (~true & judged).sum().alias("alarms"), (~true & ~judged).sum().alias("rejections"),
+        judged.filter(true.is_null()).sum().alias("yes"), true.is_null().sum().alias("others"),
+    ).row(0)  # fmt: skip
+    return Labels(Confusion(hits, misses, alarms, rejections), yes, others)

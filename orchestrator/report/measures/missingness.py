@@ -1,0 +1,166 @@
+"""Worst and best case of every figure from which episodes are missing, with the intervals of both.
+
+An episode is missing if it ended in an error, if a limit cut it short, or if the judge gave no verdict on its answer. In the
+worst case of accuracy all of these are wrong, in the best case all are right (Manski 1989, J. Hum. Resour. 24:343-360);
+suggestions lie between what was played and the turn limit. Episodes that are not played yet are unfinished, not missing.
+A figure has bounds if more than ``LEAST_MISSING`` of its episodes, or pairs, are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from envs.types import CUT_SHORT, ERRORS, Ending
+from orchestrator.report.measures.estimates import GROUP, suggestion_limits
+from orchestrator.report.measures.outcomes import NAMES, add_clusters, cluster_numbers
+from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS
+from orchestrator.report.paper.published import AVERAGE
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import strict_bit
+from orchestrator.report.statistics.intervals import Stratum, score_interval, stratum_from_values
+from sweeps.protocol import ZERO_SHOT, Protocol
+
+LEAST_MISSING = 0.01
+"""Share of missing episodes up to which a figure stands without bounds."""
+MEASURES = ("acc", "ps", "loops")
+"""Measures with bounds; of open-ended answers ``acc`` is the judge's aggregate, and there is no other."""
+SCHEMA = {
+    **dict.fromkeys(("model", "scenario", "condition", "protocol", "against", "measure"), pl.String),
+    **dict.fromkeys(("n", "missing"), pl.Int64),
+    **dict.fromkeys(("value", "least", "least_low", "most", "most_high"), pl.Float64),
+}
+
+
+@cached_per_run
+def missing_bounds(run_data: RunData) -> pl.DataFrame:
+    """Return the bounds of every cell, average, and difference from zero-shot from which more than 1% is missing.
+
+    Columns: model, scenario (``avg`` for the unweighted mean), condition, protocol, against (empty, or ``zero-shot`` for a
+    paired difference), measure; n (episodes, or pairs) and missing; value as the other tables show it; least with the lower
+    end of its 95% interval, and most with the upper end of its own.
+    """
+    if affected_cells(run_data).is_empty():
+        return pl.DataFrame(schema=SCHEMA)
+    possible = possible_outcomes(run_data)
+    rows = [*_bound_rows(possible, ""), *_bound_rows(_condition_differences(possible), ZERO_SHOT)]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row").sort(list(SCHEMA)[:6])
+
+
+@cached_per_run
+def possible_outcomes(run_data: RunData) -> pl.DataFrame:
+    """Return one row per ended episode of the models and conditions from which more than 1% of a cell is missing.
+
+    Columns: those of ``list_possible``. The partners in differences from zero-shot are included.
+    """
+    affected = affected_cells(run_data).select(GROUP).unique()
+    groups = run_data.rows.select(GROUP).unique()
+    missing_base = affected.filter(condition=ZERO_SHOT).select("model", "protocol")
+    base = affected.with_columns(pl.lit(ZERO_SHOT).alias("condition"))
+    wanted = pl.concat([affected, base, groups.join(missing_base, on=["model", "protocol"], how="semi")]).unique()
+    episodes = run_data.episodes.join(wanted, on=list(GROUP), how="semi", maintain_order="left")
+    return list_possible(run_data, episodes)
+
+
+@cached_per_run
+def affected_cells(run_data: RunData) -> pl.DataFrame:
+    """Return the rows of cells from which more than 1% of the ended episodes are missing."""
+    names = ("errors", *CUT_SHORT, *(["unjudged"] if "unjudged" in run_data.rows.columns else []))
+    return run_data.rows.filter(pl.sum_horizontal(names) > LEAST_MISSING * pl.col("finished"))
+
+
+def list_possible(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
+    """Return the least and the most of each measure of ended episodes.
+
+    Columns: model, scenario, condition, protocol, sample_id, cluster; error (in no measure) and missing; and of each measure
+    ``_least`` and ``_most``, equal where the episode has an answer; null where the protocol lacks the measure.
+    """
+    limits = [(*cell, limit) for cell, limit in suggestion_limits(run_data).items()]
+    schema = {"scenario": pl.String, "condition": pl.String, "limit": pl.Int64}
+    error, cut = pl.col("ending").is_in(ERRORS), pl.col("ending").is_in(CUT_SHORT)
+    steps = pl.when(error).then(0).otherwise(pl.col("turns").cast(pl.Int64) - 1)
+    known = (pl.col("correct").cast(pl.Int64), steps, (pl.col("ending") == Ending.LIMIT).cast(pl.Int64))
+    most = (pl.lit(1, pl.Int64), pl.max_horizontal("limit", steps), pl.lit(1, pl.Int64))
+    played = episodes.filter(~pl.col("ending").is_in([Ending.MAPPED, Ending.ANSWERED]))
+    rows = played.join(pl.DataFrame(limits, schema=schema, orient="row"), on=["scenario", "condition"], how="left")
+    ends = [
+        column
+        for name, value, limit in zip(MEASURES, known, most, strict=True)
+        for column in (
+            pl.when(error).then(0).otherwise(value).alias(f"{name}_least"),
+            pl.when(error | cut).then(limit).otherwise(value).alias(f"{name}_most"),
+        )
+    ]
+    rows = rows.select(*NAMES, error.alias("error"), (error | cut).alias("missing"), *ends)
+    asking = pl.col([f"{name}_{end}" for name in MEASURES[1:] for end in ("least", "most")])
+    rows = rows.with_columns(pl.when(pl.col("protocol") != Protocol.OEG).then(asking).name.keep())
+    return add_clusters(pl.concat([rows, _judged_answers(run_data, episodes)], how="diagonal"), run_data).sort(NAMES)
+
+
+def _judged_answers(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
+    """Return the answers that the judge has read; without a verdict, an answer is missing."""
+    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
+    verdicts = run_data.verdicts.select("key", bit.alias("bit"))
+    answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", *NAMES).join(verdicts, on="key")
+    unread = pl.col("bit").is_null()
+    ends = [
+        pl.col("bit").cast(pl.Int64).fill_null(value).alias(f"acc_{end}") for end, value in (("least", 0), ("most", 1))
+    ]
+    return answers.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
+
+
+def _condition_differences(possible: pl.DataFrame) -> pl.DataFrame:
+    """Return every other condition minus zero-shot, on the samples that ended under both."""
+    base = possible.filter(condition=ZERO_SHOT).drop("condition", "cluster")
+    others = possible.filter(pl.col("condition") != ZERO_SHOT)
+    return subtract(others.join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other"))
+
+
+def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse."""
+    either = [(pl.col(name) | pl.col(f"{name}_other")).alias(name) for name in ("error", "missing")]
+    least = [pl.col(f"{name}_least") - pl.col(f"{name}_most_other") for name in MEASURES]
+    most = [pl.col(f"{name}_most") - pl.col(f"{name}_least_other") for name in MEASURES]
+    shown = [(pl.col(f"{name}_least") - pl.col(f"{name}_least_other")).alias(f"{name}_shown") for name in MEASURES]
+    return pairs.with_columns(*either, *least, *most, *shown)
+
+
+def _bound_rows(rows: pl.DataFrame, against: str) -> Iterator[tuple[object, ...]]:
+    """Yield the rows of ``missing_bounds`` of cells and averages."""
+    for (model, condition, protocol), group in rows.group_by(GROUP, maintain_order=True):
+        cells = group.partition_by("scenario", as_dict=True, maintain_order=True)
+        shares = {scenario: float(cell["missing"].mean()) for (scenario,), cell in cells.items()}  # type: ignore[arg-type]
+        for measure in MEASURES[:1] if protocol == Protocol.OEG else MEASURES:
+            names = (condition, protocol, against, measure)
+            for (scenario,), cell in cells.items():
+                if shares[scenario] > LEAST_MISSING:
+                    yield (model, scenario, *names, *_bound_average([cell], measure, bool(against)))
+            if len(cells) > 1 and np.mean(list(shares.values())) > LEAST_MISSING:
+                yield (model, AVERAGE, *names, *_bound_average(list(cells.values()), measure, bool(against)))
+
+
+def _bound_average(cells: Sequence[pl.DataFrame], measure: str, paired: bool) -> tuple[object, ...]:
+    """Return n, missing, value, least, its lower end, most and its upper end, averaged over cells."""
+    shown = f"{measure}_shown" if paired else f"{measure}_least"
+    scale = 1 if measure == "ps" else 100
+    means = [cell.filter(~pl.col("error"))[shown].mean() for cell in cells]
+    value = None if None in means else scale * float(np.mean(means))  # type: ignore[arg-type]
+    least, most = (possible_strata(cells, measure, end, paired) for end in ("least", "most"))
+    return (
+        sum(cell.height for cell in cells), int(sum(cell["missing"].sum() for cell in cells)), value,
+        float(np.mean([stratum.mean for stratum in least])), score_interval(least)[0],
+        float(np.mean([stratum.mean for stratum in most])), score_interval(most)[1],
+    )  # fmt: skip
+
+
+def possible_strata(cells: Sequence[pl.DataFrame], measure: str, end: str, paired: bool) -> list[Stratum]:
+    """Return the strata of cells at one end of a measure, in percent, points, or suggestions."""
+    scale, strata = 1 if measure == "ps" else 100, list[Stratum]()
+    for cell in cells:
+        ends = [cell[f"{measure}_{side}"].abs().to_numpy() for side in ("least", "most")]
+        high = scale * max(1, *(int(values.max()) for values in ends))  # one range, so that both cases are as wide
+        values = scale * cell[f"{measure}_{end}"].to_numpy()
+        strata.append(stratum_from_values(values, -high if paired else 0, high, cluster_numbers(cell)))
+    return strata

@@ -1,0 +1,124 @@
+"""Shares that an imperfect judge counts, corrected by answers whose verdict is known.
+
+With known answers of other origin, sensitivity and specificity correct the judge's share (Rogan and Gladen 1978, Am. J.
+Epidemiol. 107:71-76; interval with adjusted counts after Lang and Reiczigel 2014, Prev. Vet. Med. 113:13-22). With labelled
+answers of the very run, the labels correct the judge's mean by prediction-powered inference (Angelopoulos, Duchi and Zrnic
+2023, "PPI++", arXiv 2311.01453), which is unbiased whatever the judge's errors are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
+from orchestrator.report.statistics.proportion import Z, proportion_interval
+
+Floats = NDArray[np.float64]
+FEWEST_LABELS = 20
+"""Labels from which a share is corrected by them; each stratum needs two."""
+PRIOR = 2.0
+"""Imagined labels of a stratum, spread like those of the other strata, for variances: none is 0 where all labels agree."""
+TRUE, JUDGED = np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0])
+"""The truth and the verdict in the four counts of a ``Confusion``: hits, misses, false alarms, rejections."""
+
+
+def rogan_gladen(hits: float, n: float, judge: Confusion) -> IntervalEstimate | None:
+    """Return the true share where a judge counts ``hits`` of ``n`` (which may be an effective size), with its 95% interval.
+
+    None if the judge's errors are unknown, or so frequent that its verdicts say nothing (sensitivity + specificity <= 1).
+    """
+    true, false = judge.hits + judge.misses, judge.false_alarms + judge.rejections
+    if not true or not false or not n or judge.hits / true + judge.rejections / false <= 1:
+        return None
+    value = (hits / n + judge.rejections / false - 1) / (judge.hits / true + judge.rejections / false - 1)
+    size, sensitivity, specificity = n + Z**2, (judge.hits + 1) / (true + 2), (judge.rejections + 1) / (false + 2)
+    share, scale = (hits + Z**2 / 2) / size, sensitivity + specificity - 1
+    middle = (share + specificity - 1) / scale
+    spreads = (share * (1 - share) / size, sensitivity * (1 - sensitivity) * middle**2 / (true + 2))
+    variance = sum(spreads) + specificity * (1 - specificity) * (1 - middle) ** 2 / (false + 2)
+    half = Z * variance**0.5 / scale
+    value = min(max(value, 0.0), 1.0)
+    return IntervalEstimate(value, max(0.0, min(middle - half, value)), min(1.0, max(middle + half, value)))
+
+
+class Labels(NamedTuple):
+    """The answers of one stratum: those with a label, by truth and verdict, and the verdicts on the others."""
+
+    labelled: Confusion
+    yes: int
+    """Answers without a label that the judge accepts."""
+    others: int
+    """Answers without a label."""
+
+    @property
+    def size(self) -> int:
+        return sum(self.labelled)
+
+
+def prediction_powered(strata: Sequence[Labels], tuning: float | None = None) -> IntervalEstimate | None:
+    """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
+
+    ``tuning`` is PPI++'s weight of the judge, by default the one that makes the variance least. The variance counts imagined
+    labels (``PRIOR``); the interval is that of a proportion at the effective size that the variance gives.
+    """
+    if sum(map(sum, (part.labelled for part in strata))) < FEWEST_LABELS or min(part.size for part in strata) < 2:
+        return None
+    moments = _moments(strata)
+    sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
+    weight = _best_weight(moments, sizes, others) if tuning is None else tuning
+    value = float(np.mean([_point(part, weight) for part in strata]))
+    n, total = sizes.sum(), sizes.sum() + others.sum()
+    inside = min(max(value, 0.5 / total), 1 - 0.5 / total)
+    effective = inside * (1 - inside) / _variance(moments, sizes, others, weight)
+    effective, value = float(np.clip(effective, n / 2, total)), min(max(value, 0.0), 1.0)
+    return IntervalEstimate(value, *proportion_interval(value * effective, effective))
+
+
+def labels_to_halve(strata: Sequence[Labels]) -> int | None:
+    """Return how many labels in all would halve the width of ``prediction_powered``; None if even all answers would not."""
+    moments = _moments(strata)
+    sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
+
+    def variance(factor: float) -> tuple[float, float]:
+        more = np.minimum(sizes * factor, sizes + others - 1)
+        left = sizes + others - more
+        return _variance(moments, more, left, _best_weight(moments, more, left)), float(more.sum())
+
+    target, low, high = variance(1.0)[0] / 4, 1.0, 1 + float((others / sizes).max())
+    if variance(high)[0] > target:
+        return None
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        low, high = (low, middle) if variance(middle)[0] <= target else (middle, high)
+    return int(np.ceil(variance(high)[1]))
+
+
+def _moments(strata: Sequence[Labels]) -> Floats:
+    """Return variance of the truth, of the verdict, and their covariance (strata, 3), with the imagined labels."""
+    counts = np.array([part.labelled for part in strata], dtype=np.float64)
+    rest = counts.sum(axis=0) - counts + 0.5
+    shares = counts + PRIOR * rest / rest.sum(axis=1, keepdims=True)
+    shares /= shares.sum(axis=1, keepdims=True)
+    true, judged, both = shares @ TRUE, shares @ JUDGED, shares[:, 0]
+    return np.column_stack([true * (1 - true), judged * (1 - judged), both - true * judged])
+
+
+def _best_weight(moments: Floats, sizes: Floats, others: Floats) -> float:
+    covariance = float((moments[:, 2] / sizes).sum())
+    return float(np.clip(covariance / (moments[:, 1] * (1 / sizes + 1 / others)).sum(), 0, 1))
+
+
+def _variance(moments: Floats, sizes: Floats, others: Floats, weight: float) -> float:
+    true, judged, both = moments.T
+    parts = weight**2 * judged / others + (true - 2 * weight * both + weight**2 * judged) / sizes
+    return float(parts.sum()) / len(moments) ** 2
+
+
+def _point(part: Labels, weight: float) -> float:
+    counts = np.array(part.labelled)
+    true, judged = counts @ TRUE / part.size, counts @ JUDGED / part.size
+    return float(weight * (part.yes / part.others if part.others else judged) + true - weight * judged)

@@ -1,0 +1,109 @@
+"""People's labels: a drawn sheet comes back as labels, and correct the judge's shares in the table."""
+
+import csv
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from actors.engine.baselines import Baseline
+from orchestrator.cli.main import app
+from orchestrator.gold.labels import draw_answers, parse_labels, read_labels, store_labels
+from orchestrator.report.measures.judge_correction import corrected_shares
+from orchestrator.report.read_run import read_run
+from orchestrator.report.tables.open_ended import corrected_table
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.report import runs
+
+
+@pytest.fixture(scope="module")
+def judged_run(demo_data, tmp_path_factory):
+    """A run of two policies whose answers the rule judge has read."""
+    options = {"protocol": "oeg", "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = runs.sweep(demo_data, ["ask-properly", "refuse"], ["zero-shot"], **options)
+    folder = runs.play_sweep(tmp_path_factory.mktemp("labels") / "run", wanted)
+    return runs.judge_answers(folder, wanted, wanted.judge, Baseline("rule-judge"))
+
+
+def command(*words):
+    return CliRunner().invoke(app, ["judge", *map(str, words)])
+
+
+def write_csv(path, *lines):
+    path.write_text("\n".join(["key,category,suggestion", *lines]) + "\n")
+    return path
+
+
+def test_a_drawn_sheet_is_filled_in_and_corrects_the_judge(judged_run, tmp_path):
+    """The planted truth: half of what the judge takes for a suggestion is none."""
+    sheet = tmp_path / "sheet.csv"
+    drawn = command(judged_run, "--labels", sheet, "--draw", 40)
+    rows = list(csv.DictReader(sheet.open()))
+    before = read_run(judged_run)
+    judged = dict(before.verdicts.select("key", "suggestion").iter_rows())
+    for number, row in enumerate(rows):
+        row |= {"category": "0", "suggestion": str(int(judged[row["key"]] and number % 8 < 4))}
+    with sheet.open("w") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    stored = command(judged_run, "--labels", sheet)
+    shares = corrected_shares(run := read_run(judged_run)).filter(
+        model="ask-properly", bit="suggestion", scenario="avg"
+    )
+    row = shares.row(0, named=True)
+
+    assert drawn.exit_code == 0 and "40 answers" in drawn.stdout and len({row["key"] for row in rows}) == 40
+    assert all(row["answer"] and row["scenario"] for row in rows)
+    assert stored.exit_code == 0 and "40 labels read, 40 in" in stored.stdout, stored.output
+    assert read_labels(judged_run).height == 40 and row["labelled"] == 20
+    assert row["raw"] == 100 and row["labels"] == pytest.approx(50, abs=12)
+    assert row["labels_low"] < 50 < row["labels_high"] < row["raw_low"]
+    assert row["gold"] is None, "this run has no gold check"
+    (asked, *_), *_ = [
+        line for line in corrected_table(run).rows if line[0].text == "ask-properly, zero-shot, suggestion"
+    ]
+    assert asked.text
+
+
+def test_cells_take_turns_and_no_answer_is_drawn_twice():
+    answers = pl.DataFrame(
+        {"key": [f"{cell}/{n}" for cell in "abc" for n in range(10)], "cell": [c for c in "abc" for _ in range(10)]}
+    )
+    first = draw_answers(answers, [], 6, 1)
+    second = draw_answers(answers, first, 24, 1)
+
+    assert sorted(key[0] for key in first) == ["a", "a", "b", "b", "c", "c"]
+    assert sorted(first + second) == sorted(answers["key"]) and draw_answers(answers, [], 6, 2) != first
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["a,1,2"], "label of a is not 1 or 0"),
+        (["a,1,"], "label of a is not 1 or 0"),
+        (["a,1,0", "a,1,1"], "two labels of a"),
+        (["nobody,1,0"], "labels nobody, which is no open-ended answer"),
+    ],
+)
+def test_bad_labels_are_refused_in_one_sentence(tmp_path, lines, message):
+    with pytest.raises(RunFolderError, match=message):
+        store_labels(tmp_path, write_csv(tmp_path / "x.csv", *lines), ["a"])
+    assert not (tmp_path / "labels.csv").exists()
+
+
+def test_later_labels_win_and_empty_rows_are_skipped(tmp_path):
+    store_labels(tmp_path, write_csv(tmp_path / "x.csv", "a,1,0", "b,0,0", "c,,"), "abc")
+    assert store_labels(tmp_path, write_csv(tmp_path / "y.csv", "a,yes,No"), "abc") == (1, 2)
+
+    assert parse_labels(tmp_path / "labels.csv").rows() == [("a", True, False, True), ("b", False, False, False)]
+
+
+def test_a_sheet_is_not_overwritten(judged_run, tmp_path):
+    (tmp_path / "x.csv").write_text("mine")
+
+    assert "exists" in command(judged_run, "--labels", tmp_path / "x.csv", "--draw", 4).output
+    assert "add --labels" in command(judged_run, "--draw", 4).output
+    assert "copy s3://bucket/run to one" in command("s3://bucket/run", "--labels", tmp_path / "x.csv").output
+    with pytest.raises(RunFolderError, match="no column key"):
+        parse_labels(tmp_path / "x.csv")

@@ -1,0 +1,125 @@
+"""Missing episodes bound every figure: worst and best case, in cells, averages, differences and ranks."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from envs.types import Ending
+from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.missingness import MEASURES, missing_bounds
+from orchestrator.report.measures.paired_averages import compare_condition_averages
+from orchestrator.report.measures.ranking import ranking
+from orchestrator.report.tables.evidence import ranking_table
+from orchestrator.report.tables.missing import missing_table
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
+
+N = 40
+
+
+def cell(name, right, refused=0, ending=Ending.REFUSED, n=N, **fields):
+    """Return ``n`` episodes of a cell, the first ``refused`` without an answer, the next ``right`` correct."""
+    endings = [ending] * refused + [Ending.CORRECT] * right + [Ending.WRONG] * (n - refused - right)
+    return [episode(number, name, end, **fields) for number, end in enumerate(endings)]
+
+
+def bounds_of(run_data, **names):
+    return missing_bounds(run_data).row(
+        by_predicate=pl.all_horizontal(pl.col(k) == v for k, v in names.items()), named=True
+    )
+
+
+@pytest.mark.parametrize(
+    "ending", [Ending.REFUSED, Ending.UNPROCESSABLE, Ending.FAILED, Ending.OVERFLOW, Ending.TRUNCATED]
+)
+def test_cell_and_average_lie_between_worst_and_best_case(run_data, ending):
+    rows = [
+        *cell("m/ROD/zero-shot", 10, 10, ending),
+        *cell("m/QD/zero-shot", 20),
+        episode(0, "long/ROD/zero-shot", turns=9),
+    ]
+    run = replace_episodes(run_data, rows)
+    shown = {row["scenario"]: row for row in estimate(run).cells.filter(model="m").iter_rows(named=True)}
+
+    acc = bounds_of(run, scenario="ROD", measure="acc")
+    mean = bounds_of(run, scenario="avg", measure="acc")
+    steps = bounds_of(run, scenario="ROD", measure="ps")
+
+    assert (acc["n"], acc["missing"], acc["least"], acc["most"]) == (N, 10, 25.0, 50.0)
+    assert acc["value"] == pytest.approx(shown["ROD"]["acc"])
+    assert acc["least_low"] < acc["least"] and acc["most_high"] > acc["most"]
+    assert (mean["least"], mean["most"]) == (37.5, 50.0)
+    assert steps["most"] == pytest.approx((30 * 1 + 10 * 8) / N), "a missing episode asks at most to the turn limit"
+    assert missing_bounds(run).filter(scenario="QD").is_empty(), "nothing is missing from it"
+
+
+def test_no_bounds_up_to_one_percent(run_data):
+    run = replace_episodes(run_data, cell("m/ROD/zero-shot", 30, 1, n=100))
+
+    assert missing_bounds(run).is_empty() and not missing_table(run).rows
+    assert not missing_bounds(replace_episodes(run_data, cell("m/ROD/zero-shot", 30, 2, n=100))).is_empty()
+
+
+def test_difference_pairs_each_missing_episode_with_its_worst_partner(run_data):
+    rows = [*cell("m/ROD/zero-shot", 10), *cell("m/ROD/hint", 10, 10)]
+    change = bounds_of(run := replace_episodes(run_data, rows), against="zero-shot", measure="acc", scenario="ROD")
+    table = compare_condition_averages(run)
+
+    # ten pairs are unknown under hints; their partners are right, and ten more are gained
+    assert (change["least"], change["most"]) == (0.0, 25.0)
+    assert change["value"] == pytest.approx(table["difference"].item())
+    assert change["n"] == N and change["missing"] == 10
+
+
+def test_a_refused_scenario_removes_nobody_and_widens_the_ranks(run_data):
+    """The model that refuses one scenario is last as shown; best case, it may be first."""
+    scenarios = ("ROD", "QD", "CIT")
+    rows = [*cell("mute/ROD/zero-shot", 0, N), *cell("mute/QD/zero-shot", 38), *cell("mute/CIT/zero-shot", 38)]
+    rows += [row for scenario in scenarios for row in cell(f"good/{scenario}/zero-shot", 32)]
+    rows += [row for scenario in scenarios for row in cell(f"poor/{scenario}/zero-shot", 4)]
+    run = replace_episodes(run_data, rows)
+    ranks = {row["model"]: row for row in ranking(run).iter_rows(named=True)}
+
+    assert set(ranks) == {"mute", "good", "poor"} and {row["n"] for row in ranks.values()} == {3 * N}
+    assert ranks["good"]["rank"] == 1 and (ranks["good"]["rank_least"], ranks["good"]["rank_most"]) == (1, 2)
+    assert (ranks["mute"]["rank_least"], ranks["mute"]["rank_most"]) == (1, 2), "sure to be above poor all the same"
+    assert (ranks["poor"]["rank_least"], ranks["poor"]["rank_most"]) == (3, 3)
+    assert ranking_table(run).columns[-1].name == "ranks whatever is missing"
+
+
+def test_unprocessable_episodes_leave_the_samples_of_others(run_data):
+    rows = [
+        *cell("blind/ROD/zero-shot", 1, 39, Ending.UNPROCESSABLE),
+        *cell("a/ROD/zero-shot", 20),
+        *cell("b/ROD/zero-shot", 30),
+    ]
+    ranks = ranking(replace_episodes(run_data, rows))
+
+    assert ranks["model"].to_list() == ["b", "a", "blind"] and ranks["n"].to_list() == [N] * 3
+
+
+def test_table_shows_accuracy_and_the_file_every_measure(run_data):
+    run = replace_episodes(run_data, [*cell("m/ROD/zero-shot", 10, 10), *cell("m/QD/zero-shot", 20)])
+    table = missing_table(run)
+
+    assert [row[2].text for row in table.rows] == ["avg", "ROD"], "averages first"
+    assert table.rows[1][-1].text == "25.0 to 50.0" and table.rows[1][4].text == "10 of 40"
+    assert set(table.numbers["measure"]) == set(MEASURES)
+
+
+def test_bounds_contain_the_truth_of_the_missing(run_data):
+    """Whatever the missing answers would have been, the truth is between the bounds."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        rows, truth = [], {}
+        for scenario in ("ROD", "QD"):
+            right = rng.random(N) < rng.random()
+            lost = rng.random(N) < 0.3
+            truth[scenario] = 100 * right.mean()
+            endings = np.where(lost, Ending.REFUSED, np.where(right, Ending.CORRECT, Ending.WRONG))
+            rows += [episode(n, f"m/{scenario}/zero-shot", Ending(str(end))) for n, end in enumerate(endings)]
+        bounds = missing_bounds(replace_episodes(run_data, rows)).filter(measure="acc")
+        truth["avg"] = np.mean(list(truth.values()))
+
+        for row in bounds.iter_rows(named=True):
+            assert row["least"] - 1e-9 <= truth[row["scenario"]] <= row["most"] + 1e-9

@@ -1,0 +1,108 @@
+"""A judge's errors are corrected: estimates equal those of ppi-python, and intervals cover the truth."""
+
+import numpy as np
+import pytest
+
+from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.report.statistics.judge_error import (
+    FEWEST_LABELS,
+    Labels,
+    labels_to_halve,
+    prediction_powered,
+    rogan_gladen,
+)
+
+
+def draw_labels(rng, rate, sensitivity, specificity, labelled, others):
+    """Return the counts of labelled answers and of verdicts on the others, of a judge with these errors."""
+    chances = [rate * sensitivity, rate * (1 - sensitivity), (1 - rate) * (1 - specificity), (1 - rate) * specificity]
+    counts = rng.multinomial(labelled, chances)
+    return Labels(Confusion(*map(int, counts)), int(rng.binomial(others, chances[0] + chances[2])), others)
+
+
+PPI_PYTHON = [
+    ((18, 4, 9, 69), 250, 900, (0.22, 0.22466666666666663, 0.2277777777777778), (0.22421107, 0.16060405, 0.28781809)),
+    ((3, 2, 20, 25), 300, 600, (0.1, 0.12399999999999994, 0.14), (0.10206459, 0.01924733, 0.18488185)),
+    ((100, 10, 15, 75), 900, 2000, (0.55, 0.47499999999999987, 0.425), (0.46601375, 0.41759169, 0.51443581)),
+]
+"""Of ppi-python 0.2.3: hits, misses, false alarms, rejections; yes of other answers; ``ppi_mean_pointestimate`` with lam = 0, 0.6
+and 1; and its tuned estimate with ``ppi_mean_ci``."""
+
+
+@pytest.mark.parametrize(("counts", "yes", "others", "points", "tuned"), PPI_PYTHON)
+def test_estimates_are_those_of_ppi_python(counts, yes, others, points, tuned):
+    labels = [Labels(Confusion(*counts), yes, others)]
+    estimate = prediction_powered(labels)
+
+    for weight, expected in zip((0.0, 0.6, 1.0), points, strict=True):
+        assert prediction_powered(labels, weight).value == pytest.approx(expected, abs=1e-12)
+    assert estimate.value == pytest.approx(tuned[0], abs=1e-3)
+    # a proportion's interval instead of a symmetric one, from a variance with imagined labels
+    assert estimate.high - estimate.low == pytest.approx(tuned[2] - tuned[1], rel=0.2)
+
+
+def test_a_perfect_judge_is_left_as_it_is():
+    labels = Labels(Confusion(20, 0, 0, 80), 160, 800)
+
+    assert prediction_powered([labels]).value == pytest.approx(0.2, abs=0.01)
+    assert rogan_gladen(200, 1000, Confusion(100, 0, 0, 100)).value == pytest.approx(0.2)
+
+
+def test_rogan_gladen_by_hand():
+    judge = Confusion(90, 10, 5, 95)
+
+    # (0.2 + 0.95 - 1) / (0.9 + 0.95 - 1)
+    assert rogan_gladen(20, 100, judge).value == pytest.approx(0.15 / 0.85)
+    assert rogan_gladen(0, 100, judge).value == 0 and rogan_gladen(100, 100, judge).value == 1
+    assert rogan_gladen(20, 100, Confusion(50, 50, 50, 50)) is None, "a judge that tosses a coin"
+    assert rogan_gladen(20, 100, Confusion(0, 0, 5, 95)) is None and rogan_gladen(0, 0, judge) is None
+
+
+@pytest.mark.parametrize(
+    ("rate", "sensitivity", "specificity"), [(0.01, 0.9, 0.95), (0.05, 0.7, 0.8), (0.3, 0.9, 0.9), (0.5, 1, 0.8)]
+)
+@pytest.mark.parametrize("labelled", [50, 500])
+def test_intervals_cover_the_truth_where_the_raw_ones_do_not(rate, sensitivity, specificity, labelled):
+    rng, runs = np.random.default_rng(labelled), 400
+    hits = np.zeros(2)
+    for _ in range(runs):
+        labels = draw_labels(rng, rate, sensitivity, specificity, labelled, 800)
+        yes = labelled * 2 // 5
+        gold = Confusion(
+            right := int(rng.binomial(yes, sensitivity)), yes - right,
+            labelled - yes - (rejected := int(rng.binomial(labelled - yes, specificity))), rejected,
+        )  # fmt: skip
+        for index, estimate in enumerate((rogan_gladen(labels.yes, labels.others, gold), prediction_powered([labels]))):
+            hits[index] += estimate is not None and estimate.low <= rate <= estimate.high
+    assert (hits / runs >= 0.95 - 3 * (0.95 * 0.05 / runs) ** 0.5).all(), hits / runs
+
+
+def test_strata_weigh_the_same():
+    """Scenarios of unequal size and share: the corrected average is unbiased and covered."""
+    rng, values, hits = np.random.default_rng(4), [], []
+    for _ in range(300):
+        strata = [draw_labels(rng, rate, 0.8, 0.9, 30, size) for rate, size in ((0.1, 100), (0.6, 2_000), (0.3, 400))]
+        estimate = prediction_powered(strata)
+        values.append(estimate.value)
+        hits.append(estimate.low <= 1 / 3 <= estimate.high)
+
+    assert np.mean(values) == pytest.approx(1 / 3, abs=0.01)
+    assert np.mean(hits) >= 0.95 - 3 * (0.95 * 0.05 / 300) ** 0.5
+
+
+def test_labels_that_halve_the_interval_do():
+    rng = np.random.default_rng(2)
+    rates = (0.3, 0.9, 0.9)
+    number = round(np.mean([labels_to_halve([draw_labels(rng, *rates, 100, 20_000)]) for _ in range(40)]))
+    widths = {n: [] for n in (100, number)}
+    for n in list(widths) * 40:
+        estimate = prediction_powered([draw_labels(rng, *rates, n, 20_000)])
+        widths[n].append(estimate.high - estimate.low)
+
+    assert np.mean(widths[number]) / np.mean(widths[100]) == pytest.approx(0.5, abs=0.03)
+    assert labels_to_halve([draw_labels(rng, *rates, 100, 100)]) is None, "there are only 200 answers"
+
+
+def test_too_few_labels_correct_nothing():
+    assert prediction_powered([Labels(Confusion(5, 1, 1, FEWEST_LABELS - 8), 10, 90)]) is None
+    assert prediction_powered([Labels(Confusion(10, 1, 1, 20), 10, 90), Labels(Confusion(1, 0, 0, 0), 10, 90)]) is None
