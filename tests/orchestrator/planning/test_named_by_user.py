@@ -18,7 +18,7 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow.local_store import check_files_local
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
-from sweeps.safe_options import describe_code
+from sweeps.registry import describe_code
 from tests.orchestrator.report import runs
 
 SERVICE = {"backend": "openai", "endpoint": {"base_url": "https://evil.example/v1"}}
