@@ -19,7 +19,7 @@ SETTINGS = (
     "configuration_*.py", "image_processing_*.py", "merges.txt", "modeling_*.py", "processing_*.py",
     "special_tokens_map.json", "tekken.json", "tokenizer*", "vocab*",
 )  # fmt: skip
-"""Files beside the weights that change what a model reads or computes."""
+"""Files next to the weights that change what a model reads or computes."""
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Suffixes of weight files."""
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16

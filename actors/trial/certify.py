@@ -1,4 +1,4 @@
-"""Records what an engine makes of fixed requests, beside the package's own call; no network computes.
+"""Records what an engine makes of fixed requests, and what the package's own call makes of them; no forward pass runs.
 
 The requests are those of a run: the episode loop poses them, and the policy ``oracle`` answers the turns before them.
 """

@@ -64,8 +64,7 @@ def plan(
     sizing = precision is not None or detect is not None
     if gpus is None and (price is not None or timeline is not None or (gpu_type != "h200" and not sizing)):
         raise SweepError("--price, --timeline and --gpu-type require --gpus N")
-    if reuse and (gpus is not None or sizing):
-        raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
+    _check_reuse(reuse, counts_episodes=gpus is None and not sizing)
     readable_sweep = with_local_output(load_sweep(sweep, set_, output, skip_bad, more))
     if sizing:
         from orchestrator.report.measures import sample_size  # scipy takes a second to import
@@ -82,6 +81,11 @@ def plan(
         _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse))
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
+
+
+def _check_reuse(reuse: Sequence[str], counts_episodes: bool) -> None:
+    if reuse and not counts_episodes:
+        raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
 
 
 def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:

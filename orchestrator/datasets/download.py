@@ -189,7 +189,7 @@ def _download_and_extract(source: Repository, archive: Archive, bench: Path, del
     try:
         unzip(path, bench, names.__contains__, archive.strip, say)
     except OSError as problem:
-        raise FetchError(f"{path.name} could not be extracted: {problem}; the same command goes on") from None
+        raise FetchError(f"{path.name} could not be extracted: {problem}; rerun the same command to resume") from None
     if delete:
         path.unlink()
 

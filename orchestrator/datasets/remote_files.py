@@ -95,8 +95,8 @@ class RemoteFolder:
             idle = idle + 1 if _size(part) <= size_before else 0
             if problem and idle == ATTEMPTS:
                 raise FetchError(
-                    f"{file.path} broke off at {_size(part):,} of {file.size:,} bytes ({problem}); the same command goes on "
-                    "from there"
+                    f"{file.path} broke off at {_size(part):,} of {file.size:,} bytes ({problem}); rerun the same "
+                    "command to resume"
                 )
         if file.sha256 and _sha256(part) != file.sha256:
             part.unlink()

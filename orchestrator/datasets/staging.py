@@ -210,7 +210,9 @@ def _disk_errors(home: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        raise FetchError(f"{home} cannot be written: {problem.strerror or problem}; the same command goes on") from None
+        raise FetchError(
+            f"{home} cannot be written: {problem.strerror or problem}; rerun the same command to resume"
+        ) from None
 
 
 def _cache_home(address: Address, cache: str) -> Path:

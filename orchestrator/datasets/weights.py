@@ -17,7 +17,7 @@ from orchestrator.datasets.remote_files import FetchError, short_message
 from sweeps.spec import ModelSpec
 
 READ = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py")
-"""Files beside the weights that an engine reads: configurations, tokenizers, templates, code of the model."""
+"""Files next to the weights that an engine reads: configurations, tokenizers, templates, code of the model."""
 WEIGHTS = ("*.safetensors", "*.bin")
 """Weights; the second kind only where a model has none of the first."""
 COPIES = ("original/*", "consolidated*", "onnx/*", "openvino/*")
@@ -70,10 +70,8 @@ def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S
         return retry_hub(lambda: _fetch(model, say), model.name, say, pauses)
     except FetchError:
         raise
-    except Exception as problem:  # from the network stack; its first line tells what the Hub said
-        raise FetchError(
-            f"{model.name}: {short_message(problem)}; the same command goes on from what has arrived"
-        ) from None
+    except Exception as problem:  # from the network stack; its first line is the Hub's message
+        raise FetchError(f"{model.name}: {short_message(problem)}; rerun the same command to resume") from None
 
 
 def _fetch(model: ModelSpec, say: Say) -> WeightsFetch:

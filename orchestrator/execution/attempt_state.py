@@ -66,7 +66,7 @@ class AttemptState:
     judge_queue: JudgeQueue | None = None
     """Set if a judge reads open-ended answers in this attempt."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Group of workers, or pattern of cells (``RequestGroup``) -> why it could not go on."""
+    """Group of workers, or pattern of cells (``RequestGroup``) -> why it stopped."""
     interrupted: bool = False
     cluster_lost: bool = False
     """True if the end of Ray interrupted the attempt."""

@@ -38,7 +38,7 @@ class AttemptOutcome:
     complete: bool
     interrupted: bool
     reasons: Mapping[str, str]
-    """Group of workers, or pattern of cells -> why it could not go on."""
+    """Group of workers, or pattern of cells -> why it stopped."""
     seconds: float = 0.0
     """From the first start of a worker to the last durable episode."""
     cluster_lost: bool = False
@@ -126,6 +126,6 @@ def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
 
 
 def _stop_reason(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
-    """Return why the cell's model could not go on, under all conditions or this one; empty if it could."""
+    """Return why the cell's model stopped, under all conditions or this one; empty if it did not."""
     stopped = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
     return reasons.get(row["model"]) or reasons.get(stopped, "")

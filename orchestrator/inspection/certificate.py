@@ -1,4 +1,4 @@
-"""Certificates: what each model of a run receives, beside the package's own call, as ``certificates.json`` of its folder.
+"""Certificates (``certificates.json``): what each model of a run receives, compared with the package's own call.
 
 A certificate holds hashes, so two runs on two machines can be compared without their pictures and weights.
 """
@@ -196,7 +196,7 @@ def add_certificate(folder: Path, model: str, new: Certificate) -> list[str]:
 
 
 def forget_certificates(folder: Path, played: Collection[str]) -> None:
-    """Drop the certificates of models that have played nothing yet: the next attempt writes them anew."""
+    """Drop the certificates of models that have played nothing yet; the next attempt writes new ones."""
     certificates = read_certificates(folder)
     if certificates.keys() - played:
         _write(folder, {name: certificate for name, certificate in certificates.items() if name in played})

@@ -14,7 +14,6 @@ from actors.playing import turn_judge
 from actors.playing.judge import judge_prompt
 from actors.playing.prompts import Past, apply_condition, examples, messages, open_question, open_view, turn_view
 from actors.playing.tool_prompts import tool_messages
-from actors.text.error_text import first_line
 from envs import SCENARIOS
 from envs.bad_lines import Problem, skipped_note
 from envs.foreign_suggestions import with_suggestion_pool
@@ -163,5 +162,6 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
     except (BackendError, UnreadablePicture) as refusal:
         raise BadData(str(refusal)) from None
     except (OSError, ValueError, TypeError, ImportError) as problem:
-        raise SweepError(f"{model.name}: {first_line(problem)}") from None
+        first_line = str(problem).strip().partition("\n")[0] or type(problem).__name__
+        raise SweepError(f"{model.name}: {first_line[:300]}") from None
     return {"model": model.name, "backend": model.backend, "tokens": len(ids), "ids": ids}

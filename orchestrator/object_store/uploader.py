@@ -242,7 +242,7 @@ class Uploader:
 
     def _failure(self, problem: BucketError) -> None:
         if not self._failures:
-            print(f"{problem}; the sweep goes on, and the upload is tried again", file=sys.stderr, flush=True)
+            print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
         self._failed, self._failures = problem, min(self._failures + 1, 10)
 
 

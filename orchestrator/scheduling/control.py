@@ -77,7 +77,7 @@ class Control(Leasing):
         return self._recall_leaving()
 
     def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
-        """Set how many episodes a group's workers play at once; what they have not begun is leased anew."""
+        """Set how many episodes a group's workers play at once; episodes that they have not begun are leased again."""
         self._advance(now)
         if name not in self.groups:
             return []

@@ -24,7 +24,7 @@ from orchestrator.storage import atomic_write
 NAME = "sums.sha256"
 LINE = re.compile(r"([0-9a-f]{64})  (\w+/part-[0-9-]+\.parquet|[\w.]+)")
 LARGEST = 1 << 30
-"""Bytes that a file beside the parts may have; the keys of a million episodes take some ten million."""
+"""Bytes that a file other than a part may have; the keys of a million episodes take some ten million."""
 
 Sums = Mapping[str, set[str]]
 """``episodes/part-00000001.parquet`` -> what its bytes may be; two while a file is being replaced."""

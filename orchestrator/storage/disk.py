@@ -32,6 +32,6 @@ def disk_errors(folder: Path) -> Iterator[None]:
         if number not in DISK:
             raise
         raise RunFolderError(
-            f"{folder} cannot be written: {os.strerror(number)}. Make room; nothing that was stored is lost, and the same"
-            " command goes on"
+            f"{folder} cannot be written: {os.strerror(number)}. Make room, and rerun the same command to resume;"
+            " stored episodes are kept"
         ) from None

@@ -193,7 +193,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
     if before is not None and {lines.identity for lines in before} != {lines.identity for lines in left_out}:
         raise RunFolderError(
             f"{folder} was run without {_describe_left_out(before)}, but the data now leave out"
-            f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to go on with the lines"
+            f" {_describe_left_out(left_out)}. Restore the data, pass another --output, or --update to continue with the lines"
             " that are good now"
         )
     if left_out:
@@ -224,15 +224,15 @@ def _stored_or_none(folder: Path, update: bool) -> Sweep | None:
         if update:
             return None
         raise RunFolderError(
-            f"{mistake}, so whether the folder is of this sweep cannot be told; pass another --output, or --update to go on"
-            " in this folder with the new configuration"
+            f"{mistake}, so it is unknown whether the folder belongs to this sweep; pass another --output, or --update to"
+            " continue in this folder with the new configuration"
         ) from None
 
 
 def _refusal(folder: Path, changed: Sequence[str]) -> str:
     return (
         f"{folder} holds a run of another configuration: {list_first(changed, MAX_DIFFERENCES, '; ')}. Pass another --output, or "
-        "--update to go on in this folder with the new configuration (finished episodes that still belong are kept)"
+        "--update to continue in this folder with the new configuration (finished episodes that still belong are kept)"
     )
 
 
@@ -250,7 +250,7 @@ def _shorten(value: Any) -> str:
 
 
 def _damaged(path: Path, problem: BaseException) -> RunFolderError:
-    return RunFolderError(f"{path} is damaged ({_reason(problem)}); the same `run` command writes it anew")
+    return RunFolderError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
 
 
 def _reason(problem: BaseException) -> str:

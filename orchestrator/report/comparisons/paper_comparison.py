@@ -210,7 +210,7 @@ class _PaperCase:
         if cell["failed"]:
             return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
         pending = cell.get("lacking")
-        return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` goes on" if pending else None
+        return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 
 
 def _add_judge_measures(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -40,7 +40,7 @@ class Sender:
             self._send(update)
         except Exception as error:  # MLflow's stores raise any error; the sweep goes on without it
             if self.reachable:
-                self._print(f"cannot be reached, the sweep goes on without it: {first_line(error)}")
+                self._print(f"cannot be reached; the sweep continues without it: {first_line(error)}")
             self.reachable = False
             return False
         if not self.reachable:

@@ -100,7 +100,7 @@ def test_failing_server_is_one_sentence_and_next_call_resumes(hub, tmp_path):
     name = "test/data1.zip"
     size = (hub.folder / name).stat().st_size
     hub.cuts[name] = [size // 2] + [0] * 200
-    assert_refused(fetch(hub, tmp_path / "bench"), "broke off at", "the same command goes on")
+    assert_refused(fetch(hub, tmp_path / "bench"), "broke off at", "rerun the same command to resume")
 
     hub.cuts.clear()
     before = hub.sent[name]

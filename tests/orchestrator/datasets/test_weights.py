@@ -100,7 +100,7 @@ def test_broken_download_resumes(hub, fetch, tmp_path):
         done.append(fetch(hub.address))
 
     assert done[-1].returncode == 0, done[-1].stdout + done[-1].stderr
-    assert all("the same command goes on" in broken.stdout for broken in done[:-1])
+    assert all("rerun the same command to resume" in broken.stdout for broken in done[:-1])
     assert next(tmp_path.glob(f"home/hub/*/snapshots/{COMMIT}/model-1.safetensors")).read_bytes() == content
     assert hub.sent["model-1.safetensors"] < 24_000_000 + 10_000_000, "twenty million bytes are not sent again"
 
@@ -129,4 +129,4 @@ def test_a_hub_that_stays_away_is_one_sentence(fetch):
 
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "the Hub does not answer for tiny (" in done.stdout and "asking again in 0.1 s" in done.stdout
-    assert "asked 2 times; the same command goes on" in done.stdout
+    assert "asked 2 times; rerun the same command to resume" in done.stdout

@@ -24,7 +24,7 @@ def test_throttling_bucket_receives_everything_in_the_end(url, service, capsys):
     with run_location.open_location(url, str) as location:
         service.faults.throttled = lambda method, path: method == "PUT"
         write_parts(location.folder, (1, 2), (3,))
-        wait_for(lambda: "the upload is tried again" in capsys.readouterr().err)
+        wait_for(lambda: "the upload is retried" in capsys.readouterr().err)
         service.faults.throttled = lambda method, path: chance.random() < 0.3
         write_parts(location.folder, (4,), (5, 6), merged=True)
         wait_for(lambda: service.faults.count["SlowDown"] > 8)

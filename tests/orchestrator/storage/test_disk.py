@@ -20,7 +20,7 @@ def test_a_full_or_failing_disk_says_that_the_same_command_goes_on(tmp_path, num
     for problem in (OSError(number, "x"), pl.exceptions.ComputeError(f"No space left on device (os error {number})")):
         with pytest.raises(RunFolderError, match=re.escape(f"{tmp_path} cannot be written: ")) as refusal:
             attempt(tmp_path, problem)
-        assert "Make room; nothing that was stored is lost, and the same command goes on" in str(refusal.value)
+        assert "Make room, and rerun the same command to resume; stored episodes are kept" in str(refusal.value)
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST])

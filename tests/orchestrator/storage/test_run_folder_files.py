@@ -62,7 +62,7 @@ def test_a_damaged_file_is_named_with_its_reason_on_one_line(tmp_path):
     with pytest.raises(RunFolderError) as refusal:
         planned_cells(tmp_path)
     assert str(refusal.value) == (
-        f"{path} is damaged (6 validation errors for list[PlannedCell]); the same `run` command writes it anew"
+        f"{path} is damaged (6 validation errors for list[PlannedCell]); rerun the same `run` command to rewrite it"
     )
     path.unlink()
     path.mkdir()
@@ -91,7 +91,7 @@ def test_left_out_lines_are_those_of_the_first_attempt(tmp_path):
         claim_without(tmp_path, (OTHER, SkippedLines("ROD", 2, "c" * 16, ())))
     assert str(refusal.value) == (
         f"{tmp_path} was run without 1 bad line of QD, but the data now leave out 1 bad line of QD, 2 bad lines of ROD."
-        " Restore the data, pass another --output, or --update to go on with the lines that are good now"
+        " Restore the data, pass another --output, or --update to continue with the lines that are good now"
     )
     with pytest.raises(RunFolderError, match="but the data now leave out no bad line"):
         claim_without(tmp_path, ())
@@ -102,7 +102,7 @@ def test_left_out_lines_are_those_of_the_first_attempt(tmp_path):
 def test_a_damaged_record_of_bad_lines_is_refused(tmp_path, content):
     (tmp_path / "bad_lines.json").write_text(content)
 
-    with pytest.raises(RunFolderError, match=r"bad_lines\.json is damaged .* writes it anew, with --update"):
+    with pytest.raises(RunFolderError, match=r"bad_lines\.json is damaged .* to rewrite it, with --update"):
         read_bad_lines(tmp_path)
 
 
@@ -116,7 +116,7 @@ def test_a_folder_with_any_part_belongs_to_its_sweep(tmp_path, table):
         pass
     assert str(refusal.value) == (
         f"{tmp_path} holds a run of another configuration: seed was 0, this sweep says 1. Pass another --output, or"
-        " --update to go on in this folder with the new configuration (finished episodes that still belong are kept)"
+        " --update to continue in this folder with the new configuration (finished episodes that still belong are kept)"
     )
     assert check_configuration(tmp_path, sweep(seed=1), update=True) == sweep()
     assert check_configuration(tmp_path, sweep(), update=False) == stored_sweep(tmp_path) == sweep()
@@ -127,3 +127,7 @@ def test_a_judge_identifies_no_run():
 
     assert settings(judged) == settings(sweep(protocol=["mcqa", "oeg"]))
     assert not {"measures", "precision", "cluster.workers"} & settings(judged).keys()
+
+
+def test_a_difference_shows_letters_as_they_are():
+    assert run_folder.differences({"data": "Bär"}, {"data": None}) == ['data was "Bär", this sweep says not set']

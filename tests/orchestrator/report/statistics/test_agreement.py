@@ -39,6 +39,12 @@ def test_kappa_counts_how_often_the_truth_is_yes():
     assert table.kappa.low < table.kappa.value < table.kappa.high < 1
 
 
+def test_a_guess_has_a_kappa_of_zero():
+    guess = Confusion(5, 5, 5, 5).kappa
+
+    assert guess.value == 0.0 and guess.low == pytest.approx(-guess.high) and -1 < guess.low < 0
+
+
 def test_bounds_stay_within_minus_one_and_one():
     assert Confusion(40, 0, 0, 40).kappa.high == 1.0 and 0.8 < Confusion(40, 0, 0, 40).kappa.low < 1
     opposite = Confusion(0, 3, 3, 0).kappa
