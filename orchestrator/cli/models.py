@@ -32,8 +32,12 @@ CHECK_COLUMNS = (
 
 @models_app.command()
 def check(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints; default: all that ship."),
+    ] = None,
     sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
+    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
     as_json: AsJson = False,
 ) -> None:
@@ -41,14 +45,15 @@ def check(
 
     For named models and those of a sweep, also import the packages that their processors need.
     """
+    from orchestrator.inspection.checkpoint_entry import checkpoint_specs
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as check_models
-    from sweeps.load import find_models, load
+    from sweeps.load import load
 
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    models, decoded = find_models(names or [], sweep, judging=True), load(sweep) if sweep else None
-    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=decoded)
+    models = checkpoint_specs(names or [], sweep, backend, judging=True)
+    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=load(sweep) if sweep else None)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
