@@ -150,32 +150,23 @@ def prove(
 
     Exit code 1 if they are not equal, or not those of the certificate that is stored already.
     """
-    from orchestrator.inspection.certificate import add_certificate
     from orchestrator.inspection.model_try import models
-    from orchestrator.inspection.prove import prove as prove_input
+    from orchestrator.inspection.prove import prove_and_store
 
     if not names and sweep is None:
         raise SweepError("name models or checkpoint folders to prove, or add --sweep FILE")
-    rows = []
+    proofs = []
     for model in models(names or [], sweep, backend, services=True):
-        certificate, folder = prove_input(model, sweep, data), output / model.backend
-        folder.mkdir(parents=True, exist_ok=True)
-        changed = add_certificate(folder, model.name, certificate)
-        rows.append({"model": model.name, "engine": model.backend, "weights": certificate.weights, "folder": str(folder),
-                     "status": certificate.status, "outcome": certificate.describe(), "changed": changed})  # fmt: skip
+        proofs.append(prove_and_store(model, sweep, data, output))
+        print(printable(f"{model.name}: {proofs[-1].verdict}"), file=sys.stderr, flush=True)
     if as_json:
-        print_json(rows)
+        print_json([asdict(proof) for proof in proofs])
     else:
-        heads = ("model", "engine", "outcome")
-        notes = [
-            f"{row['model']} is unequal to its certificate in {row['folder']}: {'; '.join(row['changed'])}"
-            for row in rows
-            if row["changed"]
-        ]
-        cells = ([str(row[head]) for head in heads] for row in rows)
-        show(text_table(heads, cells), *map(printable, notes), min_width=WIDTH)
-    proven = all(row["status"] in ("equal", "request only") and not row["changed"] for row in rows)
-    raise typer.Exit(0 if proven else 1)
+        heads = ("model", "engine", "verdict", "outcome")
+        cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
+        notes = (printable(proof.change) for proof in proofs if proof.changed)
+        show(text_table(heads, cells), *notes, min_width=WIDTH)
+    raise typer.Exit(0 if all(proof.ok for proof in proofs) else 1)
 
 
 def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
