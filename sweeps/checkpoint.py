@@ -30,6 +30,11 @@ VISION_KEYS = (
 """Keys of ``config.json`` that only models with pictures have."""
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 """Files that only models with more than text have."""
+SETTINGS = (
+    *PROCESSOR_FILES, "chat_template.json", "generation_config.json", "special_tokens_map.json", "tokenizer_config.json",
+    "video_preprocessor_config.json",
+)  # fmt: skip
+"""Files beside ``config.json`` that hold a JSON object each, if they exist."""
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys of the language model's part of a configuration."""
 JOINED_BY_VLLM = ("paligemma",)
@@ -66,6 +71,11 @@ class Checkpoint:
         """Return True if the class is a language model's, not code of its own, and no file mentions pictures."""
         known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config
         return known and not any(name in self.config for name in VISION_KEYS) and not self._has(*PROCESSOR_FILES)
+
+    @property
+    def damaged_files(self) -> tuple[str, ...]:
+        """Return the settings that are no JSON object, at which an engine stops."""
+        return tuple(name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None)
 
     @property
     def takes_films(self) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actors.embedded import resolve_embedded
-from sweeps.checkpoint import cached_repository
+from sweeps.checkpoint import cached_repository, checkpoint_folder
 from sweeps.spec import ModelSpec
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -86,7 +86,7 @@ def hash_folder(folder: Path) -> str:
     Raises OSError if a file cannot be read.
     """
     digest = hashlib.sha256()
-    for path in sorted({path for pattern in SETTINGS for path in folder.glob(pattern) if path.is_file()}):
+    for path in _setting_files(folder):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
     files = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES and path.is_file())
@@ -94,6 +94,20 @@ def hash_folder(folder: Path) -> str:
     for path in loaded:
         _hash_parts(path, digest)
     return f"sha256:{digest.hexdigest()}"
+
+
+def setting_hashes(model: ModelSpec) -> dict[str, str]:
+    """Return name -> SHA-256 of the settings beside a model's weights; nothing if they are not on this disk or unreadable."""
+    folder = checkpoint_folder(resolve_embedded(model))
+    try:
+        files = _setting_files(folder) if folder else []
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    except OSError:
+        return {}
+
+
+def _setting_files(folder: Path) -> list[Path]:
+    return sorted({path for pattern in SETTINGS for path in folder.glob(pattern) if path.is_file()})
 
 
 def _hash_parts(path: Path, digest: hashlib._Hash) -> None:

@@ -14,10 +14,20 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from actors.embedded import resolve_embedded
-from actors.engine.backend import Backend, LocalBackend, Message, ModelInput, Reply, Request, Unprocessable, images_of
+from actors.engine.backend import (
+    Backend,
+    LocalBackend,
+    Message,
+    ModelInput,
+    Overflow,
+    Reply,
+    Request,
+    Unprocessable,
+    images_of,
+)
 from actors.engine.baselines import Baseline
 from actors.engine.image_loader import PictureLoader
-from actors.engine.weights import loaded_weights
+from actors.engine.weights import loaded_weights, setting_hashes
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
 from actors.text.error_text import error_text
@@ -52,6 +62,8 @@ class RecordedInput:
     """True if the package's call writes the start token twice, the engine once."""
     error: str = ""
     """Why one of the two refused the request."""
+    overflows: bool = False
+    """True if it is too long for the model, so that nothing is sent."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,8 @@ class InputReport:
     """``actors.engine.weights.weights_identity``."""
     packages: Mapping[str, str] = field(default_factory=dict)
     """Installed packages -> version."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Settings beside the weights -> SHA-256."""
     inputs: tuple[RecordedInput, ...] = ()
     reason: str = ""
     """Why requests are missing; empty if none is."""
@@ -76,7 +90,7 @@ async def record_inputs(
         backend: The model's engine without a request in flight, or ``open_without_weights``.
         ordinals: One episode per cell.
     """
-    report = InputReport(loaded_weights([model]).get(model.name, ""), package_versions())
+    report = InputReport(loaded_weights([model]).get(model.name, ""), package_versions(), setting_hashes(model))
     loader = PictureLoader(data, model)
     try:
         requests = await _pose(plan, model, ordinals)
@@ -155,6 +169,8 @@ async def _record(
         pictures = await load_package_pictures(loader, request.messages)
         hashes, repeats = await asyncio.to_thread(call.hashes, request.messages, pictures, engine)
         return replace(record, package=hashes, repeats_start=repeats)
+    except Overflow as problem:
+        return replace(record, error=_describe(problem), overflows=True)
     except Exception as problem:  # of the engine, the processor or the picture
         return replace(record, error=error_text(problem))
 

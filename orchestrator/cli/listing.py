@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,6 +130,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     rows = KINDS[kind]()
     if as_json:
         print_json(rows)
+    elif kind == differences.__name__:
+        show(text_table(("difference", "", ""), _stack(rows)))
     else:
         heads = [HEADINGS.get(name, name) for name in rows[0]]
         show(text_table(heads, ([_format_value(name, value) for name, value in row.items()] for row in rows)))
@@ -147,3 +150,12 @@ def _format_value(name: str, value: Any) -> str:
 def _first_line(path: Path) -> str:
     with path.open(encoding="utf-8") as lines:
         return next(lines).removeprefix("# ").strip()
+
+
+def _stack(rows: Rows) -> Iterator[tuple[str, str, str]]:
+    """Yield the fields of each row below its name, because its texts are too long for columns."""
+    for row in rows:
+        names = [name for name in row if name != "name"]
+        for number, name in enumerate(names):
+            yield "" if number else row["name"], HEADINGS.get(name, name), _format_value(name, row[name])
+        yield "", "", ""

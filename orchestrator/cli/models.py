@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -38,8 +38,12 @@ CHECK_COLUMNS = (
 
 @models_app.command()
 def check(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all that ship.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints; default: all that ship."),
+    ] = None,
     sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
+    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
     as_json: AsJson = False,
 ) -> None:
@@ -47,14 +51,15 @@ def check(
 
     For named models and those of a sweep, also import the packages that their processors need.
     """
+    from orchestrator.inspection.checkpoint_entry import checkpoint_specs
     from orchestrator.inspection.model_check import GPUS
     from orchestrator.inspection.model_check import check as check_models
-    from sweeps.load import find_models, load
+    from sweeps.load import load
 
     if gpu_type not in GPUS:
         raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    models, decoded = find_models(names or [], sweep, judging=True), load(sweep) if sweep else None
-    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=decoded)
+    models = checkpoint_specs(names or [], sweep, backend, judging=True)
+    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=load(sweep) if sweep else None)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
@@ -143,34 +148,23 @@ def prove(
 
     Exit code 1 if they are not equal, or not those of the certificate that is stored already.
     """
-    from orchestrator.inspection.certificate import add_certificate
     from orchestrator.inspection.model_try import models
-    from orchestrator.inspection.prove import prove as prove_input
+    from orchestrator.inspection.prove import prove_and_store
 
     if not names and sweep is None:
         raise SweepError("name models or checkpoint folders to prove, or add --sweep FILE")
-    rows = []
+    proofs = []
     for model in models(names or [], sweep, backend, services=True):
-        certificate, folder = prove_input(model, sweep, data), output / model.backend
-        folder.mkdir(parents=True, exist_ok=True)
-        changed = add_certificate(folder, model.name, certificate)
-        rows.append({"model": model.name, "engine": model.backend, "weights": certificate.weights, "folder": str(folder),
-                     "status": certificate.status, "outcome": certificate.describe(), "changed": changed})  # fmt: skip
-    print_json(rows) if as_json else _show_certificates(rows)
-    proven = all(row["status"] in ("equal", "request only") and not row["changed"] for row in rows)
-    raise typer.Exit(0 if proven else 1)
-
-
-def _show_certificates(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of the proven models, and a line per changed certificate."""
-    heads = ("model", "engine", "outcome")
-    notes = [
-        f"{row['model']} is unequal to its certificate in {row['folder']}: {'; '.join(row['changed'])}"
-        for row in rows
-        if row["changed"]
-    ]
-    cells = ([str(row[head]) for head in heads] for row in rows)
-    show(text_table(heads, cells), *map(printable, notes), min_width=WIDTH)
+        proofs.append(prove_and_store(model, sweep, data, output))
+        print(printable(f"{model.name}: {proofs[-1].verdict}"), file=sys.stderr, flush=True)
+    if as_json:
+        print_json([asdict(proof) for proof in proofs])
+    else:
+        heads = ("model", "engine", "verdict", "outcome")
+        cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
+        notes = (printable(proof.change) for proof in proofs if proof.changed)
+        show(text_table(heads, cells), *notes, min_width=WIDTH)
+    raise typer.Exit(0 if all(proof.ok for proof in proofs) else 1)
 
 
 def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:

@@ -51,6 +51,8 @@ class CertifiedRequest(BaseModel):
     repeats_start: bool = False
     raw_pixels: bool = False
     error: str = ""
+    overflows: bool = False
+    """True if the request is too long for the model, so that nothing is sent."""
 
     def differing(self, backend: str) -> list[str]:
         """Return the tensors that are not those of the package's call."""
@@ -73,6 +75,8 @@ class Certificate(BaseModel):
     weights: str = ""
     dtype: str = ""
     packages: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
+    """Settings beside the weights (``processor_config.json`` ...) -> SHA-256."""
     requests: dict[str, CertifiedRequest] = Field(default_factory=dict)
     """Cell without its model (``ROD/hint``) -> its request."""
     reason: str = ""
@@ -86,10 +90,12 @@ class Certificate(BaseModel):
     @property
     def missing(self) -> str:
         """Return why the certificate proves nothing, or not everything; empty if it is complete."""
-        errors = [f"{cell}: {request.error}" for cell, request in self.requests.items() if request.error]
+        sent = {cell: request for cell, request in self.requests.items() if not request.overflows}
+        errors = [f"{cell}: {request.error}" for cell, request in sent.items() if request.error]
         if any(request.cuts_anew for request in self.requests.values()):
             errors.append("vLLM cuts pictures into tensors that cannot be compared; the ids are equal")
-        return self.reason or (errors[0] if errors else "" if self.requests else "no request could be posed")
+        none = "every request is too long for the model" if self.requests else "no request could be posed"
+        return self.reason or (errors[0] if errors else "" if sent else none)
 
     @property
     def differences(self) -> dict[str, list[str]]:
@@ -108,7 +114,9 @@ class Certificate(BaseModel):
 
     def describe(self) -> str:
         """Return the outcome as one sentence, without the model's name."""
-        cells = f"{len(self.requests)} requests"
+        too_long = sum(request.overflows for request in self.requests.values())
+        count = len(self.requests) - too_long
+        cells = "1 request" if count == 1 else f"{count} requests"
         if changed := self.differences:
             cell, names = next(iter(changed.items()))
             return (
@@ -120,6 +128,7 @@ class Certificate(BaseModel):
             return f"behind a service: the bytes of {cells} are recorded, not what the model makes of them"
         notes = ["the package repeats the start token"] if any(r.repeats_start for r in self.requests.values()) else []
         notes += ["normalized on the device"] if any(r.raw_pixels for r in self.requests.values()) else []
+        notes += [f"{too_long} more are too long for the model"] if too_long else []
         return f"ids and every tensor of {cells} equal the package's call" + (f" ({'; '.join(notes)})" if notes else "")
 
 
@@ -132,7 +141,7 @@ def certify(model: ModelSpec, report: InputReport) -> Certificate:
     dtype = next((recorded.engine.dtype for recorded in report.inputs if recorded.engine.dtype), "")
     return Certificate(
         source=model.source, backend=model.backend, weights=report.weights, dtype=dtype, packages=dict(report.packages),
-        requests=requests, reason=report.reason,
+        files=dict(report.files), requests=requests, reason=report.reason,
     )  # fmt: skip
 
 
@@ -141,19 +150,25 @@ def _certify_request(recorded: RecordedInput) -> CertifiedRequest:
     return CertifiedRequest(
         sample=recorded.sample, pictures=recorded.pictures, engine=dict(engine.hashes), package=dict(recorded.package),
         decoding=TypeAdapter(dict[str, Any]).dump_python(dict(engine.decoding), mode="json"),
-        repeats_start=recorded.repeats_start, raw_pixels=engine.raw_pixels, error=recorded.error,
+        repeats_start=recorded.repeats_start, raw_pixels=engine.raw_pixels, error=recorded.error, overflows=recorded.overflows,
     )  # fmt: skip
 
 
 def changed_fields(old: Certificate, new: Certificate) -> list[str]:
-    """Return what differs between two certificates of one model, most general first: ``weights: A, now B``."""
+    """Return what differs between two certificates of one model, most general first: ``torch: 2.13, now 2.14``.
+
+    Two names of the same weights, such as a relative and an absolute path, are no difference.
+    """
+    same_weights = bool(old.weights) and old.weights == new.weights
     pairs = {
-        "source": (old.source, new.source), "backend": (old.backend, new.backend),
+        "source": (new.source if same_weights else old.source, new.source), "backend": (old.backend, new.backend),
         "weights": (_weights(old), _weights(new)), "dtype": (old.dtype, new.dtype),
     }  # fmt: skip
     names = sorted(old.packages.keys() | new.packages.keys())
     pairs |= {name: (old.packages.get(name, "none"), new.packages.get(name, "none")) for name in names}
-    fields = [f"{name}: {before}, now {after}" for name, (before, after) in pairs.items() if before != after]
+    files = _changed_files(old, new)
+    fields = [f"changed files: {_name_some(files)}"] if files else []
+    fields += [f"{name}: {before}, now {after}" for name, (before, after) in pairs.items() if before != after]
     both = [(cell, old.requests[cell], new.requests[cell]) for cell in old.requests if cell in new.requests]
     changes: dict[str, list[str]] = {}
     for cell, before, after in both:
@@ -162,8 +177,15 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
     return fields + [f"{name} of {list_first(cells)}" for name, cells in changes.items()]
 
 
+def _changed_files(old: Certificate, new: Certificate) -> list[str]:
+    """Return the settings that differ; nothing if one of the certificates knows none."""
+    if not (old.files and new.files):
+        return []
+    return sorted(name for name in old.files.keys() | new.files.keys() if old.files.get(name) != new.files.get(name))
+
+
 def _weights(certificate: Certificate) -> str:
-    return shorten(certificate.weights) if certificate.weights else "unknown"
+    return shorten(certificate.weights).removeprefix("weights ") if certificate.weights else "unknown"
 
 
 def _changed_names(old: CertifiedRequest, new: CertifiedRequest) -> Iterator[str]:

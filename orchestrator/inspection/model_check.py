@@ -148,6 +148,7 @@ def _checkpoint_fault(model: ModelSpec, samplings: Sequence[Sampling]) -> str:
     lacking = packages.missing(model, checkpoint)
     cells = (
         _adapter_fault(model),
+        _damaged_file(checkpoint),
         _architecture(model, checkpoint),
         _template_fault(model, checkpoint),
         decoding_cell(checkpoint, samplings),
@@ -171,6 +172,11 @@ def _facts(model: ModelSpec) -> ModelFacts:
         return ModelFacts(f"{'no' if missing else 'unknown'}: {text[:120]}")
 
 
+def _damaged_file(checkpoint: Checkpoint) -> str:
+    """Return the fault of the first settings file that no engine can read; empty if none."""
+    return next((f"no: {checkpoint.folder}/{name} is no readable JSON object" for name in checkpoint.damaged_files), "")
+
+
 def _adapter_fault(model: ModelSpec) -> str:
     """Return the fault of a LoRA adapter in a local folder; empty if none."""
     exists = (Path(model.lora) / "adapter_config.json").is_file()
@@ -186,6 +192,8 @@ def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
     checkpoint, own = read_checkpoint(model), folder == Path(model.source)
     if checkpoint is None:
         return ModelFacts(f"no: {folder} has no readable config.json")
+    if damaged := _damaged_file(checkpoint):
+        return ModelFacts(damaged, checkpoint)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     source, license_cell = ("ok: on disk", "ok: yours") if own else ("ok: in the Hub's cache", "unknown")
     return ModelFacts(source, checkpoint, weights, license_cell)

@@ -13,10 +13,10 @@ from actors.trial.trial import PromptComparison, TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.certificate import Certificate, certify
-from orchestrator.inspection.checkpoint_entry import checkpoint_spec
+from orchestrator.inspection.checkpoint_entry import checkpoint_specs
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from sweeps.load import SweepError, build, find_models, load
+from sweeps.load import SweepError, build, load
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 
@@ -85,10 +85,9 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "", services
     """
     if not names and sweep is None:
         raise SweepError("models try loads every model: name models or checkpoint folders, or add --sweep FILE")
-    if names:
-        return [checkpoint_spec(name, backend) or find_models([name], sweep)[0] for name in names]
+    entries = checkpoint_specs(names, sweep, backend)
     without = "builtin" if services else "openai"
-    return [model for model in find_models([], sweep) if model.backend != without]
+    return entries if names else [model for model in entries if model.backend != without]
 
 
 def plan_trial(model: ModelSpec, sweep: Path | None, data: Path | None) -> tuple[Sweep, Plan]:

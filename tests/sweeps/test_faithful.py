@@ -77,7 +77,7 @@ def test_every_difference_says_what_why_and_how_many_paper_episodes() -> None:
     names = {name for row in rows.values() if isinstance(row.models, tuple) for name in row.models}
 
     assert names <= registry().keys()
-    assert all(re.search(r"faithful|sampling|backend|endpoint|^none$", row.switch) for row in rows.values())
+    assert all(re.search(r"faithful|sampling|backend|endpoint|^chat|^none$", row.switch) for row in rows.values())
     assert paper_episodes(rows["start-token"]) == 43_143, "all of Idefics3"
     assert paper_episodes(rows["context"]) == 6 * 2_591, "MVP-N's samples for six models"
     assert paper_episodes(rows["end-tokens"]) == 794_166 - 3 * 4 * 7_557, "all but the three services', without memory"

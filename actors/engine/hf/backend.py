@@ -8,7 +8,7 @@ during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, GenerationConfig
+from transformers import AutoProcessor, GenerationConfig
 
 from actors.engine.backend import (
     BackendDied,
@@ -33,8 +33,8 @@ from actors.engine.backend import (
 from actors.engine.batching import Job, JobQueue
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
-from actors.engine.hf.adapter import adapter_folder
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
+from actors.engine.hf.network import load_network
 from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
@@ -184,7 +184,7 @@ class ModelAndProcessor:
         self.device = "cuda" if model.gpus and torch.cuda.is_available() else "cpu"
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
-        self.network: Any = _network(model, self.device, source)
+        self.network: Any = load_network(model, self.device, source)
         self.stops = _stops(self.network, self.tokenizer)
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
@@ -250,20 +250,6 @@ def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-
-
-def _network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
-    config = AutoConfig.from_pretrained(model.source, **source)
-    pictured = type(config) in AutoModelForImageTextToText._model_mapping
-    family = AutoModelForImageTextToText if pictured else AutoModelForCausalLM
-    options = {name: value for name, value in model.options.items() if name != "batch"}
-    if model.gpus > 1 and device == "cuda":
-        options.setdefault("device_map", "auto")
-    network = family.from_pretrained(model.source, dtype=model.dtype, **source, **options)
-    if model.lora and options.get("device_map") != "meta":
-        network.load_adapter(adapter_folder(model), adapter_name="sweep")
-        network.set_adapter("sweep")
-    return (network if "device_map" in options else network.to(device)).eval()
 
 
 def _stops(network: Any, tokenizer: Any) -> frozenset[int]:

@@ -92,6 +92,17 @@ def test_what_is_missing_has_its_reason(found: Certificate, words: str) -> None:
     assert words in found.describe()
 
 
+def test_a_request_that_is_too_long_leaves_the_others_certified() -> None:
+    long = RecordedInput("MVP-N/icl-3", 7, 13, error="the prompt has 81034 tokens", overflows=True)
+    found = certificate(recorded(), long)
+
+    assert (found.status, footnotes([MODEL], {"m": found})) == ("equal", [])
+    assert found.describe() == (
+        "ids and every tensor of 1 request equal the package's call (1 more are too long for the model)"
+    )
+    assert certificate(long).describe() == "not complete: every request is too long for the model"
+
+
 def test_a_service_has_the_bytes_of_its_requests_alone() -> None:
     service = ModelSpec(name="s", source="gpt", backend="openai")
     found = certify(
@@ -99,9 +110,7 @@ def test_a_service_has_the_bytes_of_its_requests_alone() -> None:
     )
 
     assert found.status == "request only"
-    assert (
-        found.describe() == "behind a service: the bytes of 1 requests are recorded, not what the model makes of them"
-    )
+    assert found.describe() == "behind a service: the bytes of 1 request are recorded, not what the model makes of them"
     assert footnotes([service], {"s": found}) == []
 
 
@@ -121,6 +130,21 @@ def test_every_field_that_changed_is_named() -> None:
     ]
     other = certificate(replace(recorded(), sample=8))
     assert changed_fields(certificate(), other) == ["sample of ROD/hint"]
+
+
+def test_a_changed_file_is_named_and_another_path_to_the_same_files_is_no_change() -> None:
+    old = certificate(weights="sha256:1", files={"config.json": "1", "processor_config.json": "1"})
+    new = certificate(weights="sha256:2", files={"config.json": "1", "processor_config.json": "2", "vocab.json": "1"})
+    elsewhere = certificate(model=MODEL.model_copy(update={"source": "/mnt/org/name"}))
+
+    assert changed_fields(old, new) == [
+        "changed files: processor_config.json, vocab.json", "weights: sha256:1, now sha256:2"
+    ]  # fmt: skip
+    assert changed_fields(old, certificate(weights="sha256:1")) == [], "an older certificate names no files"
+    assert changed_fields(certificate(), elsewhere) == []
+    assert changed_fields(old, elsewhere.model_copy(update={"weights": "sha256:3", "files": {}})) == [
+        "source: org/name, now /mnt/org/name", "weights: sha256:1, now sha256:3"
+    ]  # fmt: skip
 
 
 def test_a_stored_certificate_stays_and_a_missing_one_is_replaced(tmp_path: Path) -> None:

@@ -241,7 +241,7 @@ def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path
         return found.decoding, local_fault(model, [Sampling(checkpoint=True)])
 
     assert cell_and_fault({}) == ("ok: greedy", "")
-    assert cell_and_fault([1]) == ("ok: greedy", "")
+    assert cell_and_fault([1])[1] == f"{file} is no readable JSON object"
     assert cell_and_fault({"do_sample": True, "temperature": 0.7, "top_k": 20, "repetition_penalty": 1.1}) == (
         "ok: sampled, temperature 0.7, top_k 20, repetition_penalty 1.1", ""
     )  # fmt: skip
@@ -254,6 +254,24 @@ def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path
         'sampling = "checkpoint" cannot follow '
     )
     assert local_fault(model, [Sampling()]) == local_fault(model) == ""
+
+
+@pytest.mark.parametrize("backend", ["transformers", "vllm"])
+def test_a_checkpoint_folder_that_no_sweep_names_is_checked(tmp_path: Path, backend: str) -> None:
+    source = folder(tmp_path / "mine", architectures=["LlavaForConditionalGeneration"])
+    (tmp_path / "mine/processor_config.json").write_text("{]")
+    shown = CliRunner().invoke(app, ["models", "check", source, "--backend", backend, "--json"])
+    (found,) = json.loads(shown.stdout)["models"]
+
+    assert (found["model"], found["architecture"][-29:], found["ok"]) == (
+        "mine",
+        "LlavaForConditionalGeneration",
+        False,
+    )
+    fault = f"{source}/processor_config.json is no readable JSON object"
+    assert (
+        found["source"] == f"no: {fault}" and local_fault(ModelSpec(name="m", source=source, backend=backend)) == fault
+    )
 
 
 def test_a_model_is_decoded_by_its_sweep_and_the_judge_by_its_table(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from actors.engine.backend import ScriptedBackend
+from actors.engine.backend import ModelInput, Overflow, Request, ScriptedBackend
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
 from orchestrator.cli.main import app
@@ -50,9 +50,17 @@ def test_one_byte_of_the_processors_configuration_is_noticed(checkpoint: Path, d
     assert first["status"] == again["status"] == "equal" and first["changed"] == again["changed"] == []
     assert first["outcome"] == "ids and every tensor of 21 requests equal the package's call"
     assert changed["status"] == "equal", "the package reads the same file"
-    weights, pixels = changed["changed"]  # type: ignore[misc]
-    assert weights.startswith("weights: ") and pixels.startswith("pixel_values of ROD/zero-shot, ")
+    assert (first["verdict"], changed["verdict"]) == ("equal", "unequal to its certificate")
+    files, weights, pixels = changed["changed"]  # type: ignore[misc]
+    assert files == "changed files: processor_config.json"
+    assert weights.startswith("weights: sha256:") and pixels.startswith("pixel_values of ROD/zero-shot, ")
     assert read_certificates(tmp_path / "out/transformers")["mine"].weights == first["weights"]
+
+
+def test_a_folder_without_weights_is_proved(checkpoint: Path, demo_data: Path, tmp_path: Path) -> None:
+    (checkpoint / "model.safetensors").unlink()
+
+    assert prove(checkpoint, demo_data, tmp_path / "out", 0)["status"] == "equal"
 
 
 def test_an_engine_that_shows_other_pixels_is_unequal(
@@ -80,6 +88,19 @@ def test_a_folder_without_processor_has_a_reason(checkpoint: Path, demo_data: Pa
 
     assert row["status"] == "incomplete"
     assert str(row["outcome"]).startswith("not complete: ") and "\n" not in str(row["outcome"])
+
+
+def test_a_request_that_the_engine_refuses_as_too_long_is_marked(demo_data: Path) -> None:
+    class Short(ScriptedBackend):
+        async def model_input(self, request: Request) -> ModelInput | None:
+            raise Overflow("the prompt has 40000 tokens, the model takes 32768")
+
+    plan = build_plan(build({"name": "s", "data": str(demo_data), "models": ["oracle"], "scenarios": ["ROD"]}, "s"))
+    report = asyncio.run(
+        record_inputs(plan, registry()["oracle"], Short(lambda request: "A"), demo_data, plan.first_ordinals("oracle"))
+    )
+
+    assert report.inputs and all(record.overflows and "40000" in record.error for record in report.inputs)
 
 
 def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:

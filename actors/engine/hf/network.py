@@ -1,0 +1,40 @@
+"""Builds the network of a checkpoint for the transformers backend: with its weights, or for the front end without them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
+
+from actors.engine.hf.adapter import adapter_folder
+from sweeps.spec import ModelSpec
+
+
+def load_network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
+    """Return the network of a model; the option ``device_map = "meta"`` reads no weights, which need not be on this disk."""
+    config = AutoConfig.from_pretrained(model.source, **source)
+    pictured = type(config) in AutoModelForImageTextToText._model_mapping
+    family = AutoModelForImageTextToText if pictured else AutoModelForCausalLM
+    options = {name: value for name, value in model.options.items() if name != "batch"}
+    if options.get("device_map") == "meta":
+        return _without_weights(model, family, config, source)
+    if model.gpus > 1 and device == "cuda":
+        options.setdefault("device_map", "auto")
+    network = family.from_pretrained(model.source, dtype=model.dtype, **source, **options)
+    if model.lora:
+        network.load_adapter(adapter_folder(model), adapter_name="sweep")
+        network.set_adapter("sweep")
+    return (network if "device_map" in options else network.to(device)).eval()
+
+
+def _without_weights(model: ModelSpec, family: Any, config: Any, source: Mapping[str, Any]) -> Any:
+    """Return a network of the same classes, type and generation configuration whose tensors have no values."""
+    dtype = config.dtype if model.dtype == "auto" else getattr(torch, model.dtype)
+    with torch.device("meta"):
+        network = family.from_config(config, dtype=dtype, trust_remote_code=model.trust_remote_code)
+    with contextlib.suppress(OSError):  # without the file, the network has what its configuration says
+        network.generation_config = GenerationConfig.from_pretrained(model.source, revision=source["revision"])
+    return network.eval()
