@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from scipy.stats import binomtest
+from scipy.stats import binomtest  # type: ignore[import-untyped]
 
 from actors.embedded.training.evaluation import Answerer, Candidate, Game, ModelInput, candidates, play_games
 from actors.embedded.training.pictures import HELD_OUT, NAMES
