@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from actors.embedded_135m import is_packaged, packaged_folder
 from sweeps.spec import ModelSpec
 
 EMBEDDED = "builtin:embedded"
@@ -9,7 +10,11 @@ EMBEDDED = "builtin:embedded"
 
 
 def resolve_embedded(model: ModelSpec) -> ModelSpec:
-    """Return the entry with the embedded model's folder on this machine as its source."""
-    if model.source != EMBEDDED:
+    """Return the entry with the folder of a built-in checkpoint on this machine as its source."""
+    if model.source == EMBEDDED:
+        folder = Path(__file__).parent
+    elif is_packaged(model.source):
+        folder = packaged_folder(model.source)
+    else:
         return model
-    return model.model_copy(update={"source": str(Path(__file__).parent), "revision": ""})
+    return model.model_copy(update={"source": str(folder), "revision": ""})

@@ -170,7 +170,7 @@ async def _record(
         hashes, repeats = await asyncio.to_thread(call.hashes, request.messages, pictures, engine)
         return replace(record, package=hashes, repeats_start=repeats)
     except Overflow as problem:
-        return replace(record, error=_describe(problem), overflows=True)
+        return replace(record, error=error_text(problem), overflows=True)
     except Exception as problem:  # of the engine, the processor or the picture
         return replace(record, error=error_text(problem))
 

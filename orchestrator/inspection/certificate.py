@@ -167,7 +167,7 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
     names = sorted(old.packages.keys() | new.packages.keys())
     pairs |= {name: (old.packages.get(name, "none"), new.packages.get(name, "none")) for name in names}
     files = _changed_files(old, new)
-    fields = [f"changed files: {_name_some(files)}"] if files else []
+    fields = [f"changed files: {list_first(files)}"] if files else []
     fields += [f"{name}: {before}, now {after}" for name, (before, after) in pairs.items() if before != after]
     both = [(cell, old.requests[cell], new.requests[cell]) for cell in old.requests if cell in new.requests]
     changes: dict[str, list[str]] = {}

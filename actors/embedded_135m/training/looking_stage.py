@@ -1,0 +1,194 @@
+"""Stage 1: a layer on the embedded model's tower, and the connector, learn to say what a picture shows.
+
+They say it in the language model's own word embeddings.
+
+Most names of categories are one token, so a picture token can be trained to equal the embedding of its word, without the
+language model in the loop. The four tokens say: what, how visible, where (or which fault), what.
+
+Measured once: after 350 steps (165 CPU seconds, 16 laps) the first token is right for 77% of clear held-out pictures and 95% of
+hidden ones, but for 4% of the counts.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
+from transformers import PreTrainedTokenizerBase
+from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionConfig
+from transformers.models.idefics3.modeling_idefics3 import Idefics3Connector, Idefics3EncoderLayer
+
+from actors.embedded.training.pictures import NAMES, Bank
+from actors.embedded.training.target_policy import CLEAR, KNOWN
+from actors.embedded.training.vision_stage import NAMED_FROM, Labels
+from actors.embedded_135m.assemble import SCALE
+from envs import SCENARIOS
+
+NOTHING = len(NAMES)
+"""Index of the word for a hidden object; the numbers one to four follow it."""
+WHAT = (*(f" {name.lower()}" for name in NAMES), " nothing", " one", " two", " three", " four")
+VISIBLE = (" hidden", " partly", " clear")
+PLACES = (" blocks", " person", " box", " photo", " sketch", " belt", " camera")
+"""By the order of the scenarios."""
+FAULTS = (" dark", " pale", " grey", " blurred", " noisy", " compressed", " pixelated", " stripes")
+"""By the order of the corruptions."""
+WEIGHTS = {"ROD": 1.0, "VSOD": 1.6, "MVP-N": 1.3, "IN-C": 1.6, "QD": 1.0, "CIT": 1.0, "COCO": 1.6}
+"""How often a scenario is drawn: small and corrupted objects take longest to learn."""
+BATCH, NAMED_SHARE, SHARPNESS = 64, 0.7, 12.0
+MOST_CONFUSION, NOISE = 0.4, 0.3
+"""Of simulated picture tokens: the largest share of another word, and the deviation of the noise relative to a word."""
+
+
+def word_embeddings(tokenizer: PreTrainedTokenizerBase, embeddings: Tensor, words: tuple[str, ...]) -> Tensor:
+    """Return the embedding of each word; of several tokens, their mean."""
+    ids = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
+    return torch.stack([embeddings[number].float().mean(0) for number in ids])
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Word indices of every picture of a bank: [n] each; -100 where a word does not apply."""
+
+    what: Tensor
+    visible: Tensor
+    place: Tensor
+
+    def slots(self, rows: object = slice(None)) -> tuple[Tensor, ...]:
+        """Return the labels of the four picture tokens."""
+        return tuple(labels[rows] for labels in (self.what, self.visible, self.place, self.what))
+
+    @classmethod
+    def of(cls, labels: Labels) -> Targets:
+        """Return the words of a bank's labels."""
+        share, category, count = (torch.from_numpy(a) for a in (labels.share, labels.category, labels.count))
+        scenario, corruption = torch.from_numpy(labels.scenario), torch.from_numpy(labels.corruption)
+        unknown = torch.full_like(category, -100)
+        number = torch.where((count >= 1) & (count <= 4), NOTHING + count, unknown)
+        what = torch.where(share < NAMED_FROM, torch.full_like(category, NOTHING), unknown)
+        what = torch.where(share >= NAMED_FROM, torch.where(category >= 0, category, number), what)
+        visible = (share >= KNOWN).long() + (share >= CLEAR).long()
+        return cls(what, visible, torch.where(corruption >= 0, len(PLACES) + corruption, scenario))
+
+
+class Words:
+    """The embeddings that the four picture tokens are trained towards."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, embeddings: Tensor) -> None:
+        what, visible, place = (
+            word_embeddings(tokenizer, embeddings, words) for words in (WHAT, VISIBLE, (*PLACES, *FAULTS))
+        )
+        self.tables = (what, visible, place, what)
+        self.scale = what.pow(2).mean()
+
+    def simulate(self, targets: tuple[Tensor, ...], seed: int) -> Tensor:
+        """Return picture tokens [n, 4, width] as an uncertain tower gives them: the right word, some of another, and noise."""
+        generator = torch.Generator().manual_seed(seed)
+        slots = list[Tensor]()
+        for table, labels in zip(self.tables, targets, strict=True):
+            other = table[torch.randint(len(table), labels.shape, generator=generator)]
+            right = torch.where((labels >= 0).unsqueeze(1), table[labels.clamp(min=0)], table.mean(0))
+            share = torch.rand(len(labels), 1, generator=generator) * MOST_CONFUSION
+            noise = torch.randn(right.shape, generator=generator) * NOISE * self.scale.sqrt()
+            slots.append(right * (1 - share) + other * share + noise)
+        return torch.stack(slots, 1)
+
+    def similarities(self, tokens: Tensor, slot: int) -> Tensor:
+        """Return the cosines, about the mean word, of picture tokens [n, width] and the words of their slot."""
+        table = self.tables[slot]
+        center = table.mean(0)
+        return normalize(tokens - center, dim=1) @ normalize(table - center, dim=1).T
+
+    def loss(self, tokens: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
+        """Return cross entropy over the words plus squared error to the right one, over the slots of [n, 4, width]."""
+        total = torch.zeros(())
+        for slot, labels in enumerate(targets):
+            known = labels >= 0
+            if bool(known.any()):
+                x, y = tokens[known, slot].float(), labels[known]
+                error = (x - self.tables[slot][y]).pow(2).mean() / self.scale
+                total = total + cross_entropy(self.similarities(x, slot) * SHARPNESS, y) + 0.5 * error
+        return total
+
+
+class PictureEncoder(nn.Module):
+    """The embedded model's tower as it is, one more layer on it, and the projection of the connector.
+
+    The tower recognizes what it was trained on; the new layer carries that to the places of the four picture tokens.
+    """
+
+    def __init__(self, tower: nn.Module, text_width: int, deviation: float) -> None:
+        super().__init__()
+        config = Idefics3VisionConfig(
+            **{**tower.config.to_dict(), "num_hidden_layers": tower.config.num_hidden_layers + 1}
+        )
+        config._attn_implementation = tower.config._attn_implementation
+        self.config, self.lower = config, tower.requires_grad_(False)
+        self.norm, tower.post_layernorm = deepcopy(tower.post_layernorm).requires_grad_(True), nn.Identity()
+        self.layer = Idefics3EncoderLayer(config)
+        inputs = config.hidden_size * SCALE * SCALE
+        self.bridge = nn.Linear(inputs, text_width, bias=False)
+        for parameter in self.layer.parameters():
+            if parameter.ndim == 2:
+                nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
+        nn.init.normal_(self.bridge.weight, std=deviation / inputs**0.5)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Map uint8 pictures [n, SIDE, SIDE, 3] to picture tokens [n, 4, text width], as Idefics3 does."""
+        values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1.0
+        with torch.no_grad():
+            states = self.lower(values).last_hidden_state
+        states = self.norm(self.layer(states, None))
+        return self.bridge(Idefics3Connector.pixel_shuffle(None, states, SCALE))
+
+    def tower_state(self) -> dict[str, Tensor]:
+        """Return what was trained by its name in an Idefics3 vision tower."""
+        number = self.config.num_hidden_layers - 1
+        layer = {f"encoder.layers.{number}.{name}": weight for name, weight in self.layer.state_dict().items()}
+        return layer | {f"post_layernorm.{name}": weight for name, weight in self.norm.state_dict().items()}
+
+    @torch.no_grad()
+    def encode(self, pixels: np.ndarray) -> Tensor:
+        """Return the picture tokens of many pictures."""
+        self.eval()
+        parts = [self(torch.from_numpy(pixels[k : k + 128].copy())) for k in range(0, len(pixels), 128)]
+        return torch.cat(parts).float()
+
+
+class LookingStage:
+    """Batches of pictures, most of them to be named."""
+
+    def __init__(self, bank: Bank, words: Words, seed: int) -> None:
+        self.bank, self.words, self.seed = bank, words, seed
+        labels = Labels(bank)
+        self.targets = Targets.of(labels)
+        named = labels.share >= NAMED_FROM
+        self.pools = [
+            [np.flatnonzero((labels.scenario == k) & (named == side)) for side in (False, True)]
+            for k in range(len(SCENARIOS))
+        ]
+        weights = np.array([WEIGHTS[name] for name in SCENARIOS])
+        self.weights = weights / weights.sum()
+
+    def losses(self, encoder: PictureEncoder, step: int) -> dict[str, Tensor]:
+        """Return the loss of the step's pictures."""
+        rng = np.random.default_rng((self.seed, 135, step))
+        scenarios, named = rng.choice(len(self.pools), BATCH, p=self.weights), rng.random(BATCH) < NAMED_SHARE
+        rows = np.array([rng.choice(self.pools[k][int(side)]) for k, side in zip(scenarios, named, strict=True)])
+        tokens = encoder(torch.from_numpy(self.bank.pixels[rows]))
+        return {"words": self.words.loss(tokens, self.targets.slots(rows))}
+
+
+def word_accuracy(encoder: PictureEncoder, bank: Bank, words: Words) -> dict[str, float]:
+    """Return the shares of held-out pictures whose first token is nearest to its word."""
+    labels = Labels(bank)
+    tokens = encoder.encode(bank.pixels)
+    what = Targets.of(labels).what
+    nearest = words.similarities(tokens[:, 0], 0).argmax(1)
+    clear = torch.from_numpy(labels.share >= CLEAR)
+    groups = {"clear": clear & (what >= 0) & (what < NOTHING), "hidden": what == NOTHING, "counts": what > NOTHING}
+    groups |= {name: groups["clear"] & torch.from_numpy(labels.scenario == k) for k, name in enumerate(SCENARIOS)}
+    return {name: round(float((nearest[rows] == what[rows]).float().mean()), 3) for name, rows in groups.items()}

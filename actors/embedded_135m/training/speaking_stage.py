@@ -1,0 +1,123 @@
+"""Stage 2: an adapter on the language half learns to answer, on picture tokens simulated from what the pictures show.
+
+It needs no tower, so both stages can run at the same time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from actors.embedded.training.pictures import Bank
+from actors.embedded.training.training_data import TrainingExample
+from actors.embedded_135m.assemble import FRAME, IMAGE, PICTURE_TOKENS, WHOLE
+from actors.embedded_135m.training.conversations import Conversations, TextExample
+from actors.embedded_135m.training.general_questions import TRAINING_QUESTIONS
+from actors.engine.backend import Message
+
+TOKENS, DRAWN = 900, 60
+"""Tokens of a step, and examples drawn at once to find some of alike length."""
+END = 2
+"""Id of the token that ends a message, also used for padding."""
+ANSWER_TOKENS = 30
+
+
+def render(message: Message) -> str:
+    """Render a message as the chat template and the processor do, without its end."""
+    picture = FRAME + WHOLE + IMAGE * PICTURE_TOKENS + FRAME
+    return picture * len(message.images) + message.text
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, example: TrainingExample) -> tuple[list[int], list[bool]]:
+    """Return the token ids of an example, and True for those to learn."""
+    ids, taught = list[int](), list[bool]()
+    for message, is_taught in zip(example.conversation, example.taught, strict=True):
+        pieces = (f"<|im_start|>{message.role}\n", f"{render(message)}<|im_end|>", "\n")
+        for number, piece in enumerate(pieces):
+            tokens = tokenizer(piece, add_special_tokens=False)["input_ids"]
+            ids += tokens
+            taught += [is_taught and number == 1] * len(tokens)
+    return ids, taught
+
+
+class SpeakingStage:
+    """Batches of examples of alike length."""
+
+    def __init__(
+        self, bank: Bank, lap: int, picture_tokens: Tensor, model: nn.Module, tokenizer: PreTrainedTokenizerBase,
+        seed: int, work: Path,
+    ) -> None:  # fmt: skip
+        self.pictures, self.model, self.tokenizer, self.seed = picture_tokens, model, tokenizer, seed
+        self.image: int = tokenizer.convert_tokens_to_ids(IMAGE)
+        self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"))
+
+    def frozen_answers(self, path: Path) -> tuple[TextExample, ...]:
+        """Return the answers of the model before it learns; they are made once."""
+        if not path.exists():
+            answers = generate_answers(self.model, self.tokenizer, TRAINING_QUESTIONS)
+            path.write_text(json.dumps(dict(zip(TRAINING_QUESTIONS, answers, strict=True)), indent=1), "utf-8")
+        return tuple(TextExample(*pair) for pair in json.loads(path.read_text("utf-8")).items())
+
+    def losses(self, step: int) -> dict[str, Tensor]:
+        """Return the cross entropy of the replies of the step's examples; every example counts alike."""
+        ids, taught, mask, pictures = self.batch(Random(f"{self.seed}/speaking-135m/{step}"))
+        embedded = self.model.get_input_embeddings()(ids)
+        embedded = embedded.masked_scatter((ids == self.image).unsqueeze(-1), pictures)
+        hidden = self.model.model(inputs_embeds=embedded, attention_mask=mask, use_cache=False).last_hidden_state
+        targets = taught[:, 1:]
+        losses = cross_entropy(self.model.lm_head(hidden[:, :-1][targets]), ids[:, 1:][targets], reduction="none")
+        owner = targets.nonzero()[:, 0]
+        sums = torch.zeros(len(ids)).index_add(0, owner, losses)
+        return {"replies": (sums / targets.sum(1)).mean()}
+
+    def batch(self, rng: Random) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return ids, marks of tokens to learn and attention mask, padded on the right, and the pictures' tokens in order."""
+        drawn = [self.conversations.draw(rng) for _ in range(DRAWN)]
+        encoded = sorted(((*encode(self.tokenizer, e), e.rows) for e in drawn), key=lambda item: len(item[0]))
+        batch = self._alike(encoded, rng)
+        ids = pad_sequence([torch.tensor(item[0]) for item in batch], True, END)
+        taught = pad_sequence([torch.tensor(item[1]) for item in batch], True, False)
+        mask = pad_sequence([torch.ones(len(item[0]), dtype=torch.long) for item in batch], True, 0)
+        rows = [row for item in batch for row in item[2]]
+        return ids, taught, mask, self.pictures[rows].reshape(-1, self.pictures.shape[-1])
+
+    def _alike(self, encoded: Sequence[tuple[list[int], list[bool], tuple[int, ...]]], rng: Random) -> list[
+        tuple[list[int], list[bool], tuple[int, ...]]
+    ]:  # fmt: skip
+        """Return examples up to TOKENS, from a random place of the list, which is sorted by length."""
+        start = rng.randrange(len(encoded))
+        batch = [encoded[start]]
+        for item in encoded[start + 1 :]:
+            if (len(batch) + 1) * len(item[0]) > TOKENS:
+                break
+            batch.append(item)
+        return batch
+
+
+@torch.no_grad()
+def generate_answers(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], size: int = 90
+) -> list[str]:
+    """Return greedy answers to questions without pictures, cut after the last sentence that ended."""
+    answers = list[str]()
+    for start in range(0, len(questions), size):
+        texts = [f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n" for q in questions[start : start + size]]
+        inputs = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        output = model.generate(**inputs, max_new_tokens=ANSWER_TOKENS, do_sample=False, pad_token_id=END)
+        replies = tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        answers += [cut_sentence(reply.strip()) for reply in replies]
+    return answers
+
+
+def cut_sentence(text: str) -> str:
+    """Return the text up to its last full stop, or all of it."""
+    end = max(text.rfind(mark) for mark in ".!?")
+    return text[: end + 1] if end > 0 else text

