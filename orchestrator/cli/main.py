@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import check, judge, listing, models, play, report, run, share, start, status, train
+from orchestrator.cli import check, compare, judge, listing, models, play, report, run, share, start, status, train
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
 from orchestrator.cli.filter import filter as recompute_filter
@@ -47,7 +47,7 @@ def common(
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Start": {"init": start.init, "ls": listing.list_names, "plan": plan, "run": run.run},
     "Watch": {"status": status.status, "top": status.top, "view": view, "ctl": ctl},
-    "Compare": {"report": report.report, "compare": report.compare, "judge": judge.judge},
+    "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge},
     "Check": {
         "prompt": prompt,
         "audit": check.audit,

@@ -1,15 +1,15 @@
-"""``report`` and ``compare``: tables, figures and pages of one run folder or several."""
+"""``report``: tables, figures and pages of one run folder or several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from actors.text.printable import printable
+from orchestrator.cli.compare import ReadOptions, choose_clustering, compare_folders, show_differences
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import print_lines, print_sources, print_tables
@@ -17,17 +17,7 @@ from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
-    from orchestrator.report.comparisons.run_comparison import RunComparison
     from orchestrator.report.run_data import RunData
-
-
-class ReadOptions(NamedTuple):
-    """The options that say how run folders are read."""
-
-    data: Path | None
-    judge: str
-    strict_paper: bool
-    cluster: str
 
 
 def report(
@@ -58,61 +48,17 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    options = ReadOptions(data, judge, strict_paper, _clustering(cluster, independent))
+    options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
     if learned:
         print_learned(folders, data)
     elif leaderboard:
         _rank_models(folders, options, into or Path("leaderboard.html"), as_json)
     elif len(folders) > 1 and as_json:
-        _compare_runs(folders, options, None, as_json)
+        compare_folders(folders, options, None, as_json)
     elif len(folders) > 1:
         _report_runs(folders, options, None if brief else into or Path("runs.html"))
     else:
         _report_run(folders[0], options, brief, baselines, as_json)
-
-
-def compare(
-    folders: RunFolders,
-    data: MovedData = None,
-    judge: ByJudge = "",
-    strict_paper: StrictPaper = False,
-    cluster: Cluster = "",
-    independent: Independent = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
-    power: Annotated[
-        bool,
-        typer.Option("--power", help="Show the least difference that would be found, per scenario and on average."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    options = ReadOptions(data, judge, strict_paper, _clustering(cluster, independent))
-    if power:
-        _show_power(folders, options, as_json)
-        return
-    if len(folders) > 1:
-        _compare_runs(folders, options, csv, as_json)
-        return
-    from orchestrator.report.comparisons import paper_comparison
-    from orchestrator.report.read_run import read_run
-    from orchestrator.report.tables.console import rich_table
-
-    rows = paper_comparison.compare_with_paper(read_run(folders[0], *options))
-    notes = paper_comparison.comparison_notes(rows)
-    if as_json:
-        print_json({"figures": rows.to_dicts(), "notes": notes})
-    else:
-        show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
-
-
-def _clustering(cluster: str, independent: bool) -> str:
-    """Return the clustering that the options name; raises RunFolderError if both are given."""
-    from orchestrator.report.run_data import AUTOMATIC
-    from orchestrator.storage.lock import RunFolderError
-
-    if cluster and independent:
-        raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
-    return "" if independent else cluster or AUTOMATIC
 
 
 def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> None:
@@ -173,46 +119,6 @@ def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_j
     print_lines([*ranking.notes, f"open {page} in a browser"])
 
 
-def _compare_runs(folders: Sequence[Path], options: ReadOptions, csv: Path | None, as_json: bool) -> None:
-    """Print the difference of every further run from the first, sample by sample."""
-    from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.read_run import read_runs
-    from orchestrator.storage.disk import disk_errors
-
-    differences = run_comparison.compare_runs(read_runs(folders, *options))
-    if csv is not None:
-        with disk_errors(csv):
-            differences.cells.write_csv(csv)
-    if as_json:
-        averages = differences.averages.to_dicts()
-        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
-        return
-    _show_differences(differences)
-
-
-def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
-    """Print the least difference that a comparison of these runs finds in 80% of cases."""
-    from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
-    from orchestrator.report.comparisons.run_comparison import compare_runs
-    from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.console import rich_table
-
-    runs = read_runs(folders, *options)
-    least = paired_power(compare_runs(runs)) if len(runs) > 1 else unpaired_power(runs[0])
-    if as_json:
-        print_json(least.to_dicts())
-    else:
-        show(rich_table(power_table(least, paired=len(runs) > 1)), min_width=WIDTH)
-
-
-def _show_differences(differences: RunComparison) -> None:
-    from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.tables.console import rich_table
-
-    tables = map(rich_table, run_comparison.comparison_tables(differences))
-    show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)
-
-
 def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | None) -> None:
     """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
     from orchestrator.report.comparisons import run_comparison
@@ -225,7 +131,7 @@ def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | Non
     ranking = build_leaderboard(runs)
     try:
         differences = run_comparison.compare_runs(runs)
-        _show_differences(differences)
+        show_differences(differences)
     except run_comparison.NothingInCommon as reason:
         differences = None
         print_lines([reason])

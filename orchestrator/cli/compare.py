@@ -1,0 +1,110 @@
+"""``compare``: one run against the published figures, or several against the first, and what a comparison can see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from actors.text.printable import printable
+from orchestrator.cli.json_output import AsJson, print_json
+from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.monitoring.console import show
+
+if TYPE_CHECKING:
+    from orchestrator.report.comparisons.run_comparison import RunComparison
+
+
+class ReadOptions(NamedTuple):
+    """The options that say how run folders are read."""
+
+    data: Path | None
+    judge: str
+    strict_paper: bool
+    cluster: str
+
+
+def compare(
+    folders: RunFolders,
+    data: MovedData = None,
+    judge: ByJudge = "",
+    strict_paper: StrictPaper = False,
+    cluster: Cluster = "",
+    independent: Independent = False,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
+    power: Annotated[
+        bool,
+        typer.Option("--power", help="Show the least difference that would be found, per scenario and on average."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare one run with the published figures, or several runs with the first one, on the same samples."""
+    options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
+    if power:
+        _show_power(folders, options, as_json)
+        return
+    if len(folders) > 1:
+        compare_folders(folders, options, csv, as_json)
+        return
+    from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.read_run import read_run
+    from orchestrator.report.tables.console import rich_table
+
+    rows = paper_comparison.compare_with_paper(read_run(folders[0], *options))
+    notes = paper_comparison.comparison_notes(rows)
+    if as_json:
+        print_json({"figures": rows.to_dicts(), "notes": notes})
+    else:
+        show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
+
+
+def choose_clustering(cluster: str, independent: bool) -> str:
+    """Return the clustering that the options name; raises RunFolderError if both are given."""
+    from orchestrator.report.run_data import AUTOMATIC
+    from orchestrator.storage.lock import RunFolderError
+
+    if cluster and independent:
+        raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
+    return "" if independent else cluster or AUTOMATIC
+
+
+def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | None, as_json: bool) -> None:
+    """Print the difference of every further run from the first, sample by sample."""
+    from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.read_run import read_runs
+    from orchestrator.storage.disk import disk_errors
+
+    differences = run_comparison.compare_runs(read_runs(folders, *options))
+    if csv is not None:
+        with disk_errors(csv):
+            differences.cells.write_csv(csv)
+    if as_json:
+        averages = differences.averages.to_dicts()
+        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
+        return
+    show_differences(differences)
+
+
+def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
+    """Print the least difference that a comparison of these runs finds in 80% of cases."""
+    from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
+    from orchestrator.report.comparisons.run_comparison import compare_runs
+    from orchestrator.report.read_run import read_runs
+    from orchestrator.report.tables.console import rich_table
+
+    runs = read_runs(folders, *options)
+    least = paired_power(compare_runs(runs)) if len(runs) > 1 else unpaired_power(runs[0])
+    if as_json:
+        print_json(least.to_dicts())
+    else:
+        show(rich_table(power_table(least, paired=len(runs) > 1)), min_width=WIDTH)
+
+
+def show_differences(differences: RunComparison) -> None:
+    from orchestrator.report.comparisons import run_comparison
+    from orchestrator.report.tables.console import rich_table
+
+    tables = map(rich_table, run_comparison.comparison_tables(differences))
+    show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)
