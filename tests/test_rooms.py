@@ -21,6 +21,7 @@ ORDER = (
     "actors.worker",
     "actors.embedded.training",
     "orchestrator.environments",
+    "orchestrator.operating",
     "orchestrator.storage",
     "orchestrator.object_store",
     "orchestrator.datasets",

@@ -19,6 +19,7 @@ from orchestrator.report.tables.evidence import (
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.report.tables.hard_samples import hard_samples_table
 from orchestrator.report.tables.open_ended import open_ended_table
+from orchestrator.report.tables.operating import exact_table, operating_table, splits_table
 from orchestrator.report.tables.paper_tables import (
     conditions_table,
     main_table,
@@ -42,6 +43,9 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         unseen_table(run_data, intervals),
         knowledge_table(run_data),
         regret_table(run_data),
+        operating_table(run_data),
+        splits_table(run_data),
+        exact_table(run_data),
         share_changes_table(run_data),
         ranking_table(run_data),
         robustness_table(run_data),
