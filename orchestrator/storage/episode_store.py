@@ -191,8 +191,9 @@ class EpisodeStore:
         """Return the usable parts after reading every byte; other files are moved aside or deleted."""
         for table in checksums.removed_tables(self.folder):
             log.error("%s of %s was removed; what it held is pending again", table, self.folder)
-        for table in TABLES:
+        for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
+        for table in TABLES:
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
         files = list_parts(self.folder, decode=True)
@@ -287,7 +288,7 @@ def _check_columns(tables: dict[str, Columns]) -> set[str]:
 
 def _delete_parts(folder: Path, parts: Iterable[Part]) -> None:
     """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for table in TABLES:
+    for table in (name for name in TABLES if (folder / name).is_dir()):
         for part in parts:
             (folder / table / part.name).unlink(missing_ok=True)
         atomic_write.fsync(folder / table)
