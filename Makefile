@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real demo-learning test long quick lint docs bench mutants structure lock chaos soak gpu clean
+.PHONY: demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -51,6 +51,12 @@ demo-learning: $(VENV)/.model
 	  --output outputs/learning/rp-$$rp || exit 1; done
 	$(BIN)/proactive-sweep run sweeps/demo-learning.toml $(foreach rp,0.5 0.75 1.0,--model outputs/learning/rp-$(rp)/model.toml)
 	$(BIN)/proactive-sweep report --learned outputs/demo-learning
+
+# accuracy and suggestions as the will to ask moves, exactly, before and after learning
+demo-operating: $(VENV)/.model
+	$(BIN)/proactive-sweep data demo outputs/demo-operating-data --samples 70 --keep
+	$(BIN)/proactive-sweep run sweeps/demo-operating.toml
+	$(BIN)/proactive-sweep report outputs/demo-operating
 
 # two processes: most of the time goes into waiting for processes that start
 test: $(VENV)/.engines

@@ -126,6 +126,14 @@ class Scenario:
             if any(table.read(*option_forms(option)).verdict is Verdict.CORRECT for table in tables)
         )
 
+    def named_option(self, sample: Sample, state: State, reply: str) -> int:
+        """Return the index of the option that a reply names, categories after suggestions and abstention; -1 if it names none."""
+        shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
+        option, category, action = self._read(sample, state, shown, reply)
+        if action is Action.UNPARSABLE:
+            return -1
+        return len(shown) + category.chosen if action is Action.CATEGORY else option.chosen
+
     # -- methods that a scenario may override -------------------------------------------------------------------------
     def path(self, sample: Sample, state: State) -> str:
         """Return the path of the state's picture, relative to the data folder."""

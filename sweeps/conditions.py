@@ -17,6 +17,8 @@ from sweeps.values import NAME, Frozen
 
 QUESTION, OPTIONS = "{question}", "{options}"
 """Placeholders of ``template``."""
+ORDERS = 4
+"""Seeded orders of the options of ``every_state``."""
 REPLICATE = re.compile(r"-(order|seed)\d+$")
 """Suffixes of the names of replicates."""
 Text = Annotated[str, Field(max_length=10_000)]
@@ -66,6 +68,10 @@ class Condition(Frozen):
     answer (drawn by seed), or none. Solved examples keep theirs."""
     every_frame: bool = False
     """Instead of a game, ask only the categories of every picture that an episode could reach (``envs.frames``)."""
+    every_state: bool = False
+    """Instead of a game, ask for the probability of every option at every question that play can reach."""
+    orders: Annotated[Whole, Field(ge=0, le=100)] = ORDERS
+    """Seeded orders of the options beside the published one. Needs ``every_state``; not part of keys."""
     order: int = Field(default=0, ge=0)
     """The order of a replicate's options, 0 for the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
@@ -90,6 +96,10 @@ class Condition(Frozen):
             raise ValueError(
                 "every_frame asks each picture afresh; leave out history, lenient, budget, picture and mode"
             )
+        if self.every_state and (self.history or self.every_frame or self.shuffled or self.mode is not Mode.PLAY):
+            raise ValueError("every_state asks each state afresh; leave out history, every_frame, shuffled and mode")
+        if self.orders != ORDERS and not self.every_state:
+            raise ValueError("orders needs every_state = true; replicates repeats other conditions")
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -112,6 +122,11 @@ class Condition(Frozen):
         return bool(self.order or self.draw)
 
     @property
+    def unscored(self) -> bool:
+        """Return True if it plays no game, so that its episodes have no score."""
+        return self.every_frame or self.every_state
+
+    @property
     def many_images(self) -> bool:
         """Return True if one prompt can hold several pictures."""
         return self.history or self.shots > 0
@@ -130,7 +145,7 @@ class Condition(Frozen):
     def identity(self) -> dict[str, Any]:
         """Return the fields that change answers; fields newer than the first release count only if used, so old keys hold."""
         first = {"hint", "history", "shots", "reasoned", "mode"}
-        newer = self.model_dump(mode="json", exclude={"name", "scenarios", *first}, exclude_defaults=True)
+        newer = self.model_dump(mode="json", exclude={"name", "scenarios", "orders", *first}, exclude_defaults=True)
         return self.model_dump(mode="json", include=first) | newer
 
 
@@ -165,9 +180,11 @@ class Replicates(Frozen):
         return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
 
     def expand(self, condition: Condition) -> tuple[Condition, ...]:
-        """Return the condition and its replicates; a decision map has none."""
+        """Return the condition and its replicates; a decision map has none, and ``every_state`` counts its own orders."""
         if condition.every_frame:
             return (condition,)
+        if condition.every_state:
+            return tuple(condition.replicate(order, 0) for order in range(1 + condition.orders))
         return tuple(condition.replicate(order, seed) for order in range(self.orders) for seed in range(self.seeds))
 
 
@@ -249,6 +266,11 @@ VARIANTS = _by_name(
         name="every-frame",
         description="decision map: the categories alone, asked of every picture that an episode could reach",
         every_frame=True,
+    ),
+    Condition(
+        name="every-state",
+        description="operating curve: the probability of each option at every question that play can reach",
+        every_state=True,
     ),
 )
 """One change each, for ablations (sweeps/ablations)."""

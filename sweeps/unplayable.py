@@ -71,6 +71,7 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         "shows solved examples": condition.shots > 0,
         "shows suggestions of other scenarios": condition.mode is Mode.RANDOM,
         "asks no suggestions": condition.every_frame,
+        "asks for the probabilities of options": condition.every_state,
         "writes the options itself": bool(condition.template),
         "reads letters leniently": condition.lenient,
     }

@@ -23,6 +23,7 @@ ORDER = (
     "actors.embedded.training",
     "actors.embedded_135m.training",
     "orchestrator.environments",
+    "orchestrator.operating",
     "orchestrator.storage",
     "orchestrator.object_store",
     "orchestrator.datasets",

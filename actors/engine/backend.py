@@ -16,10 +16,10 @@ Any other exception is a bug and propagates.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.tool_calls import Call, Function
@@ -125,6 +125,24 @@ class Reply:
     """Pictures preprocessed for an earlier request; None if the engine does not report it."""
 
 
+class ReplyScore(NamedTuple):
+    """The probability that a model writes exactly one reply and ends."""
+
+    log_probability: float
+    """Natural logarithm, at temperature 1, without top-p, top-k and penalties."""
+    greedy: bool
+    """True if greedy decoding writes this reply."""
+
+
+class ScoredReplies(NamedTuple):
+    """The scores of some replies to one request, and what asking for them took."""
+
+    scores: tuple[ReplyScore, ...]
+    """One per reply, in order."""
+    usage: Reply
+    """Tokens, time and cost; its text is empty."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInput:
     """What an engine makes of a request before any network computes."""
@@ -144,9 +162,16 @@ class ModelInput:
 class Backend(ABC):
     """The interface of an engine; only ``reply`` has no default."""
 
+    scores_replies: bool = False
+    """True if the engine has ``option_log_probabilities``."""
+
     @abstractmethod
     async def reply(self, request: Request) -> Reply:
         """Answer; raises a ``BackendError``."""
+
+    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+        """Return the score of each of these replies; raises as ``reply``. Only for engines with ``scores_replies``."""
+        raise NotImplementedError(f"{type(self).__name__} gives no probabilities")
 
     async def close(self) -> None:
         """Release what the engine holds; safe to call twice."""

@@ -6,10 +6,11 @@ They answer through the interface of engines, with calls if functions are offere
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
 
-from actors.engine.backend import Backend, Reply, Request, Situation, Unprocessable
+from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies, Situation, Unprocessable
 from envs import SCENARIOS
 from envs.dialogue import rule_reply
 from envs.installed import load_function
@@ -122,12 +123,16 @@ POLICIES: dict[str, Policy] = {
 }  # fmt: skip
 
 
+SEEDLESS = frozenset({"oracle", "always-ask", "abstain", "first-option"})
+"""Policies whose reply is certain."""
+
+
 class Baseline(Backend):
     """A policy as a backend."""
 
     def __init__(self, policy: str, identity: str = "") -> None:
         """Raises PackageError if the policy's package is not installed, or has another ``identity``."""
-        self.name = policy
+        self.name, self.scores_replies = policy, policy in SEEDLESS
         self.policy: Policy = POLICIES.get(policy) or load_function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:
@@ -140,6 +145,10 @@ class Baseline(Backend):
         if not isinstance(reply, str):
             raise Unprocessable(f"the policy {self.name} returned a value of type {type(reply).__name__}, not a text")
         return Reply(write_call(situation.calls, reply) if situation.calls else reply)
+
+    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+        certain = (await self.reply(request)).text
+        return ScoredReplies(tuple(ReplyScore(0.0 if r == certain else -inf, r == certain) for r in replies), Reply(""))
 
 
 def _below(seed: int, bound: int) -> int:

@@ -9,7 +9,7 @@ from threading import Condition
 from time import perf_counter
 from typing import Any
 
-from actors.engine.backend import Reply, Request, images_of
+from actors.engine.backend import Request, images_of
 from envs.types import ImageRef
 
 
@@ -20,13 +20,16 @@ class Job:
     request: Request
     pictures: Mapping[ImageRef, Any]
     """Cropped and resized pixels."""
-    answer: Future[Reply] = field(default_factory=Future)
+    replies: tuple[str, ...] = ()
+    """Replies to score (``Backend.option_log_probabilities``); empty if the model shall answer."""
+    answer: Future[Any] = field(default_factory=Future)
+    """A ``Reply``, or the ``ScoredReplies`` of ``replies``."""
     created: float = field(default_factory=perf_counter)
 
     @property
     def kind(self) -> Hashable:
-        """The properties that jobs of one batch share: decoding and number of pictures."""
-        return self.request.sampling, len(images_of(self.request.messages))
+        """The properties that jobs of one batch share: decoding, number of pictures, and whether replies are scored."""
+        return self.request.sampling, len(images_of(self.request.messages)), bool(self.replies)
 
     @property
     def length(self) -> int:
@@ -93,6 +96,8 @@ class JobQueue:
 
 
 def similar_jobs(jobs: list[Job], limit: int) -> list[Job]:
-    """Return the first job and those of its kind nearest to it in length, at most ``limit``."""
+    """Return the first job and those of its kind nearest to it in length, at most ``limit``; replies are scored alone."""
+    if jobs and jobs[0].replies:
+        return jobs[:1]
     same_kind = [job for job in jobs if job.kind == jobs[0].kind]
     return same_kind[:1] + sorted(same_kind[1:], key=lambda job: abs(job.length - jobs[0].length))[: limit - 1]

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from actors.engine.backend import Message, Situation
+from actors.engine.backend import Backend, Message, Reply, Request, Situation
+from actors.playing.option_scores import ScoredReply, score_options
 from actors.playing.prompts import Past, messages, open_question, open_view, turn_view
+from actors.playing.state_graph import build_graph
 from actors.playing.tool_prompts import tool_messages
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
@@ -63,6 +65,10 @@ class EpisodeRules:
         """Return the prompt of this state after the ``past`` turns of the episode."""
         raise NotImplementedError
 
+    async def ask(self, backend: Backend, request: Request) -> Reply:
+        """Return the engine's reply to a posed turn; raises as ``Backend.reply``."""
+        return await backend.reply(request)
+
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
         """Return the next state and the turn."""
         raise NotImplementedError
@@ -108,6 +114,30 @@ class EveryFrame(MultipleChoice):
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
         following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
         return following[0], read_category(self.sample, state, reply)
+
+
+@dataclass(frozen=True)
+class EveryState(MultipleChoice):
+    """The probabilities of all options, at every question that play can reach; a turn's reply is the most probable option."""
+
+    @cached_property
+    def states(self) -> list[State]:
+        """The earliest state of each question."""
+        return [question.state for question in build_graph(self.sample, self.condition).questions]
+
+    def initial(self) -> State:
+        return self.states[0]
+
+    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
+        return super().pose(state, ())
+
+    async def ask(self, backend: Backend, request: Request) -> ScoredReply:
+        return await score_options(backend, request, self.condition)
+
+    def step(self, state: State, reply: str) -> tuple[State, Turn]:
+        _, turn = super().step(state, reply)
+        following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
+        return following[0], turn
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from actors.playing.episode_rules import (
     AnyTurn,
     EpisodeRules,
     EveryFrame,
+    EveryState,
     FunctionCalls,
     JudgedAnswers,
     MultipleChoice,
@@ -78,7 +79,7 @@ async def play(
         request = Request(prompt.messages, cell.sampling, turn_seed, prompt.situation, key, prompt.tools)
         try:
             check_pictures(prompt.messages, cell.model)
-            reply = await backend.reply(request)
+            reply = await rules.ask(backend, request)
             state, turn = await rules.read(prompt, reply.text)
         except (*ENDS_EPISODE, Refused, NoVerdict) as problem:
             ending, refusal = refusal_ending(problem, cell.protocol), problem
@@ -104,8 +105,9 @@ def select_rules(
         case Protocol.TOOLS:
             return FunctionCalls(sample, cell.condition, seed, native=cell.model.calls_natively)
         case Protocol.MCQA:
-            choice = EveryFrame if cell.condition.every_frame else MultipleChoice
-            return choice(sample, cell.condition, seed, examples)
+            condition = cell.condition
+            choice = EveryState if condition.every_state else EveryFrame if condition.every_frame else MultipleChoice
+            return choice(sample, condition, seed, examples)
 
 
 def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:

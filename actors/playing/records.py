@@ -1,4 +1,4 @@
-"""Rows of the tables episodes, turns and verdicts, and the batches in which a worker sends them to the driver.
+"""Rows of the tables episodes, turns, options and verdicts, and the batches in which a worker sends them to the driver.
 
 The row types are the only definition of each table: the store derives its Parquet schemas from their fields, in order.
 """
@@ -6,13 +6,15 @@ The row types are the only definition of each table: the store derives its Parqu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
 from actors.engine.backend import Reply
 from actors.playing.judge import Judged
+from actors.playing.option_scores import ScoredReply
 from actors.playing.play import Episode, PlayedTurn
+from actors.playing.state_graph import build_graph
 from actors.text.printable import one_line
 from envs.openended import Bits
 from envs.types import Action, CalledTurn, Ending, JudgedTurn, OpenAnswer, Turn
@@ -104,6 +106,34 @@ class TurnRow(NamedTuple):
     """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in other protocols."""
 
 
+class OptionRow(NamedTuple):
+    """One row per option of a question of ``every-state``, and one per question for its residual."""
+
+    key: str
+    model: str
+    scenario: str
+    condition: str
+    sample_id: int
+    order: Int32
+    """0 for the published order of options, else the number of a seeded one."""
+    turn: Int32
+    """Number of the question, as in ``TurnRow``."""
+    frame: Int32
+    image: str
+    position: Int32
+    """Of the option as shown, from 0; -1 for the residual."""
+    option: str | None
+    """Null for the residual: all replies that name no option."""
+    kind: str
+    """``suggestion``, ``abstention``, ``right`` or ``wrong`` (a category), ``residual``."""
+    log_probability: float
+    """Natural logarithm, ``-inf`` for a probability of zero."""
+    greedy: bool
+    """True for the option that greedy decoding names; false throughout if replies were sampled."""
+    samples: Int32 | None
+    """Number of sampled replies of which the probability is a share; null if it is exact."""
+
+
 class VerdictRow(NamedTuple):
     """One row per verdict. The three bits are null if the judge gave none; ``reason`` is then why."""
 
@@ -163,6 +193,8 @@ class EpisodeBatch:
     """The fields of ``TurnRow``."""
     rejected: frozenset[int] = frozenset()
     """Ordinals of the rejected episodes (``Episode.rejected``)."""
+    options: Columns = field(default_factory=lambda: to_columns(OptionRow, []))
+    """The fields of ``OptionRow``; empty columns but for ``every-state``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +234,7 @@ def episode_batch(played: Sequence[PlayedEpisode]) -> EpisodeBatch:
             TurnRow, [turn_row(each.key, n, turn) for _, _, each in played for n, turn in enumerate(each.turns)]
         ),
         frozenset(ordinal for ordinal, _, episode in played if episode.rejected),
+        to_columns(OptionRow, [row for _, cell, episode in played for row in option_rows(cell, episode)]),
     )
 
 
@@ -220,7 +253,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """Return the row of an episode; an open-ended answer is neither right nor wrong."""
     replies = [turn.reply for turn in episode.turns]
     actions = Counter(_game_turn(turn.turn).action for turn in episode.turns if not isinstance(turn.turn, OpenAnswer))
-    unscored = cell.protocol is Protocol.OEG or cell.condition.every_frame
+    unscored = cell.protocol is Protocol.OEG or cell.condition.unscored
     correct = None if unscored else episode.ending is Ending.CORRECT
     turns = len(replies) + (episode.ending is Ending.OVERFLOW)  # counts the turn whose request was too long
     error = None if episode.error is None else one_line(episode.error)
@@ -253,6 +286,22 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
         key, number, step.frame, image, step.reply, step.option.value, step.category.value, step.action.value, move,
         read_as, judged,
     )  # fmt: skip
+
+
+def option_rows(cell: Cell, episode: Episode) -> Iterator[OptionRow]:
+    """Yield the rows of all options that an episode asked about; none but for ``every-state``."""
+    scored = [(number, turn, turn.reply) for number, turn in enumerate(episode.turns)]
+    if not any(isinstance(reply, ScoredReply) for _, _, reply in scored):
+        return
+    graph = build_graph(episode.sample, cell.condition)
+    names = episode.key, cell.model.name, cell.scenario, cell.condition.name, episode.sample.id, cell.condition.order
+    for number, turn, reply in scored:
+        assert isinstance(reply, ScoredReply)
+        options = (*graph.questions[number].options, None)
+        for position, (option, score) in enumerate(zip(options, reply.options, strict=True)):
+            kind = "residual" if option is None else graph.kind(number, position)
+            place = (number, graph.questions[number].state.frame, turn.image.key, -1 if option is None else position)
+            yield OptionRow(*names, *place, option, kind, score.log_probability, score.greedy, reply.samples)
 
 
 def _game_turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:

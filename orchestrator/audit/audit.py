@@ -112,9 +112,9 @@ def _count_without_sample(plan: Plan, folder: Path) -> int:
 
 
 def _count_uncompared(plan: Plan, folder: Path) -> tuple[int, int]:
-    """Return the number of stored episodes of scenarios outside the paper, and of decision maps among the others."""
+    """Return the number of stored episodes of scenarios outside the paper, and of maps and curves among the others."""
     paper = pl.col("scenario").is_in(list(SCENARIOS))
-    maps = pl.col("cell").is_in([cell.key for cell in plan.cells if cell.condition.every_frame])
+    maps = pl.col("cell").is_in([cell.key for cell in plan.cells if cell.condition.unscored])
     counts = (
         stored_episodes(plan, folder).select((~paper).sum().alias("own"), (paper & maps).sum().alias("maps")).collect()
     )
@@ -136,7 +136,7 @@ def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:
         rows = model_episodes.join(lists, on="key", how="left").join(judged, on="key", how="left").sort("key")
         for row in rows.collect().iter_rows(named=True):
             cell = cells[row["cell"]]
-            if cell.condition.every_frame:
+            if cell.condition.unscored:
                 continue  # the package has no such question
             columns = row | {name: row[name] or [] for name in STORED}
             sample = apply_condition(plan.samples_by_id[cell.scenario][row["sample_id"]], cell.condition, plan.seed)

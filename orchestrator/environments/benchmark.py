@@ -41,9 +41,10 @@ class Benchmark:
         names = find_scenarios(scenarios if isinstance(scenarios, str) else list(scenarios), ORIGIN)
         if isinstance(condition, str):
             condition = build_cell(names[0], condition).condition
-        if condition.every_frame:
+        if condition.unscored:
+            each = "picture" if condition.every_frame else "state"
             raise SweepError(
-                f"{ORIGIN}: {condition.name} asks about every picture and is no game; name another condition"
+                f"{ORIGIN}: {condition.name} asks about every {each} and is no game; name another condition"
             )
         self.condition, self.seed = condition, seed
         self.samples: Mapping[str, Mapping[int, Sample]] = {

@@ -113,7 +113,7 @@ def find_answering_groups(plan: Plan, output: Path) -> list[tuple[str, str, str]
 
 
 def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
-    """Return the batch without discarded episodes and their turns."""
+    """Return the batch without discarded episodes, their turns and options."""
     keys = set(compress(batch.episodes["key"], keep))
 
     def filter_rows(columns: Columns) -> Columns:
@@ -121,4 +121,6 @@ def select_episodes(batch: EpisodeBatch, keep: Sequence[bool]) -> EpisodeBatch:
         return {name: list(compress(values, is_kept)) for name, values in columns.items()}
 
     ordinals = list(compress(batch.ordinals, keep))
-    return EpisodeBatch(ordinals, filter_rows(batch.episodes), filter_rows(batch.turns), batch.rejected)
+    return EpisodeBatch(
+        ordinals, filter_rows(batch.episodes), filter_rows(batch.turns), batch.rejected, filter_rows(batch.options)
+    )

@@ -63,7 +63,7 @@ def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame
         ending_changed=pl.col("ending_before") != pl.col("ending_after"),
         correct_changed=pl.col("right_before") != pl.col("right_after"),
     )
-    independent = [condition.name for condition in sweep.conditions if condition.every_frame]
+    independent = [condition.name for condition in sweep.conditions if condition.unscored]
     return Pairs(both, _turns(folder, repeated, both, judge, independent), rows.height - both.height)
 
 

@@ -16,7 +16,9 @@ from typing import NamedTuple
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
 from actors.engine.openai.picture_tokens import token_rule
+from actors.playing.option_scores import SAMPLES
 from actors.playing.prompts import apply_condition, examples, exchange, messages, open_question, open_view, turn_view
+from actors.playing.state_graph import build_graph
 from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.frames import decision_states
@@ -174,6 +176,11 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
     if condition.every_frame:
         turns = len(decision_states(sample))
         return Usage(turns, turns * first, turns * LETTER_TOKENS), Usage(turns, turns * first, turns * longest)
+    if condition.every_state:
+        requests = SAMPLES * len(build_graph(sample, condition).questions)
+        return Usage(requests, requests * first, requests * LETTER_TOKENS), Usage(
+            requests, requests * first, requests * longest
+        )
     if condition.history:
         edge = game.history_edge if condition.resized else None
         earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens

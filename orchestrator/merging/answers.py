@@ -13,7 +13,7 @@ import polars as pl
 
 from actors.playing.records import EpisodeBatch
 from envs.types import Ending
-from orchestrator.storage.episode_store import EpisodeStore, turns
+from orchestrator.storage.episode_store import EpisodeStore, options, turns
 from orchestrator.storage.run_folder import planned_episodes
 from orchestrator.storage.verdict_store import verdicts
 
@@ -48,6 +48,11 @@ class Source:
     def turns(self) -> pl.LazyFrame:
         """``TURNS`` rows of ``own``."""
         return turns(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
+
+    @property
+    def options(self) -> pl.LazyFrame:
+        """``OPTIONS`` rows of ``own``."""
+        return options(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def _preferred_name(sources: Sequence[Source], pair: tuple[int, int], prefer: in
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
-    """Store the ``own`` episodes of each source with their turns, durably. Raises OSError.
+    """Store the ``own`` episodes of each source with their turns and options, durably. Raises OSError.
 
     Episodes with missing turns are skipped: a driver removed them after the folder was read.
     """
@@ -127,7 +132,9 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
             ).collect()
             complete = chunk.join(complete_episodes(chunk, turn_rows), on="key", how="semi", maintain_order="left")
             turn_rows = turn_rows.join(complete, on="key", how="semi", maintain_order="left")
-            store.append(EpisodeBatch([], complete.to_dict(as_series=False), turn_rows.to_dict(as_series=False)))
+            option_rows = source.options.join(complete.lazy(), on="key", how="semi", maintain_order="left").collect()
+            tables = [rows.to_dict(as_series=False) for rows in (complete, turn_rows, option_rows)]
+            store.append(EpisodeBatch([], tables[0], tables[1], options=tables[2]))
     store.flush()
 
 

@@ -179,11 +179,12 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
 def list_run(bucket: Bucket) -> dict[str, StoredObject]:
     """Return the objects of a run folder; parts missing from a stale listing are requested by number."""
     remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    for table in ("episodes", "turns", "verdicts"):  # an episodes part was written after its turns
+    for table in ("episodes", "turns", "options", "verdicts"):  # an episodes part was written last
         parts = [part for name in remote if name.startswith(f"{table}/") and (part := parse_part(name))]
         last = max((part.last for part in parts), default=0)
         covered = {number for part in parts for number in range(part.first, part.last + 1)}
-        gaps = sorted(set(range(1, last)) - covered) if table != "verdicts" else []  # a merge of verdicts leaves gaps
+        has_gaps = table in ("options", "verdicts")  # not every part has options, and a merge of verdicts leaves gaps
+        gaps = [] if has_gaps else sorted(set(range(1, last)) - covered)
         for number in itertools.chain(gaps, itertools.count(last + 1)):
             stored = bucket.stat(name := f"{table}/{Part(number, number).name}")
             if stored is not None:

@@ -30,7 +30,8 @@ LOCAL_ONLY = frozenset(
 """Files that stay on this machine."""
 ROUND_INTERVAL_S = 1.0
 """Seconds between two searches for new parts."""
-TABLES = ("turns/", "episodes/")
+TABLES = ("options/", "turns/", "episodes/")
+"""Tables whose parts have equal names, in the order of their upload."""
 SMALL_FILES_INTERVAL_S = 5.0
 """Seconds between two checks of the files that are replaced."""
 UPLOAD_TIMEOUT_S = 600.0
@@ -51,13 +52,17 @@ def is_shared(name: str) -> bool:
 def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the parts to write, and the parts to delete afterwards, both in order.
 
-    Turns go before episodes, whose part is the commit. A part is deleted only when its merge counts instead;
+    Options and turns go before episodes, whose part is the commit. A part is deleted only when its merge counts instead;
     episodes first, so that no reader sees an episode without turns.
     """
     local_parts, remote_parts = set(filter(parse_part, local)), set(filter(parse_part, remote))
     replaced = replaced_parts(local_parts | remote_parts, local_parts)
     new = local_parts - remote_parts - replaced
-    return sorted(new, key=lambda name: (not name.startswith("turns/"), name)), sorted(remote_parts & replaced)
+    return sorted(new, key=_upload_order), sorted(remote_parts & replaced)
+
+
+def _upload_order(name: str) -> tuple[int, str]:
+    return next((rank for rank, table in enumerate(TABLES[:-1]) if name.startswith(table)), len(TABLES)), name
 
 
 def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
@@ -67,7 +72,7 @@ def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
     lower ones are then gone.
     """
     merges = {part for name in existing if (part := parse_part(name)) and part.first < part.last}
-    complete_merges = [part for part in merges if all(f"{table}{part.name}" in existing for table in TABLES)]
+    complete_merges = [part for part in merges if all(f"{table}{part.name}" in existing for table in TABLES[1:])]
     newest_verdicts = max((name for name in existing if name.startswith("verdicts/")), default="")
     return {
         name

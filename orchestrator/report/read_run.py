@@ -63,15 +63,19 @@ def read_run(
     notes += _control_notes(folder, planned, belonging)
     judge = choose_judge(folder, sweep, judge)
     mapped = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.every_frame])
-    maps = [rows.filter(mapped) for rows in (belonging, planned)]
+    every_state = pl.col("condition").is_in(_every_state_names(sweep))
+    maps = belonging.filter(mapped), planned.filter(mapped)
+    states = belonging.filter(every_state)
     names = [condition.name for condition in sweep.replicated_conditions]
-    planned, played = (rows.filter(~pl.col("condition").is_in(names) & ~mapped) for rows in (planned, belonging))
+    is_other = pl.col("condition").is_in(names) | mapped | every_state
+    planned, played = (rows.filter(~is_other) for rows in (planned, belonging))
     replicates = _replicate_rows(sweep, belonging)
     own, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
     notes += failed
     return RunData(
-        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, replicates, *maps
-    )
+        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, replicates,
+        *maps, states,
+    )  # fmt: skip
 
 
 def read_runs(
@@ -90,6 +94,12 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
         raise RunFolderError(
             f"--cluster {cluster} needs the samples of {missing[0]}, which were not found; type --data DIR with their folder"
         )
+
+
+def _every_state_names(sweep: Sweep) -> list[str]:
+    """Return the names of the conditions of operating curves, in all their orders."""
+    sources = (condition for condition in sweep.conditions if condition.every_state)
+    return [replicate.name for source in sources for replicate in sweep.replicates.expand(source)]
 
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:

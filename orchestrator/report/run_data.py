@@ -69,6 +69,8 @@ class RunData:
     """``EPISODES`` rows of decision maps (``Condition.every_frame``); they are not in ``episodes``."""
     planned_decision_maps: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Planned cells of decision maps, as ``planned``."""
+    states: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """``EPISODES`` rows of operating curves (``Condition.every_state``), all orders; they are not in ``episodes``."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of functions that are ``cached_per_run``."""
 

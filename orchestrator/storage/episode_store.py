@@ -1,10 +1,11 @@
-"""The store of finished episodes and their turns: two tables of Parquet parts in a run folder.
+"""The store of finished episodes, their turns and options: tables of Parquet parts in a run folder.
 
 Every finished episode is stored exactly once, or is still pending: torn, foreign and unpaired parts count as absent.
 
 ``episodes/part-N.parquet`` and ``turns/part-N.parquet`` are a pair: turns are written first, the episodes part is the
-commit. A merged pair is called ``part-FIRST-LAST`` and replaces, from the rename of its episodes part on, all pairs
-whose numbers lie in that range: the name is the manifest (docs/decisions/0002-two-tables.md).
+commit. ``options/part-N.parquet`` precedes both if the part has an episode of ``every-state``. A merged pair is called
+``part-FIRST-LAST`` and replaces, from the rename of its episodes part on, all pairs whose numbers lie in that range: the
+name is the manifest (docs/decisions/0002-two-tables.md).
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import atomic_write, checksums, lock, row_check
 from orchestrator.storage.column_docs import ROWS, parquet_metadata
 from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.part_files import Part, list_parts, list_parts_during_run, part_numbers, scan_part
-from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
+from orchestrator.storage.part_files import (
+    Part,
+    has_options,
+    list_parts,
+    list_parts_during_run,
+    part_numbers,
+    scan_part,
+)
+from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, TABLES, TURNS
 
 LARGE = 100_000
 """Episodes of a part that is not merged further."""
@@ -54,7 +62,7 @@ class EpisodeStore:
 
     def append(self, batch: EpisodeBatch) -> None:
         """Buffer finished episodes and their turns. Raises ValueError for wrong columns, lengths or duplicate keys."""
-        tables = {"episodes": batch.episodes, "turns": batch.turns}
+        tables = {"episodes": batch.episodes, "turns": batch.turns, "options": batch.options}
         keys = _check_columns(tables)
         if not self._keys.isdisjoint(keys):
             self.flush()  # a part never holds a key twice; readers keep the first part's rows
@@ -81,6 +89,8 @@ class EpisodeStore:
         if not self._buffered:
             return
         frames = row_check.make_frames(self.folder, self._buffer, TABLES)
+        if frames["options"].is_empty():
+            del frames["options"]
         if frames["episodes"].height:
             self._commit(Part(self._next, self._next), frames)
             self._next += 1
@@ -114,7 +124,11 @@ class EpisodeStore:
         self._forget_missing()
         for group in self._groups():
             merged = Part(group[0].first, group[-1].last)
-            self._commit(merged, {"episodes": _episodes(self.folder, group), "turns": _turns(self.folder, group)})
+            frames = {"episodes": _episodes(self.folder, group), "turns": _owned(self.folder, "turns", group)}
+            sums = checksums.read_sums(self.folder)
+            if any(has_options(part, sums) for part in group):
+                frames["options"] = _owned(self.folder, "options", group)
+            self._commit(merged, frames)
             heights = [_row_count(self.folder / "episodes" / part.name) for part in (*group, merged)]
             if duplicates := sum(heights[:-1]) - heights[-1]:
                 log.error("%d episodes were stored twice in %s", duplicates, self.folder)
@@ -139,14 +153,20 @@ class EpisodeStore:
 
     def _forget_missing(self) -> None:
         """Drop parts that somebody removed while this process holds the folder; their episodes are pending again."""
-        present = {part for part in self._parts if all((self.folder / table / part.name).is_file() for table in TABLES)}
+        sums = checksums.read_sums(self.folder)
+        tables = {part: TABLES if has_options(part, sums) else PAIRED for part in self._parts}
+        present = {
+            part for part in tables if all((self.folder / table / part.name).is_file() for table in tables[part])
+        }
         if gone := [part.name for part in self._parts if part not in present]:
             log.error("%s of %s was removed; its episodes are pending again", _describe_parts(gone), self.folder)
         self._parts = sorted(present)
 
     def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
-        """Write a part; the rename of its episodes, after its turns, is the commit."""
-        paths = {table: self.folder / table / part.name for table in ("turns", "episodes")}
+        """Write a part; the rename of its episodes, after its options and turns, is the commit."""
+        paths = {
+            table: self.folder / table / part.name for table in ("options", "turns", "episodes") if table in frames
+        }
         for table, path in paths.items():
             atomic_write.make_folder(path.parent)  # somebody may have removed it
             atomic_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
@@ -174,15 +194,16 @@ class EpisodeStore:
         """Return the usable parts after reading every byte; other files are moved aside or deleted."""
         for table in checksums.removed_tables(self.folder):
             log.error("%s of %s was removed; what it held is pending again", table, self.folder)
-        for table in TABLES:
+        for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
+        for table in TABLES:
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
         files = list_parts(self.folder, decode=True)
         for path in files.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
-        if len(files.lone) > 1:  # a crash leaves one
-            names = _describe_parts([path.name for path in files.lone])
+        if len(lone := sorted({path.name for path in files.lone})) > 1:  # a crash leaves one
+            names = _describe_parts(lone)
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
         for path in (*files.bad, *files.lone):
             atomic_write.move_aside(self.folder, path)
@@ -200,7 +221,12 @@ def episodes(folder: Path, model: str | None = None) -> pl.LazyFrame:
 
 def turns(folder: Path) -> pl.LazyFrame:
     """Scan the turns of the stored episodes (``TURNS``), in the order played."""
-    return late_scan(TURNS, lambda: _turns(Path(folder), _usable_parts(Path(folder))))
+    return late_scan(TURNS, lambda: _owned(Path(folder), "turns", _usable_parts(Path(folder))))
+
+
+def options(folder: Path) -> pl.LazyFrame:
+    """Scan the options of the stored episodes of ``every-state`` (``OPTIONS``)."""
+    return late_scan(OPTIONS, lambda: _owned(Path(folder), "options", _usable_parts(Path(folder))))
 
 
 def _usable_parts(folder: Path) -> list[Part]:
@@ -227,14 +253,17 @@ def _episodes(folder: Path, parts: Sequence[Part], model: str | None = None) -> 
     return rows.unique("key", keep="first", maintain_order=True)
 
 
-def _turns(folder: Path, parts: Sequence[Part]) -> pl.LazyFrame:
-    """Scan the turns from the part that holds the episode, so that a key in two parts does not mix their turns."""
+def _owned(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
+    """Scan turns or options from the part that holds the episode, so that a key in two parts does not mix their rows."""
+    if table == "options":
+        sums = checksums.read_sums(folder)
+        parts = [part for part in parts if has_options(part, sums) or (folder / table / part.name).is_file()]
     if not parts:
-        return pl.LazyFrame(schema=TURNS)
+        return pl.LazyFrame(schema=TABLES[table])
     owners = (
         _scan_parts(folder, "episodes", parts).select("key", "part").unique("key", keep="first", maintain_order=True)
     )
-    owned = _scan_parts(folder, "turns", parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
+    owned = _scan_parts(folder, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
     return owned.drop("part")
 
 
@@ -262,7 +291,7 @@ def _check_columns(tables: dict[str, Columns]) -> set[str]:
 
 def _delete_parts(folder: Path, parts: Iterable[Part]) -> None:
     """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for table in TABLES:
+    for table in (name for name in TABLES if (folder / name).is_dir()):
         for part in parts:
             (folder / table / part.name).unlink(missing_ok=True)
         atomic_write.fsync(folder / table)

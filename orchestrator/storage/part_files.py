@@ -18,7 +18,7 @@ from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
-    """A pair of files; ``first`` and ``last`` are equal unless parts were merged."""
+    """A pair of files, with a third if it has options; ``first`` and ``last`` are equal unless parts were merged."""
 
     first: int
     last: int
@@ -51,7 +51,7 @@ class PartFiles:
     bad: list[Path]
     """Unusable files, with the other half of their pairs."""
     lone: list[Path]
-    """Turns whose episodes were never committed, as after a crash between the two renames."""
+    """Turns and options whose episodes were never committed, as after a crash between the two renames."""
     merged: list[Part]
     """The parts that a merge has replaced."""
 
@@ -69,19 +69,31 @@ def list_parts(folder: Path, decode: bool = False) -> PartFiles:
         }
         for table, schema in TABLES.items()
     }
-    pairs = good["episodes"] & good["turns"]
+    complete = good["options"] | (parts_by_name.keys() - names["options"] - _with_options(sums))
+    pairs = good["episodes"] & good["turns"] & complete
     live = sorted(parts_by_name[name] for name in pairs)
     merges = [part for part in live if part.first < part.last]
     merged = [part for part in parts_by_name.values() if any(part.is_inside(merge) for merge in merges)]
     replaced = {part.name for part in merged}
-    lone = good["turns"] - names["episodes"] - replaced
-    spare = {"episodes": pairs, "turns": pairs | lone}
+    lone = {table: good[table] - names["episodes"] - replaced for table in ("turns", "options")}
+    spare = {"episodes": pairs, **{table: pairs | without for table, without in lone.items()}}
     bad = [
         folder / table / name
         for table in TABLES
         for name in sorted(names[table] - spare[table] - (replaced & good[table]))
     ]
-    return PartFiles(sorted(set(live) - set(merged)), bad, [folder / "turns" / name for name in sorted(lone)], merged)
+    lone_files = [folder / table / name for table, without in lone.items() for name in sorted(without)]
+    return PartFiles(sorted(set(live) - set(merged)), bad, lone_files, merged)
+
+
+def has_options(part: Part, sums: checksums.Sums) -> bool:
+    """Return True if a part was written with options."""
+    return part.name in _with_options(sums)
+
+
+def _with_options(sums: checksums.Sums) -> set[str]:
+    """Return the names of parts that were written with options."""
+    return {name.removeprefix("options/") for name in sums if name.startswith("options/")}
 
 
 def list_parts_during_run(folder: Path) -> PartFiles:

@@ -209,7 +209,9 @@ def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
 def _has_parts(folder: Path) -> bool:
     """Return True if any table has or had a part; a folder without one accepts any sweep."""
     parts = (
-        part for table in ("episodes", "turns", "verdicts", "damaged") for part in (folder / table).glob("*part-*")
+        part
+        for table in ("episodes", "turns", "options", "verdicts", "damaged")
+        for part in (folder / table).glob("*part-*")
     )
     return any(parts) or bool(checksums.removed_tables(folder))
 

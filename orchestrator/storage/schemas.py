@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import polars as pl
 
-from actors.playing.records import EpisodeRow, Int32, TurnRow, VerdictRow
+from actors.playing.records import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRow
 
 COLUMN_TYPES: dict[Any, type[pl.DataType]] = {
     str: pl.String, int: pl.Int64, Int32: pl.Int32, float: pl.Float64, bool: pl.Boolean,
@@ -34,8 +34,11 @@ def _without_none(hint: Any) -> Any:
     return field_type
 
 
-EPISODES, TURNS, VERDICTS = schema(EpisodeRow), schema(TurnRow), schema(VerdictRow)
-TABLES = {"episodes": EPISODES, "turns": TURNS}
+EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))
+PAIRED = {"episodes": EPISODES, "turns": TURNS}
+"""The two tables of which every part has a file."""
+TABLES = {**PAIRED, "options": OPTIONS}
+"""All tables of episodes; a part has a file in ``options`` only if it holds an episode of ``every-state``."""
 
 ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged", "strict_")
 """Prefixes of the columns that earlier versions did not store; they are read as nulls."""

@@ -334,6 +334,7 @@ def test_calls_are_played_where_every_turn_is_asked_afresh():
     table = {**SMALL, "protocol": ["mcqa", "tools"]}
     reasons = {
         "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it asks no suggestions",
+        "every-state": "it asks for the probabilities of options",
         "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
     }  # fmt: skip
     for name, why in reasons.items():

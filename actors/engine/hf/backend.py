@@ -18,7 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from transformers import AutoProcessor, GenerationConfig
+from transformers import AutoProcessor
 
 from actors.engine.backend import (
     BackendDied,
@@ -27,6 +27,7 @@ from actors.engine.backend import (
     Overflow,
     Reply,
     Request,
+    ScoredReplies,
     Unprocessable,
     images_of,
 )
@@ -34,8 +35,9 @@ from actors.engine.batching import Job, JobQueue
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
-from actors.engine.hf.network import load_network
+from actors.engine.hf.network import end_tokens, forget_defaults, load_network, pad_token
 from actors.engine.hf.sampling import logits_processors
+from actors.engine.hf.scoring import score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import BATCH
@@ -58,6 +60,8 @@ class PreparedBatch:
 class TransformersBackend(LocalBackend):
     """One model in this process that answers batch by batch."""
 
+    scores_replies = True
+
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model = ModelAndProcessor(model)
         self.name = model.name
@@ -71,8 +75,16 @@ class TransformersBackend(LocalBackend):
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, or BackendDied if the device is lost."""
+        reply: Reply = await self._ask(request)
+        return reply
+
+    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+        scored: ScoredReplies = await self._ask(request, tuple(replies))
+        return scored
+
+    async def _ask(self, request: Request, replies: tuple[str, ...] = ()) -> Any:
         self.waiting.check()
-        job = Job(request, await self.pictures.load(request.messages))
+        job = Job(request, await self.pictures.load(request.messages), replies)
         self.waiting.put(job)
         return await asyncio.wrap_future(job.answer)
 
@@ -137,7 +149,7 @@ class TransformersBackend(LocalBackend):
 
     def _answer(self, batch: PreparedBatch) -> None:
         try:
-            replies = self.model.replies(batch)
+            replies = self.model.scored(batch) if batch.jobs[0].replies else self.model.replies(batch)
         except Exception as error:
             if not is_out_of_memory(error):
                 self._fail(batch.jobs, error)
@@ -185,10 +197,10 @@ class ModelAndProcessor:
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
         self.network: Any = load_network(model, self.device, source)
-        self.stops = _stops(self.network, self.tokenizer)
+        self.stops = end_tokens(self.network, self.tokenizer)
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
-        _forget_defaults(self.network, self.stops, _pad(self.tokenizer))
+        forget_defaults(self.network, self.stops, pad_token(self.tokenizer))
         text = self.network.config.get_text_config()
         self.max_context: int | None = getattr(text, "max_position_embeddings", None)
 
@@ -210,13 +222,12 @@ class ModelAndProcessor:
     @torch.inference_mode()
     def replies(self, batch: PreparedBatch) -> list[Reply]:
         """Return one reply per job, in order."""
-        inputs = batch.inputs.to(self.device)
-        floats = {k: v.to(self.network.dtype) for k, v in inputs.items() if torch.is_floating_point(v)}
+        inputs = self._on_device(batch.inputs)
         choices = self.decoding(batch.jobs[0].request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
         seeds = [job.request.seed for job in batch.jobs]
         output = self.network.generate(
-            **{**inputs, **floats},
+            **inputs,
             max_new_tokens=batch.jobs[0].request.sampling.max_tokens,
             eos_token_id=sorted(stops),
             logits_processor=logits_processors(choices, seeds, self.device, inputs["attention_mask"]),
@@ -224,6 +235,21 @@ class ModelAndProcessor:
         new = _without_prompt(output, inputs["input_ids"]).tolist()
         prompts = inputs["attention_mask"].sum(dim=1).tolist()
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
+
+    def scored(self, batch: PreparedBatch) -> list[ScoredReplies]:
+        """Return the scores of the replies of a batch of one job."""
+        (job,), inputs = batch.jobs, self._on_device(batch.inputs)
+        choices = self.decoding(job.request)
+        stops = self.stops if choices.stops is None else frozenset(choices.stops)
+        ids = [self.decoder(reply, add_special_tokens=False)["input_ids"] for reply in job.replies]
+        scores = score_replies(self.network, inputs, ids, stops, int(self.tokenizer.pad_token_id))
+        prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
+        return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
+
+    def _on_device(self, tensors: Any) -> dict[str, Any]:
+        """Return the tensors on the device, floats in the network's type."""
+        inputs = tensors.to(self.device)
+        return {k: v.to(self.network.dtype) if torch.is_floating_point(v) else v for k, v in inputs.items()}
 
     def decoding(self, request: Request) -> Decoding:
         """Return the decoding parameters of a request; raises Unprocessable."""
@@ -250,31 +276,6 @@ def is_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
-
-
-def _stops(network: Any, tokenizer: Any) -> frozenset[int]:
-    """Return every token that ends a reply, from all configurations that name one."""
-    holders = (network.generation_config, network.config.get_text_config(), tokenizer)
-    ids = [getattr(holder, "eos_token_id", None) for holder in holders]
-    return frozenset(
-        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
-    )
-
-
-def _forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
-    """Replace the checkpoint's sampling defaults, also those of an inner language model."""
-    for module in network.modules():
-        if getattr(module, "generation_config", None) is not None:
-            module.generation_config = GenerationConfig(
-                do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad
-            )
-
-
-def _pad(tokenizer: Any) -> int:
-    """Return the padding token; models without one pad with the end token, which the mask hides."""
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return int(tokenizer.pad_token_id)
 
 
 def _without_prompt(output: torch.Tensor, prompt: torch.Tensor) -> torch.Tensor:

@@ -38,3 +38,28 @@ def _without_weights(model: ModelSpec, family: Any, config: Any, source: Mapping
     with contextlib.suppress(OSError):  # without the file, the network has what its configuration says
         network.generation_config = GenerationConfig.from_pretrained(model.source, revision=source["revision"])
     return network.eval()
+
+
+def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
+    """Return every token that ends a reply, from all configurations that name one."""
+    holders = (network.generation_config, network.config.get_text_config(), tokenizer)
+    ids = [getattr(holder, "eos_token_id", None) for holder in holders]
+    return frozenset(
+        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
+    )
+
+
+def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
+    """Replace the checkpoint's sampling defaults, also those of an inner language model."""
+    for module in network.modules():
+        if getattr(module, "generation_config", None) is not None:
+            module.generation_config = GenerationConfig(
+                do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad
+            )
+
+
+def pad_token(tokenizer: Any) -> int:
+    """Return the padding token; models without one pad with the end token, which the mask hides."""
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return int(tokenizer.pad_token_id)

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.curves import budget_figure, capacity_figure
 from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
+from orchestrator.report.figures.operating import operating_figure
 from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.rows import (
     actions_figure,
@@ -34,6 +35,7 @@ FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "examples": examples_figure,
     "capacity": capacity_figure,
     "budget": budget_figure,
+    "operating": operating_figure,
 }
 """Name -> function that draws the figure; it returns None if the run has nothing to draw."""
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))

@@ -11,6 +11,7 @@ import polars as pl
 from orchestrator.report.measures.efficiency import average_budget_curve
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.measures.model_size import model_sizes, size_correlation
+from orchestrator.report.measures.operating_points import operating_curves, operating_points
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.share_changes import share_changes
 from orchestrator.report.run_data import RunData, cached_per_run
@@ -32,6 +33,9 @@ class FigureNumbers:
     sizes: pl.DataFrame
     """Models whose size is published (``model_sizes``)."""
     capacity: pl.DataFrame
+    operating_curves: pl.DataFrame
+    """Accuracy over suggestions as the will to ask moves (``operating_points.operating_curves``)."""
+    operating_points: pl.DataFrame
     sums: dict[tuple[str, ...], Mapping[tuple[str, ...], tuple[int, int]]] = field(default_factory=dict)
     """Cache of ``progress``."""
 
@@ -62,4 +66,6 @@ def figure_numbers(run_data: RunData) -> FigureNumbers:
         average_budget_curve(run_data),
         model_sizes(run_data),
         size_correlation(run_data),
+        operating_curves(run_data),
+        operating_points(run_data),
     )

@@ -42,6 +42,7 @@ CAPTIONS = {
     "examples": "Change of solved examples against zero-shot on the same samples, with paired intervals.",
     "capacity": "Model size against proactiveness and accuracy.",
     "budget": "Accuracy when only so many suggestions are allowed.",
+    "operating": "Unwilling or unable: exact accuracy over suggestions as the model's will to ask moves.",
 }
 
 

@@ -150,7 +150,7 @@ def _read_maps(
 def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
     """Return scored episodes of plain play, with the picture and the action of every turn."""
     conditions = stored.conditions.items()
-    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.every_frame]
+    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.unscored]
     scored = stored.episodes.filter(
         pl.col("condition").is_in(plain), ~pl.col("ending").is_in(UNSCORED), pl.col("protocol") == "mcqa"
     )

@@ -21,6 +21,7 @@ from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.report.tables.hard_samples import hard_samples_table
 from orchestrator.report.tables.missing import missing_table
 from orchestrator.report.tables.open_ended import corrected_table, open_ended_table
+from orchestrator.report.tables.operating import exact_table, operating_table, splits_table
 from orchestrator.report.tables.paper_tables import (
     conditions_table,
     main_table,
@@ -46,6 +47,9 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         unseen_table(run_data, intervals),
         knowledge_table(run_data),
         regret_table(run_data),
+        operating_table(run_data),
+        splits_table(run_data),
+        exact_table(run_data),
         share_changes_table(run_data),
         ranking_table(run_data),
         robustness_table(run_data),

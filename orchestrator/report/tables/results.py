@@ -58,9 +58,18 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     if MAP_COLUMN in rows.columns:  # a decision map has no accuracy
         rows = rows.filter(~pl.col(MAP_COLUMN))
+    rows = rows.filter(~_plays_no_game(rows.columns))
     for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
         cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
         yield _table(part, str(condition), cell_format.with_measures(measure_names(rows.columns)))
+
+
+def _plays_no_game(names: Sequence[str]) -> pl.Expr:
+    """Return True for cells whose episodes have no score and no judge, as those of operating curves."""
+    if not {"scored", "errors", "finished"} <= set(names):
+        return pl.lit(False)
+    answered = pl.col("answered").fill_null(0) if "answered" in names else pl.lit(0)
+    return (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
 
 
 def _sort(rows: pl.DataFrame) -> pl.DataFrame:

@@ -91,6 +91,8 @@ def mean_pictures(condition: Condition) -> float:
         return float(mean["reference"])
     if condition.every_frame:
         return float(mean["every-frame"])
+    if condition.every_state:
+        return float(mean["every-state"])
     kind = "history" if condition.history else "hint" if condition.hint else ZERO_SHOT
     return float(mean[kind]) + condition.shots * float(mean["example"])
 

@@ -1,0 +1,105 @@
+"""The probability of each option of a question: of all replies that the game reads as this option.
+
+An engine without probabilities is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log
+
+from actors.engine.backend import Backend, Reply, ReplyScore, Request
+from actors.playing.judge import derive_seed
+from actors.playing.state_graph import Question, option_forms, read_option
+from sweeps.conditions import Condition
+
+SAMPLES = 10
+"""Sampled replies to a question where the engine gives no probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionScore:
+    """One option as the model answers."""
+
+    log_probability: float
+    """Of all replies that name it; ``-inf`` if there is none."""
+    greedy: bool
+    """True if greedy decoding names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredReply(Reply):
+    """The most probable option as a reply, with the scores of all."""
+
+    options: tuple[OptionScore, ...] = ()
+    """One per option in the order shown, and last the residual: every reply that names none of them."""
+    samples: int | None = None
+    """Number of sampled replies if these are shares; None if they are exact."""
+
+
+async def score_options(backend: Backend, request: Request, condition: Condition) -> ScoredReply:
+    """Ask for the probabilities of the options of a posed question; raises as ``Backend.reply``."""
+    situation = request.situation
+    question = Question(situation.state, situation.view)
+    if not backend.scores_replies:
+        return await _sample_options(backend, request, question, condition)
+    numbers = range(len(question.options))
+    forms = list(dict.fromkeys(form for number in numbers for form in option_forms(question, number)))
+    named = [read_option(situation.sample, situation.state, condition, form) for form in forms]
+    readable = [(form, number) for form, number in zip(forms, named, strict=True) if number >= 0]
+    scored = await backend.option_log_probabilities(request, [form for form, _ in readable])
+    options = sum_scores(len(question.options), [number for _, number in readable], scored.scores)
+    return _as_reply(question, scored.usage, options)
+
+
+def sum_scores(count: int, named: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
+    """Return the scores of ``count`` options and of the residual, from those of replies and the options that they name."""
+    parts: list[list[float]] = [[] for _ in range(count)]
+    for number, score in zip(named, scores, strict=True):
+        parts[number].append(score.log_probability)
+    greedy = {number for number, score in zip(named, scores, strict=True) if score.greedy}
+    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(parts)]
+    residual = max(0.0, 1.0 - sum(exp(option.log_probability) for option in options))
+    return (*options, OptionScore(log(residual) if residual else -inf, not greedy))
+
+
+def log_sum(logs: Sequence[float]) -> float:
+    """Return the logarithm of the sum of these exponentials; ``-inf`` for none."""
+    largest = max(logs, default=-inf)
+    return largest if largest == -inf else largest + log(sum(exp(each - largest) for each in logs))
+
+
+async def _sample_options(backend: Backend, request: Request, question: Question, condition: Condition) -> ScoredReply:
+    sampling = request.sampling.model_copy(update={"temperature": 1.0, "checkpoint": False, "sampled": False})
+    count, replies = len(question.options), []
+    for number in range(SAMPLES):
+        again = replace(
+            request, sampling=sampling, seed=derive_seed(request.seed, number), key=f"{request.key}/{number}"
+        )
+        replies.append(await backend.reply(again))
+    sample, state = request.situation.sample, request.situation.state
+    named = Counter(read_option(sample, state, condition, reply.text) for reply in replies)
+    shares = [named[number] / SAMPLES for number in (*range(count), -1)]
+    options = tuple(OptionScore(log(share) if share else -inf, False) for share in shares)
+    usage = replace(
+        replies[0],
+        prompt_tokens=sum(reply.prompt_tokens for reply in replies),
+        reply_tokens=sum(reply.reply_tokens for reply in replies),
+        seconds=sum(reply.seconds for reply in replies),
+        cost=sum(reply.cost for reply in replies),
+    )
+    return _as_reply(question, usage, options, SAMPLES)
+
+
+def _as_reply(
+    question: Question, usage: Reply, options: tuple[OptionScore, ...], samples: int | None = None
+) -> ScoredReply:
+    """Return the most probable option as a reply; an empty one if none is as probable as the residual."""
+    best = max(range(len(options)), key=lambda number: options[number].log_probability)
+    text = (*question.options, "")[best]
+    return ScoredReply(
+        text, usage.prompt_tokens, usage.reply_tokens, "stop", usage.seconds, usage.cost, usage.cached_tokens,
+        options=options, samples=samples,
+    )  # fmt: skip

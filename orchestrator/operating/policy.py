@@ -1,0 +1,103 @@
+"""A model at every question of a sample, as probabilities, and the same model with its willingness to ask moved by ``b``.
+
+The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]). ``plain`` leaves abstentions and unreadable replies
+their probability; ``persistent`` (it never gives up) removes both first.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from actors.playing.state_graph import StateGraph
+
+Floats = NDArray[np.float64]
+Booleans = NDArray[np.bool_]
+BIASES: Floats = np.concatenate([[-np.inf], np.arange(-300, 301) / 10, [np.inf]])
+"""The values of ``b`` of a curve; at -inf the model never asks, at inf it asks wherever it can."""
+NEUTRAL_INDEX = 301
+"""Index of b = 0, the model itself."""
+
+
+class QuestionPolicy(NamedTuple):
+    """The probabilities of one question's options; what is missing to 1 is unreadable."""
+
+    probabilities: Floats
+    """(options,)"""
+    suggests: Booleans
+    """(options,) True for suggestions."""
+    names: Booleans
+    """(options,) True for categories."""
+    right: Booleans
+    """(options,) True for the right category."""
+    greedy: int
+    """Index of the option that greedy decoding names, -1 if none; -2 if unknown."""
+
+
+Policy = tuple[QuestionPolicy, ...]
+"""One per question of a graph."""
+
+
+def make_policy(graph: StateGraph, probabilities: list[Floats], greedy: list[int]) -> Policy:
+    """Return the policy of a model that answers the questions of a graph with these probabilities."""
+    kinds = [
+        [graph.kind(number, option) for option in range(len(q.options))] for number, q in enumerate(graph.questions)
+    ]
+    return tuple(
+        QuestionPolicy(
+            chances,
+            np.array([kind == "suggestion" for kind in own]),
+            np.array([kind in ("right", "wrong") for kind in own]),
+            np.array([kind == "right" for kind in own]),
+            best,
+        )
+        for chances, own, best in zip(probabilities, kinds, greedy, strict=True)
+    )
+
+
+def uniform_policy(graph: StateGraph) -> Policy:
+    """Return the policy that names each option with the same probability."""
+    sizes = [len(question.options) for question in graph.questions]
+    return make_policy(graph, [np.full(size, 1 / size) for size in sizes], [-2] * len(sizes))
+
+
+def persistent(policy: Policy) -> Policy:
+    """Return the policy without abstentions and unreadable replies; a question at which nothing remains is unchanged."""
+    changed = []
+    for question in policy:
+        kept = np.where(question.suggests | question.names, question.probabilities, 0.0)
+        total = kept.sum()
+        changed.append(question._replace(probabilities=kept / total if total > 0 else question.probabilities))
+    return tuple(changed)
+
+
+def shifted(question: QuestionPolicy, biases: Floats = BIASES) -> Floats:
+    """Return the family's probabilities, (biases, options); rows sum to 1 less what is unreadable."""
+    chances = np.append(question.probabilities, max(0.0, 1.0 - question.probabilities.sum()))
+    suggests = np.append(question.suggests, False)
+    finite = np.isfinite(biases)
+    with np.errstate(divide="ignore"):
+        scores = np.log(chances) + np.where(suggests, np.where(finite, biases, 0.0)[:, None], 0.0)
+    scores -= scores.max(axis=1, keepdims=True)
+    weights = np.exp(scores)
+    for side, kept in ((np.inf, suggests), (-np.inf, ~suggests)):
+        if chances[kept].sum() > 0:
+            weights[biases == side] = np.where(kept, chances, 0.0)
+    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return shares[:, :-1]
+
+
+def only(question: QuestionPolicy, side: Booleans) -> Floats:
+    """Return the probabilities given that the reply is on this side; equal ones where the model never is."""
+    kept = np.where(side, question.probabilities, 0.0)
+    total = kept.sum()
+    shares: Floats = kept / total if total > 0 else side / max(1, side.sum())
+    return shares
+
+
+def log_odds(question: QuestionPolicy) -> float:
+    """Return the logarithm of the odds of asking, finite."""
+    asking = float(question.probabilities[question.suggests].sum())
+    return float(np.log(max(asking, 1e-300)) - np.log(max(1.0 - asking, 1e-300)))

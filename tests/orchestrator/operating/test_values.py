@@ -1,0 +1,237 @@
+"""Exact values equal what playing and the rules say, and splits and detection recover planted truths."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+
+from actors.playing.state_graph import StateGraph, build_graph, option_forms, read_option
+from envs import SCENARIOS
+from envs.samples import load_samples
+from envs.types import Ending
+from orchestrator.operating.knowledge import collect_signals, detect
+from orchestrator.operating.policy import (
+    BIASES,
+    NEUTRAL_INDEX,
+    QuestionPolicy,
+    make_policy,
+    persistent,
+    uniform_policy,
+)
+from orchestrator.operating.split import Curve, split, split_intervals
+from orchestrator.operating.values import greedy_values, sample_values, well_timed_values
+from orchestrator.report.measures.exact_chance import any_option, chance_correct
+from sweeps.conditions import CONDITIONS, VARIANTS
+
+PLAIN = VARIANTS["every-state"]
+
+
+@pytest.fixture(scope="module")
+def graphs(demo_data):
+    """Scenario -> the graphs of its samples."""
+    return {name: [build_graph(sample, PLAIN) for sample in load_samples(demo_data, name)] for name in SCENARIOS}
+
+
+def planted(graph, rng, asks=0.0, skill=2.0, noise=0.5):
+    """A policy with random odds: ``asks`` moves its will to ask, ``skill`` makes it right and quiet on telling views."""
+    chances = []
+    game = SCENARIOS[graph.sample.scenario]
+    for number, question in enumerate(graph.questions):
+        kinds = [graph.kind(number, option) for option in range(len(question.options))]
+        sees = game.telling(graph.sample, question.state)
+        wish = asks - skill * sees + skill / 2
+        logits = [
+            wish
+            if kind == "suggestion"
+            else (skill if kind == "right" and sees else 0.0) - (3 if kind == "abstention" else 0)
+            for kind in kinds
+        ]
+        weights = np.exp(np.array(logits) + noise * np.array([rng.gauss(0, 1) for _ in kinds]))
+        chances.append(0.97 * weights / weights.sum())
+    return make_policy(graph, chances, [int(np.argmax(each)) for each in chances])
+
+
+def tilted(policy, bias):
+    """The policy whose odds of asking are multiplied by exp(bias), unreadable replies included."""
+    moved = []
+    for question in policy:
+        chances = np.append(question.probabilities, 1 - question.probabilities.sum())
+        weights = chances * np.exp(bias * np.append(question.suggests, False))
+        moved.append(question._replace(probabilities=(weights / weights.sum())[:-1]))
+    return tuple(moved)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_uniform_play_has_the_exact_chance(graphs, name):
+    for graph in graphs[name]:
+        exact = sample_values(graph, uniform_policy(graph), np.zeros(1)).accuracy[0]
+        assert exact == pytest.approx(chance_correct(graph.sample, any_option), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ROD", "QD", "COCO"])
+def test_values_are_the_means_of_drawn_episodes(graphs, name):
+    graph, rng, game = graphs[name][0], Random(3), SCENARIOS[name]
+    policy = planted(graph, rng)
+    values = sample_values(graph, policy, np.zeros(1))
+    index = {question.view: number for number, question in enumerate(graph.questions)}
+    right, turns, limited, episodes = 0, 0, 0, 4000
+    for _ in range(episodes):
+        state = game.initial(graph.sample)
+        while state.ending is None:
+            number = index[game.view(graph.sample, state)]
+            chances = policy[number].probabilities
+            option = rng.choices(range(len(chances) + 1), [*chances, 1 - chances.sum()])[0]
+            reply = (*graph.questions[number].options, "who knows")[option]
+            state, _ = game.step(graph.sample, state, reply)
+        right, turns = right + (state.ending is Ending.CORRECT), turns + state.turn - 1
+        limited += state.ending is Ending.LIMIT
+    accuracy = values.accuracy[0]
+    assert right / episodes == pytest.approx(
+        accuracy, abs=4 * math.sqrt(max(accuracy * (1 - accuracy), 1e-3) / episodes)
+    )
+    assert turns / episodes == pytest.approx(values.suggestions[0], abs=0.15)
+    assert limited / episodes == pytest.approx(values.limited[0], abs=0.04)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_greedy_values_are_those_of_the_played_greedy_episode(graphs, name):
+    game = SCENARIOS[name]
+    for graph in graphs[name]:
+        policy = planted(graph, Random(graph.sample.id))
+        index = {question.view: number for number, question in enumerate(graph.questions)}
+        state = game.initial(graph.sample)
+        while state.ending is None:
+            number = index[game.view(graph.sample, state)]
+            state, _ = game.step(graph.sample, state, graph.questions[number].options[policy[number].greedy])
+        assert greedy_values(graph, policy) == (state.ending is Ending.CORRECT, state.turn - 1)
+
+
+def test_a_moved_bias_moves_the_curve_and_nothing_else(graphs):
+    for name in ("VSOD", "CIT"):
+        graph = graphs[name][1]
+        policy = planted(graph, Random(1))
+        moved = sample_values(graph, tilted(policy, 1.5))
+        shifted = sample_values(graph, policy, BIASES + 1.5)
+        for one, other in zip(moved, shifted, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-9)
+
+
+def test_forms_name_the_same_option_at_every_state_that_shows_the_question(graphs):
+    for graph in (graph for each in graphs.values() for graph in each[:2]):
+        first = [question.state for question in graph.questions]
+        for state, number in zip(states_of(graph), graph.asked, strict=True):
+            question = graph.questions[number]
+            forms = [form for option in range(len(question.options)) for form in option_forms(question, option)]
+            for form in forms:
+                assert read_option(graph.sample, state, PLAIN, form) == read_option(
+                    graph.sample, first[number], PLAIN, form
+                )
+
+
+def states_of(graph):
+    """The states of a graph in order, walked again through the rules."""
+    game = SCENARIOS[graph.sample.scenario]
+    states = {0: game.initial(graph.sample)}
+    for number, targets in enumerate(graph.targets):
+        for option, target in enumerate(targets):
+            if target >= 0 and target not in states:
+                reply = graph.questions[graph.asked[number]].options[option]
+                states[target] = game.step(graph.sample, states[number], reply)[0]
+    return [states[number] for number in range(len(graph.asked))]
+
+
+def test_a_model_that_knows_but_asks_too_rarely_is_told_by_how_much(graphs):
+    policies, known = [], []
+    for graph in graphs["ROD"]:
+        own = []
+        for number, question in enumerate(graph.questions):
+            kinds = [graph.kind(number, option) for option in range(len(question.options))]
+            sees = SCENARIOS["ROD"].telling(graph.sample, question.state)
+            asking = 1 / (1 + math.exp(3 + (4 if sees else -4)))  # log-odds -3 -+ 4: a bias of -3
+            share = {"suggestion": asking / kinds.count("suggestion"), "right": 1 - asking}
+            own.append(np.array([share.get(kind, 0.0) for kind in kinds]))
+            known.append(sees)
+        policies.append(make_policy(graph, own, [-1] * len(own)))
+    found = detect(collect_signals(policies), np.array(known))
+    assert found.auc == 1.0
+    assert found.neutral == pytest.approx(3.0, abs=1e-9)
+
+
+def curve(graphs, policies):
+    values = [sample_values(*pair) for pair in zip(graphs, policies, strict=True)]
+    return Curve(np.array([v.accuracy for v in values]), np.array([v.suggestions for v in values]))
+
+
+def test_a_pair_that_differs_in_bias_alone_only_asks_more(graphs):
+    for name in ("ROD", "QD", "VSOD"):
+        before = [planted(graph, Random(graph.sample.id), asks=-1.0) for graph in graphs[name]]
+        after = [tilted(policy, 1.0) for policy in before]
+        size = len(before)
+        parts = split(curve(graphs[name], before), curve(graphs[name], after), np.full(size, 1 / size))
+        assert parts.difference != 0
+        assert parts.more == pytest.approx(parts.difference, abs=2e-4)
+        assert parts.better == pytest.approx(0.0, abs=2e-4)
+
+
+def test_a_pair_that_asks_as_much_only_asks_better(graphs):
+    size = len(graphs["QD"])
+    before, after = (
+        curve(graphs["QD"], [planted(g, Random(g.sample.id), asks=2.0, skill=skill) for g in graphs["QD"]])
+        for skill in (1.0, 3.0)
+    )
+    turns = before.mean(np.full(size, 1 / size))[1][NEUTRAL_INDEX]
+    own = after.mean(np.full(size, 1 / size))
+    bias = float(np.interp(turns, own[1], np.clip(BIASES, -31, 31)))
+    moved = curve(
+        graphs["QD"], [tilted(planted(g, Random(g.sample.id), asks=2.0, skill=3.0), bias) for g in graphs["QD"]]
+    )
+    each, mean, count = split_intervals([(before, moved, [str(n) for n in range(size)])], seed=1, draws=200)
+    assert count == 1
+    assert mean[1].value == pytest.approx(0.0, abs=0.005)
+    assert mean[2].value == pytest.approx(mean[0].value, abs=0.005)
+    assert each[0][2].low <= mean[2].value <= each[0][2].high
+    assert mean[2].low > 0
+
+
+def test_a_split_is_never_extrapolated():
+    rising = np.linspace(0, 1, len(BIASES))
+    before = Curve(rising[None], rising[None])
+    beyond = Curve(rising[None], 5 + rising[None])
+    assert np.isnan(split(before, beyond, np.ones(1)).more)
+    assert split(before, beyond, np.ones(1)).difference == 0
+
+
+def test_the_worked_sample_of_the_docs():
+    kinds = ("suggestion", "abstention", "right", "wrong")
+    flags = [
+        np.array([kind in chosen for kind in kinds]) for chosen in (("suggestion",), ("right", "wrong"), ("right",))
+    ]
+    policy = tuple(QuestionPolicy(np.array(row), *flags, -2) for row in ([0.2, 0.1, 0.3, 0.4], [0.1, 0.1, 0.6, 0.2]))
+    graph = StateGraph(None, (), (0, 1), ((1, -2, -1, -2), (-3, -2, -1, -2)))
+    values = sample_values(graph, policy, np.array([0.0, math.log(4), -np.inf]))
+    assert values.accuracy == pytest.approx([0.42, 0.3 / 1.6 + 0.5 * 0.6 / 1.3, 0.3 / 0.8])
+    assert values.suggestions == pytest.approx([0.2, 0.5, 0.0])
+    assert sample_values(graph, persistent(policy), np.zeros(1)).accuracy[0] == pytest.approx(0.481, abs=5e-4)
+    assert well_timed_values(graph, policy) == pytest.approx((0.75, 1.0))
+    found = detect(collect_signals([policy]), np.array([False, True]))
+    assert found == pytest.approx((1.0, 1.79), abs=2e-3)
+    assert greedy_values(graph, policy) is None
+
+
+def test_the_chain_of_bounds_rises(graphs):
+    for name in SCENARIOS:
+        for graph in graphs[name][:3]:
+            policy = planted(graph, Random(7), asks=-1.0)
+            own = sample_values(graph, policy)
+            lean = sample_values(graph, persistent(policy))
+            timed, chosen = (well_timed_values(graph, policy, chooses)[0] for chooses in (False, True))
+            assert own.accuracy[NEUTRAL_INDEX] <= own.accuracy.max() + 1e-12
+            assert lean.accuracy.max() <= timed + 1e-9 <= chosen + 2e-9
+
+
+def test_conditions_that_remember_turns_have_no_curve():
+    with pytest.raises(ValueError, match="every_state asks each state afresh"):
+        CONDITIONS["history"].model_validate({**CONDITIONS["history"].model_dump(), "every_state": True})
+    with pytest.raises(ValueError, match="orders needs every_state"):
+        CONDITIONS["hint"].model_validate({"name": "mine", "orders": 2})

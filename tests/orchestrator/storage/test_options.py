@@ -1,0 +1,89 @@
+"""The table of options is stored exactly once with its episodes: in resume, merge of parts, damage and discard."""
+
+from dataclasses import replace
+
+import pytest
+
+from actors.playing.records import OptionRow, to_columns
+from orchestrator.merging.answers import Source, write_episodes
+from orchestrator.storage.episode_store import EpisodeStore, options
+from tests.orchestrator.blocks import batch_of, episode
+
+
+def with_options(*numbers):
+    """A batch of episodes with two options each."""
+    rows = [
+        OptionRow(
+            episode(n)["key"], "m", "QD", "every-state", n, 0, 0, 0, "p", position, "x", "wrong", -0.5, False, None
+        )
+        for n in numbers
+        for position in (0, -1)
+    ]
+    return replace(batch_of(*numbers), options=to_columns(OptionRow, rows))
+
+
+def stored(folder):
+    return sorted(options(folder).collect()["sample_id"].to_list())
+
+
+def store_each(folder, *batches):
+    store = EpisodeStore(folder)
+    for batch in batches:
+        store.append(batch)
+        store.flush()
+    return store
+
+
+def test_options_are_read_back_and_parts_without_them_have_no_file(tmp_path):
+    store_each(tmp_path, with_options(1), batch_of(2), with_options(3)).close()
+    assert stored(tmp_path) == [1, 1, 3, 3]
+    assert len(list((tmp_path / "options").glob("*.parquet"))) == 2
+
+
+def test_merged_parts_hold_each_option_once(tmp_path):
+    store = store_each(tmp_path, with_options(1), batch_of(2), with_options(3))
+    store.compact()
+    assert stored(tmp_path) == [1, 1, 3, 3]
+    assert [path.name for path in (tmp_path / "options").glob("*.parquet")] == ["part-00000001-00000003.parquet"]
+    store.close()
+
+
+@pytest.mark.parametrize("spoil", ["remove", "truncate"])
+def test_episodes_whose_options_are_lost_are_pending_again(tmp_path, spoil):
+    store_each(tmp_path, with_options(1), with_options(2), batch_of(3)).close()
+    path = tmp_path / "options" / "part-00000001.parquet"
+    path.unlink() if spoil == "remove" else path.write_bytes(path.read_bytes()[:100])
+    assert stored(tmp_path) == [2, 2]
+    store = EpisodeStore(tmp_path)
+    assert sorted(store.finished_episodes()["key"]) == [episode(n)["key"] for n in (2, 3)]
+    store.append(with_options(1))
+    store.close()
+    assert stored(tmp_path) == [1, 1, 2, 2]
+
+
+def test_options_whose_episodes_were_never_committed_do_not_count(tmp_path):
+    store_each(tmp_path, with_options(1), with_options(2)).close()
+    for table in ("episodes", "turns"):
+        (tmp_path / table / "part-00000002.parquet").unlink()
+    assert stored(tmp_path) == [1, 1]
+    EpisodeStore(tmp_path).close()
+    assert [path.name for path in (tmp_path / "options").glob("*.parquet")] == ["part-00000001.parquet"]
+
+
+def test_discarded_episodes_lose_their_options(tmp_path):
+    store = store_each(tmp_path, with_options(1, 2))
+    store.discard([episode(1)["key"]])
+    store.close()
+    assert stored(tmp_path) == [2, 2]
+
+
+def test_options_are_taken_over_from_another_folder(tmp_path):
+    store_each(tmp_path / "old", with_options(1, 2)).close()
+    from orchestrator.storage.episode_store import episodes
+
+    rows = episodes(tmp_path / "old").collect()
+    source = Source(tmp_path / "old", "old", rows, rows.select("key").head(1), rows.select("key"))
+    new = EpisodeStore(tmp_path / "new")
+    write_episodes(new, [source])
+    new.close()
+    assert stored(tmp_path / "new") == [1, 1]
