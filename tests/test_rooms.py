@@ -75,6 +75,8 @@ DOORS = {
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_models.py",
+        "orchestrator/execution/cluster_view.py",
+        "orchestrator/execution/loss_reason.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",
         "orchestrator/learning/ray_workers.py",

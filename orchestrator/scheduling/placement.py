@@ -116,6 +116,19 @@ class Placement:
             return False
         return not demand.gpus or (demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None)
 
+    def describe_wait(self, group: WorkerGroup) -> str:
+        """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
+        demand = group.demand
+        has_work = group.queued_count or self._required_replicas(group)
+        if not has_work or not demand.gpus or self._workers_of(group) or self._fits(group):
+            return ""
+        if demand.gpus > self.nodes.widest(demand.accelerator):
+            widest = self.nodes.widest(demand.accelerator)
+            return f"waits for a node with {demand.gpu_text}; " + (
+                f"the widest has {widest}" if widest else "none has any"
+            )
+        return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
+
     def _room(self, demand: Demand) -> Place | None:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
         if not demand.gpus:
@@ -156,7 +169,7 @@ class Placement:
     def _horizon(self) -> float:
         """Return the seconds to the end if all pending work were spread evenly over all GPUs."""
         gpu_seconds = sum(group.demand.gpus * self._seconds_of_work(group) for group in self.groups.values())
-        return gpu_seconds / max(1, self.nodes.total)
+        return gpu_seconds / max(1, self.nodes.usable)
 
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""

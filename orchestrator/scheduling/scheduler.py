@@ -44,13 +44,21 @@ class Scheduler(Control):
         self.begun = True
         return self._abandon_too_wide() + self._start_workers()
 
+    def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
+        """Handle a worker that has got its GPUs and CPUs: its start begins now."""
+        self._advance(now)
+        if slot in self.slots and not self.slots[slot].placed:
+            self.slots[slot].placed, self.slots[slot].started_at = True, self.now
+        return []
+
     def on_ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
         """Handle a worker that has loaded its engines, which play ``at_once`` episodes at a time; 0 keeps the estimate."""
         self._advance(now)
         if slot not in self.slots:
             return []
         worker = self.slots[slot]
-        worker.ready, worker.last_heard, worker.group.failed_starts = True, self.now, 0
+        worker.placed = worker.ready = True
+        worker.last_heard, worker.group.failed_starts = self.now, 0
         worker.group.start_times.append(self.now - worker.started_at)
         worker.group.demand = replace(worker.group.demand, concurrency=at_once or worker.group.demand.concurrency)
         return self._assign(slot)
@@ -145,17 +153,28 @@ class Scheduler(Control):
         demands: Mapping[str, Demand] | None = None,
         shares: Mapping[str, float] | None = None,
     ) -> list[Command]:
-        """Handle a change of the cluster's nodes; ``on_death`` follows for each worker of a lost node.
+        """Handle a change of the nodes or of what others hold; ``on_death`` follows for each worker of a lost node.
 
         ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
         """
         self._advance(now)
-        self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
+        before, self.nodes, self.cpus = self.nodes, Nodes(nodes), cpus
+        if [(node.name, node.gpus) for node in before.nodes] != [(node.name, node.gpus) for node in nodes]:
+            self.changed = self.now
         for worker in self.slots.values():
             self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
         if demands is not None:
             self._replace_demands(demands)
-        return self._start_workers() if shares is None else self.set_shares(shares, now)
+        withdrawn = self._withdraw_waiting()
+        return [*withdrawn, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
+
+    def _withdraw_waiting(self) -> list[Command]:
+        """Stop workers that wait in Ray for GPUs that another job took first; they start again when GPUs are free."""
+        commands = list[Command]()
+        for slot, worker in reversed(list(self.slots.items())):
+            if not worker.placed and self.nodes.held and self.nodes.free.get(worker.node, 0) < 0:
+                commands += self._stop([slot])
+        return commands
 
     def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
         """Take new demands for workers that start from now on; what a group plays at once stays."""
@@ -215,7 +234,8 @@ class Scheduler(Control):
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
-            available = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
+            share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
+            available = min(self.nodes.widest(demand.accelerator), share)
             if (group.queued_count or self._required_replicas(group)) and demand.gpus > available:
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
                 reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}"
