@@ -77,6 +77,7 @@ DOORS = {
         "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",
         "orchestrator/execution/loss_reason.py",
+        "orchestrator/execution/node_request.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",
         "orchestrator/learning/ray_workers.py",

@@ -39,6 +39,13 @@ class ClusterView:
     """Node -> GPUs that did not seem to be ours at the last reading; the first one counts alone."""
     _held_cpus: float = math.inf
 
+    @classmethod
+    def open(cls) -> ClusterView:
+        """Return the view of a cluster where this sweep has no workers yet."""
+        view = cls()
+        view.read(())
+        return view
+
     def read(self, holdings: Iterable[Holding]) -> bool:
         """Read the cluster; return True if nodes, or what others hold of them, have changed.
 

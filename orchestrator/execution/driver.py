@@ -20,8 +20,9 @@ from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
-from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line
-from orchestrator.execution.ray_cluster import node_hosts
+from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, raise_loss
+from orchestrator.execution.node_request import NodeRequest
+from orchestrator.execution.ray_cluster import is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.worker_logs import AttemptLog, log_command, log_held, log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
@@ -32,6 +33,7 @@ from orchestrator.scheduling.forecast.workload import estimate_demands
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0
@@ -68,8 +70,7 @@ class Driver:
         """
         self.plan, self.sink, self.judge_queue, self.attempt_log = plan, sink, judge_queue, attempt_log
         self.take_cancelled = take_cancelled
-        self.view = ClusterView()
-        self.view.read(())
+        self.view = ClusterView.open()
         cpus, gpus = self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
@@ -81,8 +82,11 @@ class Driver:
             queues[self.pool.turn_judges.group] = ()
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
-        gpu_shares, silence = shares(sweep, gpus), sweep.cluster.silence
-        self.schedule = Scheduler(queues, self.demands, cpus, gpus, self.nodes, gpu_shares, self._share_sample, silence)
+        self.node_request = NodeRequest(is_joined())
+        self.schedule = Scheduler(
+            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), self._share_sample, sweep.cluster.silence,
+            sweep.cluster.wait_hours * 3600 if is_joined() else 0.0,
+        )  # fmt: skip
         log_held(self.nodes)
         self._started_at = self._clock_read_at = time.monotonic()
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
@@ -115,6 +119,7 @@ class Driver:
             for task in (ticking, stopped, spending):
                 task.cancel()
             self.stages.close()
+            self.node_request.withdraw()
             await self.pool.close(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
 
     @property
@@ -245,7 +250,7 @@ class Driver:
         if slot not in self.pool.handles:
             return
         if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError | ModelStopped):
-            self.events.put_nowait(partial(_raise, problem))
+            self.events.put_nowait(partial(raise_loss, problem))
             return
         starting, name = not self.schedule.slots[slot].ready, self.pool.handles[slot].group
         log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
@@ -282,6 +287,7 @@ class Driver:
         if self.view.read(self.pool.holdings()):
             log_nodes(nodes, self.nodes)
             commands += self._resize()
+        self.node_request.send(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares), self.now())
         return commands
 
     def _resize(self) -> list[Command]:
@@ -291,7 +297,3 @@ class Driver:
         resized = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
         self.demands = self.pool.demands = resized
         return self.schedule.on_nodes(self.nodes, cpus, self.now(), resized, shares(sweep, gpus))
-
-
-def _raise(problem: BaseException | None) -> list[Command]:
-    raise problem or RuntimeError("a worker's task ended without a reason")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from ray.exceptions import RayTaskError
 
 from actors.engine.backend import BackendError
@@ -17,3 +19,8 @@ def last_line(problem: BaseException | None) -> str:
         problem = problem.cause
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return one_line(lines[-1] if lines else type(problem).__name__)[:500]
+
+
+def raise_loss(problem: BaseException | None) -> NoReturn:
+    """Raise an error that no worker's loss explains: a bug."""
+    raise problem or RuntimeError("a worker's task ended without a reason")

@@ -42,6 +42,7 @@ class Placement:
         shares: Mapping[str, float] | None = None,
         together: Callable[[int, int], bool] = lambda ordinal, neighbor: False,
         silence: float = SILENCE_TIMEOUT_S,
+        wait: float = 0.0,
     ) -> None:
         """Start without workers; ``pending``: group -> ordinals to play.
 
@@ -49,6 +50,7 @@ class Placement:
             shares: pool -> GPUs it may take; a pool that is missing may take all.
             together: returns True if two neighbors in a queue belong to one sample, which no lease splits.
             silence: seconds a worker with a lease may send nothing before its work is taken back.
+            wait: seconds since the last change of the nodes for which a group waits for a node that is wide enough.
         """
         self.demands = demands
         self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
@@ -57,7 +59,7 @@ class Placement:
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
         """Nodes that get no workers."""
-        self.together, self.silence = together, silence
+        self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
         """Group, ordinal -> workers that died while playing nothing else."""
@@ -123,10 +125,9 @@ class Placement:
         if not has_work or not demand.gpus or self._workers_of(group) or self._fits(group):
             return ""
         if demand.gpus > self.nodes.widest(demand.accelerator):
-            widest = self.nodes.widest(demand.accelerator)
-            return f"waits for a node with {demand.gpu_text}; " + (
-                f"the widest has {widest}" if widest else "none has any"
-            )
+            widest, hours = self.nodes.widest(demand.accelerator), self.wait / 3600
+            missing = f"the widest has {widest}" if widest else "there is none"
+            return f"waits up to {hours:.2g} h for a node with {demand.gpu_text}; {missing}" if hours else ""
         return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
 
     def _room(self, demand: Demand) -> Place | None:

@@ -42,7 +42,7 @@ class Scheduler(Control):
     def on_begin(self, now: float = 0.0) -> list[Command]:
         self._advance(now)
         self.begun = True
-        return self._abandon_too_wide() + self._start_workers()
+        return self._abandon_if_hopeless() + self._start_workers()
 
     def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
         """Handle a worker that has got its GPUs and CPUs: its start begins now."""
@@ -84,7 +84,7 @@ class Scheduler(Control):
         if group.abandoned:
             return []
         group.waiting.extend(group.filter_playable(ordinals))
-        return self._abandon_too_wide() + self._assign_idle() + self._start_workers()
+        return self._abandon_if_hopeless() + self._assign_idle() + self._start_workers()
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
         """Handle a sign of life of a judge's worker; ``answered`` counts its replies since the last one."""
@@ -141,7 +141,8 @@ class Scheduler(Control):
                 silence = f"silent for {self.now - worker.last_heard:.0f} s"
                 reason = silence if silent else f"{LATE_FACTOR:g} times too slow"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
-        if not self.slots and self.now - self.changed > self.silence:
+        waited = self.now - self.changed
+        if waited > self.wait if self.wait else waited > self.silence and not self.slots:
             commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._start_workers()
 
@@ -228,6 +229,10 @@ class Scheduler(Control):
         group.waiting.extendleft(reversed(group.filter_playable(ordinals[MAX_SUSPECTS:])))
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
+
+    def _abandon_if_hopeless(self) -> list[Command]:
+        """Abandon groups that are too wide at once, unless nodes may come."""
+        return [] if self.wait else self._abandon_too_wide()
 
     def _abandon_too_wide(self) -> list[Command]:
         """Abandon groups whose replica needs more GPUs than a node or its pool has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ import pytest
 from ray._private.state import actors
 
 from orchestrator.execution.cluster_view import ClusterView, Holding, confirm_held, placed_node
+from orchestrator.execution.node_request import NodeRequest
 from orchestrator.execution.worker_pool import WorkerHandle
 from orchestrator.scheduling.nodes import Node
 from tests.conftest import ROOT
@@ -67,13 +69,37 @@ def test_other_job_holds_a_gpu_and_the_start_clock_waits_for_it():
             other.wait()
 
 
+def stored_request() -> list[dict[str, float]]:
+    """Return what the autoscaler would read."""
+    from ray._private.ray_constants import AUTOSCALER_RESOURCE_REQUEST_CHANNEL
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    return json.loads(_internal_kv_get(AUTOSCALER_RESOURCE_REQUEST_CHANNEL) or "[]")
+
+
+def check_requests() -> None:
+    alone, request = NodeRequest(is_joined=False), NodeRequest(is_joined=True)
+    alone.send([{"GPU": 8}], 0.0)
+    assert stored_request() == []
+    request.send([{"GPU": 4}, {"GPU": 0.5}], 0.0)
+    assert stored_request() == [{"GPU": 4}, {"GPU": 0.5}]
+    NodeRequest(is_joined=True).send([{"GPU": 1}], 1.0)  # another sweep's
+    request.send([{"GPU": 4}, {"GPU": 0.5}], 2.0)
+    assert stored_request() == [{"GPU": 1}]
+    request.send([{"GPU": 4}, {"GPU": 0.5}], 31.0)
+    assert stored_request() == [{"GPU": 4}, {"GPU": 0.5}], "it is repeated"
+    request.withdraw()
+    assert stored_request() == []
+
+
 async def _watch(ray, other: subprocess.Popen[str]) -> None:
     class Placeholder:
         def address(self):
             return type("Address", (), {"node": ray.get_runtime_context().get_node_id()})()
 
-    view = ClusterView()
-    assert view.read(()) and [node.held for node in view.nodes] == [1] and view.cpus == 1
+    check_requests()
+    view = ClusterView.open()
+    assert [node.held for node in view.nodes] == [1] and view.cpus == 1
     assert view.usable_gpus == 1
 
     worker = WorkerHandle("m", ray.remote(Placeholder).options(num_gpus=2, num_cpus=0).remote())

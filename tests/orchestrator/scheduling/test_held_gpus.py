@@ -83,3 +83,45 @@ def test_groups_of_one_sweep_do_not_wait_for_others():
     scheduler = Scheduler({"a": range(9), "b": range(9)}, {"a": FOUR, "b": FOUR}, 8, 4, build_nodes(4))
     scheduler.on_begin()
     assert [scheduler.describe_wait(group) for group in scheduler.groups.values()] == ["", ""]
+
+
+# -- nodes that may come ---------------------------------------------------------------------------------------------
+HOUR = 3600.0
+
+
+def test_cluster_without_gpus_waits_for_its_first_node():
+    scheduler = Scheduler({"m": range(9)}, {"m": FOUR}, 8, 0, [], wait=2 * HOUR)
+    assert scheduler.on_begin() == []
+    assert scheduler.describe_wait(scheduler.groups["m"]) == "waits up to 2 h for a node with 4 GPUs; there is none"
+    assert scheduler.on_tick(1.9 * HOUR) == []
+    assert scheduler.on_nodes(build_nodes(8), 8, 1.9 * HOUR) == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
+
+
+def test_wide_model_waits_for_a_wide_node_while_the_others_play():
+    work = {"wide": range(9), "m": range(9)}
+    scheduler = Scheduler(work, {"wide": Demand(0, 8), "m": FOUR}, 8, 4, build_nodes(4), wait=HOUR)
+    assert [command.group for command in scheduler.on_begin()] == ["m"]
+    assert (
+        scheduler.describe_wait(scheduler.groups["wide"]) == "waits up to 1 h for a node with 8 GPUs; the widest has 4"
+    )
+
+
+def test_nodes_that_all_left_are_waited_for_from_their_loss_on():
+    scheduler = schedule(held(0), wait=HOUR)
+    scheduler.on_begin()
+    scheduler.on_nodes([], 2, 5 * HOUR)
+    for slot in (1, 2):
+        scheduler.on_death(slot, "its node is gone", 5 * HOUR)
+    assert scheduler.on_tick(6 * HOUR) == [] and not scheduler.done
+    assert scheduler.on_tick(6 * HOUR + 1) == [Abandon("m", "m needs 4 GPUs, the cluster has 0")]
+
+
+def test_gpus_that_others_take_and_free_do_not_restart_the_wait():
+    scheduler = schedule(held(1), Demand(0, 16), wait=HOUR)
+    scheduler.on_begin()
+    scheduler.on_nodes(held(2), 8, 0.9 * HOUR)
+    assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs, the cluster has 8")]
+
+
+def test_without_a_wait_too_wide_is_said_at_once():
+    assert schedule(held(0), Demand(0, 16)).on_begin() == [Abandon("m", "m needs 16 GPUs, the cluster has 8")]
