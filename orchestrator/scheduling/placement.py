@@ -96,7 +96,7 @@ class Placement:
         ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
         """
         for group in self.groups.values():
-            if len(self._workers_of(group)) < self._required_replicas(group) and self._fits(group):
+            if len(self._workers_of(group)) < self.required_replicas(group) and self._fits(group):
                 return group
         fitting = [group for group in self.groups.values() if group.queued_count and self._fits(group)]
         paying = [group for group in fitting if self._replica_pays(group)]
@@ -121,7 +121,7 @@ class Placement:
     def describe_wait(self, group: WorkerGroup) -> str:
         """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
         demand = group.demand
-        has_work = group.queued_count or self._required_replicas(group)
+        has_work = group.queued_count or self.required_replicas(group)
         if not has_work or not demand.gpus or self._workers_of(group) or self._fits(group):
             return ""
         if demand.gpus > self.nodes.widest(demand.accelerator):
@@ -175,13 +175,13 @@ class Placement:
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
         for group in self.groups.values():
-            demand, has_work = group.demand, group.queued_count or self._required_replicas(group)
+            demand, has_work = group.demand, group.queued_count or self.required_replicas(group)
             needs_room = has_work and demand.gpus and not self._workers_of(group)
             if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
                 for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
 
-    def _required_replicas(self, group: WorkerGroup) -> int:
+    def required_replicas(self, group: WorkerGroup) -> int:
         """Return the replicas that the group keeps while episodes of others wait for its replies."""
         return group.demand.standing_replicas if not group.abandoned and self._awaits_answers(group) else 0
 
@@ -270,7 +270,7 @@ class Leasing(Placement):
         ``PAUSE_GRACE_S``.
         """
         group = worker.group
-        if worker.leaving or self._required_replicas(group):
+        if worker.leaving or self.required_replicas(group):
             return not worker.leaving
         recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S
         if (recently_paused or self._awaits_answers(group)) and not self._group_waits_for_room():

@@ -134,7 +134,7 @@ class Scheduler(Control):
                 continue
             late = [lease for lease, due in worker.due.items() if self.now > due]
             silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
-            must_answer = worker.ready and self._required_replicas(worker.group)
+            must_answer = worker.ready and self.required_replicas(worker.group)
             if self._awaits_judge(worker.group):
                 worker.restart_deadlines(self.now, self.silence)
             elif (worker.leases or must_answer) and (silent or late):
@@ -241,7 +241,7 @@ class Scheduler(Control):
             demand = group.demand
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
             available = min(self.nodes.widest(demand.accelerator), share)
-            if (group.queued_count or self._required_replicas(group)) and demand.gpus > available:
+            if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
                 reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}"
                 commands += self._abandon(group, reason + self._reserved_for_judge(group))

@@ -33,14 +33,13 @@ def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bu
 
 
 def _wanted_replicas(placement: Placement, group: WorkerGroup) -> int:
-    work = placement.remaining(group)
+    work, standing = placement.remaining(group), placement.required_replicas(group)
     if group.abandoned or not work:
-        return 0
+        return standing
     if group.start_s:
         worth_starting = work / group.rate / (STARTS_OF_WORK * group.start_s)
     else:
         worth_starting = work / (LEASES_PER_WORKER * group.demand.concurrency)
-    standing = group.demand.standing_replicas
     return min(group.demand.replicas, max(1, standing, int(worth_starting)))
 
 

@@ -40,3 +40,8 @@ def test_nothing_is_wanted_for_done_or_abandoned_work():
     assert wanted_bundles(scheduler, {}) == [{"GPU": 1}, {"GPU": 1}]
     scheduler.on_begin()
     assert scheduler.groups["m"].abandoned and wanted_bundles(scheduler, {}) == []
+
+
+def test_a_judge_that_episodes_wait_for_is_wanted_before_it_has_answers():
+    work = {"m": (1, Demand(0, 1, judge="j")), "j": (0, Demand(0, 2, pool="judges", standing_replicas=3))}
+    assert wanted_bundles(schedule(work), {}) == [{"GPU": 2}] * 3 + [{"GPU": 1}]
