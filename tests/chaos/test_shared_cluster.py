@@ -18,7 +18,7 @@ from tests.orchestrator.rayhead import Head, head
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-LARGE, SMALL = 200, 5
+SMALL = 5
 """Names of the policy in each sweep; 140 episodes each, on a fake GPU a worker."""
 Start = Callable[..., subprocess.Popen[str]]
 
@@ -76,17 +76,3 @@ def test_two_sweeps_wait_for_a_third_job_say_so_and_both_finish(node, start, fre
     free_gpus()
     for process, folder in zip(processes, folders, strict=True):
         finish(process, folder, SMALL)
-
-
-def test_sweeps_with_shares_play_side_by_side(start, demo_data, tmp_path):
-    """``cluster.gpus = 1`` of each: neither takes the other's GPU, and both play at once."""
-    path = sweep(tmp_path / "fair.toml", demo_data, LARGE, extra="cluster = { gpus = 1 }\n")
-    folders = [tmp_path / "a", tmp_path / "b"]
-    processes = [start("run", path, "--output", folder) for folder in folders]
-    both_play = False
-    while not both_play and all(process.poll() is None for process in processes):
-        both_play = all(map(parts, folders))
-        time.sleep(0.1)
-    for process, folder in zip(processes, folders, strict=True):
-        finish(process, folder, LARGE)
-    assert both_play, "one sweep waited for the end of the other"
