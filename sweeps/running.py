@@ -28,6 +28,8 @@ class Cluster(Frozen):
     """Most GPUs of the models at once; default: all."""
     silence: Annotated[float, Field(gt=0)] = 900.0
     """Seconds without a message after which a busy worker counts as hung; long reasoning may need more."""
+    wait_hours: Annotated[float, Field(ge=0, le=10_000)] = 2.0
+    """Hours that a model waits on a joined cluster for a node with enough GPUs, after the last node joined or left; 0: none."""
     judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
     """Most GPUs of the judges at once; default: all."""
     max_cost: Annotated[float, Field(gt=0)] | None = None

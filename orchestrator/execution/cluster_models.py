@@ -21,7 +21,8 @@ from actors.trial.trial import TrialReport
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
 from orchestrator.execution import ray_cluster
-from orchestrator.execution.driver import START_TIMEOUT_S, last_line
+from orchestrator.execution.driver import START_TIMEOUT_S
+from orchestrator.execution.loss_reason import last_line
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan

@@ -15,21 +15,25 @@ from typing import Any
 
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from actors.engine.backend import BackendError, ModelStopped
+from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
-from actors.text.printable import one_line
 from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.certifier import Certifier
-from orchestrator.execution.ray_cluster import capacity, gpu_nodes, node_hosts
+from orchestrator.execution.cluster_view import ClusterView
+from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, raise_loss
+from orchestrator.execution.node_request import NodeRequest
+from orchestrator.execution.ray_cluster import is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.worker_logs import AttemptLog, log_command, log_nodes, log_ready
+from orchestrator.execution.worker_logs import AttemptLog, log_command, log_held, log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.forecast.workload import estimate_demands
+from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0
@@ -40,8 +44,6 @@ CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
-FATAL_START_ERRORS = (ValueError, OSError, ImportError)
-"""Errors of loading that another worker would meet too: no such model, a missing package, a refused option."""
 LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
 """Seconds that other nodes have at the end to send what workers printed, and if the run was stopped."""
 
@@ -68,8 +70,8 @@ class Driver:
         """
         self.plan, self.sink, self.judge_queue, self.attempt_log = plan, sink, judge_queue, attempt_log
         self.take_cancelled = take_cancelled
-        cpus, gpus = capacity()
-        self.nodes = gpu_nodes()
+        self.view = ClusterView.open()
+        cpus, gpus = self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
@@ -80,8 +82,12 @@ class Driver:
             queues[self.pool.turn_judges.group] = ()
         if judge_queue is not None:
             queues[judge_queue.group] = judge_queue.first_answers
-        gpu_shares, silence = shares(sweep, gpus), sweep.cluster.silence
-        self.schedule = Scheduler(queues, self.demands, cpus, gpus, self.nodes, gpu_shares, self._share_sample, silence)
+        self.node_request = NodeRequest(is_joined())
+        self.schedule = Scheduler(
+            queues, self.demands, cpus, gpus, self.nodes, shares(sweep, gpus), self._share_sample, sweep.cluster.silence,
+            sweep.cluster.wait_hours * 3600 if is_joined() else 0.0,
+        )  # fmt: skip
+        log_held(self.nodes)
         self._started_at = self._clock_read_at = time.monotonic()
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
@@ -113,7 +119,13 @@ class Driver:
             for task in (ticking, stopped, spending):
                 task.cancel()
             self.stages.close()
+            self.node_request.withdraw()
             await self.pool.close(LOG_TIMEOUT_INTERRUPTED_S if self.stopping.is_set() else LOG_TIMEOUT_S)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The cluster's nodes with GPUs, at the last reading."""
+        return self.view.nodes
 
     def now(self) -> float:
         """Return the seconds since the driver started, without the time in which it was stopped itself."""
@@ -176,16 +188,16 @@ class Driver:
     # -- events -------------------------------------------------------------------------------------------------------
     async def _await_ready(self, slot: int) -> None:
         worker = self.pool.handles[slot]
-        async with asyncio.timeout(START_TIMEOUT_S):
-            worker.address = await resolve(worker.actor.address.remote())
+        address = await worker.find_address(START_TIMEOUT_S)
+        self.schedule.on_placed(slot, self.now())
         is_judge = self.demands[worker.group].pool == JUDGES
-        staged = "" if is_judge else await self.stages.folder(worker.address.node, worker.address.host)
+        staged = "" if is_judge else await self.stages.folder(address.node, address.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             report = await resolve(worker.actor.start.remote(staged))
         self.pool.record_weights(slot, report.weights)
         if not is_judge:
             await self.certifier.certify(worker)
-        log_ready(worker.group, slot, worker.address, report.lines)
+        log_ready(worker.group, slot, address, report.lines)
         self.events.put_nowait(lambda: self.schedule.on_ready(slot, self.now(), report.in_flight))
         judges = self.pool.turn_judges
         if worker.group == judges.group:
@@ -238,7 +250,7 @@ class Driver:
         if slot not in self.pool.handles:
             return
         if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError | ModelStopped):
-            self.events.put_nowait(partial(_raise, problem))
+            self.events.put_nowait(partial(raise_loss, problem))
             return
         starting, name = not self.schedule.slots[slot].ready, self.pool.handles[slot].group
         log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
@@ -269,29 +281,19 @@ class Driver:
                 self.events.put_nowait(self._check)
 
     def _check(self) -> list[Command]:
-        nodes, commands = gpu_nodes(), self.schedule.on_tick(self.now())
-        if nodes != self.nodes:
-            log_nodes(self.nodes, nodes)
-            self.nodes = nodes
+        for slot in self.pool.find_placed():
+            self.schedule.on_placed(slot, self.now())
+        nodes, commands = self.nodes, self.schedule.on_tick(self.now())
+        if self.view.read(self.pool.holdings()):
+            log_nodes(nodes, self.nodes)
             commands += self._resize()
+        self.node_request.send(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares), self.now())
         return commands
 
     def _resize(self) -> list[Command]:
         """Give the scheduler the demands and shares of the cluster's new size, with the settings that ``ctl`` has changed."""
-        sweep, cpus, gpus = self.pool.sweep, capacity()[0], sum(node.gpus for node in self.nodes)
+        sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
         resized = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
         self.demands = self.pool.demands = resized
         return self.schedule.on_nodes(self.nodes, cpus, self.now(), resized, shares(sweep, gpus))
-
-
-def last_line(problem: BaseException | None) -> str:
-    """Return the last line of an error, short enough for a table; a sentence of ours without the name of its class."""
-    if isinstance(problem, RayTaskError) and isinstance(problem.cause, (BackendError, *FATAL_START_ERRORS)):
-        problem = problem.cause
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return one_line(lines[-1] if lines else type(problem).__name__)[:500]
-
-
-def _raise(problem: BaseException | None) -> list[Command]:
-    raise problem or RuntimeError("a worker's task ended without a reason")

@@ -121,7 +121,7 @@ class LiveControl:
         if command.target in SHARES:
             cluster = pool.sweep.cluster.model_copy(update={command.target.partition(".")[2]: value})
             pool.sweep = pool.sweep.model_copy(update={"cluster": cluster})
-            driver.act(driver.schedule.set_shares(shares(pool.sweep, driver.schedule.nodes.total), driver.now()))
+            driver.act(driver.schedule.set_shares(shares(pool.sweep, driver.schedule.nodes.usable), driver.now()))
         else:
             assert value is not None, "only GPUs may be all"
             name = command.target.removesuffix(IN_FLIGHT)

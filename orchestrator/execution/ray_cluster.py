@@ -113,6 +113,11 @@ class ClusterError(SweepError):
     """No Ray cluster could be reached or started; its text is the whole message."""
 
 
+def is_joined() -> bool:
+    """Return True if the cluster is not this machine alone, so nodes may join."""
+    return bool(os.environ.get("RAY_ADDRESS"))
+
+
 def connect(say: Callable[[str], None] = lambda line: None) -> None:
     """Join the cluster that RAY_ADDRESS names, or start one on this machine without a dashboard.
 

@@ -168,7 +168,18 @@ def log_ready(group: str, slot: int, address: WorkerAddress, reported: Sequence[
 
 
 def log_nodes(before: Sequence[Node], after: Sequence[Node]) -> None:
-    for node in set(before) - set(after):
-        log.warning("node %s with %d GPUs is lost", node.name[:12], node.gpus)
-    for node in set(after) - set(before):
-        log.info("node %s with %d GPUs has joined", node.name[:12], node.gpus)
+    """Log the nodes that have left or joined, and what other jobs hold if that has changed."""
+    old, new = {node.name: node for node in before}, {node.name: node for node in after}
+    for name in old.keys() - new.keys():
+        log.warning("node %s with %d GPUs is lost", name[:12], old[name].gpus)
+    for name in new.keys() - old.keys():
+        log.info("node %s with %d GPUs has joined", name[:12], new[name].gpus)
+    if sum(node.held for node in before) != sum(node.held for node in after):
+        log_held(after, always=True)
+
+
+def log_held(nodes: Sequence[Node], always: bool = False) -> None:
+    """Log how many GPUs other jobs of the cluster hold, with ``always`` also if none."""
+    held = sum(node.held for node in nodes)
+    if held or always:
+        log.info("%d of %d GPUs are held by others", held, sum(node.gpus for node in nodes))

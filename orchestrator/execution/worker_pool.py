@@ -19,6 +19,7 @@ from actors.node.process_output import WorkerAddress
 from actors.trial.certify import InputReport
 from actors.worker import Worker
 from envs import regular
+from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
 from orchestrator.execution.spending import Spending
 from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
@@ -52,7 +53,31 @@ class WorkerHandle:
     """Set once it runs."""
     models: Sequence[ModelSpec] = ()
     """The entries of the sweep that it loads."""
+    demand: Demand = field(default_factory=Demand)
+    """What it has reserved in Ray."""
+    node: str = ""
+    """The node whose GPUs and CPUs Ray has given to it; empty while it waits for them."""
+    placed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with ``node``."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def find_address(self, timeout: float) -> WorkerAddress:
+        """Return where it runs; raises TimeoutError that many seconds after Ray has placed it, however long it waited before."""
+        address: asyncio.Future[WorkerAddress] = asyncio.ensure_future(resolve(self.actor.address.remote()))
+        placed = asyncio.ensure_future(self.placed.wait())
+        try:
+            events: set[asyncio.Future[Any]] = {address, placed}
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+            self.address = reached = await asyncio.wait_for(address, timeout)
+        finally:
+            placed.cancel()
+            address.cancel()
+        self.set_node(reached.node)
+        return reached
+
+    def set_node(self, node: str) -> None:
+        self.node = node
+        self.placed.set()
 
     def stream(self, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
         """Start a lease; return its stream of batches, and the ordinals whose answers are missing from the store."""
@@ -130,6 +155,10 @@ class WorkerPool:
         self._shared_gpus, self._plan_ref = SharedGpus(), ray.put(plan)
         self._batch_name = batch_name(sweep, folder)
         self._closing: set[asyncio.Task[None]] = set()
+        self._ending: dict[int, WorkerHandle] = {}
+        """Slot -> a stopped worker that still has its GPUs."""
+        self._placed: set[int] = set()
+        """Slots that ``find_placed`` has returned."""
 
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group
@@ -141,7 +170,7 @@ class WorkerPool:
             self._plan_ref, list(map(self.weights.pin, models)), str(Path(self.sweep.data).resolve()), judge,
             self.spending.ledger, self._batch_name,
         )  # fmt: skip
-        self.handles[slot] = WorkerHandle(name, actor, queue, models=models)
+        self.handles[slot] = WorkerHandle(name, actor, queue, models=models, demand=self.demands[name])
         if judge is None:
             self.turn_judges.add_player(slot, actor)
 
@@ -158,13 +187,17 @@ class WorkerPool:
 
     def stop(self, slot: int) -> None:
         """Let a worker close its engine in the background, then end it."""
-        worker = self._remove(slot, lost=False)
+        if not self.handles[slot].node:  # it has nothing to close
+            self.kill(slot)
+            return
+        worker = self._ending[slot] = self._remove(slot, lost=False)
 
         async def close() -> None:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
                 await asyncio.wait_for(resolve(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
             self._shared_gpus.remove(slot)
+            del self._ending[slot]
 
         task = asyncio.create_task(close())
         self._closing.add(task)
@@ -178,6 +211,25 @@ class WorkerPool:
         ray.kill(worker.actor)
         self.spending.forget(worker.actor)
         self._shared_gpus.remove(slot)
+
+    def find_placed(self) -> list[int]:
+        """Return the slots of the workers that Ray has placed since the last call."""
+        for worker in self.handles.values():
+            if not worker.node and (node := placed_node(worker.actor)):
+                worker.set_node(node)
+        newly_placed = [slot for slot, worker in self.handles.items() if worker.node and slot not in self._placed]
+        self._placed.update(newly_placed)
+        return newly_placed
+
+    def holdings(self) -> list[Holding]:
+        """Return what our placed workers have of the cluster; those of one shared GPU have it together."""
+        holdings: dict[tuple[int, int], Holding] = {}
+        for slot, worker in {**self._ending, **self.handles}.items():
+            shared, demand = self._shared_gpus.members.get(slot), worker.demand
+            key = (0, slot) if shared is None else (1, shared)
+            if worker.node:
+                holdings[key] = Holding(worker.node, demand.gpus if shared is None else 1, demand.cpus)
+        return list(holdings.values())
 
     def _remove(self, slot: int, lost: bool) -> WorkerHandle:
         worker = self.handles.pop(slot)

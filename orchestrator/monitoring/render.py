@@ -44,9 +44,9 @@ def table(snapshot: Snapshot, max_rows: int = 100, width: int = WIDE) -> Table:
 
 
 def lines(snapshot: Snapshot) -> list[str]:
-    """Return one line for the sweep and, if it has several models, one for each model that has workers."""
-    active = [row for row in snapshot.rows if row.ready or row.starting]
-    details = [sentence(row) for row in active] if len(snapshot.rows) > 1 else []
+    """Return one line for the sweep and, if it has several models, one for each model that has workers or waits for GPUs."""
+    active = [row for row in snapshot.rows if row.ready or row.starting or row.waits]
+    details = [sentence(row) for row in active if len(snapshot.rows) > 1 or row.waits]
     return [headline(snapshot), *(f"  {line}" for line in details)]
 
 
@@ -60,16 +60,19 @@ def status_tables(status: Mapping[str, Any]) -> list[Table | str]:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """Return ``1,200 of 3,360 episodes (36%), 410/s, 12 min left``."""
+    """Return ``1,200 of 3,360 episodes (36%), 410/s, 12 min left``, and how many GPUs other jobs hold."""
     share = f"{snapshot.done / max(snapshot.planned, 1):.0%}"
     parts = [f"{snapshot.done:,} of {snapshot.planned:,} episodes ({share})"]
     parts += [format_rate(snapshot.rate)] if snapshot.at else []
     parts += [f"{format_duration(snapshot.seconds_left)} left"] if snapshot.seconds_left is not None else []
+    parts += [f"{snapshot.held} of {snapshot.gpus} GPUs are held by others"] if snapshot.held else []
     return ", ".join(parts)
 
 
 def sentence(row: GroupRow) -> str:
     """Return ``qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 2,000 waiting, 3 errors, 12 min left``."""
+    if row.waits:
+        return f"{row.name}: {row.waits}"
     workers = f"{row.ready} ready" + (f", {row.starting} starting" if row.starting else "")
     parts = [workers, format_gpus(row.gpus) if row.gpus else "", f"{row.at_once:,} at once" if row.at_once > 1 else ""]
     parts += [format_rate(row.rate), f"{row.in_flight:,} in flight", f"{row.waiting:,} waiting"]
@@ -110,6 +113,8 @@ def format_row(row: GroupRow) -> dict[str, str]:
 
 
 def _left(row: GroupRow) -> str:
+    if row.waits:
+        return row.waits
     if row.reason and not row.ready and not row.starting and row.done < row.planned:
         return "lost"
     if row.in_flight or row.waiting:

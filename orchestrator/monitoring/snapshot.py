@@ -58,6 +58,8 @@ class GroupRow:
     paused: int = 0
     """Episodes that the user has paused (``proactive-sweep ctl``)."""
     cancelled: int = 0
+    waits: str = ""
+    """What it waits for before its first worker can start; empty if it does not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,8 @@ class Snapshot:
     gpus: int
     """GPUs of the cluster."""
     rows: tuple[GroupRow, ...] = ()
+    held: int = 0
+    """GPUs of the cluster that other jobs hold."""
 
 
 SNAPSHOT = TypeAdapter(Snapshot)
@@ -122,6 +126,7 @@ class RateMeter:
             seconds_left=_seconds_left(rows, schedule),
             gpus=schedule.nodes.total,
             rows=tuple(rows),
+            held=schedule.nodes.held,
         )
 
     def _rates(self, counts: Counter[str], now: float) -> dict[str, float]:
@@ -153,6 +158,7 @@ class RateMeter:
             at_once=group.demand.concurrency if group and slots else 0,
             paused=len(group.parked) if group else 0,
             cancelled=len(group.dropped) if group else 0,
+            waits=schedule.describe_wait(group) if group else "",
             seconds_left=0.0 if left <= 0 else left / rate if rate > 0 else None,
         )
 
@@ -165,7 +171,7 @@ def _seconds_left(rows: Sequence[GroupRow], schedule: Scheduler) -> float | None
     if any(not groups[name].has_rate for name in unknown) or not estimates:
         return None
     work = sum(g.demand.gpus * schedule.remaining(g) / g.rate for g in groups.values() if g.demand.gpus and g.has_rate)
-    return max([*estimates, work / max(1, schedule.nodes.total)])
+    return max([*estimates, work / max(1, schedule.nodes.usable)])
 
 
 def count_by_model(cells: Sequence[Mapping[str, Any]]) -> Snapshot:

@@ -23,6 +23,8 @@ class Node:
     gpus: int
     accelerator: str = ""
     """The kind of its GPUs as Ray names it (``H200``); empty if unknown."""
+    held: int = 0
+    """GPUs that other jobs of the cluster hold."""
 
 
 class Place(NamedTuple):
@@ -47,10 +49,17 @@ class Nodes:
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
-        self.free = {node.name: node.gpus for node in self.nodes}
-        """Node -> GPUs of which no part is taken."""
+        self.free = {node.name: node.gpus - node.held for node in self.nodes}
+        """Node -> GPUs of which no part is taken; negative while workers wait for GPUs that others took first."""
         self.shared: dict[int, SharedGpu] = {}
         self.total = sum(node.gpus for node in self.nodes)
+        self.held = sum(node.held for node in self.nodes)
+        """GPUs that other jobs hold."""
+
+    @property
+    def usable(self) -> int:
+        """The GPUs that no other job holds."""
+        return self.total - self.held
 
     def widest(self, accelerator: str = "") -> int:
         """Return the largest number of GPUs that one node of this kind has."""

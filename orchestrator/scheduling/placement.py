@@ -42,6 +42,7 @@ class Placement:
         shares: Mapping[str, float] | None = None,
         together: Callable[[int, int], bool] = lambda ordinal, neighbor: False,
         silence: float = SILENCE_TIMEOUT_S,
+        wait: float = 0.0,
     ) -> None:
         """Start without workers; ``pending``: group -> ordinals to play.
 
@@ -49,6 +50,7 @@ class Placement:
             shares: pool -> GPUs it may take; a pool that is missing may take all.
             together: returns True if two neighbors in a queue belong to one sample, which no lease splits.
             silence: seconds a worker with a lease may send nothing before its work is taken back.
+            wait: seconds since the last change of the nodes for which a group waits for a node that is wide enough.
         """
         self.demands = demands
         self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
@@ -57,7 +59,7 @@ class Placement:
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
         """Nodes that get no workers."""
-        self.together, self.silence = together, silence
+        self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
         """Group, ordinal -> workers that died while playing nothing else."""
@@ -94,7 +96,7 @@ class Placement:
         ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
         """
         for group in self.groups.values():
-            if len(self._workers_of(group)) < self._required_replicas(group) and self._fits(group):
+            if len(self._workers_of(group)) < self.required_replicas(group) and self._fits(group):
                 return group
         fitting = [group for group in self.groups.values() if group.queued_count and self._fits(group)]
         paying = [group for group in fitting if self._replica_pays(group)]
@@ -115,6 +117,18 @@ class Placement:
         if demand.cpus > cpus and (demand.gpus or self.slots):
             return False
         return not demand.gpus or (demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None)
+
+    def describe_wait(self, group: WorkerGroup) -> str:
+        """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
+        demand = group.demand
+        has_work = group.queued_count or self.required_replicas(group)
+        if not has_work or not demand.gpus or self._workers_of(group) or self._fits(group):
+            return ""
+        if demand.gpus > self.nodes.widest(demand.accelerator):
+            widest, hours = self.nodes.widest(demand.accelerator), self.wait / 3600
+            missing = f"the widest has {widest}" if widest else "there is none"
+            return f"waits up to {hours:.2g} h for a node with {demand.gpu_text}; {missing}" if hours else ""
+        return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
 
     def _room(self, demand: Demand) -> Place | None:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
@@ -156,18 +170,18 @@ class Placement:
     def _horizon(self) -> float:
         """Return the seconds to the end if all pending work were spread evenly over all GPUs."""
         gpu_seconds = sum(group.demand.gpus * self._seconds_of_work(group) for group in self.groups.values())
-        return gpu_seconds / max(1, self.nodes.total)
+        return gpu_seconds / max(1, self.nodes.usable)
 
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
         for group in self.groups.values():
-            demand, has_work = group.demand, group.queued_count or self._required_replicas(group)
+            demand, has_work = group.demand, group.queued_count or self.required_replicas(group)
             needs_room = has_work and demand.gpus and not self._workers_of(group)
             if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
                 for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
                     slot.leaving = True
 
-    def _required_replicas(self, group: WorkerGroup) -> int:
+    def required_replicas(self, group: WorkerGroup) -> int:
         """Return the replicas that the group keeps while episodes of others wait for its replies."""
         return group.demand.standing_replicas if not group.abandoned and self._awaits_answers(group) else 0
 
@@ -256,7 +270,7 @@ class Leasing(Placement):
         ``PAUSE_GRACE_S``.
         """
         group = worker.group
-        if worker.leaving or self._required_replicas(group):
+        if worker.leaving or self.required_replicas(group):
             return not worker.leaving
         recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S
         if (recently_paused or self._awaits_answers(group)) and not self._group_waits_for_room():

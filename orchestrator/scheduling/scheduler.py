@@ -42,7 +42,14 @@ class Scheduler(Control):
     def on_begin(self, now: float = 0.0) -> list[Command]:
         self._advance(now)
         self.begun = True
-        return self._abandon_too_wide() + self._start_workers()
+        return self._abandon_if_hopeless() + self._start_workers()
+
+    def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
+        """Handle a worker that has got its GPUs and CPUs: its start begins now."""
+        self._advance(now)
+        if slot in self.slots and not self.slots[slot].placed:
+            self.slots[slot].placed, self.slots[slot].started_at = True, self.now
+        return []
 
     def on_ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
         """Handle a worker that has loaded its engines, which play ``at_once`` episodes at a time; 0 keeps the estimate."""
@@ -50,7 +57,8 @@ class Scheduler(Control):
         if slot not in self.slots:
             return []
         worker = self.slots[slot]
-        worker.ready, worker.last_heard, worker.group.failed_starts = True, self.now, 0
+        worker.placed = worker.ready = True
+        worker.last_heard, worker.group.failed_starts = self.now, 0
         worker.group.start_times.append(self.now - worker.started_at)
         worker.group.demand = replace(worker.group.demand, concurrency=at_once or worker.group.demand.concurrency)
         return self._assign(slot)
@@ -76,7 +84,7 @@ class Scheduler(Control):
         if group.abandoned:
             return []
         group.waiting.extend(group.filter_playable(ordinals))
-        return self._abandon_too_wide() + self._assign_idle() + self._start_workers()
+        return self._abandon_if_hopeless() + self._assign_idle() + self._start_workers()
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
         """Handle a sign of life of a judge's worker; ``answered`` counts its replies since the last one."""
@@ -126,14 +134,15 @@ class Scheduler(Control):
                 continue
             late = [lease for lease, due in worker.due.items() if self.now > due]
             silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
-            must_answer = worker.ready and self._required_replicas(worker.group)
+            must_answer = worker.ready and self.required_replicas(worker.group)
             if self._awaits_judge(worker.group):
                 worker.restart_deadlines(self.now, self.silence)
             elif (worker.leases or must_answer) and (silent or late):
                 silence = f"silent for {self.now - worker.last_heard:.0f} s"
                 reason = silence if silent else f"{LATE_FACTOR:g} times too slow"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
-        if not self.slots and self.now - self.changed > self.silence:
+        waited = self.now - self.changed
+        if waited > self.wait if self.wait else waited > self.silence and not self.slots:
             commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._start_workers()
 
@@ -145,17 +154,28 @@ class Scheduler(Control):
         demands: Mapping[str, Demand] | None = None,
         shares: Mapping[str, float] | None = None,
     ) -> list[Command]:
-        """Handle a change of the cluster's nodes; ``on_death`` follows for each worker of a lost node.
+        """Handle a change of the nodes or of what others hold; ``on_death`` follows for each worker of a lost node.
 
         ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
         """
         self._advance(now)
-        self.nodes, self.cpus, self.changed = Nodes(nodes), cpus, self.now
+        before, self.nodes, self.cpus = self.nodes, Nodes(nodes), cpus
+        if [(node.name, node.gpus) for node in before.nodes] != [(node.name, node.gpus) for node in nodes]:
+            self.changed = self.now
         for worker in self.slots.values():
             self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
         if demands is not None:
             self._replace_demands(demands)
-        return self._start_workers() if shares is None else self.set_shares(shares, now)
+        withdrawn = self._withdraw_waiting()
+        return [*withdrawn, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
+
+    def _withdraw_waiting(self) -> list[Command]:
+        """Stop workers that wait in Ray for GPUs that another job took first; they start again when GPUs are free."""
+        commands = list[Command]()
+        for slot, worker in reversed(list(self.slots.items())):
+            if not worker.placed and self.nodes.held and self.nodes.free.get(worker.node, 0) < 0:
+                commands += self._stop([slot])
+        return commands
 
     def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
         """Take new demands for workers that start from now on; what a group plays at once stays."""
@@ -210,13 +230,18 @@ class Scheduler(Control):
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
+    def _abandon_if_hopeless(self) -> list[Command]:
+        """Abandon groups that are too wide at once, unless nodes may come."""
+        return [] if self.wait else self._abandon_too_wide()
+
     def _abandon_too_wide(self) -> list[Command]:
         """Abandon groups whose replica needs more GPUs than a node or its pool has."""
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
-            available = min(self.nodes.widest(demand.accelerator), self.shares.get(demand.pool, demand.gpus))
-            if (group.queued_count or self._required_replicas(group)) and demand.gpus > available:
+            share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
+            available = min(self.nodes.widest(demand.accelerator), share)
+            if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
                 where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
                 reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}"
                 commands += self._abandon(group, reason + self._reserved_for_judge(group))

@@ -154,6 +154,8 @@ class WorkerSlot:
     started_at: float = 0.0
     last_heard: float = 0.0
     """Time of its last message, or of its first lease after an idle time."""
+    placed: bool = False
+    """True once Ray has given it its GPUs and CPUs."""
     ready: bool = False
     suspected: bool = False
     """True while it plays a lease of suspects only."""

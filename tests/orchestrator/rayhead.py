@@ -25,6 +25,7 @@ PORTS = (
     "dashboard-agent-listen-port",
     "dashboard-agent-grpc-port",
     "metrics-export-port",
+    "runtime-env-agent-port",
 )
 """What two Ray nodes on one machine would both want; the workers' ports are left to the system."""
 
@@ -32,7 +33,7 @@ PORTS = (
 class Head:
     """A running head: its dashboard's address, and the environment of its clients."""
 
-    def __init__(self, folder: Path, **variables: str) -> None:
+    def __init__(self, folder: Path, gpus: int = 0, **variables: str) -> None:
         self.folder = folder
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self.jobs = f"http://127.0.0.1:{ports['dashboard-port']}"
@@ -43,13 +44,14 @@ class Head:
         with open(folder / "start.log", "wb") as log:
             self.process = subprocess.Popen(
                 [BIN / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1",
-                 "--num-cpus=2", "--object-store-memory=200000000", "--disable-usage-stats", f"--temp-dir={folder}",
+                 "--num-cpus=2", f"--num-gpus={gpus}", "--object-store-memory=200000000", "--disable-usage-stats",
+                 f"--temp-dir={folder}",
                  "--min-worker-port=0", "--max-worker-port=0", *(f"--{name}={port}" for name, port in ports.items())],
                 env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.log = folder / "start.log"
 
-    def ready(self, seconds: float = 120) -> None:
+    def ready(self, seconds: float = 240) -> None:
         """Wait until jobs can be submitted."""
         deadline = time.monotonic() + seconds
         while True:
@@ -104,10 +106,10 @@ class Head:
 
 
 @contextmanager
-def head(**variables: str) -> Iterator[Head]:
+def head(gpus: int = 0, **variables: str) -> Iterator[Head]:
     """A head in a folder of its own, with a short name: sockets lie in it."""
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    node = Head(folder, **variables)
+    node = Head(folder, gpus, **variables)
     try:
         node.ready()
         yield node

@@ -7,7 +7,7 @@ import pytest
 
 from actors.engine import loader as engine_loader
 from actors.node.hub_retry import HubUnreachable, retry_hub, unreachable_reason
-from orchestrator.execution.driver import FATAL_START_ERRORS
+from orchestrator.execution.loss_reason import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
 from tests.actors.service import failure, service
 

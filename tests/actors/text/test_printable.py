@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.text.printable import UNSAFE, one_line, printable, strip_colors
-from orchestrator.execution.driver import last_line
+from orchestrator.execution.loss_reason import last_line
 from orchestrator.execution.worker_logs import AttemptLog, open_attempt_log
 from tests.actors.hostile import CONTROL
 

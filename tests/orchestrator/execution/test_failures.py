@@ -41,7 +41,7 @@ def test_a_model_that_cannot_load_ends_with_its_reason_and_the_others_go_on(cli,
 
 
 def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo_data, tmp_path):
-    large = '[[model]]\nname = "large"\nsource = "x/y"\nbackend = "vllm"\ngpus = 8\n'
+    large = '[[model]]\nname = "large"\nsource = "x/y"\nbackend = "vllm"\ngpus = 8\n[cluster]\nwait_hours = 0\n'
     done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, GOOD + large), "--output", tmp_path / "run")
 
     assert done.returncode == 1

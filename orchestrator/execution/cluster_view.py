@@ -1,0 +1,94 @@
+"""The GPUs of a cluster that other jobs hold, and the node where Ray has placed each of our workers.
+
+Ray's view of free resources is up to a second old, so a GPU counts as held by others once two readings in a row agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ray._private.state import actors, available_resources_per_node
+
+from orchestrator.execution.ray_cluster import capacity, gpu_nodes
+from orchestrator.scheduling.nodes import Node
+
+ROUNDING = 1e-3
+"""The part of a GPU that is ignored; Ray counts in steps of 1e-4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a worker of ours has on a node."""
+
+    node: str
+    gpus: float
+    cpus: float
+
+
+@dataclass
+class ClusterView:
+    """The nodes and CPUs that this sweep may use."""
+
+    nodes: tuple[Node, ...] = ()
+    cpus: float = 1.0
+    """CPUs that no other job holds."""
+    _readings: dict[str, int] | None = None
+    """Node -> GPUs that did not seem to be ours at the last reading; the first one counts alone."""
+    _held_cpus: float = math.inf
+
+    @classmethod
+    def open(cls) -> ClusterView:
+        """Return the view of a cluster where this sweep has no workers yet."""
+        view = cls()
+        view.read(())
+        return view
+
+    def read(self, holdings: Iterable[Holding]) -> bool:
+        """Read the cluster; return True if nodes, or what others hold of them, have changed.
+
+        ``holdings`` are those of all our placed workers, with those that are ending.
+        """
+        own_gpus, own_cpus = dict[str, float](), 0.0
+        for holding in holdings:
+            own_gpus[holding.node] = own_gpus.get(holding.node, 0.0) + holding.gpus
+            own_cpus += holding.cpus
+        nodes, free = gpu_nodes(), available_resources_per_node()
+        readings = {
+            node.name: _count_held(node.gpus, free[node.name].get("GPU", 0.0), own_gpus.get(node.name, 0.0))
+            for node in nodes
+            if node.name in free
+        }
+        total_cpus = capacity()[0]
+        held_cpus = max(0.0, total_cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
+        before = self.nodes, self.cpus
+        self.nodes = confirm_held(nodes, readings, readings if self._readings is None else self._readings)
+        self.cpus = total_cpus - min(held_cpus, self._held_cpus)
+        self._readings, self._held_cpus = readings, held_cpus
+        return before != (self.nodes, self.cpus)
+
+    @property
+    def usable_gpus(self) -> int:
+        """The GPUs that no other job holds."""
+        return sum(node.gpus - node.held for node in self.nodes)
+
+
+def _count_held(gpus: int, free: float, own: float) -> int:
+    """Return the GPUs of a node of which another job has at least a part."""
+    return min(gpus, max(0, math.ceil(gpus - free - own - ROUNDING)))
+
+
+def confirm_held(nodes: Sequence[Node], now: Mapping[str, int], before: Mapping[str, int]) -> tuple[Node, ...]:
+    """Return the nodes with the GPUs that both readings count as held by others."""
+    return tuple(replace(node, held=min(now.get(node.name, 0), before.get(node.name, 0))) for node in nodes)
+
+
+def placed_node(actor: Any) -> str:
+    """Return the node whose GPUs and CPUs Ray has given to an actor; empty while it waits for them.
+
+    An actor that waits already has the node that it asks, but no process with a port.
+    """
+    address = actors(actor._actor_id.hex()).get("Address", {})
+    return str(address["NodeID"]) if address.get("Port") else ""

@@ -1,0 +1,48 @@
+"""The GPUs that a sweep's pending work would use if it had them: what the cluster's autoscaler is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.scheduling.placement import Placement
+from orchestrator.scheduling.state import LEASES_PER_WORKER, WorkerGroup
+
+STARTS_OF_WORK = 4.0
+"""Work per replica, in its start times, below which another node is not worth its start."""
+MAX_BUNDLES = 1000
+
+Bundle = dict[str, float]
+"""Resource as Ray names it -> amount, of one replica."""
+
+
+def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bundle]:
+    """Return one bundle per replica that pending work would use, those that run included, widest first.
+
+    ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out: their number per GPU follows the nodes.
+    """
+    room = dict(limits)
+    bundles = list[Bundle]()
+    for group in sorted(placement.groups.values(), key=lambda group: -group.demand.gpus):
+        gpus, pool = group.demand.gpus, group.demand.pool
+        for _ in range(_wanted_replicas(placement, group) if gpus else 0):
+            if room.get(pool, gpus) < gpus:
+                break
+            room[pool] = room.get(pool, float("inf")) - gpus
+            bundles.append(_bundle(group))
+    return bundles[:MAX_BUNDLES]
+
+
+def _wanted_replicas(placement: Placement, group: WorkerGroup) -> int:
+    work, standing = placement.remaining(group), placement.required_replicas(group)
+    if group.abandoned or not work:
+        return standing
+    if group.start_s:
+        worth_starting = work / group.rate / (STARTS_OF_WORK * group.start_s)
+    else:
+        worth_starting = work / (LEASES_PER_WORKER * group.demand.concurrency)
+    return min(group.demand.replicas, max(1, standing, int(worth_starting)))
+
+
+def _bundle(group: WorkerGroup) -> Bundle:
+    kind = group.demand.accelerator
+    return {"GPU": group.demand.gpus} | ({f"accelerator_type:{kind}": 0.001} if kind else {})
