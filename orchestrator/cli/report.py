@@ -50,6 +50,9 @@ def report(
     learned: Annotated[
         bool, typer.Option("--learned", help="Table 3: before and after training, with the paper's figures.")
     ] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html into the run folder.
@@ -95,16 +98,16 @@ def compare(
         show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
 
 
-def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> None:
+def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> Path | None:
+    """Print the tables of a run, and write its files; return its page, None if nothing is written."""
     from orchestrator.report.read_run import read_run
 
     run_data = read_run(folder, *reading)
     if as_json:
         print_json({"cells": run_data.rows.to_dicts(), "notes": run_data.notes})
-        return
+        return None
     _print_run(run_data)
-    if not brief:
-        _write_run(run_data, reading.data, baselines)
+    return None if brief else _write_run(run_data, reading.data, baselines)
 
 
 def _print_run(run_data: RunData) -> None:
@@ -118,7 +121,7 @@ def _print_run(run_data: RunData) -> None:
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
-def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
+def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> Path:
     from orchestrator.report.figures.draw import write_figures
     from orchestrator.report.figures.process import figure_set
     from orchestrator.report.html import write_page
@@ -133,9 +136,10 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
         files += write_figures(run_data, figures=figures)
     print(f"intervals: {describe_clusters(run_data)}")
     print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+    return page
 
 
-def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json: bool) -> None:
+def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json: bool) -> Path | None:
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
@@ -147,10 +151,11 @@ def _rank_models(folders: Sequence[Path], reading: Reading, into: Path, as_json:
         entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
         print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": ranking.notes})
-        return
+        return None
     with disk_errors(into):
         page = write_leaderboard(ranking, into)
     print_lines([*ranking.notes, f"open {page} in a browser"])
+    return page
 
 
 def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, as_json: bool) -> None:
@@ -178,7 +183,7 @@ def _show_differences(differences: RunComparison) -> None:
     show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)
 
 
-def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -> None:
+def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -> Path | None:
     """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
@@ -194,7 +199,9 @@ def _report_runs(folders: Sequence[Path], reading: Reading, into: Path | None) -
     except run_comparison.NothingInCommon as reason:
         differences = None
         print_lines([reason])
-    if into is not None:
-        with disk_errors(into):
-            page = write_leaderboard(ranking, into, "Runs side by side", differences)
-        print_lines([f"open {page} in a browser"])
+    if into is None:
+        return None
+    with disk_errors(into):
+        page = write_leaderboard(ranking, into, "Runs side by side", differences)
+    print_lines([f"open {page} in a browser"])
+    return page
