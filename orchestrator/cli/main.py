@@ -18,6 +18,7 @@ from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
 from orchestrator.cli.filter import filter as recompute_filter
 from orchestrator.cli.flip_rate import flip_rate
+from orchestrator.cli.labels import labels_app
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
@@ -60,6 +61,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 """Panel of ``--help`` -> command -> function."""
 
 app.add_typer(data_app, name="data", rich_help_panel="Start")
+app.add_typer(labels_app, name="labels", rich_help_panel="Check")
 app.add_typer(models.models_app, name="models", rich_help_panel="Start")
 for panel, commands in PANELS.items():
     for name, command in commands.items():

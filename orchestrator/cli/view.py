@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.cli.options import MovedData, RunFolders
+from sweeps.sweep_file import SweepError
+from sweeps.values import NAME
+
+if TYPE_CHECKING:
+    from orchestrator.view.page import ViewPage
 
 
 def view(
     folders: RunFolders,
     data: MovedData = None,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Label episodes under this name.")] = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
@@ -25,8 +32,12 @@ def view(
     The page is served on loopback only. Stop with Ctrl-C.
     """
     from orchestrator.view.catalog import run_names
+    from orchestrator.view.page import ViewPage
 
-    asyncio.run(_serve(run_names(_runs(folders)), data, port, open_browser))
+    if name and (len(name) > 60 or not re.fullmatch(NAME, name)):
+        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
+    page = ViewPage(run_names(_runs(folders)), data, name)
+    asyncio.run(_serve(page, port, open_browser))
 
 
 def _runs(folders: list[Path]) -> list[Path]:
@@ -40,11 +51,10 @@ def _runs(folders: list[Path]) -> list[Path]:
     return folders
 
 
-async def _serve(runs: dict[str, Path], data: Path | None, port: int, open_browser: bool) -> None:
+async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
     from orchestrator.human.loopback import serving
-    from orchestrator.view.page import ViewPage
 
-    page, stopped = ViewPage(runs, data), asyncio.Event()
+    stopped = asyncio.Event()
     async with serving(page, port) as address:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
