@@ -18,11 +18,10 @@ from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
 from orchestrator.cli.filter import filter as recompute_filter
 from orchestrator.cli.flip_rate import flip_rate
-from orchestrator.cli.labels import labels_app
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
-from orchestrator.cli.view import view
+from orchestrator.cli.view import labels_app, view
 from orchestrator.storage.software import version
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."

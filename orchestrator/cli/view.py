@@ -1,4 +1,4 @@
-"""``view``: every episode of run folders in a browser, also while they are written."""
+"""``view`` and ``labels``: every episode of run folders in a browser, and the labels that people give there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import MovedData, RunFolders
+from orchestrator.cli.options import MovedData, RunFolder, RunFolders
+from orchestrator.cli.printing import print_lines
 from sweeps.sweep_file import SweepError
 from sweeps.values import NAME
 
 if TYPE_CHECKING:
     from orchestrator.view.page import ViewPage
+
+labels_app = typer.Typer(
+    help="Write, read and compare the labels that people give in `view DIR --as NAME`.", no_args_is_help=True
+)
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.csv", help="Columns key, labeler, label, unsure, note, time, wording.")
+]
 
 
 def view(
@@ -70,3 +78,44 @@ async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+
+@labels_app.command("export")
+def export_labels(folder: RunFolder, file: File) -> None:
+    """Write the newest label of each person and episode to a CSV file."""
+    from orchestrator.storage import atomic_write, option_labels
+
+    labels = option_labels.read_labels(folder).values()
+    atomic_write.write(file, option_labels.to_csv(labels).encode())
+    print(f"{len(labels):,} labels in {file}")
+
+
+@labels_app.command("import")
+def import_labels(folder: RunFolder, file: File) -> None:
+    """Add the labels of a CSV file to a run folder; a label of an episode that is not stored is refused."""
+    from orchestrator.storage import option_labels
+    from orchestrator.storage.episode_store import episodes
+    from orchestrator.storage.lock import RunFolderError
+
+    labels = option_labels.from_csv(file)
+    stored = set(episodes(folder).select("key").collect()["key"])
+    if strangers := [label.key for label in labels if label.key not in stored]:
+        raise RunFolderError(
+            f"{file} labels {strangers[0]}, which is no episode of {folder}; name the folder that it is of"
+        )
+    option_labels.append_labels(folder, labels)
+    print(f"{len(labels):,} labels added to {folder / option_labels.FILE}")
+
+
+@labels_app.command("agreement")
+def show_agreement(folder: RunFolder) -> None:
+    """Print how far each two people agree on the episodes that both have labeled."""
+    from orchestrator.storage.option_labels import agreements, read_labels
+
+    pairs = list(agreements(read_labels(folder).values()))
+    lines = [
+        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} equal, "
+        f"kappa {'-' if pair.kappa is None else f'{pair.kappa:.2f}'}"
+        for pair in pairs
+    ]
+    print_lines(lines or ["no two people have labeled the same episode yet"])
