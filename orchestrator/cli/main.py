@@ -22,7 +22,7 @@ from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.schema import schema
 from orchestrator.cli.user_errors import Commands, keep_exit_code
-from orchestrator.cli.view import view
+from orchestrator.cli.view import labels_app, view
 from orchestrator.storage.software import version
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
@@ -61,6 +61,7 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 """Panel of ``--help`` -> command -> function."""
 
 app.add_typer(data_app, name="data", rich_help_panel="Start")
+app.add_typer(labels_app, name="labels", rich_help_panel="Check")
 app.add_typer(models.models_app, name="models", rich_help_panel="Start")
 for panel, commands in PANELS.items():
     for name, command in commands.items():

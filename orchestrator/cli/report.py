@@ -41,6 +41,9 @@ def report(
     learned: Annotated[
         bool, typer.Option("--learned", help="Table 3: before and after training, with the paper's figures.")
     ] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html into the run folder.
@@ -49,28 +52,31 @@ def report(
     nothing.
     """
     options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
+    page: Path | None = None
     if learned:
         print_learned(folders, data)
     elif leaderboard:
-        _rank_models(folders, options, into or Path("leaderboard.html"), as_json)
+        page = _rank_models(folders, options, into or Path("leaderboard.html"), as_json)
     elif len(folders) > 1 and as_json:
         compare_folders(folders, options, None, as_json)
     elif len(folders) > 1:
-        _report_runs(folders, options, None if brief else into or Path("runs.html"))
+        page = _report_runs(folders, options, None if brief else into or Path("runs.html"))
     else:
-        _report_run(folders[0], options, brief, baselines, as_json)
+        page = _report_run(folders[0], options, brief, baselines, as_json)
+    if open_page and page is not None:
+        typer.launch(str(page))
 
 
-def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> None:
+def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> Path | None:
+    """Print the tables of a run, and write its files; return its page, None if nothing is written."""
     from orchestrator.report.read_run import read_run
 
     run_data = read_run(folder, *options)
     if as_json:
         print_json({"cells": run_data.rows.to_dicts(), "notes": run_data.notes})
-        return
+        return None
     _print_run(run_data)
-    if not brief:
-        _write_run(run_data, options.data, baselines)
+    return None if brief else _write_run(run_data, options.data, baselines)
 
 
 def _print_run(run_data: RunData) -> None:
@@ -84,7 +90,7 @@ def _print_run(run_data: RunData) -> None:
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
-def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
+def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> Path:
     from orchestrator.report.figures.draw import write_figures
     from orchestrator.report.figures.process import figure_set
     from orchestrator.report.html import write_page
@@ -99,9 +105,10 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> None:
         files += write_figures(run_data, figures=figures)
     print(f"intervals: {describe_clusters(run_data)}")
     print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+    return page
 
 
-def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_json: bool) -> None:
+def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_json: bool) -> Path | None:
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
@@ -113,13 +120,14 @@ def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_j
         entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
         print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": ranking.notes})
-        return
+        return None
     with disk_errors(into):
         page = write_leaderboard(ranking, into)
     print_lines([*ranking.notes, f"open {page} in a browser"])
+    return page
 
 
-def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | None) -> None:
+def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | None) -> Path | None:
     """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
@@ -135,7 +143,9 @@ def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | Non
     except run_comparison.NothingInCommon as reason:
         differences = None
         print_lines([reason])
-    if into is not None:
-        with disk_errors(into):
-            page = write_leaderboard(ranking, into, "Runs side by side", differences)
-        print_lines([f"open {page} in a browser"])
+    if into is None:
+        return None
+    with disk_errors(into):
+        page = write_leaderboard(ranking, into, "Runs side by side", differences)
+    print_lines([f"open {page} in a browser"])
+    return page

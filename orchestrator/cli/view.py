@@ -1,20 +1,35 @@
-"""``view``: every episode of run folders in a browser, also while they are written."""
+"""``view`` and ``labels``: every episode of run folders in a browser, and the labels that people give there."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import MovedData, RunFolders
+from orchestrator.cli.options import MovedData, RunFolder, RunFolders
+from orchestrator.cli.printing import print_lines
+from sweeps.sweep_file import SweepError
+from sweeps.values import NAME
+
+if TYPE_CHECKING:
+    from orchestrator.view.page import ViewPage
+
+labels_app = typer.Typer(
+    help="Write, read and compare the labels that people give in `view DIR --as NAME`.", no_args_is_help=True
+)
+File = Annotated[
+    Path, typer.Argument(metavar="FILE.csv", help="Columns key, labeler, label, unsure, note, time, wording.")
+]
 
 
 def view(
     folders: RunFolders,
     data: MovedData = None,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Label episodes under this name.")] = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
@@ -25,8 +40,12 @@ def view(
     The page is served on loopback only. Stop with Ctrl-C.
     """
     from orchestrator.view.catalog import run_names
+    from orchestrator.view.page import ViewPage
 
-    asyncio.run(_serve(run_names(_runs(folders)), data, port, open_browser))
+    if name and (len(name) > 60 or not re.fullmatch(NAME, name)):
+        raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
+    page = ViewPage(run_names(_runs(folders)), data, name)
+    asyncio.run(_serve(page, port, open_browser))
 
 
 def _runs(folders: list[Path]) -> list[Path]:
@@ -40,11 +59,10 @@ def _runs(folders: list[Path]) -> list[Path]:
     return folders
 
 
-async def _serve(runs: dict[str, Path], data: Path | None, port: int, open_browser: bool) -> None:
+async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
     from orchestrator.human.loopback import serving
-    from orchestrator.view.page import ViewPage
 
-    page, stopped = ViewPage(runs, data), asyncio.Event()
+    stopped = asyncio.Event()
     async with serving(page, port) as address:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,3 +78,44 @@ async def _serve(runs: dict[str, Path], data: Path | None, port: int, open_brows
         for result in results:
             if isinstance(result, Exception):
                 raise result
+
+
+@labels_app.command("export")
+def export_labels(folder: RunFolder, file: File) -> None:
+    """Write the newest label of each person and episode to a CSV file."""
+    from orchestrator.storage import atomic_write, option_labels
+
+    labels = option_labels.read_labels(folder).values()
+    atomic_write.write(file, option_labels.to_csv(labels).encode())
+    print(f"{len(labels):,} labels in {file}")
+
+
+@labels_app.command("import")
+def import_labels(folder: RunFolder, file: File) -> None:
+    """Add the labels of a CSV file to a run folder; a label of an episode that is not stored is refused."""
+    from orchestrator.storage import option_labels
+    from orchestrator.storage.episode_store import episodes
+    from orchestrator.storage.lock import RunFolderError
+
+    labels = option_labels.from_csv(file)
+    stored = set(episodes(folder).select("key").collect()["key"])
+    if strangers := [label.key for label in labels if label.key not in stored]:
+        raise RunFolderError(
+            f"{file} labels {strangers[0]}, which is no episode of {folder}; name the folder that it is of"
+        )
+    option_labels.append_labels(folder, labels)
+    print(f"{len(labels):,} labels added to {folder / option_labels.FILE}")
+
+
+@labels_app.command("agreement")
+def show_agreement(folder: RunFolder) -> None:
+    """Print how far each two people agree on the episodes that both have labeled."""
+    from orchestrator.storage.option_labels import agreements, read_labels
+
+    pairs = list(agreements(read_labels(folder).values()))
+    lines = [
+        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} equal, "
+        f"kappa {'-' if pair.kappa is None else f'{pair.kappa:.2f}'}"
+        for pair in pairs
+    ]
+    print_lines(lines or ["no two people have labeled the same episode yet"])

@@ -79,7 +79,8 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
         maker.texts = texts
         kind = _kind(KINDS[catalog.columns["kind"][position]], run_data, sample, row, turns)
         maker.add({**row, "kind": kind}, turns, read_verdicts(own.folder, row))
-        views.append({**maker.views[0], "run": run})
+        choices = [] if sample is None else [*sample.options, *sample.categories]
+        views.append({**maker.views[0], "run": run, "choices": choices})
         seen.append(pictures)
     _share_pictures(views, seen)
     uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from aiohttp import web
 from jinja2 import Environment, StrictUndefined
+from pydantic import ValidationError
 
 from orchestrator.human.loopback import LoopbackPage, page_headers
 from orchestrator.report.html.text import inert, visible
 from orchestrator.report.measures.endings import EndingKind
+from orchestrator.storage.option_labels import OptionLabel, append_labels, read_labels
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view import query as queries
 from orchestrator.view.catalog import Catalog, hash_key
@@ -51,16 +53,18 @@ class EpisodeName(NamedTuple):
 class ViewPage(LoopbackPage):
     """The page and what it asks for."""
 
-    def __init__(self, runs: Mapping[str, Path], data: Path | None = None) -> None:
+    def __init__(self, runs: Mapping[str, Path], data: Path | None = None, labeler: str = "") -> None:
+        """Accept labels if ``labeler`` names a person."""
         routes = [
             web.get("/{token}/", self._show),
             web.get("/{token}/rows", self._rows),
             web.get("/{token}/episode", self._episode),
             web.get("/{token}/state", self._state),
+            web.post("/{token}/label", self._label),
         ]
         super().__init__(routes, page_headers(STYLE, SCRIPT, "connect-src 'self'; form-action 'none'"), MAX_BODY_BYTES)
         self.indexes = {name: RunIndex(folder) for name, folder in runs.items()}
-        self.data = data
+        self.data, self.labeler = data, labeler
         self.samples: dict[str, RunSamples] = {}
         self.catalog = Catalog(self.indexes, 0)
         self.is_complete = False
@@ -96,7 +100,9 @@ class ViewPage(LoopbackPage):
 
     async def _show(self, request: web.Request) -> web.Response:
         runs = ", ".join(visible(name) for name in self.indexes)
-        text = TEMPLATE.render(style=STYLE, script=SCRIPT, title=runs, content=inert(CONTENT))
+        text = TEMPLATE.render(
+            style=STYLE, script=SCRIPT, title=runs, content=inert({**CONTENT, "labeler": self.labeler})
+        )
         return web.Response(text=text, content_type="text/html", charset="utf-8")
 
     async def _state(self, request: web.Request) -> web.Response:
@@ -167,8 +173,31 @@ class ViewPage(LoopbackPage):
                 self.refresh()
                 continue
             neighbors = [queries.describe(catalog, other) for other in catalog.neighbors(known[0])]
+            if self.labeler:
+                folder, key = self.indexes[views["episodes"][0]["run"]].folder, views["episodes"][0]["key"]
+                label = read_labels(folder).get((key, self.labeler))
+                views["label"] = None if label is None else label.model_dump()
             return {**views, "ids": [queries.describe(catalog, at)["id"] for at in known], "neighbors": neighbors}
         return None
+
+    async def _label(self, request: web.Request) -> web.Response:
+        """Store a label of the person who labels."""
+        if not self.labeler:
+            raise web.HTTPForbidden
+        form = await request.post()
+        fields = {name: str(form.get(name, "")) for name in ("run", "key", "label", "note", "unsure")}
+        index = self.indexes.get(fields["run"])
+        if index is None or self.catalog.find_episode(fields["run"], hash_key(fields["key"])) is None:
+            raise web.HTTPNotFound
+        try:
+            label = OptionLabel(
+                key=fields["key"], labeler=self.labeler, label=fields["label"], note=fields["note"],
+                unsure=fields["unsure"] == "true",
+            )  # fmt: skip
+        except ValidationError:
+            raise web.HTTPBadRequest from None
+        await asyncio.to_thread(append_labels, index.folder, [label])
+        return _json(label.model_dump())
 
 
 def _episode_name(request: web.Request, name: str) -> EpisodeName | None:

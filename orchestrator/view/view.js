@@ -39,6 +39,32 @@ function facts(episode) {
   return line;
 }
 
+/** Ask which option the last reply names; a click or a digit stores the answer, and the next episode opens. */
+function labelForm(view) {
+  const [own] = view.episodes;
+  if (!content.labeler || !own.choices.length) return null;
+  const before = view.label;
+  const choices = [["none", "none of them"], ...own.choices.map((name, number) => [String(number), name])];
+  const unsure = make("input", { type: "checkbox", name: "unsure" });
+  const note = make("input", { type: "search", name: "note", maxlength: "500", autocomplete: "off" });
+  unsure.checked = Boolean(before?.unsure);
+  note.value = before?.note || "";
+  const said = make("p", { class: "count", id: "label-said", role: "status" }, before ? "You have labeled this episode." : "");
+  const store = async (label) => {
+    const body = new URLSearchParams({ run: own.run, key: own.key, label, note: note.value, unsure: String(unsure.checked) });
+    const response = await fetch("label", { method: "POST", body, credentials: "omit" }).catch(() => null);
+    if (response?.ok) await move(1); else said.textContent = "The label could not be stored.";
+  };
+  const list = make("ol", { class: "choices" }, ...choices.map(([label, name], number) => {
+    const button = make("button", { type: "button", "data-digit": number < 10 ? String(number) : null, "aria-pressed": String(before?.label === label) },
+      make("kbd", {}, number < 10 ? String(number) : "·"), visible(` ${name}`));
+    button.addEventListener("click", () => store(label));
+    return make("li", {}, button);
+  }));
+  return make("section", { class: "label", "aria-label": "Label" }, make("h4", {}, `${content.labeler}: which option does the last reply name?`), list,
+    make("div", { class: "label-more" }, make("label", { class: "check" }, unsure, "unsure"), make("label", {}, "Note ", note)), said);
+}
+
 function showEpisode(view) {
   content.texts = view.texts;
   content.pictures = view.pictures;
@@ -51,7 +77,7 @@ function showEpisode(view) {
   const name = (episode) => [other && own.run !== other.run ? episode.run : "", other && own.model !== other.model ? episode.model : "", episode.condition].filter(Boolean).join(", ");
   const lanes = make("div", { class: other ? "lanes compared" : "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(own, name(own)), other ? lane(other, name(other)) : null);
   const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “right” and “counts” mark what would have ended or advanced the episode at that turn.");
-  byId("episode").replaceChildren(head, facts(own), lanes, hint);
+  byId("episode").replaceChildren(...[head, facts(own), lanes, hint, labelForm(view)].filter(Boolean));
   mark();
 }
 
@@ -135,12 +161,15 @@ function clear() {
 
 const KEYS = {
   j: () => move(1), k: () => move(-1), f: () => fail("next"), d: () => fail("previous"), "[": () => turn(-1), "]": () => turn(1),
+  u: () => byId("episode").querySelector("[name=unsure]")?.click(),
   "/": () => filters.elements.text.focus(), b: () => byId("beside")?.focus(), c: clear, "?": () => byId("help").showModal(),
 };
 addEventListener("keydown", (event) => {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "Escape" && typing) return event.target.blur();
   if (typing || event.ctrlKey || event.altKey || event.metaKey || byId("help").open || !byId("keys-on").checked) return;
+  const choice = byId("episode").querySelector(`[data-digit="${/^[0-9]$/.test(event.key) ? event.key : "x"}"]`);
+  if (choice) return choice.click();
   if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
 });
 byId("list").addEventListener("keydown", (event) => {

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from scipy.stats import binomtest  # type: ignore[import-untyped]
 
-from actors.embedded.training.evaluation import Answerer, Candidate, Game, ModelInput, candidates, play_games
+from actors.embedded.training.evaluation import Answerer, Candidate, Game, Question, candidates, play_games
 from actors.embedded.training.pictures import HELD_OUT, NAMES
 from actors.embedded_135m.assemble import load_language, load_tokenizer
 from actors.embedded_135m.training.general_questions import EXAMINATION
@@ -91,12 +91,12 @@ def _readable(games: Sequence[Game]) -> tuple[int, int]:
     return sum(str(turn.action) != "unparsable" for turn in turns), len(turns)
 
 
-def _ask(answerer: Answerer, candidate: Candidate, mode: Mode, text: str = "") -> ModelInput:
+def _ask(answerer: Answerer, candidate: Candidate, mode: Mode, text: str = "") -> Question:
     """Return an open question about a sample's clear or first picture: ``text``, or the benchmark's with its hint."""
     game = SCENARIOS[candidate.sample.scenario]
     view = game.view(candidate.sample, game.initial(candidate.sample, mode, 0))
     question = text or view.prompt + OPEN_ENDED_HINT
-    return ModelInput((Message("user", question, (view.image,)),), (candidate.picture(view.image),))
+    return Question((Message("user", question, (view.image,)),), (candidate.picture(view.image),))
 
 
 def _names(reply: str, name: str) -> bool:
@@ -136,7 +136,7 @@ def _general(answerer: Answerer, folder: Path, language: Path) -> list[Figure]:
     """Compare answers without pictures with those of the language half as it was, both through this model's template."""
     tokenizer = load_tokenizer(language)
     frozen = generate_answers(load_language(language, tokenizer), tokenizer, tuple(EXAMINATION))
-    asked = [ModelInput((Message("user", question),), ()) for question in EXAMINATION]
+    asked = [Question((Message("user", question),), ()) for question in EXAMINATION]
     learned = [answerer.replies([question])[0] for question in asked]
 
     def right(answers: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.curves import budget_figure, capacity_figure
+from orchestrator.report.figures.dark import with_dark_colors
 from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
 from orchestrator.report.figures.operating import operating_figure
 from orchestrator.report.figures.parts import FigureContext
@@ -42,7 +43,7 @@ WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-co
 """Inches, end of the file names, and file formats."""
 LARGEST_SVG = 400_000
 """Bytes above which the page holds a figure as PNG of ``PAGE_DPI``."""
-PAGE_DPI = 110
+PAGE_DPI = 200
 
 
 class FigureImage(NamedTuple):
@@ -107,6 +108,8 @@ class RunFigures:
         kind, content = "svg+xml", self._content(plot_style.PAGE, name, figure, "svg")
         if len(content) > LARGEST_SVG:
             kind, content = "png", plot_style.render(figure, "png", PAGE_DPI)
+        else:
+            content = with_dark_colors(content)
         width, height = (round(96 * inches) for inches in figure.get_size_inches())
         return FigureImage(kind, content, width, height)
 

@@ -27,6 +27,8 @@ FEWEST = 3
 """Fewest models of a figure: with fewer, a table says more in less space."""
 HEAD = 0.6
 """Inches of a row of panels in addition to its models: title, ticks and the label under them."""
+LABEL = 0.12
+"""Inches that a model's label needs."""
 LEGEND_LINE, LEGEND_MARK = 0.17, 26.0
 """Inches of a legend's line; points of a label's mark and the space around both."""
 
@@ -156,6 +158,11 @@ def style_notes(context: FigureContext, names: Iterable[str]) -> list[Handle]:
     if any(context.progress(model=name) < 1 for name in models):
         entries.append(Patch(facecolor=INK, alpha=UNFINISHED, label="pale: unfinished"))
     return entries
+
+
+def has_room(models: int, down: int) -> bool:
+    """Return True if the labels of so many models fit on a page in ``down`` rows of panels."""
+    return down * (HEAD + LABEL * models) + 2 * LEGEND_LINE <= plot_style.TALLEST
 
 
 def has_enough_models(names: Iterable[str]) -> bool:

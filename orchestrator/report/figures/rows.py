@@ -19,6 +19,7 @@ from orchestrator.report.figures.parts import (
     FigureContext,
     draw_point,
     has_enough_models,
+    has_room,
     label_rows,
     legend_dot,
     new_rows_figure,
@@ -50,6 +51,8 @@ def reference_figure(context: FigureContext) -> Figure | None:
     cells = context.rows(context.numbers.intervals.cells).filter(pl.col("acc").is_not_null())
     names = context.models(averages["model"])
     scenarios = in_paper_order(cells["scenario"]) if context.page else []
+    if not has_room(len(names), -(-(len(scenarios) + 1) // 4)):
+        scenarios = []  # the average alone, for the labels of so many models would overlap
     across = min(4, len(scenarios) + 1)
     down = -(-(len(scenarios) + 1) // across)
     entries = [

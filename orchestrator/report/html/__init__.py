@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from orchestrator.report.comparisons.paper_comparison import compare_with_paper
 from orchestrator.report.figures.draw import FigureImage, FigureSet, run_figures
+from orchestrator.report.html.answer import AnswerFigure, build_answer
 from orchestrator.report.html.cells import cells_table, paper_table, resources_table
 from orchestrator.report.html.episode_browser import build_episode_browser, read_verdicts
 from orchestrator.report.html.findings import Finding, find_headlines
@@ -53,6 +54,8 @@ class ReportPage:
     title: str
     facts: Sequence[Fact]
     problems: Sequence[str]
+    answer: AnswerFigure | None
+    """The figure with which the page begins."""
     findings: Sequence[Finding]
     tables: Sequence[Table]
     cells: Table
@@ -99,6 +102,7 @@ def build_page(
         title=visible(run_data.sweep.name),
         facts=list_facts(run_data),
         problems=list_problems(run_data),
+        answer=build_answer(run_data, intervals),
         findings=find_headlines(run_data, intervals),
         tables=report_tables(run_data, intervals),
         cells=cells_table(run_data, intervals),

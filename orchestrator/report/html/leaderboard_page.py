@@ -94,19 +94,19 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
         lines.append(
             (
                 TableCell(row["name"], row["name"], "a person" if entrant.kind == PERSON else ""),
-                *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
-                *(_rank(row, rows["rank"].count()) if ranked else ()),
                 measure_cell(row, "acc", span=True),
+                *(_rank(row, rows["rank"].count()) if ranked else ()),
                 *((number_cell(row["average"]),) if shared else ()),
                 measure_cell(row, "ps"),
                 *_accuracies(leaderboard, row, entrant, pages[entrant.run]),
                 _played(row),
+                *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
             )
         )
     columns = (
-        MODEL, *((RUN,) if several_runs else ()), *(RANKS if ranked else ()), AVERAGE, *((SHARED,) if shared else ()), PS,
+        MODEL, AVERAGE, *(RANKS if ranked else ()), *((SHARED,) if shared else ()), PS,
         *(Column(f"{scenario} %", f"accuracy on {scenario}, with its 95% interval") for scenario in leaderboard.scenarios),
-        PLAYED,
+        PLAYED, *((RUN,) if several_runs else ()),
     )  # fmt: skip
     return Table(name, title, columns, tuple(lines), search=len(lines) > 1 and title != "Baselines")
 

@@ -15,8 +15,8 @@ import polars as pl
 from orchestrator.operating.knowledge import KNOWN, Detection
 from orchestrator.operating.policy import NEUTRAL_INDEX, Booleans
 from orchestrator.operating.split import DRAWS, Interval, bootstrap, interval, resampling_weights, split_intervals
+from orchestrator.report.measures.clustering import sample_clusters
 from orchestrator.report.measures.operating_curves import OperatingCell, exact_uniform, operating_cells
-from orchestrator.report.measures.outcomes import sample_clusters
 from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.conditions import Condition
 from sweeps.sampling import Sampling

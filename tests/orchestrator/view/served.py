@@ -25,9 +25,9 @@ class Reader(Visitor):
 
 
 @contextmanager
-def served(runs: dict[str, Path], data: Path | None = None) -> Iterator[str]:
+def served(runs: dict[str, Path], data: Path | None = None, labeler: str = "") -> Iterator[str]:
     """Serve the page during the block and yield its address, when all that is stored has been read."""
-    page, addresses, stop = ViewPage(runs, data), list[str](), threading.Event()
+    page, addresses, stop = ViewPage(runs, data, labeler), list[str](), threading.Event()
     ready = threading.Event()
 
     async def serve() -> None:

@@ -1,11 +1,14 @@
 """What the page of ``view`` serves, and what it refuses."""
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
 from orchestrator.report.read_run import read_run
+from orchestrator.storage.option_labels import FILE, read_labels
 from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run
+from tests.orchestrator.report.runs import play_sweep, sweep
 from tests.orchestrator.view.served import Reader, served
 
 
@@ -105,3 +108,29 @@ def test_without_its_data_a_run_has_replies_but_no_pictures(hostile_folder, tmp_
 
     assert view["pictures"] == [] and "data folder" in view["episodes"][0]["why"]
     assert json.dumps(view["episodes"][0]["turns"])
+
+
+def test_labels_are_stored_under_the_persons_name(demo_data, tmp_path):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["zero-shot"], scenarios=["ROD"]))
+    with served({"run": folder}, labeler="ada") as address:
+        reader = Reader(address)
+        row = reader.read("rows")["rows"][0]
+        view = reader.read("episode", episode_id=row["id"])
+        key = view["episodes"][0]["key"]
+        assert view["label"] is None and len(view["episodes"][0]["choices"]) > 3
+
+        origin = {"Origin": f"http://{reader.host}"}
+        form = urlencode({"run": "run", "key": key, "label": "2", "unsure": "true", "note": "<b>odd</b>"})
+        assert reader.ask("POST", f"{reader.path}label", origin, form) == 200
+        assert reader.ask("POST", f"{reader.path}label", {"Origin": "http://evil.example"}, form) == 403
+        assert reader.ask("POST", f"{reader.path}label", origin, form.replace("label=2", "label=x")) == 400
+        assert reader.ask("POST", f"{reader.path}label", origin, form.replace("run=run", "run=other")) == 404
+        label = reader.read("episode", episode_id=row["id"])["label"]
+
+    assert label == read_labels(folder)[key, "ada"].model_dump() and label["label"] == "2" and label["unsure"]
+
+
+def test_without_a_name_nothing_is_stored(reader, hostile_folder):
+    form = urlencode({"run": "<b>run</b>", "key": "x", "label": "0"})
+    assert reader.ask("POST", f"{reader.path}label", {"Origin": f"http://{reader.host}"}, form) == 403
+    assert not (hostile_folder / FILE).exists()

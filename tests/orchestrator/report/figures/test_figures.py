@@ -305,3 +305,20 @@ def test_hostile_names_are_text(run_data):
     for figure in (figures["actions"], figures["budget"]):
         assert any(text.startswith("$\\frac{1}{0}$ <b>&amp;") and len(text) < 40 for text in texts(figure))
         ET.parse(io.BytesIO(plot_style.render(figure, "svg")))
+
+
+def test_many_models_leave_room_for_their_labels(figures_with_models):
+    numbers = figures_with_models.numbers
+    names = pl.DataFrame({"model": [f"model-{number}" for number in range(60)]})
+
+    def copy(frame):
+        rows = frame.filter(model="internvl3-1b")
+        return rows.drop("model").join(names, how="cross").select(frame.columns)
+
+    cells, averages = copy(numbers.intervals.cells), copy(numbers.intervals.averages)
+    intervals = numbers.intervals._replace(cells=cells, averages=averages)
+    planted = dataclasses.replace(numbers, cells=copy(numbers.cells), intervals=intervals)
+    with plot_style.house_style():
+        figure = FIGURES["reference"](FigureContext(planted, PAGE))
+
+    assert len(figure.axes) == 1 and figure.get_figheight() / 60 > SMALLEST / 72

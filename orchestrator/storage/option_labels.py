@@ -1,0 +1,137 @@
+"""People's labels of episodes: which option the last reply names, as lines that are only appended to ``option_labels.jsonl``.
+
+The newest label of a person counts; the others stay in the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import combinations
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from envs import regular
+from orchestrator.storage import atomic_write
+from orchestrator.storage.lock import RunFolderError
+
+FILE = "option_labels.jsonl"
+NONE = "none"
+"""Label of a reply that names no option."""
+WORDING = "1: Which option does the last reply name?"
+"""The question that a person is asked, with its version."""
+LARGEST = 256 << 20
+MOST_OPTIONS = 200
+
+
+class OptionLabel(BaseModel):
+    """One person's label of one episode."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    key: str = Field(max_length=500)
+    labeler: str = Field(min_length=1, max_length=60)
+    label: str = Field(pattern=rf"^({NONE}|[0-9]{{1,3}})$")
+    """Number of the option in the sample's order, suggestions before categories, from 0 on; or ``none``."""
+    unsure: bool = False
+    note: str = Field(default="", max_length=500)
+    time: str = Field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"), max_length=40)
+    wording: str = Field(default=WORDING, max_length=200)
+
+
+COLUMNS = tuple(OptionLabel.model_fields)
+"""Columns of the CSV file."""
+
+
+class PairAgreement(NamedTuple):
+    """How far two people agree on the episodes that both have labeled."""
+
+    first: str
+    second: str
+    both: int
+    equal: int
+    kappa: float | None
+    """Cohen's kappa over all labels; None if both always gave the same one."""
+
+
+def append_labels(folder: Path, labels: Iterable[OptionLabel]) -> None:
+    """Append labels durably. Raises OSError."""
+    lines = "".join(label.model_dump_json() + "\n" for label in labels)
+    with open(atomic_write.open_regular_file(folder / FILE, os.O_WRONLY | os.O_APPEND), "ab") as file:
+        file.write(lines.encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_labels(folder: Path) -> dict[tuple[str, str], OptionLabel]:
+    """Return the newest label by key and labeler; torn and foreign lines are skipped."""
+    labels: dict[tuple[str, str], OptionLabel] = {}
+    with suppress(FileNotFoundError):
+        for line in regular.read_bytes(folder / FILE, LARGEST).splitlines():
+            with suppress(ValidationError):
+                label = OptionLabel.model_validate_json(line)
+                labels[label.key, label.labeler] = label
+    return labels
+
+
+def to_csv(labels: Iterable[OptionLabel]) -> str:
+    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for label in sorted(labels, key=lambda label: (label.key, label.labeler)):
+        writer.writerow([getattr(label, name) for name in COLUMNS])
+    return file.getvalue()
+
+
+def from_csv(path: Path) -> list[OptionLabel]:
+    """Return the labels of a CSV file; columns beyond key, labeler and label may be missing. Raises RunFolderError."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(regular.read_bytes(path, LARGEST).decode("utf-8-sig"))))
+    except (OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise RunFolderError(f"{path} is no CSV file that can be read ({problem})") from None
+    return [_parse_row(path, number, row) for number, row in enumerate(rows, 2)]
+
+
+def _parse_row(path: Path, number: int, row: dict[str, str]) -> OptionLabel:
+    values: dict[str, object] = {name: row[name].strip() for name in COLUMNS if row.get(name)}
+    if "unsure" in values:
+        values["unsure"] = str(values["unsure"]).lower() in ("1", "true", "yes")
+    try:
+        return OptionLabel(**values)  # type: ignore[arg-type]
+    except ValidationError as problem:
+        first = problem.errors()[0]
+        raise RunFolderError(
+            f"{path}, line {number}: {first['loc'][0]} {first['msg'].lower()}; columns are {', '.join(COLUMNS)}, and label is an "
+            f"option's number from 0 on or {NONE}"
+        ) from None
+
+
+def agreements(labels: Iterable[OptionLabel]) -> Iterator[PairAgreement]:
+    """Yield the agreement of each two people who have labeled an episode in common."""
+    by_person: dict[str, dict[str, str]] = {}
+    for label in labels:
+        by_person.setdefault(label.labeler, {})[label.key] = label.label
+    for first, second in combinations(sorted(by_person), 2):
+        keys = by_person[first].keys() & by_person[second].keys()
+        if keys:
+            pairs = [(by_person[first][key], by_person[second][key]) for key in keys]
+            equal = sum(one == other for one, other in pairs)
+            yield PairAgreement(first, second, len(pairs), equal, _kappa(pairs))
+
+
+def _kappa(pairs: list[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa (1960) over categories."""
+    total = len(pairs)
+    names = {name for pair in pairs for name in pair}
+    chance = sum(
+        sum(first == name for first, _ in pairs) * sum(second == name for _, second in pairs) for name in names
+    ) / (total * total)  # fmt: skip
+    equal = sum(first == second for first, second in pairs) / total
+    return None if chance == 1 else (equal - chance) / (1 - chance)

@@ -1,0 +1,72 @@
+"""Labels of options: lines that are only appended, a CSV file that round-trips, and agreement by a textbook's value."""
+
+import pytest
+from typer.testing import CliRunner
+
+from orchestrator.cli.main import app
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.option_labels import (
+    FILE,
+    OptionLabel,
+    agreements,
+    append_labels,
+    from_csv,
+    read_labels,
+    to_csv,
+)
+
+
+def label(key="k1", labeler="ada", label="2", **more) -> OptionLabel:
+    return OptionLabel(key=key, labeler=labeler, label=label, **more)
+
+
+def test_the_newest_label_counts_and_the_older_stays(tmp_path):
+    append_labels(tmp_path, [label(label="0"), label(labeler="bo", label="none")])
+    append_labels(tmp_path, [label(label="3", unsure=True, note='a, "b"\nc')])
+
+    assert {name: each.label for (_, name), each in read_labels(tmp_path).items()} == {"ada": "3", "bo": "none"}
+    assert len((tmp_path / FILE).read_text().splitlines()) == 3
+
+
+def test_torn_and_foreign_lines_are_skipped(tmp_path):
+    append_labels(tmp_path, [label()])
+    with (tmp_path / FILE).open("a") as file:
+        file.write('{"key": "k2", "labeler": "ada", "label": "-1"}\n[]\n{"key": "k3", "lab')
+
+    assert list(read_labels(tmp_path)) == [("k1", "ada")]
+
+
+def test_a_csv_file_round_trips(tmp_path):
+    labels = [label(note='=1+1, "x"\nline', unsure=True), label("k2", "bo", "none")]
+    (tmp_path / "labels.csv").write_text(to_csv(labels))
+
+    assert from_csv(tmp_path / "labels.csv") == labels
+
+
+@pytest.mark.parametrize("row", ["k1,ada,first", "k1,ada,", ",ada,1", "k1,,1", "k1,ada,9999"])
+def test_a_row_that_is_no_label_is_named(row, tmp_path):
+    (tmp_path / "labels.csv").write_text(f"key,labeler,label\n{row}\n")
+    with pytest.raises(RunFolderError, match="line 2: "):
+        from_csv(tmp_path / "labels.csv")
+
+
+def test_agreement_is_cohens_kappa(tmp_path):
+    """20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no: kappa 0.4 (the example of Cohen's kappa on Wikipedia)."""
+    pairs = [("1", "1")] * 20 + [("1", "0")] * 5 + [("0", "1")] * 10 + [("0", "0")] * 15
+    labels = [
+        label(f"k{n}", name, value)
+        for n, pair in enumerate(pairs)
+        for name, value in zip(("a", "b"), pair, strict=True)
+    ]
+    (agreement,) = agreements(labels)
+
+    assert (agreement.both, agreement.equal) == (50, 35) and agreement.kappa == pytest.approx(0.4)
+    assert next(agreements([label(), label(labeler="bo")])).kappa is None
+
+
+def test_import_refuses_episodes_of_another_run(tmp_path):
+    (tmp_path / "labels.csv").write_text(to_csv([label()]))
+    result = CliRunner().invoke(app, ["labels", "import", str(tmp_path), str(tmp_path / "labels.csv")])
+
+    assert result.exit_code == 2 and "is no episode of" in " ".join(result.output.split())
+    assert not (tmp_path / FILE).exists()
