@@ -16,11 +16,9 @@ import typer
 from orchestrator.cli import check, compare, judge, listing, models, play, report, run, share, start, status, train
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
-from orchestrator.cli.filter import filter as recompute_filter
 from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
-from orchestrator.cli.schema import schema
 from orchestrator.cli.user_errors import Commands, keep_exit_code
 from orchestrator.cli.view import labels_app, view
 from orchestrator.storage.software import version
@@ -51,12 +49,12 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Check": {
         "prompt": prompt,
         "audit": check.audit,
-        "filter": recompute_filter,
+        "filter": check.filter,
         "flip-rate": flip_rate,
         "play": play.play,
     },
     "Train": {"train": train.train},
-    "Share": {"track": share.track, "merge": share.merge, "export": share.export, "schema": schema},
+    "Share": {"track": share.track, "merge": share.merge, "export": share.export, "schema": share.schema},
 }
 """Panel of ``--help`` -> command -> function."""
 
