@@ -1,5 +1,6 @@
 """Tables mark the best and second figures, show unfinished cells as unfinished, and escape hostile names."""
 
+import csv
 import io
 import re
 import shutil
@@ -283,3 +284,10 @@ def test_every_table_compiles_and_fits_the_line(tmp_path):
             cwd=tmp_path, capture_output=True, text=True, errors="replace", timeout=120,
         )  # fmt: skip
         assert done.returncode == 0 and "Overfull" not in done.stdout, done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "\n=1+1", "  =1+1", "\t1", "\uff1d1+1", "\uff20SUM(A1)", "+1", "-1", "\r"])
+def test_texts_that_a_spreadsheet_would_compute_get_an_apostrophe(text):
+    frame = pl.DataFrame({"reply": [text, "a = b", ""], "number": [-1.5, 2.0, None]})
+    rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert rows[1:] == [[f"'{text}", "-1.500000"], ["a = b", "2.000000"], ["", ""]]
