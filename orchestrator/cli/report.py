@@ -12,7 +12,7 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import print_lines, print_sources, print_tables
+from orchestrator.cli.printing import exit_for_faults, print_lines, print_sources, print_tables
 from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
@@ -68,6 +68,7 @@ def report(
         _report_runs(folders, reading, None if brief else into or Path("runs.html"))
     else:
         _report_run(folders[0], reading, brief, baselines, as_json)
+    exit_for_faults(folders)
 
 
 def compare(
@@ -82,6 +83,7 @@ def compare(
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     if len(folders) > 1:
         _compare_runs(folders, Reading(data, judge, strict_paper, cluster), csv, as_json)
+        exit_for_faults(folders)
         return
     from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.read_run import read_run
@@ -93,6 +95,7 @@ def compare(
         print_json({"figures": rows.to_dicts(), "notes": notes})
     else:
         show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
+    exit_for_faults(folders)
 
 
 def _report_run(folder: Path, reading: Reading, brief: bool, baselines: bool, as_json: bool) -> None:
@@ -157,12 +160,13 @@ def _compare_runs(folders: Sequence[Path], reading: Reading, csv: Path | None, a
     """Print the difference of every further run from the first, sample by sample."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
+    from orchestrator.report.tables.csv import csv_text
     from orchestrator.storage.disk import disk_errors
 
     differences = run_comparison.compare_runs(read_runs(folders, *reading))
     if csv is not None:
         with disk_errors(csv):
-            differences.cells.write_csv(csv)
+            csv.write_text(csv_text(differences.cells, digits=None), encoding="utf-8")
     if as_json:
         averages = differences.averages.to_dicts()
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})

@@ -20,7 +20,14 @@ import polars as pl
 from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import atomic_write, checksums, lock, row_check
 from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.part_files import Part, list_parts, list_parts_during_run, part_numbers, scan_part
+from orchestrator.storage.part_files import (
+    Part,
+    list_parts,
+    list_parts_during_run,
+    missing_files,
+    part_numbers,
+    scan_part,
+)
 from orchestrator.storage.schemas import EPISODES, TABLES, TURNS
 
 LARGE = 100_000
@@ -181,9 +188,12 @@ class EpisodeStore:
         if len(files.lone) > 1:  # a crash leaves one
             names = _describe_parts([path.name for path in files.lone])
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
+        checksums.record_removals(self.folder, [*files.bad, *files.lone])
         for path in (*files.bad, *files.lone):
             atomic_write.move_aside(self.folder, path)
         _delete_parts(self.folder, files.merged)
+        absent = [name for name in missing_files(self.folder) if name.partition("/")[0] in TABLES]
+        checksums.record_removals(self.folder, [self.folder / name for name in absent])
         return files.parts
 
 
