@@ -11,6 +11,7 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.printing import exit_for_faults
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def compare(
         return
     if len(folders) > 1:
         compare_folders(folders, options, csv, as_json)
+        exit_for_faults(folders)
         return
     from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.read_run import read_run
@@ -58,6 +60,7 @@ def compare(
         print_json({"figures": rows.to_dicts(), "notes": notes})
     else:
         show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
+    exit_for_faults(folders)
 
 
 def choose_clustering(cluster: str, independent: bool) -> str:
@@ -74,12 +77,13 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | N
     """Print the difference of every further run from the first, sample by sample."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
+    from orchestrator.report.tables.csv import csv_text
     from orchestrator.storage.disk import disk_errors
 
     differences = run_comparison.compare_runs(read_runs(folders, *options))
     if csv is not None:
         with disk_errors(csv):
-            differences.cells.write_csv(csv)
+            csv.write_text(csv_text(differences.cells, digits=None), encoding="utf-8")
     if as_json:
         averages = differences.averages.to_dicts()
         print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
     from sweeps.spec import Sweep
 
 
+FAULTY = 3
+"""The exit code of a command that has read a folder with damaged, missing or unlisted files."""
+
+
 def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str = "", numbers: int = 0) -> RichTable:
     """Return a table for ``show`` whose last columns hold ``numbers``; the texts of the others may wrap."""
     from orchestrator.report.tables.console import rich_table
@@ -27,6 +34,20 @@ def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str =
     columns = (Column(head, number=index >= texts, wrap=index < texts) for index, head in enumerate(heads))
     cells = tuple(tuple(TableCell(text) for text in row) for row in rows)
     return rich_table(Table("", title, tuple(columns), cells))
+
+
+def exit_for_faults(folders: Sequence[Path]) -> None:
+    """Name every damaged, missing and unlisted file of run folders on stderr, and exit with ``FAULTY`` if there is any.
+
+    A folder without sums, as the first versions wrote it, is only named.
+    """
+    from orchestrator.storage.manifest import NO_SUMS, find_faults
+
+    faults = [(folder, fault) for folder in folders for fault in find_faults(folder)]
+    for folder, fault in faults:
+        print(printable(f"{folder}/{fault}"), file=sys.stderr)
+    if any(fault.problem != NO_SUMS for _, fault in faults):
+        raise typer.Exit(FAULTY)
 
 
 def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:

@@ -12,7 +12,7 @@ import typer
 from orchestrator.cli.compare import ReadOptions, choose_clustering, compare_folders, show_differences
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import print_lines, print_sources, print_tables
+from orchestrator.cli.printing import exit_for_faults, print_lines, print_sources, print_tables
 from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
@@ -65,6 +65,7 @@ def report(
         page = _report_run(folders[0], options, brief, baselines, as_json)
     if open_page and page is not None:
         typer.launch(str(page))
+    exit_for_faults(folders)
 
 
 def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> Path | None:

@@ -12,7 +12,7 @@ import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name, viewed
-from orchestrator.cli.printing import print_lines, print_mlflow
+from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -26,6 +26,7 @@ def track(
 
     rebuild(folder, tracking_uri, data)
     print_mlflow(folder)
+    exit_for_faults([folder])
 
 
 def merge(
@@ -43,6 +44,7 @@ def merge(
     with remote.open_location(required_name(into)) as location:
         merged = merge_folders(folders, location.folder, prefer)
     print_lines(describe_merge(merged))
+    exit_for_faults(folders)
     raise typer.Exit(location.exit_code(0))
 
 
@@ -76,6 +78,8 @@ def export(
         exported = [Path(path) for path in paths]
     if publish:
         _upload(exported, publish, public, yes)
+    if to:
+        exit_for_faults([viewed(paths[0])])
 
 
 def _write(folder: Path, to: str, into: Path | None, data: Path | None, by: str) -> Path:

@@ -9,12 +9,18 @@ import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import RunFolder, required_name, viewed
-from orchestrator.cli.printing import precision_lines, print_lines, print_mlflow, print_sources, text_table
+from orchestrator.cli.printing import (
+    exit_for_faults,
+    precision_lines,
+    print_lines,
+    print_mlflow,
+    print_sources,
+    text_table,
+)
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
-DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
 
 
 def status(folder: RunFolder, as_json: AsJson = False) -> None:
@@ -39,14 +45,16 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
                 "judges": {judge: counts._asdict() for judge, counts in judges.items()},
             }
         )
+        exit_for_faults([folder])
         return
     table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
-    show(table, *status_tables(progress), *(f"{name} {DAMAGED}" for name in progress["damaged"]), *precision)
+    show(table, *status_tables(progress), *precision)
     print_lines(engine_cache.sentences(folder))
     print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
     print_lines(gold_notes(folder))
     print_sources(folder, progress["left_out"])
     print_mlflow(folder)
+    exit_for_faults([folder])
 
 
 def top(

@@ -45,7 +45,7 @@ class Member:
 
 def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member]:
     """Return the files of an archive of ``size`` bytes. Raises BadArchive for a hostile or damaged archive."""
-    entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    entries = [entry for entry in archive.infolist() if not entry.filename.endswith("/")]
     if len(entries) > MAX_FILES:
         raise BadArchive(f"{name} holds {len(entries):,} files, more than {MAX_FILES:,}")
     for entry in entries:

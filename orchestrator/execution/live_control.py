@@ -216,9 +216,9 @@ def parse_setting(sweep: Sweep, command: Command) -> int | None:
         return None
     if key not in SHARES:
         _check_model_setting(sweep, key)
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value[:9]) <= MAX_IN_FLIGHT:
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or not 1 <= int(value) <= MAX_IN_FLIGHT:
         raise CommandRefused(
-            f"{key}={value}: type a whole number from 1 to {MAX_IN_FLIGHT}" + ", or all" * (key in SHARES)
+            f"{key}={value[:20]}: type a whole number from 1 to {MAX_IN_FLIGHT}" + ", or all" * (key in SHARES)
         )
     models = sweep.models if key == SHARES[0] else [sweep.judge.model] if sweep.judge else []
     if key in SHARES and int(value) < (needed := max((model.gpus for model in models), default=0)):

@@ -17,11 +17,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ray
+from ray._private import ray_constants
+from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
 from actors.text.error_text import error_text
 from actors.worker import read_load, read_output
+from orchestrator.execution import ray_access
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
@@ -103,6 +106,11 @@ def node_hosts() -> dict[str, str]:
     return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
 
 
+def node_addresses() -> list[str]:
+    """Return the addresses of living nodes."""
+    return [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+
+
 async def measure_load_on(node: str) -> dict[str, float]:
     """Return the load of a node, measured by a task there; raises RayError if the node is lost."""
     on_node = NodeAffinitySchedulingStrategy(node, soft=False)
@@ -133,6 +141,8 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
         return
     with report_duration(f"joining Ray at {address}" if address else "starting Ray", say):
         _retry_init(address)
+    if address and (ports := ray_access.describe_open_ports(node_addresses())):
+        say(ports)
 
 
 @contextlib.contextmanager
@@ -177,12 +187,21 @@ def _retry_init(address: str) -> None:
 def _init(address: str) -> None:
     common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
     if not address:
+        _close_to_other_machines()
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if host and port.isdigit():  # Ray itself takes a minute to fail if no process listens
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
     ray.init(**common)
+
+
+def _close_to_other_machines() -> None:
+    """Have Ray use the variables of ``ray_access`` also in this process, which read them when it imported Ray."""
+    ray_access.close_to_other_machines()
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 class SharedGpus:

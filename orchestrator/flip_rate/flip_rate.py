@@ -29,6 +29,7 @@ from orchestrator.flip_rate.repeats import (
 from orchestrator.inspection import service_cost
 from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
+from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.flip_rates import CELLS_FILE, CHANGED_FILE, RATES_FILE
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
@@ -146,7 +147,7 @@ def write_tables(repeats: Repeats, flips: Flips) -> Path:
     """Write the tables into the folder of the repeats and return it."""
     frames = {RATES_FILE: flips.rates, CELLS_FILE: flips.cells, CHANGED_FILE: flips.changed}
     for name, frame in frames.items():
-        atomic_write.write(repeats.output / name, frame.write_csv(float_precision=6).encode())
+        atomic_write.write(repeats.output / name, csv_text(frame).encode())
     return repeats.output
 
 

@@ -19,10 +19,10 @@ from orchestrator.report.scores.package_measures import package_measures
 from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock
-from orchestrator.storage.checksums import damaged_files
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
 from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
@@ -54,9 +54,7 @@ def read_run(
     samples, plan, notes = _load_samples(folder, moved, stored)
     belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
     notes += _precision_notes(sweep, planned, stored.height - belonging.height)
-    notes += [
-        f"{name} is damaged or was edited; run the same `run` command to rewrite it" for name in damaged_files(folder)
-    ]
+    notes += map(str, find_faults(folder))
     _check_cluster(cluster, belonging, samples)
     left_out = read_bad_lines(folder)
     notes += [f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)] + sentences(folder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -23,6 +23,10 @@ from orchestrator.storage import atomic_write
 
 NAME = "sums.sha256"
 LINE = re.compile(r"([0-9a-f]{64})  (\w+/part-[0-9-]+\.parquet|[\w.]+)")
+COMPLETE = "manifest"
+"""The name in the first line of a new folder, whose list then names every part that the folder ever had."""
+GONE = "0" * 64
+"""In place of a sum: this package has removed the file since."""
 LARGEST = 1 << 30
 """Bytes that a file other than a part may have; the keys of a million episodes take some ten million."""
 
@@ -33,6 +37,21 @@ Sums = Mapping[str, set[str]]
 def record_sums(folder: Path, files: Iterable[Path]) -> None:
     """Append the sums of files that are about to get their names, and flush them. Raises OSError."""
     sums = [(_digest(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
+    _append(folder, sums)
+
+
+def record_removals(folder: Path, files: Iterable[Path]) -> None:
+    """Record that files with a sum are about to be removed, so that nobody misses them. Raises OSError."""
+    recorded = read_sums(folder)
+    names = [path.relative_to(folder).as_posix() for path in files]
+    if gone := [(GONE, name) for name in names if GONE not in recorded.get(name, {GONE})]:
+        _append(folder, gone)
+
+
+def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
+    """Append lines, in a folder without any list or part after the line of a complete list."""
+    if not (folder / NAME).exists() and not any(folder.glob("*/part-*")):
+        sums = [(GONE, COMPLETE), *sums]
     with open(atomic_write.open_regular_file(folder / NAME, os.O_WRONLY | os.O_APPEND), "a", encoding="ascii") as file:
         file.writelines(f"{digest}  {name}\n" for digest, name in sums)
         file.flush()

@@ -27,6 +27,7 @@ from orchestrator.storage.part_files import (
     has_options,
     list_parts,
     list_parts_during_run,
+    missing_files,
     part_numbers,
     scan_part,
 )
@@ -205,9 +206,12 @@ class EpisodeStore:
         if len(lone := sorted({path.name for path in files.lone})) > 1:  # a crash leaves one
             names = _describe_parts(lone)
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
+        checksums.record_removals(self.folder, [*files.bad, *files.lone])
         for path in (*files.bad, *files.lone):
             atomic_write.move_aside(self.folder, path)
         _delete_parts(self.folder, files.merged)
+        absent = [name for name in missing_files(self.folder) if name.partition("/")[0] in TABLES]
+        checksums.record_removals(self.folder, [self.folder / name for name in absent])
         return files.parts
 
 

@@ -111,6 +111,32 @@ def damaged_parts(folder: Path) -> list[Path]:
     return list_parts_during_run(Path(folder)).bad
 
 
+def part_names(folder: Path) -> list[str]:
+    """Return the part files of all tables by their names in ``sums.sha256``, damaged ones included."""
+    return [
+        f"{table}/{path.name}" for table in (*TABLES, "verdicts") for path in (folder / table).glob("part-*.parquet")
+    ]
+
+
+def missing_files(folder: Path) -> list[str]:
+    """Return listed files that are neither there, nor merged, nor recorded as removed.
+
+    Parts are only missed in a folder with a complete list: earlier versions did not record which they removed.
+    """
+    sums = checksums.read_sums(folder)
+    merges = [part for name in part_names(folder) if (part := Part.parse(name.partition("/")[2]))]
+    missing = []
+    for name, recorded in sums.items():
+        table, _, file = name.rpartition("/")
+        if name == checksums.COMPLETE or checksums.GONE in recorded or (folder / name).exists():
+            continue
+        part = Part.parse(file) if table in TABLES else None
+        is_merged = part is not None and any(part.is_inside(merge) for merge in merges)
+        if not table or (checksums.COMPLETE in sums and not is_merged and (folder / table).is_dir()):
+            missing.append(name)
+    return missing
+
+
 def part_numbers(folder: Path) -> Iterator[int]:
     """Yield every number that a part has or had before it was moved aside, so that a repaired file can be put back."""
     for subfolder in (*TABLES, "damaged"):

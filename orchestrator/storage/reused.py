@@ -40,6 +40,7 @@ def drop_unstored(folder: Path) -> None:
         return
     if FILE in checksums.damaged_files(folder):
         log.error("%s is damaged and moved to damaged/: the sources of reused episodes are unknown", FILE)
+        checksums.record_removals(folder, [folder / FILE])
         atomic_write.move_aside(folder, folder / FILE)
         return
     stored_rows = read_reused(folder)

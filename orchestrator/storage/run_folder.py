@@ -199,6 +199,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
     if left_out:
         checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
     else:
+        checksums.record_removals(folder, [folder / BAD_LINES])
         (folder / BAD_LINES).unlink(missing_ok=True)
 
 

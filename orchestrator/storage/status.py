@@ -21,6 +21,7 @@ from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.control_state import ControlState, read_control_state
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.manifest import DAMAGED, find_faults
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.run_folder import (
     KEYS,
@@ -81,8 +82,10 @@ def read_status(folder: Path) -> dict[str, Any]:
     """
     running = lock.holder(folder)
     parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
+    faults = find_faults(folder)
     warnings = {
-        "damaged": [*checksums.damaged_files(folder), *parts],
+        "damaged": [fault.name for fault in faults if fault.problem == DAMAGED],
+        "faults": [str(fault) for fault in faults],
         "left_out": [*_limited_products(folder), *map(str, read_bad_lines(folder))],
     }
     status = _read_status(folder)

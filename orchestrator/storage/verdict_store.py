@@ -20,7 +20,7 @@ from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.part_files import is_usable
+from orchestrator.storage.part_files import is_usable, missing_files
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import VERDICTS
 
@@ -40,9 +40,12 @@ class VerdictStore:
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
         for path in damaged_verdicts(Path(folder)):
             log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
+            checksums.record_removals(self.folder.parent, [path])
             atomic_write.move_aside(self.folder.parent, path)
         if f"{FOLDER}/" in checksums.removed_tables(self.folder.parent):
             log.error("%s was removed; its answers are read again", self.folder)
+        absent = [name for name in missing_files(Path(folder)) if name.startswith(f"{FOLDER}/")]
+        checksums.record_removals(Path(folder), [Path(folder) / name for name in absent])
         self._part_names = {path.name for path in _list_parts(self.folder)}
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
@@ -73,6 +76,7 @@ class VerdictStore:
         old = _usable_parts(self.folder)
         if len(old) > 1:
             self._write(verdicts(self.folder.parent).collect())
+            checksums.record_removals(self.folder.parent, old)
             for path in old:
                 path.unlink(missing_ok=True)
             atomic_write.fsync(self.folder)
@@ -82,6 +86,7 @@ class VerdictStore:
         """Log the parts that somebody removed while this process holds the folder."""
         if gone := self._part_names - {path.name for path in _list_parts(self.folder)}:
             log.error("%d parts of %s were removed; their answers are read again", len(gone), self.folder)
+            checksums.record_removals(self.folder.parent, [self.folder / name for name in gone])
         self._part_names -= gone
 
     def _write(self, frame: pl.DataFrame) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-FORMULA = r"^[=+\-@\t\r]"
-"""Beginning of a text that spreadsheets compute (OWASP, "CSV Injection")."""
+FORMULA = r"^(\s*[=+\-@＝＋－＠]|[\t\r\n])"
+"""Beginning of a text that spreadsheets compute (OWASP, "CSV Injection"); some skip white space, or read full-width signs."""
 
 
 def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:

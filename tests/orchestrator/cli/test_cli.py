@@ -99,7 +99,8 @@ def test_unwritable_report_and_missing_results_are_reported(demo_data, tmp_path)
     run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
     (run / "results.parquet").unlink()
     brief = call("report", run, "--brief")
-    assert brief.exit_code == 0 and "uniform" in brief.output, "the episodes are enough"
+    assert brief.exit_code == 3 and "uniform" in brief.output, "the episodes are enough"
+    assert "results.parquet is missing" in brief.stderr
 
     (run / "tables").write_text("mine")
     outcome = call("report", run)

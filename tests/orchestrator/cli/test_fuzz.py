@@ -116,7 +116,7 @@ def run_line(*line: str) -> None:
     what = (line, outcome.exit_code, outcome.output[-2000:])
 
     assert outcome.exception is None or isinstance(outcome.exception, SystemExit), (*what, outcome.exc_info)
-    assert outcome.exit_code in (0, 1, 2, 130), what
+    assert outcome.exit_code in (0, 1, 2, 3, 130), what
     assert "Traceback" not in outcome.output and not UNSAFE.search(outcome.output.replace("\udc80", "")), what
     if outcome.exit_code == 2:
         messages = [line for line in outcome.stderr.splitlines() if line.startswith("proactive-sweep: ")]

@@ -53,6 +53,13 @@ def test_hostile_member_is_refused_before_any_write(name, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_empty_name_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive, archive.open(zipfile.ZipInfo(""), "w") as member:
+        member.write(b"x")
+    with pytest.raises(BadArchive, match="is no file name"):
+        unzip(tmp_path / "x.zip", tmp_path / "out", accept_all)
+
+
 def test_same_name_twice(tmp_path):
     with pytest.raises(BadArchive, match="a file twice"):
         unzip(write_archive(tmp_path / "x.zip", ("a", b"1"), ("a", b"2")), tmp_path / "out", accept_all)

@@ -76,9 +76,11 @@ def test_replaced_file_may_have_either_checksum_until_settled(tmp_path):
     checksums.write(path, b"two")
     first, second = (hashlib.sha256(text).hexdigest() for text in (b"one", b"two"))
     assert path.read_bytes() == b"two" and sorted(tmp_path.iterdir()) == [path, tmp_path / checksums.NAME]
-    assert checksums.read_sums(tmp_path) == {"plan.json": {first, second}} and checksums.damaged_files(tmp_path) == []
+    header = {checksums.COMPLETE: {checksums.GONE}}
+    assert checksums.read_sums(tmp_path) == header | {"plan.json": {first, second}}
+    assert checksums.damaged_files(tmp_path) == []
     checksums.drop_stale_sums(tmp_path)
-    assert (tmp_path / checksums.NAME).read_text() == f"{second}  plan.json\n"
+    assert (tmp_path / checksums.NAME).read_text() == f"{checksums.GONE}  {checksums.COMPLETE}\n{second}  plan.json\n"
     path.write_bytes(b"one")
     assert checksums.damaged_files(tmp_path) == ["plan.json"], "the sum before is no longer good"
 
@@ -128,7 +130,9 @@ def test_table_checksum_is_recorded_before_table_appears(tmp_path, monkeypatch):
         patch.setattr(checksums.atomic_write, "publish", lambda path: None)
         checksums.write_table(path, pl.DataFrame({"a": [1]}))
         checksums.write(tmp_path / "plan.json", b"one")
-    assert set(checksums.read_sums(tmp_path)) == {"results.parquet", "plan.json"} and not path.exists()
+    assert (
+        set(checksums.read_sums(tmp_path)) == {checksums.COMPLETE, "results.parquet", "plan.json"} and not path.exists()
+    )
     checksums.write_table(path, pl.DataFrame({"a": [1, 2]}), compression="uncompressed")
     assert pl.read_parquet(path)["a"].to_list() == [1, 2] and checksums.damaged_files(tmp_path) == []
 

@@ -1,5 +1,6 @@
 """Tables mark the best and second figures, show unfinished cells as unfinished, and escape hostile names."""
 
+import csv
 import io
 import re
 import shutil
@@ -294,3 +295,10 @@ def test_tiny_numbers_are_not_written_as_zero():
     assert text.splitlines()[1:3] == ["0.000000,1.500000,1.000000", "3.2e-09,2.000000,2.000000"]
     back = pl.read_csv(io.BytesIO(text.encode()))
     assert back["p"].to_list() == [0.0, 3.2e-9, 0.25, None] and back["n"].to_list() == [1.5, 2.0, -2e-8, 0.0]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "\n=1+1", "  =1+1", "\t1", "\uff1d1+1", "\uff20SUM(A1)", "+1", "-1", "\r"])
+def test_texts_that_a_spreadsheet_would_compute_get_an_apostrophe(text):
+    frame = pl.DataFrame({"reply": [text, "a = b", ""], "number": [-1.5, 2.0, None]})
+    rows = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert rows[1:] == [[f"'{text}", "-1.500000"], ["a = b", "2.000000"], ["", ""]]

@@ -1,0 +1,75 @@
+"""Who may use Ray's ports: on one machine they are on loopback and take a token; of a cluster, this says what is open to whom."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+"""Ray's variables for its token authentication."""
+NODE_ADDRESS_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's variable that, with ``0``, gives the node the address 127.0.0.1, so that every process of Ray listens there alone."""
+LOOPBACK = {
+    NODE_ADDRESS_SWITCH: "0",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+"""Variables that keep Ray, vLLM and torch's process groups on this machine."""
+OPEN_PORTS = "Ray's ports (GCS, raylets, agents, workers, this driver)"
+
+
+def close_to_other_machines() -> None:
+    """Have a Ray that this process starts listen on loopback alone, and only answer processes with the user's token."""
+    for name, value in LOOPBACK.items():
+        os.environ.setdefault(name, value)
+    os.environ[NODE_ADDRESS_SWITCH] = LOOPBACK[NODE_ADDRESS_SWITCH]
+    os.environ.setdefault(MODE, "token")
+    if os.environ[MODE].lower() == "token" and not (os.environ.get(TOKEN) or os.environ.get(TOKEN_FILE)):
+        _prepare_token(Path.home() / ".ray" / "auth_token")
+
+
+def describe_open_ports(addresses: Sequence[str]) -> str:
+    """Return what a joined cluster leaves open and to whom; empty if all its nodes have loopback addresses."""
+    others = [address for address in dict.fromkeys(addresses) if not _is_loopback(address)]
+    if not others:
+        return ""
+    names = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
+    if os.environ.get(MODE, "").lower() == "token":
+        return f"{OPEN_PORTS} are open on {names} to whoever has the cluster's token; it is sent unencrypted without Ray's TLS"
+    return (
+        f"{OPEN_PORTS} are open on {names} to everyone who reaches them, and run any code as you; restart the cluster with "
+        f"{MODE}=token on each node, or close its network (docs/security.md)"
+    )
+
+
+def _prepare_token(path: Path) -> None:
+    """Create Ray's token file, or close an existing one, so that only this user reads it."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            _create(path, secrets.token_hex(32))
+        path.chmod(0o600)
+    except OSError:  # no home folder to write to: a token for this run's processes alone
+        os.environ[TOKEN] = secrets.token_hex(32)
+
+
+def _create(path: Path, text: str) -> None:
+    """Create a file of mode 0600 with its whole text at once; raises FileExistsError."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    try:
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+
+
+def _is_loopback(address: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(address).is_loopback
+    return address == "localhost"

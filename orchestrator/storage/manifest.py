@@ -1,0 +1,52 @@
+"""The manifest of a run folder (``sums.sha256``): which files are damaged, missing or not listed, named alike by every command.
+
+Every part, and every file that a figure or the next run depends on, has a line. A folder of an earlier version has no
+``checksums.COMPLETE`` line, and its missing parts cannot be told from merged ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from orchestrator.storage import checksums, lock
+from orchestrator.storage.part_files import damaged_parts, missing_files, part_names
+from orchestrator.storage.verdict_store import damaged_verdicts
+
+DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
+MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
+UNLISTED = "is not listed in sums.sha256, so nobody checked it; delete it if you do not know where it comes from"
+NO_SUMS = (
+    "is missing or empty: damage to other files cannot be seen; delete the folder if it did not come without that file"
+)
+
+
+class Fault(NamedTuple):
+    """A file or table of a run folder that is not as its run left it."""
+
+    name: str
+    problem: str
+    """``DAMAGED``, ``MISSING``, ``UNLISTED`` or ``NO_SUMS``."""
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.problem}"
+
+
+def find_faults(folder: Path) -> list[Fault]:
+    """Return the faults of a run folder by name. While a driver writes, only damaged files are found."""
+    damaged = checksums.damaged_files(folder)
+    damaged += [path.relative_to(folder).as_posix() for path in (*damaged_parts(folder), *damaged_verdicts(folder))]
+    faults = {name: Fault(name, DAMAGED) for name in damaged}
+    if lock.holder(folder) is None:
+        for name in missing_files(folder):
+            faults.setdefault(name, Fault(name, MISSING))
+        for name in _unlisted(folder):
+            faults.setdefault(name, Fault(name, UNLISTED))
+        if not checksums.read_sums(folder) and part_names(folder):
+            faults[checksums.NAME] = Fault(checksums.NAME, NO_SUMS)
+    return [faults[name] for name in sorted(faults)]
+
+
+def _unlisted(folder: Path) -> list[str]:
+    sums = checksums.read_sums(folder)
+    return [name for name in part_names(folder) if name not in sums] if sums else []

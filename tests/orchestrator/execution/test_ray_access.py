@@ -1,0 +1,171 @@
+"""A run on one machine listens on loopback alone and answers only with the user's token, read from the sockets of a live run."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from orchestrator.execution.ray_access import LOOPBACK, close_to_other_machines, describe_open_ports
+from tests.conftest import ROOT
+
+STRANGER = """
+import sys
+from ray._raylet import GcsClient
+print(GcsClient(address=sys.argv[1]).internal_kv_keys(b"", namespace=None, timeout=10))
+"""
+"""Reads Ray's store as a process of another user would, who does not have the token."""
+
+
+@pytest.fixture
+def variables(monkeypatch, tmp_path):
+    """No variable of Ray's access is set, and the home folder is new; the test's changes are undone."""
+    for name in (*LOOPBACK, "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_token_file_is_private_and_an_open_one_is_closed(variables):
+    close_to_other_machines()
+    path = variables / ".ray" / "auth_token"
+    token = path.read_text()
+    assert len(token) == 64 and path.stat().st_mode & 0o777 == 0o600 and list(path.parent.iterdir()) == [path]
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+
+    path.chmod(0o644)
+    close_to_other_machines()
+    assert path.read_text() == token and path.stat().st_mode & 0o777 == 0o600
+
+
+def test_users_own_choice_of_token_and_mode_stays(variables, monkeypatch):
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    close_to_other_machines()
+    assert os.environ["RAY_AUTH_MODE"] == "disabled"
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/elsewhere")
+    close_to_other_machines()
+    assert not (variables / ".ray").exists()
+
+
+def test_home_that_cannot_be_written_gives_a_token_to_this_run_alone(variables):
+    (variables / ".ray").write_text("a file")
+    close_to_other_machines()
+    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+
+
+def test_cluster_says_what_is_open_and_to_whom(variables, monkeypatch):
+    assert describe_open_ports(["127.0.0.1", "::1"]) == ""
+    assert "are open on 10.0.0.1 to everyone who reaches them" in describe_open_ports(["10.0.0.1", "10.0.0.1"])
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    addresses = [f"10.0.0.{n}" for n in range(6)]
+    assert "10.0.0.3 and 2 more to whoever has the cluster's token" in describe_open_ports(addresses)
+
+
+def listening(process: psutil.Process) -> set[tuple[str, str, int]]:
+    """Return (program, address, port) of every socket on which a process or its descendants accept connections."""
+    sockets = set()
+    try:
+        processes = [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return sockets
+    for member in processes:
+        try:
+            opened = [c for c in member.net_connections(kind="inet") if c.status == psutil.CONN_LISTEN]
+            sockets |= {(member.name(), c.laddr.ip, c.laddr.port) for c in opened}
+        except psutil.Error:
+            continue
+    return sockets
+
+
+def is_local(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
+
+
+LIVE = """
+import os, subprocess, sys
+import psutil, ray
+from orchestrator.execution import ray_cluster
+
+ray_cluster.connect()
+
+@ray.remote
+class Holder:
+    def process(self):
+        return os.getpid()
+
+holder = Holder.remote()
+ray.get(holder.process.remote())
+me = psutil.Process()
+for member in [me, *me.children(recursive=True)]:
+    for opened in member.net_connections(kind="inet"):
+        if opened.status == psutil.CONN_LISTEN:
+            print("socket", member.name().split()[0], opened.laddr.ip)
+print("gcs", ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.readline()
+"""
+"""Starts Ray as a run does, with one actor, prints every socket that is open, and waits for a line."""
+
+
+@pytest.mark.long
+def test_ray_of_a_run_listens_on_loopback_and_refuses_a_process_without_token(variables):
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment |= {"PYTHONPATH": str(ROOT), "RAY_raylet_start_wait_time_s": "120"}
+    command = [sys.executable, "-c", LIVE]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        lines = []
+        while not lines or (lines[-1] and not lines[-1].startswith("gcs")):
+            lines.append(process.stdout.readline())
+        refusal = ask_as_stranger(lines[-1].split()[1], environment)
+        process.stdin.write("\n")
+    sockets = [line.split()[1:] for line in lines if line.startswith("socket")]
+
+    assert {"gcs_server", "raylet"} < {program for program, _ in sockets}
+    assert any(program.startswith("ray::") for program, _ in sockets)
+    assert [socket for socket in sockets if not is_local(socket[1])] == []
+    assert "uthenticat" in refusal, refusal
+    assert (variables / ".ray" / "auth_token").stat().st_mode & 0o777 == 0o600
+
+
+def ask_as_stranger(address: str, environment: dict[str, str]) -> str:
+    """Return what Ray answers to a process without the token."""
+    home = Path(environment["HOME"]) / "stranger"
+    home.mkdir(exist_ok=True)
+    stranger = {**environment, "HOME": str(home), "RAY_AUTH_MODE": "disabled"}
+    command = [sys.executable, "-c", STRANGER, address]
+    return subprocess.run(command, env=stranger, capture_output=True, text=True, timeout=60).stderr
+
+
+@pytest.mark.long
+def test_page_of_play_listens_on_loopback(demo_data, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "orchestrator",
+        "play",
+        str(demo_data),
+        "--as",
+        "ada",
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "BROWSER": "true"}
+    process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 120
+        while not (sockets := listening(process)) and process.is_running() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert sockets and all(is_local(address) for _, address, _ in sockets)
+    finally:
+        process.terminate()
+        process.wait(30)
