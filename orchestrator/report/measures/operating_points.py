@@ -56,7 +56,7 @@ def operating_points(run_data: RunData) -> pl.DataFrame:
                 "unreadable": 100 * cell.unreadable,
             }
         )  # fmt: skip
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
 
 
 def _percent(name: str, value: Interval) -> dict[str, float]:
