@@ -51,11 +51,13 @@ def compare(
         exit_for_faults(folders)
         return
     from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.console import rich_table
 
-    rows = paper_comparison.compare_with_paper(read_run(folders[0], *options))
-    notes = paper_comparison.comparison_notes(rows)
+    run_data = read_run(folders[0], *options)
+    rows = paper_comparison.compare_with_paper(run_data)
+    notes = [*paper_comparison.comparison_notes(rows), f"intervals: {describe_clusters(run_data)}"]
     if as_json:
         print_json({"figures": rows.to_dicts(), "notes": notes})
     else:
