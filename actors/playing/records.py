@@ -110,20 +110,27 @@ class OptionRow(NamedTuple):
     """One row per option of a question of ``every-state``, and one per question for its residual."""
 
     key: str
+    """The key of the episode."""
     model: str
+    """As in ``episodes``."""
     scenario: str
+    """As in ``episodes``."""
     condition: str
+    """As in ``episodes``."""
     sample_id: int
+    """As in ``episodes``."""
     order: Int32
     """0 for the published order of options, else the number of a seeded one."""
     turn: Int32
-    """Number of the question, as in ``TurnRow``."""
+    """Number of the question, as in ``turns``."""
     frame: Int32
+    """The picture of the sample that was shown, from 0."""
     image: str
+    """Path of the picture in the benchmark, with its crop or size."""
     position: Int32
     """Of the option as shown, from 0; -1 for the residual."""
     option: str | None
-    """Null for the residual: all replies that name no option."""
+    """Text of the option; null for the residual: all replies that name no option."""
     kind: str
     """``suggestion``, ``abstention``, ``right`` or ``wrong`` (a category), ``residual``."""
     log_probability: float

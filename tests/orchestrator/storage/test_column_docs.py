@@ -30,7 +30,7 @@ def test_types_nulls_and_values_are_those_of_the_rows():
 
 def test_schema_prints_every_table_as_json():
     printed = json.loads(CliRunner().invoke(app, ["schema", "--json"]).stdout)
-    assert list(printed) == ["episodes", "turns", "verdicts"]
+    assert list(printed) == ["episodes", "turns", "options", "verdicts"]
     assert printed["turns"][7] == {
         "column": "action",
         "type": "String",
