@@ -124,9 +124,9 @@ class OptionRow(NamedTuple):
     turn: Int32
     """Number of the question, as in ``turns``."""
     frame: Int32
-    """As in ``turns``."""
+    """The picture of the sample that was shown, from 0."""
     image: str
-    """As in ``turns``."""
+    """Path of the picture in the benchmark, with its crop or size."""
     position: Int32
     """Place of the option as shown, from 0; -1 for the residual."""
     option: str | None

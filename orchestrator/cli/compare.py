@@ -45,6 +45,7 @@ def compare(
     options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
     if power:
         _show_power(folders, options, as_json)
+        exit_for_faults(folders)
         return
     if len(folders) > 1:
         compare_folders(folders, options, csv, as_json)
