@@ -41,6 +41,7 @@ def test_a_csv_file_round_trips(tmp_path):
     labels = [label(note='=1+1, "x"\nline', unsure=True), label("k2", "bo", "none")]
     (tmp_path / "labels.csv").write_text(to_csv(labels))
 
+    assert """k1,ada,2,True,"'=1+1, ""x""" in to_csv(labels), "a spreadsheet does not compute it"
     assert from_csv(tmp_path / "labels.csv") == labels
 
 
