@@ -11,7 +11,7 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from actors.playing.records import EpisodeRow, OptionRow, TurnRow, VerdictRow
+from actors.playing.rows import EpisodeRow, OptionRow, TurnRow, VerdictRow
 from envs.types import Action, Ending, Move, Verdict
 from orchestrator.storage.schemas import schema
 from sweeps.spec import Protocol

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.playing.records import EpisodeRow
+from actors.playing.rows import EpisodeRow
 from orchestrator.cli.main import app
 from orchestrator.storage.column_docs import METADATA, ROWS, column_docs, parquet_metadata
 from orchestrator.storage.episode_store import EpisodeStore

@@ -5,7 +5,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from actors.playing.records import OptionRow, to_columns
+from actors.playing.records import to_columns
+from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
 from orchestrator.storage import checksums
 from orchestrator.storage.column_docs import parquet_metadata
