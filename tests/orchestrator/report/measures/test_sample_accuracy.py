@@ -15,7 +15,6 @@ from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.proportion import Z, proportion_interval
 from orchestrator.report.tables.hard_samples import HARDEST, hard_samples_table
 from orchestrator.report.tables.write import write_tables
-from sweeps.registry import registry
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
