@@ -83,14 +83,11 @@ def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool
 
 
 def _print_run(run_data: RunData) -> None:
+    from orchestrator.report.tables.all_tables import terminal_tables
     from orchestrator.report.tables.console import rich_table
-    from orchestrator.report.tables.evidence import paired_table
-    from orchestrator.report.tables.missing import missing_table
-    from orchestrator.report.tables.operating import operating_table
 
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
-    tables = [paired_table(run_data), missing_table(run_data), operating_table(run_data)]
-    show(*(rich_table(table) for table in tables if table.rows), min_width=WIDTH)
+    show(*map(rich_table, terminal_tables(run_data)), min_width=WIDTH)
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
