@@ -53,7 +53,7 @@ class Audit:
     of_packages: int = 0
     """Stored episodes of scenarios of installed packages, which the published package does not have."""
     maps: int = 0
-    """Stored decision maps, which the published package does not have."""
+    """Stored episodes of decision maps and operating curves, which the published package does not have."""
 
     @property
     def clean(self) -> bool:
@@ -72,7 +72,8 @@ class Audit:
         if self.of_packages:
             yield f"{self.of_packages:,} episodes are not compared: their scenarios are not in the published package"
         if self.maps:
-            yield f"{self.maps:,} decision maps are not compared: the package has no such question"
+            kinds = "decision maps and operating curves"
+            yield f"{self.maps:,} episodes of {kinds} are not compared: the package has no such question"
         judged = f", {self.verdicts:,} verdicts" if self.verdicts else ""
         yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
 

@@ -45,17 +45,20 @@ def compare(
     options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
     if power:
         _show_power(folders, options, as_json)
+        exit_for_faults(folders)
         return
     if len(folders) > 1:
         compare_folders(folders, options, csv, as_json)
         exit_for_faults(folders)
         return
     from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.console import rich_table
 
-    rows = paper_comparison.compare_with_paper(read_run(folders[0], *options))
-    notes = paper_comparison.comparison_notes(rows)
+    run_data = read_run(folders[0], *options)
+    rows = paper_comparison.compare_with_paper(run_data)
+    notes = [*paper_comparison.comparison_notes(rows), f"intervals: {describe_clusters(run_data)}"]
     if as_json:
         print_json({"figures": rows.to_dicts(), "notes": notes})
     else:

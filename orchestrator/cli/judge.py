@@ -31,7 +31,8 @@ def judge(
     labels: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0)."
+            metavar="FILE",
+            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `labels export`.",
         ),
     ] = None,
     draw: Annotated[
@@ -92,7 +93,8 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
         atomic_write.write(path, csv_text(labels.label_sheet(folder, answers, keys, run_data.samples)).encode())
         print_lines([f"{len(keys):,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
         return
-    read, stored = labels.store_labels(folder, path, answers["key"])
+    samples = labels.samples_by_key(answers, run_data.samples)
+    read, stored = labels.store_labels(folder, path, answers["key"], samples)
     table = corrected_table(run_data)
     if as_json:
         print_json(table.numbers.to_dicts() if table.numbers is not None else [])

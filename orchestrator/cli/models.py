@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -169,7 +168,9 @@ def prove(
 
 def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
     """Download weights and return the names of the models that still lack some."""
-    if os.environ.get("RAY_ADDRESS"):
+    from orchestrator.execution.ray_access import cluster_address
+
+    if cluster_address():
         from orchestrator.execution.cluster_models import fetch_on_cluster  # Ray takes a second to import
 
         return fetch_on_cluster(models, say)

@@ -70,24 +70,24 @@ def report(
 
 def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> Path | None:
     """Print the tables of a run, and write its files; return its page, None if nothing is written."""
+    from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
 
     run_data = read_run(folder, *options)
     if as_json:
-        print_json({"cells": run_data.rows.to_dicts(), "notes": run_data.notes})
+        intervals = f"acc_low and acc_high as in results.json, over independent samples; in pages: {describe_clusters(run_data)}"
+        print_json({"cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": run_data.notes})
         return None
     _print_run(run_data)
     return None if brief else _write_run(run_data, options.data, baselines)
 
 
 def _print_run(run_data: RunData) -> None:
+    from orchestrator.report.tables.all_tables import terminal_tables
     from orchestrator.report.tables.console import rich_table
-    from orchestrator.report.tables.evidence import paired_table
-    from orchestrator.report.tables.missing import missing_table
 
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
-    tables = [paired_table(run_data), missing_table(run_data)]
-    show(*(rich_table(table) for table in tables if table.rows), min_width=WIDTH)
+    show(*map(rich_table, terminal_tables(run_data)), min_width=WIDTH)
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 

@@ -44,6 +44,8 @@ def view(
 
     if name and (len(name) > 60 or not re.fullmatch(NAME, name)):
         raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
+    if name:
+        _check_kept(folders)
     page = ViewPage(run_names(_runs(folders)), data, name)
     asyncio.run(_serve(page, port, open_browser))
 
@@ -57,6 +59,17 @@ def _runs(folders: list[Path]) -> list[Path]:
     for folder in folders:
         stored_sweep(folder)
     return folders
+
+
+def _check_kept(folders: list[Path]) -> None:
+    """Raise RunFolderError for the local copy of a bucket, whose next update would delete the labels."""
+    from orchestrator.object_store.uploader import LISTING
+    from orchestrator.storage.lock import RunFolderError
+
+    if any((folder / LISTING).exists() for folder in folders):
+        raise RunFolderError(
+            "labels are kept in a folder of this machine; copy the run from its bucket to one and name that"
+        )
 
 
 async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
@@ -97,6 +110,7 @@ def import_labels(folder: RunFolder, file: File) -> None:
     from orchestrator.storage.episode_store import episodes
     from orchestrator.storage.lock import RunFolderError
 
+    _check_kept([folder])
     labels = option_labels.from_csv(file)
     stored = set(episodes(folder).select("key").collect()["key"])
     if strangers := [label.key for label in labels if label.key not in stored]:

@@ -133,7 +133,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
 
 def _is_single_machine() -> bool:
     """Return True if this process neither has joined nor will join a cluster; Ray is not imported."""
-    return not os.environ.get("RAY_ADDRESS") and not _has_joined_cluster()
+    return os.environ.get("RAY_ADDRESS", "") in ("", "local") and not _has_joined_cluster()
 
 
 def _has_joined_cluster() -> bool:

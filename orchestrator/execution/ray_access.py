@@ -23,6 +23,12 @@ LOOPBACK = {
 OPEN_PORTS = "Ray's ports (GCS, raylets, agents, workers, this driver)"
 
 
+def cluster_address() -> str:
+    """Return the address of the cluster to join; empty to start Ray on this machine, as ``RAY_ADDRESS=local`` also says."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return "" if address == "local" else address
+
+
 def close_to_other_machines() -> None:
     """Have a Ray that this process starts listen on loopback alone, and only answer processes with the user's token."""
     for name, value in LOOPBACK.items():

@@ -123,7 +123,7 @@ class ClusterError(SweepError):
 
 def is_joined() -> bool:
     """Return True if the cluster is not this machine alone, so nodes may join."""
-    return bool(os.environ.get("RAY_ADDRESS"))
+    return bool(ray_access.cluster_address())
 
 
 def connect(say: Callable[[str], None] = lambda line: None) -> None:
@@ -136,7 +136,7 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     os.environ.setdefault(
         "RAY_IGNORE_UNHANDLED_ERRORS", "1"
     )  # of a second lease of a worker whose loss is already reported
-    address = os.environ.get("RAY_ADDRESS", "")
+    address = ray_access.cluster_address()
     if ray.is_initialized():
         return
     with report_duration(f"joining Ray at {address}" if address else "starting Ray", say):

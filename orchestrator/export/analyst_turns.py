@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from actors.playing.records import EpisodeRow, TurnRow
+from actors.playing.rows import EpisodeRow, TurnRow
 from orchestrator.export.trajectories import question_rows
 from orchestrator.report.run_data import RunData
 from orchestrator.storage.column_docs import METADATA, column_docs

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import polars as pl
 
+from envs import SCENARIOS
 from envs.answers import as_text
 from envs.types import Sample
-from orchestrator.storage import atomic_write
+from orchestrator.storage import atomic_write, option_labels
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import final_replies
 
 FILE = "labels.csv"
 BITS = ("category", "suggestion")
 COLUMNS = ("key", *BITS)
+OPTION_COLUMNS = ("key", "labeler", "label")
+"""Columns of a file of ``labels export``, whose labels name options."""
 SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean)}
 YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -26,15 +30,18 @@ def read_labels(folder: Path) -> pl.DataFrame:
     return parse_labels(path) if path.is_file() else pl.DataFrame(schema=SCHEMA)
 
 
-def parse_labels(path: Path) -> pl.DataFrame:
+def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({})) -> pl.DataFrame:
     """Return the labels of a CSV file with the columns key, category and suggestion; rows without a verdict are left out.
 
+    A file of ``labels export`` is read too, if ``samples`` has the sample of each key; labels of other keys are left out.
     Raises RunFolderError if the file cannot be read, lacks a column, or has another entry than 1 and 0.
     """
     try:
         rows = pl.read_csv(path, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError, UnicodeDecodeError) as problem:
         raise RunFolderError(f"{path} cannot be read as CSV ({str(problem).partition(chr(10))[0]})") from problem
+    if set(OPTION_COLUMNS) <= set(rows.columns) and not set(BITS) & set(rows.columns):
+        rows = _read_options(path, samples)
     if missing := [name for name in COLUMNS if name not in rows.columns]:
         raise RunFolderError(
             f"{path} has no column {missing[0]}; a file of labels has the columns {', '.join(COLUMNS)}"
@@ -52,12 +59,37 @@ def parse_labels(path: Path) -> pl.DataFrame:
     return labels.with_columns(pl.any_horizontal(BITS).alias("aggregate")).sort("key")
 
 
-def store_labels(folder: Path, path: Path, known: Iterable[str]) -> tuple[int, int]:
+def _read_options(path: Path, samples: Mapping[str, Sample]) -> pl.DataFrame:
+    """Return labels that name options as 1 and 0: the right category, and a suggestion that the game accepts at first."""
+    rows = dict[tuple[str, ...], None]()
+    for key, label in ((each.key, each.label) for each in option_labels.from_csv(path) if each.key in samples):
+        sample = samples[key]
+        options, game = (*sample.options, *sample.categories), SCENARIOS[sample.scenario]
+        if label != option_labels.NONE and int(label) >= len(options):
+            raise RunFolderError(f"{path}: {key} has {len(options)} options, so {label} names none; count from 0")
+        number = -1 if label == option_labels.NONE else int(label)
+        category = number >= len(sample.options) and options[number] == sample.answer
+        asks = 0 <= number < len(sample.options) and options[number] in game.askable(sample, game.initial(sample))
+        rows[key, str(int(category)), str(int(asks))] = None
+    if not rows:
+        raise RunFolderError(f"{path} labels no open-ended answer of this run of which the sample is at hand")
+    return pl.DataFrame(list(rows), schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+
+
+def samples_by_key(answers: pl.DataFrame, samples: Mapping[str, Mapping[int, Sample]]) -> dict[str, Sample]:
+    """Return the sample of each answer (columns key, scenario, sample_id) that is at hand."""
+    rows = answers.select("key", "scenario", "sample_id").iter_rows()
+    return {key: samples[scenario][number] for key, scenario, number in rows if number in samples.get(scenario, {})}
+
+
+def store_labels(
+    folder: Path, path: Path, known: Iterable[str], samples: Mapping[str, Sample] = MappingProxyType({})
+) -> tuple[int, int]:
     """Add the labels of a file to those of a run folder, newer ones first; return how many were read, and how many there are.
 
     Raises RunFolderError if a label is of no answer in ``known``.
     """
-    labels, answers = parse_labels(path), set(known)
+    labels, answers = parse_labels(path, samples), set(known)
     if strangers := [key for key in labels["key"] if key not in answers]:
         raise RunFolderError(
             f"{path} labels {strangers[0]}, which is no open-ended answer of {folder}; `judge DIR --draw N --labels FILE` "
@@ -85,12 +117,10 @@ def label_sheet(
 ) -> pl.DataFrame:
     """Return the rows to fill in: key, empty category and suggestion, and what a person needs to judge the answer."""
     replies = final_replies(folder, keys)
-    names = {key: names for key, *names in answers.select("key", "scenario", "sample_id").iter_rows()}
+    scenarios, known = dict(answers.select("key", "scenario").iter_rows()), samples_by_key(answers, samples)
     rows = []
     for key in keys:
-        scenario, number = names[key]
-        sample = samples.get(scenario, {}).get(number)
-        right = as_text(sample.answer) if sample else ""
+        scenario, right = scenarios[key], as_text(known[key].answer) if key in known else ""
         rows.append((key, None, None, scenario, right, replies.get(key, "")))
     columns = ("key", *BITS, "scenario", "right_category", "answer")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")

@@ -20,11 +20,11 @@ from orchestrator.learning.run_files import RESOLVED, read_train_table
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.outcomes import outcomes
-from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, MeanTest, estimate_mean, paired_strata
+from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, paired_strata
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
-from orchestrator.report.statistics.intervals import Stratum, score_test
+from orchestrator.report.statistics.intervals import estimate_mean, score_test
 from orchestrator.report.statistics.skewed_means import skewed_mean_test
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
@@ -142,13 +142,9 @@ def _paired_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
                 count = sum(parts[name].height for name in names)
                 correct = [strata[name][0] for name in names]
                 steps = [suggestions for name in names if (suggestions := strata[name][1]) is not None]
-                estimates = (*_estimate(correct, score_test), *_estimate(steps, skewed_mean_test))
+                estimates = (*estimate_mean(correct, score_test)[:3], *estimate_mean(steps, skewed_mean_test)[:3])
                 rows.append((model.base, model.stage, label, count, *estimates))
     return pl.DataFrame(rows, schema=PAIRED, orient="row")
-
-
-def _estimate(strata: Sequence[Stratum], test: MeanTest) -> tuple[float, ...]:
-    return estimate_mean(strata, test)[:3]
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

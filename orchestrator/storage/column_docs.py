@@ -11,12 +11,17 @@ from enum import StrEnum
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-from actors.playing.records import EpisodeRow, TurnRow, VerdictRow
+from actors.playing.rows import EpisodeRow, OptionRow, TurnRow, VerdictRow
 from envs.types import Action, Ending, Move, Verdict
 from orchestrator.storage.schemas import schema
 from sweeps.spec import Protocol
 
-ROWS: dict[str, type[tuple[Any, ...]]] = {"episodes": EpisodeRow, "turns": TurnRow, "verdicts": VerdictRow}
+ROWS: dict[str, type[tuple[Any, ...]]] = {
+    "episodes": EpisodeRow,
+    "turns": TurnRow,
+    "options": OptionRow,
+    "verdicts": VerdictRow,
+}
 """Stored table -> the type of its rows."""
 METADATA = "proactive_sweep.columns"
 """The key of a Parquet file's metadata that holds column -> description, as JSON."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from actors.text.formulas import disarm, rearm
 from envs import regular
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
@@ -81,12 +82,12 @@ def read_labels(folder: Path) -> dict[tuple[str, str], OptionLabel]:
 
 
 def to_csv(labels: Iterable[OptionLabel]) -> str:
-    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler."""
+    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler; a text like a formula gets an apostrophe before it."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for label in sorted(labels, key=lambda label: (label.key, label.labeler)):
-        writer.writerow([getattr(label, name) for name in COLUMNS])
+        writer.writerow([disarm(str(getattr(label, name))) for name in COLUMNS])
     return file.getvalue()
 
 
@@ -100,7 +101,7 @@ def from_csv(path: Path) -> list[OptionLabel]:
 
 
 def _parse_row(path: Path, number: int, row: dict[str, str]) -> OptionLabel:
-    values: dict[str, object] = {name: row[name].strip() for name in COLUMNS if row.get(name)}
+    values: dict[str, object] = {name: rearm(row[name].strip()) for name in COLUMNS if row.get(name)}
     if "unsure" in values:
         values["unsure"] = str(values["unsure"]).lower() in ("1", "true", "yes")
     try:

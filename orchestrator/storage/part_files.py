@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import stat
@@ -138,12 +139,16 @@ def missing_files(folder: Path) -> list[str]:
 
 
 def part_numbers(folder: Path) -> Iterator[int]:
-    """Yield every number that a part has or had before it was moved aside, so that a repaired file can be put back."""
-    for subfolder in (*TABLES, "damaged"):
-        for path in (folder / subfolder).glob("*part-*"):
-            match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", path.name)
-            if match:
-                yield int(match[1])
+    """Yield every number that a part has or had, since a recorded sum belongs to one part forever.
+
+    A part may have been moved aside, so that a repaired file can be put back, or never have got its name in a crash.
+    """
+    files = (path.name for subfolder in (*TABLES, "damaged") for path in (folder / subfolder).glob("*part-*"))
+    recorded = (name for name in checksums.read_sums(folder) if name.partition("/")[0] in TABLES)
+    for name in itertools.chain(files, recorded):
+        match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", name)
+        if match:
+            yield int(match[1])
 
 
 def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums, decode: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""The Parquet schemas of the stored tables, derived from the row types in ``actors.playing.records``.
+"""The Parquet schemas of the stored tables, derived from the row types in ``actors.playing.rows``.
 
 A column has the name, position and type of the row's field. Stored parts are compared with these schemas.
 """
@@ -10,7 +10,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import polars as pl
 
-from actors.playing.records import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRow
+from actors.playing.rows import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRow
 
 COLUMN_TYPES: dict[Any, type[pl.DataType]] = {
     str: pl.String, int: pl.Int64, Int32: pl.Int32, float: pl.Float64, bool: pl.Boolean,

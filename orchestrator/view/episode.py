@@ -13,12 +13,13 @@ from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import Ending, Move, Sample
 from orchestrator.datasets.staging import data_folder
-from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.report.html.episode_view import EpisodeViews
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.measures.endings import EndingKind, state_from_view
 from orchestrator.report.run_data import RunData
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import EPISODES
 from orchestrator.storage.verdict_store import verdicts
@@ -40,8 +41,8 @@ class RunSamples:
         self.folder = folder
         self.plan: Plan | None = None
         try:
-            self.plan = build_plan(self.sweep)
-        except (BadData, PackageError, SweepError, OSError):
+            self.plan = plan_from_folder(folder, self.sweep)
+        except (BadData, PackageError, SweepError, RunFolderError, OSError):
             return
         self.cell_numbers = {cell.key: number for number, cell in enumerate(self.plan.cells)}
 

@@ -245,7 +245,7 @@ SCRIPTS = (
 )
 SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text(*name) for name in SCRIPTS) + "})();\n"
 KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
-    MAPPED: "A decision map: every picture was asked about."
+    MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
 }
 CONTENT = {
     "texts": [], "pictures": [], "kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), "sorts": list(queries.SORTS),

@@ -33,6 +33,8 @@ class RunIndex:
         self.version = 0
         self.planned = 0
         self._state: object = None
+        self._modified: dict[Part, int] = {}
+        """Part -> when its episodes were written, as it was read; a run rewrites a part of which it plays episodes again."""
         self._unreadable: set[Part] = set()
 
     @property
@@ -46,9 +48,11 @@ class RunIndex:
         if state == self._state:
             return False
         parts = [part for part in list_parts_during_run(self.folder).parts if part not in self._unreadable]
-        by_part = {columns.part: columns for columns in self.parts}
+        modified = {part: _modified(self.folder / "episodes" / part.name) for part in parts}
+        by_part = {c.part: c for c in self.parts if self._modified[c.part] == modified.get(c.part)}
         missing = [part for part in parts if part not in by_part]
         for part in missing[:most_parts]:
+            self._modified[part] = modified[part]
             try:
                 by_part[part] = read_part(self.folder, part, self.cells)
             except UNREADABLE as problem:
@@ -60,13 +64,12 @@ class RunIndex:
         return not is_complete
 
     def _folder_state(self) -> object:
-        """Return what changes when the folder does: names of parts, and when the plan was written."""
-        names = [
-            sorted(path.name for path in (self.folder / table).glob("*.parquet"))
+        """Return what changes when the folder does: the parts, and when they and the plan were written."""
+        parts = [
+            sorted((path.name, _modified(path)) for path in (self.folder / table).glob("*.parquet"))
             for table in ("episodes", "turns", "verdicts")
         ]
-        plan = self.folder / KEYS
-        return names, plan.stat().st_mtime_ns if plan.exists() else None
+        return parts, _modified(self.folder / KEYS)
 
     def _publish(self, parts: list[PartColumns]) -> None:
         """Replace the columns by those of these parts that belong to the plan, each key once."""
@@ -81,6 +84,14 @@ class RunIndex:
             self.planned = sum(cell["planned"] for cell in planned_cells(self.folder))
         except RunFolderError:
             self.planned = 0
+
+
+def _modified(path: Path) -> int:
+    """Return when a file was written, in nanoseconds; 0 if it has gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _arrays(rows: pl.DataFrame) -> dict[str, np.ndarray]:

@@ -10,7 +10,8 @@ from actors.engine.backend import BackendDied, Refused, Request, ScriptedBackend
 from actors.engine.baselines import POLICIES, Baseline
 from actors.playing.judge import derive_seed
 from actors.playing.play import Episode, play
-from actors.playing.records import EpisodeRow, PlayedEpisode, TurnRow, episode_batch
+from actors.playing.records import PlayedEpisode, episode_batch
+from actors.playing.rows import EpisodeRow, TurnRow
 from envs import SCENARIOS
 from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE

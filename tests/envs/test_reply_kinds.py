@@ -1,4 +1,4 @@
-"""Kinds of replies, on replies as real models give them, with the options that were shown."""
+"""Kinds of replies, on replies written for this test, with the options that were shown."""
 
 import pytest
 

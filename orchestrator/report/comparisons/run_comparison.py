@@ -15,6 +15,7 @@ import polars as pl
 from actors.text.listing import list_first
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
+from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.families import evidence_settings
 from orchestrator.report.measures.outcomes import outcomes
@@ -81,6 +82,8 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
         notes += [*configuration_differences(base, run, names[0], name), *unpaired]
         inputs = (read_certificates(base.folder), read_certificates(run.folder))
         notes += compare_certificates(*inputs, names[0], name)
+        if clustering(run)["counts"].any():
+            notes.append(f"intervals of {name}: {describe_clusters(run)}")
     every, declared = pl.concat(pairs), pl.concat(family)
     if every.is_empty():
         raise NothingInCommon(

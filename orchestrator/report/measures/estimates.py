@@ -28,6 +28,7 @@ from orchestrator.report.statistics.intervals import (
     Integers,
     Stratum,
     combine_intervals,
+    estimate_mean,
     ratio_interval,
     score_interval,
     stratum_from_values,
@@ -150,14 +151,15 @@ def _estimate_cell(episodes: pl.DataFrame, limit: int) -> _Cell:
         "loops": stratum_from_values(100 * values["limit"], 0, 100, groups),
     }
     estimates = {name: proportion(strata[name]) for name in ("acc", "acc_first", "loops")}
-    estimates["ps"] = _estimate_mean([strata["ps"]])
+    estimates["ps"] = estimate_mean([strata["ps"]], score_interval)
     return _Cell(strata, estimates | {name: _estimate_share(episodes, count) for name, count in SHARES.items()})
 
 
 def _estimate_average(cells: list[_Cell]) -> Mapping[str, Estimate]:
     """Return unweighted means over scenarios: each scenario is a stratum."""
     means = {
-        name: _estimate_mean([cell.strata[name] for cell in cells]) for name in ("acc", "acc_first", "ps", "loops")
+        name: estimate_mean([cell.strata[name] for cell in cells], score_interval)
+        for name in ("acc", "acc_first", "ps", "loops")
     }
     for name in SHARES:
         parts = [cell.estimates[name] for cell in cells]
@@ -170,10 +172,6 @@ def proportion(stratum: Stratum) -> Estimate:
     size = float(stratum.counts.sum())
     low, high = proportion_interval(stratum.mean / 100 * size, size)
     return stratum.mean, 100 * low, 100 * high
-
-
-def _estimate_mean(strata: list[Stratum]) -> Estimate:
-    return sum(stratum.mean for stratum in strata) / len(strata), *score_interval(strata)
 
 
 def _estimate_share(episodes: pl.DataFrame, count: str) -> Estimate:

@@ -1,6 +1,7 @@
 """The figures of operating curves: exact points and bounds by cell, splits between models, and exact beside played.
 
-All accuracies are percent. Intervals are 95% by a paired bootstrap over samples (over clusters with ``--cluster``).
+All accuracies are percent. Intervals are 95% by a paired bootstrap over samples, or over the clusters that count
+(``measures.clustering``).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def operating_points(run_data: RunData) -> pl.DataFrame:
                 "unreadable": 100 * cell.unreadable,
             }
         )  # fmt: skip
-    return pl.DataFrame(rows, infer_schema_length=None)
+    return pl.DataFrame(rows, infer_schema_length=None).with_columns(pl.col(pl.Null).cast(pl.Float64))
 
 
 def _percent(name: str, value: Interval) -> dict[str, float]:
@@ -101,12 +102,10 @@ def _detections(
 
 
 def _clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
-    """Return the cluster of each sample; its own id without ``--cluster``."""
-    if not run_data.cluster:
-        return [str(sample.id) for sample in cell.samples]
+    """Return the cluster of each sample; its own id where no clusters of the scenario count."""
     rows = sample_clusters(run_data).filter(scenario=cell.scenario)
     numbers = dict(rows.select("sample_id", "cluster").iter_rows())
-    return [str(numbers[sample.id]) for sample in cell.samples]
+    return [str(numbers.get(sample.id, sample.id)) for sample in cell.samples]
 
 
 @cached_per_run

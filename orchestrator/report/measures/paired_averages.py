@@ -19,12 +19,11 @@ from orchestrator.report.measures.paired_tests import (
     SuggestionLimits,
     asking_columns,
     condition_pairs,
-    estimate_mean,
     model_pairs,
     paired_differences,
 )
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.intervals import Stratum, score_tests
+from orchestrator.report.statistics.intervals import Stratum, estimate_mean, score_tests
 from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
 

@@ -9,7 +9,7 @@ reference points, not hypotheses, and are not corrected.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from orchestrator.report.statistics.exact_tests import ALPHA, detectable, mcnema
 from orchestrator.report.statistics.intervals import (
     Integers,
     Stratum,
+    estimate_mean,
     score_test,
     score_tests,
     stratum_from_counts,
@@ -36,8 +37,6 @@ SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
 LOOP_COLUMNS = ("loops_difference", "loops_low", "loops_high")
 ASKING_COLUMNS = ("ps_difference", "ps_low", "ps_high", "ps_p", *LOOP_COLUMNS)
 MEASURED = ("effective", "difference_low", "difference_high", "p", "equal_p", *ASKING_COLUMNS)
-MeanTest = Callable[[Sequence[Stratum]], tuple[float, ...]]
-"""Strata -> the 95% interval of their average, p of 0, and perhaps p of equivalence."""
 SuggestionLimits = Mapping[tuple[str, str], int]
 """(scenario, condition) -> the most suggestions of an episode (``suggestion_limits``)."""
 
@@ -243,11 +242,6 @@ def asking_columns(parts: Sequence[AskingDifferences]) -> tuple[float | None, ..
         return (None,) * len(ASKING_COLUMNS)
     loops = estimate_mean([part.loops for part in parts], score_test)[:3]
     return *estimate_mean([part.steps for part in parts], skewed_mean_test), *loops
-
-
-def estimate_mean(strata: Sequence[Stratum], test: MeanTest) -> tuple[float, ...]:
-    """Return the average of the strata's means, its interval, and what else the test returns."""
-    return sum(stratum.mean for stratum in strata) / len(strata), *test(strata)
 
 
 def _accuracy_p_value(paired: PairedDifferences) -> float:

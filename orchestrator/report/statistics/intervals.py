@@ -10,8 +10,8 @@ strata the score interval under constrained maximum likelihood. One proportion a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Estimate = tuple[float, float, float]
 """A value and the bounds of its 95% interval."""
+Figures = TypeVarTuple("Figures")
 
 TILTS = np.geomspace(1e-7, 1e9, 1_000)
 REMAINDERS = 1 / (1 + np.geomspace(1e-8, 1e8, 1_000))
@@ -76,6 +77,13 @@ def stratum_from_counts(values: Integers, counts: Integers, low: float, high: fl
     distinct, indices = np.unique(values, return_inverse=True)
     totals: Floats = np.bincount(indices, counts).astype(np.float64)
     return Stratum(distinct, totals, min(low, float(distinct[0])), max(high, float(distinct[-1])))
+
+
+def estimate_mean(
+    strata: Sequence[Stratum], test: Callable[[Sequence[Stratum]], tuple[*Figures]]
+) -> tuple[float, *Figures]:
+    """Return the unweighted average of the strata's means, and what the test returns: an interval, p, ..."""
+    return sum(stratum.mean for stratum in strata) / len(strata), *test(strata)
 
 
 def score_interval(strata: Sequence[Stratum]) -> tuple[float, float]:

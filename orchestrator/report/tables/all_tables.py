@@ -71,3 +71,9 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
     ]
     uncertified = footnotes(run_data.sweep.models, read_certificates(run_data.folder))
     return [replace(table, notes=(*table.notes, *uncertified)) for table in tables if table.rows]
+
+
+def terminal_tables(run_data: RunData) -> list[Table]:
+    """Return the tables that a terminal shows below those of the paper: changes, missing episodes, operating curves."""
+    tables = (paired_table(run_data), missing_table(run_data), operating_table(run_data))
+    return [table for table in tables if table.rows]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-FORMULA = r"^(\s*[=+\-@＝＋－＠]|[\t\r\n])"
-"""Beginning of a text that spreadsheets compute (OWASP, "CSV Injection"); some skip white space, or read full-width signs."""
+from actors.text.formulas import FORMULA
 
 
 def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:

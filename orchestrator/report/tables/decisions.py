@@ -53,7 +53,8 @@ def _table(
 
 
 def _decision_rows(run_data: RunData) -> pl.DataFrame:
-    planned = [rows for rows in (run_data.planned, run_data.planned_decision_maps) if rows.height]
+    maps = run_data.planned_decision_maps
+    planned = [run_data.planned, maps] if maps.height else [run_data.planned]
     names = pl.concat(planned).select("cell", "model", "scenario", "condition")
     return names.join(decisions_by_cell(decisions(run_data)).drop(MAP_COLUMN), on="cell").sort("cell")
 

@@ -122,7 +122,7 @@ def splits_table(run_data: RunData) -> Table:
         lines.append(line(label, [*shown, _split_cell(mean, len(part) - 1)]))
     title = (
         "asking more / asking better: points of accuracy from moving along a curve, and from moving to another at equal "
-        "numbers of suggestions; 95% intervals by paired bootstrap over samples"
+        "numbers of suggestions; 95% intervals by paired bootstrap over samples, or their clusters where these count"
     )
     heads = columns("models", [*scenarios, f"mean of {pluralize(len(scenarios), 'scenario')}"])
     return Table("operating-splits", title, heads, tuple(lines), rows)

@@ -33,7 +33,8 @@ SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that 
 - **Saved views** (*Models*, *Sweeps side by side*, *Cells*) are tables and charts of these runs.
 - **Metrics**: `acc`, percent correct under the condition in the parameter `condition`, mean over scenarios; `ps`, proactive
   suggestions per episode; `loops`, percent of episodes that ask until the limit; `acc/SCENARIO`; `acc_under/CONDITION`; for a
-  cell also `acc_low` and `acc_high`, its 95% interval. Episodes with errors never count as zeros in `acc`.
+  cell also `acc_low` and `acc_high`, its 95% interval over independent samples; the artifacts count clusters of samples where
+  these widen it. Episodes with errors never count as zeros in `acc`.
 - **Over time**: all of these while episodes finish; for the sweep also `episodes_done`, `episodes_per_second` and, under
   *System metrics*, processor, memory and GPUs of every node.
 - **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, after

@@ -10,7 +10,7 @@ pytest.importorskip("transformers", reason="training needs transformers (extra `
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
 from transformers import AutoModelForImageTextToText, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
 
-from actors.embedded.training.evaluation import Answerer, ModelInput, candidates  # noqa: E402
+from actors.embedded.training.evaluation import Answerer, Question, candidates  # noqa: E402
 from actors.embedded.training.pictures import FIRST_SEED, draw_bank  # noqa: E402
 from actors.embedded_135m.training import __main__ as training  # noqa: E402
 from actors.embedded_135m.training.conversations import Conversations, TextExample  # noqa: E402
@@ -63,7 +63,7 @@ def test_one_command_makes_a_folder_that_transformers_loads_and_that_answers(tra
     candidate = candidates("QD", 1)[0]
     game = SCENARIOS["QD"]
     view = game.view(candidate.sample, game.initial(candidate.sample, Mode.REFERENCE, 0))
-    question = ModelInput((Message("user", "What is it?", (view.image,)),), (candidate.picture(view.image),))
+    question = Question((Message("user", "What is it?", (view.image,)),), (candidate.picture(view.image),))
 
     assert len(answerer.replies([question])) == 1
     assert answerer.inputs([question])["input_ids"].tolist()[0].count(answerer.model.config.image_token_id) == 4

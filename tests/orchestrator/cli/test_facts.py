@@ -64,7 +64,9 @@ def test_status_and_report_as_json(run):
     assert {cell["state"] for cell in read_json("status", run, "--json")["cells"]} == {"complete"}
 
     before = sorted(path.name for path in run.iterdir())
-    cells = read_json("report", run, "--json")["cells"]
+    printed = read_json("report", run, "--json")
+    cells = printed["cells"]
+    assert "independent samples; in pages: 95%, over" in printed["intervals"]
     assert sorted(path.name for path in run.iterdir()) == before, "nothing is written"
     assert {cell["acc"] for cell in cells if cell["model"] == "oracle"} == {100.0}
     assert "oracle" in call("report", run, "--brief").stdout

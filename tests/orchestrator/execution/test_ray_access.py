@@ -12,7 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.execution.ray_access import LOOPBACK, close_to_other_machines, describe_open_ports
+from orchestrator.execution.ray_access import (
+    LOOPBACK,
+    close_to_other_machines,
+    cluster_address,
+    describe_open_ports,
+)
 from tests.conftest import ROOT
 
 STRANGER = """
@@ -59,6 +64,12 @@ def test_home_that_cannot_be_written_gives_a_token_to_this_run_alone(variables):
     (variables / ".ray").write_text("a file")
     close_to_other_machines()
     assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
+
+
+@pytest.mark.parametrize(("value", "address"), [("local", ""), ("", ""), ("auto", "auto"), ("10.0.0.1:6379",) * 2])
+def test_local_address_joins_no_cluster(monkeypatch, value, address):
+    monkeypatch.setenv("RAY_ADDRESS", value)
+    assert cluster_address() == address
 
 
 def test_cluster_says_what_is_open_and_to_whom(variables, monkeypatch):

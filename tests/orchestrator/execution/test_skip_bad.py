@@ -112,11 +112,11 @@ def test_what_a_model_cannot_take_is_left_out_of_a_run_that_begins_before_its_fi
         conditions = ["zero-shot", "text-only"]
         return runs.sweep(demo_data, ["reads"], conditions, scenarios=["QD"], model=[entry], selection={"limit": 3})
 
-    folder = runs.played(tmp_path / "run", wanted())
+    folder = runs.play_sweep(tmp_path / "run", wanted())
     before = set(read_run(folder).episodes["key"])
     limited = wanted(limits=["no pictures"])
     resume_run(folder, limited)
-    runs.played(folder, limited)
+    runs.play_sweep(folder, limited)
     stored = read_run(folder)
 
     assert set(stored.episodes["condition"]) == {"text-only"} and set(stored.episodes["key"]) < before

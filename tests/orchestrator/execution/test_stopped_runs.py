@@ -98,7 +98,7 @@ def test_run_stopped_in_each_way_resumes_and_completes(cli, demo_data, tmp_path)
             if times < stop_signals.PATIENCE:
                 assert len(re.findall(KEPT, output)) == 1, output
             else:
-                assert re.search(KEPT, output) or "stopped; what was stored is kept" in output, output
+                assert re.search(KEPT, output) or "stopped; stored results are kept" in output, output
         server.delay = 0.0
         done = cli.run(*command)
     assert done.returncode == 0, done.stderr

@@ -7,12 +7,15 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
+from envs.samples import load_samples
+from envs.scenario import suggestions
 from orchestrator.cli.main import app
 from orchestrator.gold.labels import draw_answers, parse_labels, read_labels, store_labels
 from orchestrator.report.measures.judge_correction import corrected_shares
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.open_ended import corrected_table
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.option_labels import OptionLabel, to_csv
 from tests.orchestrator.report import runs
 
 
@@ -97,6 +100,35 @@ def test_later_labels_win_and_empty_rows_are_skipped(tmp_path):
     assert store_labels(tmp_path, write_csv(tmp_path / "y.csv", "a,yes,No"), "abc") == (1, 2)
 
     assert parse_labels(tmp_path / "labels.csv").rows() == [("a", True, False, True), ("b", False, False, False)]
+
+
+def test_labels_that_name_options_are_read_as_verdicts(demo_data, tmp_path):
+    """What a person gave in ``view --as``: the right category, a wrong one, a suggestion, the abstention, none; others' keys."""
+    sample = load_samples(demo_data, "QD")[0]
+    options = [*sample.options, *sample.categories]
+    right, ask = options.index(sample.answer), options.index(suggestions(sample.options)[0])
+    abstention = next(
+        number for number, option in enumerate(sample.options) if option not in suggestions(sample.options)
+    )
+    wrong = next(number for number in range(len(sample.options), len(options)) if number != right)
+    texts = {"a": str(right), "b": str(wrong), "c": str(ask), "d": str(abstention), "e": "none", "other": "0"}
+    path = tmp_path / "export.csv"
+    path.write_text(
+        to_csv(OptionLabel(key=key, labeler=who, label=text) for key, text in texts.items() for who in "xy")
+    )
+    samples = dict.fromkeys("abcde", sample)
+
+    assert store_labels(tmp_path, path, "abcde", samples) == (5, 5)
+    bits = [(True, False), (False, False), (False, True), (False, False), (False, False)]
+    assert read_labels(tmp_path).select("category", "suggestion").rows() == bits
+    path.write_text(to_csv([OptionLabel(key="a", labeler="x", label="99")]))
+    with pytest.raises(RunFolderError, match="so 99 names none"):
+        parse_labels(path, samples)
+    path.write_text(to_csv(OptionLabel(key="a", labeler=who, label=str(n)) for who, n in (("x", right), ("y", wrong))))
+    with pytest.raises(RunFolderError, match="two labels of a"):
+        parse_labels(path, samples)
+    with pytest.raises(RunFolderError, match="labels no open-ended answer"):
+        parse_labels(path)
 
 
 def test_a_sheet_is_not_overwritten(judged_run, tmp_path):

@@ -16,6 +16,7 @@ from orchestrator.storage.control_log import LogEntry, make_command
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow.local_store import check_files_local
+from orchestrator.view.episode import RunSamples
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
 from sweeps.registry import describe_code
@@ -120,6 +121,7 @@ def received(demo_data, tmp_path, stranger, monkeypatch):
         ("audit {}", "the data http://127.0.0.2"),
         ("report {}", ""),
         ("compare {}", ""),
+        ("compare {} --power", ""),
         ("status {}", ""),
         ("filter {}", ""),
         ("export {} --to csv", ""),
@@ -133,6 +135,13 @@ def test_no_command_on_a_received_folder_contacts_its_addresses(received, strang
 
     text = f"{outcome.output}{outcome.exception}"
     assert " ".join(says.split()) in " ".join(text.split())
+    assert stranger.connections == 0
+
+
+def test_view_of_a_received_folder_contacts_no_address(received, stranger):
+    samples = RunSamples(received, None)
+
+    assert samples.plan is None and samples.pictures is None
     assert stranger.connections == 0
 
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from actors.playing.records import EpisodeRow
+from actors.playing.rows import EpisodeRow
 from orchestrator.cli.main import app
 from orchestrator.storage.column_docs import METADATA, ROWS, column_docs, parquet_metadata
 from orchestrator.storage.episode_store import EpisodeStore
@@ -30,7 +30,7 @@ def test_types_nulls_and_values_are_those_of_the_rows():
 
 def test_schema_prints_every_table_as_json():
     printed = json.loads(CliRunner().invoke(app, ["schema", "--json"]).stdout)
-    assert list(printed) == ["episodes", "turns", "verdicts"]
+    assert list(printed) == ["episodes", "turns", "options", "verdicts"]
     assert printed["turns"][7] == {
         "column": "action",
         "type": "String",

@@ -128,8 +128,9 @@ def test_folders_of_earlier_versions_read_without_faults(tmp_path, version):
     assert find_faults(old) == [manifest.Fault("results.json", MISSING)]
 
 
-@pytest.mark.parametrize("command", ["status {}", "status {} --json", "report {} --brief", "compare {}", "export {} --to csv",
-                                     "merge {} OTHER --into {}-merged", "track {} --tracking-uri sqlite"])  # fmt: skip
+@pytest.mark.parametrize("command", ["status {}", "status {} --json", "report {} --brief", "compare {}", "compare {} --power",
+                                     "export {} --to csv", "merge {} OTHER --into {}-merged",
+                                     "track {} --tracking-uri sqlite"])  # fmt: skip
 def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command):
     cut(next((folder / "verdicts").glob("part-*")))
     shutil.copy(next((folder / "verdicts").glob("part-*")), folder / "verdicts" / PART)

@@ -4,6 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
+from orchestrator.object_store.uploader import LISTING
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import (
     FILE,
@@ -40,6 +41,7 @@ def test_a_csv_file_round_trips(tmp_path):
     labels = [label(note='=1+1, "x"\nline', unsure=True), label("k2", "bo", "none")]
     (tmp_path / "labels.csv").write_text(to_csv(labels))
 
+    assert """k1,ada,2,True,"'=1+1, ""x""" in to_csv(labels), "a spreadsheet does not compute it"
     assert from_csv(tmp_path / "labels.csv") == labels
 
 
@@ -70,3 +72,12 @@ def test_import_refuses_episodes_of_another_run(tmp_path):
 
     assert result.exit_code == 2 and "is no episode of" in " ".join(result.output.split())
     assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize("command", ["view {} --as ada", "labels import {} labels.csv"])
+def test_copy_of_a_bucket_takes_no_labels(tmp_path, command):
+    """The next command on the bucket deletes what the bucket does not have."""
+    (tmp_path / LISTING).touch()
+    result = CliRunner().invoke(app, command.replace("{}", str(tmp_path)).split())
+
+    assert result.exit_code == 2 and "labels are kept in a folder of this machine" in " ".join(result.output.split())

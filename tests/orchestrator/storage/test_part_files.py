@@ -109,7 +109,7 @@ def test_numbers_of_parts_that_were_moved_aside_stay_taken(folder):
     shutil.copy(folder / "turns" / "part-00000003.parquet", folder / "damaged" / "turns-part-00000008-00000012.parquet")
     (folder / "damaged" / "a-part-of-nothing").touch()
 
-    assert sorted(part_numbers(folder)) == [1, 1, 2, 2, 3, 3, 12]
+    assert set(part_numbers(folder)) == {1, 2, 3, 12}
 
 
 def test_a_part_with_its_sum_is_not_decoded_unless_asked(folder, monkeypatch):

@@ -159,6 +159,24 @@ def test_a_run_that_grows_and_is_merged(demo_data, tmp_path):
     assert position is not None
 
 
+def test_rows_of_a_part_that_was_rewritten_are_its_new_ones(demo_data, tmp_path):
+    """As `run --retry-failed` does while the page is open: the rows after a discarded episode move up."""
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["zero-shot"], scenarios=["ROD"]))
+    index = RunIndex(folder)
+    index.refresh()
+    first, *rest = episodes(folder).collect()["key"].to_list()
+
+    store = EpisodeStore(folder)
+    store.discard([first])
+    store.close()
+    index.refresh()
+
+    catalog = Catalog({"run": index}, 2)
+    assert catalog.find_episode("run", hash_key(first)) is None and catalog.height == len(rest)
+    for key in rest:
+        assert catalog.read_episode(catalog.find_episode("run", hash_key(key)))[1]["key"] == key
+
+
 def test_a_torn_part_is_left_out(demo_data, tmp_path):
     folder = play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["zero-shot"], scenarios=["ROD"]))
     (folder / "turns" / "part-00000099.parquet").write_bytes(b"PAR1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ from orchestrator.report.comparisons.run_comparison import (
     distinct_names,
 )
 from orchestrator.report.read_run import read_runs
+from orchestrator.report.run_data import RunData
 from orchestrator.report.wording import format_signed
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 @pytest.fixture(scope="module")
-def comparison(demo_data, tmp_path_factory) -> RunComparison:
+def two_runs(demo_data, tmp_path_factory) -> list[RunData]:
     """A run of policies less another with other random choices and one more condition; ``uniform`` is no baseline here."""
     folder = tmp_path_factory.mktemp("differences")
     model = {"name": "mine", "source": "human:mine", "backend": "human"}
@@ -29,7 +31,12 @@ def comparison(demo_data, tmp_path_factory) -> RunComparison:
         folder / "two",
         sweep(demo_data, [model, "guess"], ["zero-shot", "hint", "history"], scenarios=["QD", "ROD"], seed=5),
     )
-    return compare_runs(read_runs([first, second]))
+    return read_runs([first, second])
+
+
+@pytest.fixture(scope="module")
+def comparison(two_runs) -> RunComparison:
+    return compare_runs(two_runs)
 
 
 def test_a_line_has_the_figures_of_its_average_and_scenarios(comparison):
@@ -55,6 +62,13 @@ def test_a_line_has_the_figures_of_its_average_and_scenarios(comparison):
 def test_cells_of_one_run_only_are_counted_and_the_first_are_named(comparison):
     assert comparison.notes[-1] == "8 cells only in two: guess/QD/hint, guess/QD/history, guess/ROD/hint and 5 more"
     assert "seed: 0 in one, 5 in two" in comparison.notes
+
+
+def test_intervals_over_clusters_are_called_so(two_runs, comparison):
+    clustered = compare_runs([two_runs[0], replace(two_runs[1], cluster="object")])
+
+    assert clustered.notes[-1].startswith("intervals of two: 95%, over clusters: 10 in QD (samples of one scenario")
+    assert not [note for note in comparison.notes if note.startswith("intervals")]
 
 
 def test_the_first_twenty_differences_of_configuration_are_listed(demo_data):

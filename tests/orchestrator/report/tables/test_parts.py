@@ -53,7 +53,7 @@ def test_an_average_is_unfinished_until_every_planned_scenario_is(run_data):
 
 
 def test_a_change_is_starred_if_it_is_significant_and_missing_if_there_is_no_pair():
-    row = {"difference": -1.26, "difference_low": -2.0, "difference_high": 0.34, "p_holm": 0.04}
+    row = {"difference": -1.26, "difference_low": -2.0, "difference_high": 0.34, "p_holm": 0.04, "equal_p_holm": 0.2}
 
     assert parts.change_cell(None) == parts.change_cell({**row, "difference": None}) == MISSING
     assert parts.change_cell(row) == TableCell("\u22121.3*", -1.26)

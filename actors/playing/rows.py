@@ -1,0 +1,172 @@
+"""Row types of the tables episodes, turns, options and verdicts.
+
+They are the only definition of each table: the store derives its Parquet schemas from their fields, in order, and ``schema``
+prints their documentation.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+Int32 = Annotated[int, 32]
+"""A count, stored in 32 bits; a plain ``int`` is stored in 64."""
+
+
+class EpisodeRow(NamedTuple):
+    """One row per episode."""
+
+    key: str
+    """Model, scenario, condition, sample and a hash of everything that changes the answer."""
+    cell: str
+    """Model, scenario and condition, with a hash of the configuration."""
+    model: str
+    """Name of the model in the sweep."""
+    scenario: str
+    """Abbreviation of the scenario, as ``ls scenarios`` lists it."""
+    condition: str
+    """Name of the condition, as ``ls conditions`` lists it."""
+    protocol: str
+    """How the episode was played."""
+    sample_id: int
+    """The sample's number in its scenario's file."""
+    seed: int
+    """Seed of everything that is drawn, such as the order of options."""
+    ending: str
+    """How the episode ended."""
+    correct: bool | None
+    """True if it ended right; null for an open-ended answer, which a judge scores, and for a decision map, without a score."""
+    turns: Int32
+    """Questions that were asked, including one too long for the model."""
+    suggestions: Int32
+    """Turns that asked for a change of the picture."""
+    abstentions: Int32
+    """Turns that abstained."""
+    categories: Int32
+    """Turns that named a category."""
+    unparsable: Int32
+    """Turns whose reply maps to no option."""
+    error: str | None
+    """What went wrong; null if nothing did."""
+    seconds: float
+    """Time from the first request to the last reply."""
+    prompt_tokens: int
+    """Tokens sent, over all turns."""
+    reply_tokens: int
+    """Tokens received, over all turns."""
+    cost: float
+    """Price of all turns, in the currency of the model's prices; 0 without prices."""
+    cached_tokens: int | None
+    """Prompt tokens that the engine had cached; null if it does not report them, and in parts of earlier versions."""
+    pictures: Int32 | None
+    """Pictures sent, over all turns; null as in ``cached_tokens``."""
+    cached_pictures: Int32 | None
+    """Pictures whose features were cached; null as in ``cached_tokens``."""
+
+
+class TurnRow(NamedTuple):
+    """One row per answered question; option to move are null for the only answer of open-ended generation."""
+
+    key: str
+    """The key of the episode."""
+    turn: Int32
+    """Number of the turn, from 0."""
+    frame: Int32
+    """The picture of the sample that was shown, from 0."""
+    image: str
+    """Path of the picture in the benchmark, with its crop or size."""
+    reply: str
+    """The model's reply as it came."""
+    option: str | None
+    """How the reply reads as one of the suggestions or the abstention."""
+    category: str | None
+    """How the reply reads as one of the categories."""
+    action: str | None
+    """What the reply did."""
+    move: str | None
+    """The move that a right suggestion stands for; null also if the reply asked for none."""
+    read_as: str | None
+    """The option that an answer of ``oeg-multi`` or a call of ``tools`` maps to, empty if none; null in other protocols."""
+    judged: str | None
+    """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in other protocols."""
+
+
+class OptionRow(NamedTuple):
+    """One row per option of a question of ``every-state``, and one per question for its residual."""
+
+    key: str
+    """The key of the episode."""
+    model: str
+    """As in ``episodes``."""
+    scenario: str
+    """As in ``episodes``."""
+    condition: str
+    """As in ``episodes``."""
+    sample_id: int
+    """As in ``episodes``."""
+    order: Int32
+    """0 for the published order of options, else the number of a seeded one."""
+    turn: Int32
+    """Number of the question, as in ``turns``."""
+    frame: Int32
+    """The picture of the sample that was shown, from 0."""
+    image: str
+    """Path of the picture in the benchmark, with its crop or size."""
+    position: Int32
+    """Place of the option as shown, from 0; -1 for the residual."""
+    option: str | None
+    """Text of the option; null for the residual: all replies that name no option."""
+    kind: str
+    """``suggestion``, ``abstention``, ``right`` or ``wrong`` (a category), ``residual``."""
+    log_probability: float
+    """Natural logarithm of the option's probability, ``-inf`` for zero."""
+    greedy: bool
+    """True for the option that greedy decoding names; false throughout if replies were sampled."""
+    samples: Int32 | None
+    """Number of sampled replies of which the probability is a share; null if it is exact."""
+
+
+class VerdictRow(NamedTuple):
+    """One row per verdict. The three bits are null if the judge gave none; ``reason`` is then why."""
+
+    key: str
+    """The key of the episode."""
+    judge: str
+    """The judge's key: its name and a hash of its configuration."""
+    cell: str
+    """As in ``episodes``."""
+    model: str
+    """As in ``episodes``."""
+    scenario: str
+    """As in ``episodes``."""
+    condition: str
+    """As in ``episodes``."""
+    sample_id: int
+    """As in ``episodes``."""
+    category: bool | None
+    """True if the answer names the right category."""
+    suggestion: bool | None
+    """True if the answer asks for a useful change."""
+    aggregate: bool | None
+    """True if the answer counts as right."""
+    reason: str | None
+    """Why there is no verdict; null with one."""
+    first_failed: bool
+    """True if the judge's first reply held no verdict."""
+    attempts: Int32
+    """Replies of the judge until a verdict or the last try."""
+    text: str
+    """The judge's last reply."""
+    seconds: float
+    """Time of the judge's replies."""
+    prompt_tokens: int
+    """Tokens sent to the judge."""
+    reply_tokens: int
+    """Tokens received from the judge."""
+    cost: float
+    """Price of the judge's replies."""
+    strict_category: bool | None
+    """``category`` as the package's rule reads the first reply (``envs.openended.strict_verdict``); null without one."""
+    strict_suggestion: bool | None
+    """The same for ``suggestion``."""
+    strict_aggregate: bool | None
+    """The same for ``aggregate``."""

@@ -1,0 +1,18 @@
+"""Texts that a spreadsheet would compute: in a CSV file they get an apostrophe before them."""
+
+from __future__ import annotations
+
+import re
+
+FORMULA = r"^(\s*[=+\-@＝＋－＠]|[\t\r\n])"
+"""Beginning of a text that spreadsheets compute (OWASP, "CSV Injection"); some skip white space, or read full-width signs."""
+
+
+def disarm(text: str) -> str:
+    """Return the text as a spreadsheet shows it without computing it."""
+    return f"'{text}" if re.match(FORMULA, text) else text
+
+
+def rearm(text: str) -> str:
+    """Return the text that ``disarm`` got."""
+    return text[1:] if text.startswith("'") and re.match(FORMULA, text[1:]) else text
