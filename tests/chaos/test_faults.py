@@ -114,7 +114,7 @@ def test_a_full_disk_stops_with_a_sentence_and_loses_nothing(ground, sweep_file,
         disk.fill(process.pid)
         done = finish_process(process)
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-        assert "nothing that was stored is lost" in done.stderr, done.stderr
+        assert "stored episodes are kept" in done.stderr, done.stderr
         disk.free()
         shutil.copytree(out, copied)
     assert 0 < tally(copied)[0] < PLANNED
