@@ -48,6 +48,11 @@ def judge(
     if agreement:
         _show_agreement(viewed(output), as_json)
         return
+    _judge_answers(output, by, set_, again, own, as_json)
+
+
+def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:
+    """Judge answers, print the open-ended table, and exit with 1 if some are left."""
     from orchestrator.execution.attempt import judge_answers
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.named_by_user import check_named, read_own_sweep
