@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 BATCH_EPISODES = 64
 """Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
-MAX_BATCH_AGE_S = 1.0
+MIN_BATCH_AGE_S = 1.0
 """Seconds after which a batch is sent although it is not full, so that a crash loses little."""
 
 Item = TypeVar("Item")
@@ -27,7 +27,10 @@ class LeaseState(Generic[Item, Result, Batch]):
         items: Sequence[Item],
         work: Callable[[Item], Awaitable[Result]],
         build_batch: Callable[[list[Result]], Batch],
+        batch_age: float = 0.0,
     ) -> None:
+        """``batch_age``: seconds after which a batch is sent although it is not full, at least ``MIN_BATCH_AGE_S``."""
+        self.batch_age = max(batch_age, MIN_BATCH_AGE_S)
         self.items, self.work, self.build_batch = items, work, build_batch
         self._remaining = iter(items)
         self._recalled: set[Item] = set()
@@ -70,10 +73,10 @@ class LeaseState(Generic[Item, Result, Batch]):
         return self.build_batch(results)
 
     async def _next(self) -> Batch | None:
-        """Return the next full batch, or after ``MAX_BATCH_AGE_S`` the open one; None once every lane has ended."""
+        """Return the next full batch, or after ``batch_age`` seconds the open one; None once every lane has ended."""
         while True:
             try:
-                return await asyncio.wait_for(self._full.get(), MAX_BATCH_AGE_S)
+                return await asyncio.wait_for(self._full.get(), self.batch_age)
             except TimeoutError:
                 if self._results:
                     return self._take()

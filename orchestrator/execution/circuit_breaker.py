@@ -51,6 +51,11 @@ class CircuitBreaker:
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
         self._new_stops: list[RequestGroup] = []
 
+    @property
+    def stop_reasons_by_name(self) -> dict[str, str]:
+        """Return pattern of cells -> why it stopped."""
+        return {str(group): reason for group, reason in self.stop_reasons.items()}
+
     def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
         """Return what may be stored now: the batch without held-back episodes, and what it releases."""
         names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from ray.exceptions import RayTaskError
 
-from actors.engine.backend import BackendError
+from actors.engine.backend import BackendError, ModelStopped
 from actors.text.printable import one_line
 
 FATAL_START_ERRORS = (ValueError, OSError, ImportError)
@@ -19,6 +19,13 @@ def last_line(problem: BaseException | None) -> str:
         problem = problem.cause
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return one_line(lines[-1] if lines else type(problem).__name__)[:500]
+
+
+def loss_reason(problem: BaseException | None, output: str) -> str:
+    """Return the error, and the file with its ``output`` (empty if it never ran) if the worker raised nothing itself."""
+    if isinstance(problem, RayTaskError | ModelStopped) or not output:
+        return last_line(problem)
+    return f"{last_line(problem)} (its output: {output})"
 
 
 def raise_loss(problem: BaseException | None) -> NoReturn:

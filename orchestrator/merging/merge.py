@@ -17,6 +17,7 @@ import polars as pl
 
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
 from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
+from orchestrator.report.measures.exact_results import add_exact_values
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
@@ -215,6 +216,8 @@ def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     results = add_package_measures(
         add_decisions(results, stored), run.sweep.measures, stored_episodes, stored.turns, log.warning
     )
+    if any(condition.every_state for condition in run.sweep.conditions):
+        results = add_exact_values(results, into)
     return add_resources(results, into, run.sweep)
 
 

@@ -1,8 +1,8 @@
 """SHA-256 sums of the files of a run folder, recorded before each file gets its name.
 
 A file whose bytes have another sum is damaged, even if it can be read. ``sums.sha256`` in the run folder has one line per
-file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). A file
-without a line, of an earlier version or a copied folder, is checked by its form alone.
+file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). In a folder
+whose list is complete, a part without a line does not count; in one of an earlier version it is checked by its form alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import polars as pl
 
@@ -29,6 +29,9 @@ GONE = "0" * 64
 """In place of a sum: this package has removed the file since."""
 LARGEST = 1 << 30
 """Bytes that a file other than a part may have; the keys of a million episodes take some ten million."""
+
+LONGEST_LINE = 512
+"""Bytes of a line at most."""
 
 Sums = Mapping[str, set[str]]
 """``episodes/part-00000001.parquet`` -> what its bytes may be; two while a file is being replaced."""
@@ -52,10 +55,20 @@ def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
     """Append lines, in a folder without any list or part after the line of a complete list."""
     if not (folder / NAME).exists() and not any(folder.glob("*/part-*")):
         sums = [(GONE, COMPLETE), *sums]
-    with open(atomic_write.open_regular_file(folder / NAME, os.O_WRONLY | os.O_APPEND), "a", encoding="ascii") as file:
-        file.writelines(f"{digest}  {name}\n" for digest, name in sums)
+    with open(atomic_write.open_regular_file(folder / NAME, os.O_RDWR | os.O_APPEND), "a+b") as file:
+        _cut_torn_line(file)
+        file.write("".join(f"{digest}  {name}\n" for digest, name in sums).encode("ascii"))
         file.flush()
         os.fsync(file.fileno())
+
+
+def _cut_torn_line(file: BinaryIO) -> None:
+    """Cut off a last line that lost its end with the machine's power, so that the next one is not joined to it."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - LONGEST_LINE))
+    tail = file.read()
+    if tail and not tail.endswith(b"\n"):
+        file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -91,12 +104,11 @@ def read_sums(folder: Path) -> Sums:
 
 
 def sum_matches(path: Path, sums: Sums) -> bool:
-    """Return True if a part's bytes match a recorded sum, or if none is recorded."""
+    """Return True if a part's bytes match a recorded sum, or if none is recorded and the list is not complete."""
     recorded = sums.get(f"{path.parent.name}/{path.name}")
-    return (
-        recorded is None
-        or _cached_digest(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
-    )
+    if recorded is None:
+        return COMPLETE not in sums
+    return _cached_digest(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -130,7 +142,8 @@ def _read_lines(folder: Path) -> list[tuple[str, str]]:
         text = regular.read_bytes(folder / NAME, LARGEST).decode("ascii", errors="replace")
     except OSError:
         return []
-    return [(match[1], match[2]) for match in map(LINE.fullmatch, text.splitlines()) if match]
+    whole_lines = text[: text.rfind("\n") + 1].splitlines()  # a torn one may end inside a name
+    return [(match[1], match[2]) for match in map(LINE.fullmatch, whole_lines) if match]
 
 
 def _digest_or_empty(path: Path) -> str:

@@ -15,7 +15,9 @@ from orchestrator.storage.verdict_store import damaged_verdicts
 
 DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
 MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
-UNLISTED = "is not listed in sums.sha256, so nobody checked it; delete it if you do not know where it comes from"
+UNLISTED = (
+    "is not listed in sums.sha256, which names every file of this run; delete it if you do not know where it comes from"
+)
 NO_SUMS = (
     "is missing or empty: damage to other files cannot be seen; delete the folder if it did not come without that file"
 )
@@ -40,8 +42,7 @@ def find_faults(folder: Path) -> list[Fault]:
     if lock.holder(folder) is None:
         for name in missing_files(folder):
             faults.setdefault(name, Fault(name, MISSING))
-        for name in _unlisted(folder):
-            faults.setdefault(name, Fault(name, UNLISTED))
+        faults |= {name: Fault(name, UNLISTED) for name in _unlisted(folder)}
         if not checksums.read_sums(folder) and part_names(folder):
             faults[checksums.NAME] = Fault(checksums.NAME, NO_SUMS)
     return [faults[name] for name in sorted(faults)]

@@ -33,19 +33,12 @@ class VerdictStore:
     """The single writer of a run folder's verdicts. The caller must hold the folder's lock."""
 
     def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
-        """Move damaged parts to ``damaged/``.
+        """Mend the folder (``mend_verdicts``).
 
         A part is due when ``rows`` verdicts wait, or when the oldest has waited ``seconds``.
         """
         self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
-        for path in damaged_verdicts(Path(folder)):
-            log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
-            checksums.record_removals(self.folder.parent, [path])
-            atomic_write.move_aside(self.folder.parent, path)
-        if f"{FOLDER}/" in checksums.removed_tables(self.folder.parent):
-            log.error("%s was removed; its answers are read again", self.folder)
-        absent = [name for name in missing_files(Path(folder)) if name.startswith(f"{FOLDER}/")]
-        checksums.record_removals(Path(folder), [Path(folder) / name for name in absent])
+        mend_verdicts(Path(folder))
         self._part_names = {path.name for path in _list_parts(self.folder)}
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
@@ -103,6 +96,22 @@ class VerdictStore:
         noted = [name for name in checksums.read_sums(self.folder.parent) if name.startswith(f"{FOLDER}/")]
         names = [path.name for path in (*_list_parts(self.folder), *aside)] + noted
         return max((int(digits) for name in names for digits in re.findall(r"part-([0-9]{8,18})", name)), default=0) + 1
+
+
+def mend_verdicts(folder: Path) -> None:
+    """Move damaged parts to ``damaged/``, and record that they and missing ones are gone; needs the run folder's lock.
+
+    A crash may leave the sum of a part that never got its name, also of the merged part of a run that has nothing left to judge.
+    """
+    for path in damaged_verdicts(folder):
+        log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
+        checksums.record_removals(folder, [path])
+        atomic_write.move_aside(folder, path)
+    if f"{FOLDER}/" in checksums.removed_tables(folder):
+        log.error("%s was removed; its answers are read again", folder / FOLDER)
+        atomic_write.make_folder(folder / FOLDER)  # only then its parts count as missing, and their removal is recorded
+    absent = [name for name in missing_files(folder) if name.startswith(f"{FOLDER}/")]
+    checksums.record_removals(folder, [folder / name for name in absent])
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:

@@ -1,4 +1,4 @@
-"""Memory and file handles of a sweep's processes over time, and whether they grow.
+"""Memory, file handles and threads of a sweep's processes over time, and whether they grow.
 
 A process is judged once it lived ``JUDGED_FROM_S``; its slope counts when even the low end of its interval is above the bound.
 """
@@ -22,13 +22,13 @@ WARM_UP = 0.25
 """Share of a process's life that is left out: imports, first connections, first tables."""
 CONFIDENCE = 0.99
 HOUR = 3600.0
-BOUNDS = {"MiB": 64.0, "handles": 16.0}
-"""Growth an hour from which on a process leaks: a sweep of two days would take 3 GiB or 768 handles more."""
+BOUNDS = {"MiB": 64.0, "handles": 16.0, "threads": 8.0}
+"""Growth an hour from which on a process leaks: a sweep of two days would take 3 GiB, 768 handles or 384 threads more."""
 
 
 @dataclass
 class Life:
-    """One process: seconds since the start, MiB of its own memory (RssAnon), open file handles."""
+    """One process: seconds since the start, MiB of its own memory (RssAnon), open file handles, threads."""
 
     name: str
     seconds: list[float] = field(default_factory=list)
@@ -46,10 +46,16 @@ class Life:
 
 
 class Recorder:
-    """Looks at processes every few seconds, from a thread of its own; ``living`` gives their pids and names."""
+    """Looks at processes every few seconds, from a thread of its own.
 
-    def __init__(self, living: Callable[[], Iterable[tuple[int, str]]]) -> None:
+    ``living`` returns their pids and names, ``count_parts`` the number of durable parts.
+    """
+
+    def __init__(
+        self, living: Callable[[], Iterable[tuple[int, str]]], count_parts: Callable[[], int] = lambda: 0
+    ) -> None:
         self.living, self.lives = living, dict[tuple[int, str, str], Life]()
+        self.count_parts, self.parts = count_parts, list[tuple[float, int]]()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._record, name="growth", daemon=True)
 
@@ -64,6 +70,7 @@ class Recorder:
     def _record(self) -> None:
         began = time.monotonic()
         while not self._ended.wait(INTERVAL_S):
+            self.parts.append((time.monotonic() - began, self.count_parts()))
             for pid, name in self.living():
                 if (readings := read_process(pid)) is not None:
                     life = self.lives.setdefault((pid, start_ticks(pid), name), Life(name))
@@ -79,12 +86,16 @@ class Recorder:
 
 
 def read_process(pid: int) -> dict[str, float] | None:
-    """Memory and handles of a process now; None when it is gone."""
+    """Memory, handles and threads of a process now; None when it is gone."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text()
-        own = next(line for line in status.splitlines() if line.startswith("RssAnon:"))
-        return {"MiB": int(own.split()[1]) / 1024, "handles": float(len(os.listdir(f"/proc/{pid}/fd")))}
-    except (OSError, StopIteration):
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        handles = float(len(os.listdir(f"/proc/{pid}/fd")))
+        return {
+            "MiB": int(status["RssAnon"].split()[0]) / 1024,
+            "handles": handles,
+            "threads": float(status["Threads"]),
+        }
+    except (OSError, KeyError):  # a zombie has no memory
         return None
 
 
@@ -109,3 +120,23 @@ def table(lives: Iterable[Life]) -> tuple[list[str], bool]:
                 f"  [{low:+.1f}, {high:+.1f}]  bound {bound:.0f}{'' if low <= bound else '  GROWS'}"
             )
     return lines, flat
+
+
+def plot(recorder: Recorder, path: Path) -> None:
+    """Draw memory, handles and threads of every process, and the number of parts, over the minutes of a soak."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 10), layout="constrained")
+    axes = figure.subplots(len(BOUNDS) + 1, 1, sharex=True)
+    colors = {name: f"C{number}" for number, name in enumerate(sorted({life.name for life in recorder.lives.values()}))}
+    for axis, unit in zip(axes, BOUNDS, strict=False):
+        for life in recorder.lives.values():
+            minutes = [at / 60 for at in life.seconds]
+            axis.plot(minutes, life.measured[unit], color=colors[life.name], marker=".", markersize=2, linewidth=0.8)
+        axis.set_ylabel(unit)
+    for name, color in colors.items():
+        axes[0].plot([], [], color=color, label=name)
+    axes[0].legend(fontsize="small")
+    axes[-1].plot([at / 60 for at, _ in recorder.parts], [count for _, count in recorder.parts], color="black")
+    axes[-1].set(ylabel="durable parts", xlabel="minutes")
+    figure.savefig(path)

@@ -6,19 +6,17 @@ one driver lives through everything else, so that growth of its memory and handl
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import random
-import resource
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from datetime import datetime
 from pathlib import Path
 
 import polars as pl
@@ -28,25 +26,16 @@ from orchestrator.object_store import run_location
 from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
-from tests.chaos.ground import Ground, NoNodeStarted, command_lines, parent, parts, tally
-from tests.chaos.growth import Recorder, table
-from tests.chaos.services import AWAY, REPLIES, VERDICTS, Answerer, answering
+from tests.chaos.ground import Ground, command_lines, parent, parts, tally
+from tests.chaos.growth import Recorder, plot, table
+from tests.chaos.services import REPLIES, VERDICTS, Answerer, answering
+from tests.chaos.storm import URL, Storm
 from tests.conftest import ENVIRONMENT
-from tests.orchestrator.buckets import BUCKET, Faults, Service
 from tests.orchestrator.buckets import service as bucket_service
 
 SILENCE_S = 60
-PAUSE_S = (5.0, 25.0)
-"""Between two faults."""
-PATIENCE_S = 180.0
-"""In which a second node of Ray must start."""
 FAULTY = 0.03
 """Share of the services' answers."""
-URL = f"s3://{BUCKET}/soak"
-ENDS = 0.95
-"""Share of the time after which no fault comes any more."""
-DRIVERS = 1 / 4
-"""Share of the time in which the driver itself is hit."""
 
 
 def sweep(path: Path, data: Path, writers: Answerer, steady: Answerer, judge: Answerer) -> Path:
@@ -69,181 +58,6 @@ def sweep(path: Path, data: Path, writers: Answerer, steady: Answerer, judge: An
     )
     path.write_text(text)
     return path
-
-
-class Storm:
-    """One sweep in a bucket, and what is done to it."""
-
-    def __init__(self, ground: Ground, file: Path, scratch: Path, seed: int, served: list[Answerer], bucket: Service):
-        self.ground, self.file, self.chance, self.served, self.bucket = (
-            ground,
-            file,
-            random.Random(seed),
-            served,
-            bucket,
-        )
-        self.log = scratch / "driver.txt"
-        self.process: subprocess.Popen[str] | None = None
-        self.played: Counter[str] = Counter()
-        self.codes: Counter[int] = Counter()
-        """Exit codes of drivers."""
-        self.problems: list[str] = []
-        self.steady: dict[str, Callable[[], None]] = {
-            "a worker is killed": lambda: self._signal(signal.SIGKILL),
-            "a worker hangs": lambda: self._signal(signal.SIGSTOP),
-            "a node is removed and another one comes": lambda: self._node(True),
-            "a raylet is killed and another node comes": lambda: self._node(False),
-            "the driver stands still for 5 to 20 s": self._stand_still,
-            "the bucket throttles": lambda: self._bucket("throttled", lambda method, path: self.chance.random() < 0.5),
-            "the bucket forgets writes": lambda: self._bucket("lost", lambda path: self.chance.random() < 0.3),
-            "the bucket lists late": lambda: self._bucket("stale", True),
-            "the bucket is away": self._bucket_away,
-            "a model's service is away": lambda: self._away(self.chance.choice(self.served[:2])),
-            "the judge's service is away": lambda: self._away(self.served[2]),
-            "a second driver is started": self._second_driver,
-            "status or report reads meanwhile": self._read,
-        }
-        self.deadly: dict[str, Callable[[], None]] = {
-            "the driver is killed": lambda: self._end(signal.SIGKILL),
-            "the driver is asked to stop": lambda: self._end(signal.SIGTERM),
-            "the driver's disk takes no more": self._full_disk,
-            "a part is damaged between two drivers": self._damage,
-            "the driver's machine is lost": self._lose_machine,
-        }
-
-    @property
-    def out(self) -> Path:
-        return run_location.cache_folder(URL, "run")
-
-    def blow(self, seconds: float) -> None:
-        """Faults for so long, or until the sweep ends by itself."""
-        began = time.monotonic()
-        while (elapsed := time.monotonic() - began) < ENDS * seconds and 0 not in self.codes:
-            self._start()
-            time.sleep(self.chance.uniform(*PAUSE_S))
-            if self._reap():
-                continue
-            faults = {**self.steady, **(self.deadly if elapsed < DRIVERS * seconds else {})}
-            name = self.chance.choice(list(faults))
-            print(f"{elapsed:>6.0f} s  {len(parts(self.out)):>4} parts  {name}", flush=True)
-            faults[name]()
-            self.played[name] += 1
-
-    def finish(self) -> None:
-        """No more faults: the same command until all is complete; what a storm made fail is asked for again."""
-        self._clear()
-        for options in ((), (), ("--retry", "failed"), ("--retry", "failed"), ()):
-            self._start(*options)
-            assert self.process is not None
-            self.process.wait(1200)
-            self._reap()
-            if 0 in self.codes:
-                return
-
-    def driver(self) -> int:
-        """Pid of the living driver, or 0."""
-        process = self.process
-        return process.pid if process is not None and process.poll() is None else 0
-
-    def _start(self, *options: str) -> None:
-        if not self.driver() and 0 not in self.codes:
-            with self.log.open("a") as log:
-                self.process = self.ground.start("run", self.file, "--output", URL, *options, stdout=log, stderr=log)
-
-    def _reap(self) -> bool:
-        """Whether the driver is gone; its exit code is counted, a traceback noted."""
-        if self.process is None or self.process.poll() is None:
-            return False
-        self.codes[self.process.returncode] += 1
-        self.process = None
-        if "Traceback" in (log_text := self.log.read_text("utf-8", "replace")):
-            self.problems.append(log_text[-3000:])
-        return True
-
-    # -- workers and nodes ---------------------------------------------------------------------------------------------
-    def _signal(self, number: int) -> None:
-        workers = sorted(self.ground.workers())
-        if workers:
-            os.kill(self.chance.choice(workers), number)
-
-    def _node(self, gracefully: bool) -> None:
-        self.ground.remove_second(gracefully)
-        time.sleep(self.chance.uniform(0.0, 2.0))
-        try:
-            self.ground.restore_second(PATIENCE_S)
-        except (NoNodeStarted, TimeoutError) as problem:  # the sweep has one node till the next try
-            print(f"        no second node: {problem}", flush=True)
-
-    # -- services and bucket -------------------------------------------------------------------------------------------
-    def _away(self, answerer: Answerer) -> None:
-        answerer.leave(self.chance.choice(list(AWAY)), self.chance.uniform(3, 15))
-
-    def _bucket(self, fault: str, how: object) -> None:
-        setattr(self.bucket.faults, fault, how)
-        time.sleep(self.chance.uniform(5, 20))
-        self._clear()
-
-    def _bucket_away(self) -> None:
-        self.bucket.stop()
-        time.sleep(self.chance.uniform(3, 15))
-        self.bucket.back()
-
-    def _clear(self) -> None:
-        fresh = Faults()
-        for name in ("throttled", "lost", "stale"):
-            setattr(self.bucket.faults, name, getattr(fresh, name))
-        self.bucket.faults.listings = {}
-
-    def _second_driver(self) -> None:
-        done = self.ground.run("run", self.file, "--output", URL)
-        self._expect("a second driver", done, (2,) if self.driver() else (0, 1, 2))
-
-    def _read(self) -> None:
-        command = self.chance.choice([("status", URL), ("report", URL, "--brief")])
-        self._expect(command[0], self.ground.run(*command), (0, 2))
-
-    def _expect(self, what: str, done: subprocess.CompletedProcess[str], codes: tuple[int, ...]) -> None:
-        if done.returncode not in codes or "Traceback" in done.stderr:
-            self.problems.append(f"{what} ended with {done.returncode}: {done.stderr[-2000:]}")
-
-    # -- the driver ----------------------------------------------------------------------------------------------------
-    def _stand_still(self) -> None:
-        pid = self.driver()
-        if pid:
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(self.chance.uniform(5, 20))
-            os.kill(pid, signal.SIGCONT)
-
-    def _end(self, number: int) -> None:
-        if self.process is not None:
-            self.process.send_signal(number)
-            self.process.wait(120)
-            self._reap()
-
-    def _full_disk(self) -> None:
-        pid = self.driver()
-        if pid:
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (4096, 4096))
-            assert self.process is not None
-            self.process.wait(300)
-            self._reap()
-
-    def _damage(self) -> None:
-        self._end(signal.SIGKILL)
-        victims = [
-            path for name in ("episodes", "turns", "verdicts") for path in sorted((self.out / name).glob("*.parquet"))
-        ]
-        if victims:
-            victim = self.chance.choice(victims)
-            raw = bytearray(victim.read_bytes())
-            offset = self.chance.randrange(max(1, len(raw) - 16))
-            raw[offset : offset + 16] = self.chance.randbytes(16)
-            victim.write_bytes(bytes(raw))
-
-    def _lose_machine(self) -> None:
-        """The bucket alone is left."""
-        self._end(signal.SIGKILL)
-        shutil.rmtree(self.out.parent, ignore_errors=True)
 
 
 def list_processes(ground: Ground, storm: Storm) -> Iterator[tuple[int, str]]:
@@ -296,13 +110,14 @@ def main(hours: float, seed: int = 0) -> int:
             answerer.share = FAULTY
             answerer.pace(answerer.asked, hours * 3600)
         storm = Storm(ground, file, scratch, seed, served, bucket)
-        with Recorder(lambda: list_processes(ground, storm)) as recorder:
+        with Recorder(lambda: list_processes(ground, storm), lambda: len(parts(storm.out))) as recorder:
             storm.blow(hours * 3600)
             storm.finish()
         lines, right = outcome(storm, baseline)
         growth, flat = table(recorder.judged())
     right = right and flat and 0 in storm.codes and not storm.problems
     print(f"\nsoak of {hours:g} h, seed {seed}", *list_faults(storm), *lines, *growth, *storm.problems, sep="\n")
+    save_record(storm, recorder, Path(tempfile.gettempdir()) / f"soak-{hours:g}h-{seed}")
     print("no growth" if growth and flat else "memory or handles GROW" if growth else "too short to judge growth")
     print("all is as undisturbed" if right else f"NOT as undisturbed; see {scratch}")
     if right:
@@ -319,6 +134,24 @@ def play_undisturbed(ground: Ground, file: Path, folder: Path, served: list[Answ
         f"undisturbed: {time.monotonic() - began:.0f} s, requests {[answerer.asked for answerer in served]}", flush=True
     )
     return folder
+
+
+def save_record(storm: Storm, recorder: Recorder, path: Path) -> None:
+    """Save the plot of growth, and the faults with their times for ``python -m tests.simulation replay``."""
+    plot(recorder, path.with_name(f"{path.name}.png"))
+    record = {"faults": storm.record, "codes": dict(storm.codes), "log": read_driver_logs(storm.out)}
+    path.with_name(f"{path.name}.json").write_text(json.dumps(record))
+    print(f"plot and faults are in {path}.png and {path}.json")
+
+
+def read_driver_logs(folder: Path) -> list[tuple[float, str]]:
+    """Return the lines of the driver's logs of all attempts, each with its seconds since 1970."""
+    lines = list[tuple[float, str]]()
+    for file in sorted(folder.glob("logs/attempt-*/driver.log")):
+        for line in file.read_text("utf-8", "replace").splitlines():
+            with suppress(ValueError):  # a line of a text of many lines has no time
+                lines.append((datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp(), line[24:]))
+    return lines
 
 
 def list_faults(storm: Storm) -> list[str]:

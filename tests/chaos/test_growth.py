@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import threading
+import time
 
 import pytest
 
-from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, read_process, start_ticks, table
+from tests.chaos.growth import BOUNDS, INTERVAL_S, Life, Recorder, plot, read_process, start_ticks, table
 
 
 def life(memory) -> Life:
@@ -17,6 +19,7 @@ def life(memory) -> Life:
         process.seconds.append(number * INTERVAL_S)
         process.measured["MiB"].append(memory(number * INTERVAL_S) + chance.gauss(0, 5))
         process.measured["handles"].append(40 + chance.choice([0, 0, 0, 1]))
+        process.measured["threads"].append(12.0)
     return process
 
 
@@ -47,14 +50,33 @@ def test_the_slope_is_that_of_an_hour():
 def test_probes_read_a_real_process(tmp_path):
     before = read_process(os.getpid())
     open_files = [(tmp_path / str(number)).open("w") for number in range(20)]
+    waiting = threading.Event()
+    threads = [threading.Thread(target=waiting.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
     room = bytearray(os.urandom(1 << 20) * 64)
     after = read_process(os.getpid())
+    waiting.set()
+    for thread in threads:
+        thread.join()
     for file in open_files:
         file.close()
 
     assert before and after and after["handles"] - before["handles"] == 20 and len(room) == 64 << 20
+    assert after["threads"] - before["threads"] == 3
     assert 60 < after["MiB"] - before["MiB"] < 140
     assert read_process(2**30) is None and start_ticks(2**30) == "" != start_ticks(os.getpid()) == start_ticks(
         os.getpid()
     )
     assert int(start_ticks(os.getpid())) >= int(start_ticks(os.getppid()))
+
+
+def test_the_plot_shows_every_process_and_the_parts(tmp_path):
+    with Recorder(lambda: [(os.getpid(), "this")], lambda: 7) as recorder:
+        time.sleep(INTERVAL_S + 1)
+    plot(recorder, tmp_path / "soak.png")
+
+    assert (tmp_path / "soak.png").read_bytes().startswith(b"\x89PNG")
+    assert [count for _, count in recorder.parts] == [7] and [
+        len(life.seconds) for life in recorder.lives.values()
+    ] == [1]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import closing
 from pathlib import Path
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -13,7 +15,7 @@ from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.cli.printing import FAULTY
 from orchestrator.storage import checksums, manifest
-from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.manifest import DAMAGED, MISSING, NO_SUMS, UNLISTED, find_faults
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report import runs
@@ -102,6 +104,19 @@ def test_forged_pair_of_parts_is_named_as_unlisted(folder):
         shutil.copy(next((folder / table).glob("part-*")), folder / table / PART)
     problems = {fault.name: fault.problem for fault in find_faults(folder)}
     assert problems == {f"episodes/{PART}": UNLISTED, f"turns/{PART}": UNLISTED}
+
+
+def test_unlisted_pair_does_not_count_and_is_moved_aside(folder):
+    """Parts that somebody added change no table, and the episodes that they name are still played."""
+    part, before = next((folder / "episodes").glob("part-*")), episodes(folder).collect()
+    for table in ("episodes", "turns"):
+        forged = pl.read_parquet(folder / table / part.name).with_columns(key=pl.col("key").str.replace("^.", "f"))
+        forged.write_parquet(folder / table / PART)
+    assert episodes(folder).collect().equals(before) and turns(folder).collect().height
+    with closing(EpisodeStore(folder)) as store:
+        assert store.finished_episodes().height == before.height
+    assert sorted(path.name for path in (folder / "damaged").glob("*")) == [f"episodes-{PART}", f"turns-{PART}"]
+    assert find_faults(folder) == []
 
 
 def test_missing_list_is_named(folder):

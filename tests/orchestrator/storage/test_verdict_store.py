@@ -8,12 +8,14 @@ import pytest
 from orchestrator.storage import checksums
 from orchestrator.storage import verdict_store as module
 from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.schemas import VERDICTS, earlier_schema
 from orchestrator.storage.verdict_store import (
     FOLDER,
     VerdictStore,
     final_replies,
     judge_names,
+    mend_verdicts,
     pending_answers,
     verdicts,
 )
@@ -213,3 +215,21 @@ def test_full_disk_keeps_waiting_verdicts(tmp_path, monkeypatch):
     assert parts(tmp_path) == []
     store.flush()
     assert read(tmp_path) == [(1, "j")]
+
+
+def test_mending_takes_back_the_sum_of_a_part_that_never_got_its_name(tmp_path):
+    checksums.write(tmp_path / "plan.json", b"{}")  # a run's list of sums begins before its first part
+    store_judged(tmp_path, range(3))
+    checksums.record_sums(tmp_path, [store_copy(tmp_path)])
+    assert [fault.name for fault in find_faults(tmp_path)] == ["verdicts/part-00000002.parquet"]
+
+    mend_verdicts(tmp_path)
+
+    assert find_faults(tmp_path) == [] and len(read(tmp_path)) == 3
+
+
+def store_copy(folder):
+    """Write what a merge leaves before its rename, and return the path that it was to get."""
+    path = folder / FOLDER / "part-00000002.parquet"
+    path.with_name(path.name + ".tmp").write_bytes((folder / FOLDER / "part-00000001.parquet").read_bytes())
+    return path

@@ -1,0 +1,116 @@
+"""Plays simulated runs: ``python -m tests.simulation SEEDS [FIRST]`` prints each failure as the source of a test.
+
+``python -m tests.simulation mutants [SEEDS]`` prints the first of SEEDS (10,000) seeds that finds each planted bug, and
+``python -m tests.simulation replay FILE`` plays what ``make soak`` did to a real cluster (``replay``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from envs.demo import draw as draw_benchmark
+from tests.simulation.mutants import MUTANTS, planted
+from tests.simulation.replay import replay
+from tests.simulation.schedule import Schedule, draw, shrink
+from tests.simulation.scripted import Benchmark
+from tests.simulation.world import World
+
+MEMORY = Path("/dev/shm")
+"""Folder without a disk below it, where there is one: the simulated disk needs none, and is faster without."""
+MOST_SEEDS = 10_000
+"""Seeds in which a planted bug must be found."""
+
+
+@contextmanager
+def new_world() -> Iterator[World]:
+    """Yield a world in a temporary folder with a drawn benchmark."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        draw_benchmark(Path(folder) / "data", samples=70, seed=0)
+        yield World(Benchmark(Path(folder) / "data"), Path(folder))
+
+
+def failure(world: World, schedule: Schedule) -> str:
+    """Return how a schedule fails, in one line; empty if it does not."""
+    try:
+        world.play(schedule)
+    except Exception as problem:
+        if os.environ.get("TRACE"):
+            traceback.print_exc()
+            print("\n".join(world.trace))
+        return f"{type(problem).__name__}: {problem}".splitlines()[0]
+    return ""
+
+
+def shrunk(world: World, schedule: Schedule, reason: str) -> Schedule:
+    """Return the schedule with the fewest faults that still fails in the same way."""
+    return shrink(schedule, lambda shorter: failure(world, shorter)[:40] == reason[:40])
+
+
+def play_seeds(seeds: int, first: int) -> int:
+    """Play the storms of these seeds; return 1 if one fails."""
+    failed = 0
+    with new_world() as world:
+        started = time.perf_counter()
+        for seed in range(first, first + seeds):
+            world.undisturbed(seed)
+            schedule = draw(seed)
+            if reason := failure(world, schedule):
+                failed += 1
+                small = shrunk(world, schedule, reason)
+                print(
+                    f"# seed {seed}: {reason}\n{small}\n" + "\n".join(f"# {line}" for line in world.trace), flush=True
+                )
+    seconds = time.perf_counter() - started
+    print(f"{seeds} seeds, {failed} failed, {seconds:.1f} s, {60 * seeds / seconds:.0f} seeds a minute")
+    return min(failed, 1)
+
+
+def find_mutant(world: World, name: str, seeds: int) -> tuple[int, str] | None:
+    """Return the first seed that finds a planted bug, and how it fails; None if none does."""
+    for seed in range(seeds):
+        world.undisturbed(seed)
+        with planted(name):
+            if reason := failure(world, draw(seed)):
+                return seed, reason
+    return None
+
+
+def shrink_mutant(world: World, name: str, seed: int, reason: str) -> Schedule:
+    """Return the fewest faults of a seed that find a planted bug."""
+    with planted(name):
+        return shrunk(world, draw(seed), reason)
+
+
+def find_mutants(seeds: int) -> int:
+    """Print the first seed that finds each planted bug, and how few faults it needs; return 1 if one is not found."""
+    missed = 0
+    with new_world() as world:
+        for name in MUTANTS:
+            outcome = find_mutant(world, name, seeds)
+            missed += outcome is None
+            events = len(shrink_mutant(world, name, *outcome).events) if outcome else "-"
+            seed, reason = outcome or (seeds, "NOT FOUND")
+            print(f"| {name} | {seed} | {events} | {reason[:90]} |", flush=True)
+    return min(missed, 1)
+
+
+def print_replay(path: Path) -> int:
+    """Replay what a soak did to a real cluster, and compare how the drivers reacted."""
+    with new_world() as world:
+        print(*replay(world, path), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "replay":
+        sys.exit(print_replay(Path(sys.argv[2])))
+    if sys.argv[1] == "mutants":
+        sys.exit(find_mutants(int(sys.argv[2]) if len(sys.argv) > 2 else MOST_SEEDS))
+    sys.exit(play_seeds(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0))

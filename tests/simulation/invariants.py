@@ -1,0 +1,105 @@
+"""What must hold in every simulated run, whatever goes wrong in it.
+
+Planned = stored at the end, each episode once; what a flush has stored survives every crash; every readable episode is whole; no
+verdict is on the disk before its episode. ``observed`` checks the schedule, ``attempt_checks`` each attempt that ends by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+
+from envs.types import Ending
+from orchestrator.planning.plan import Plan
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.manifest import find_faults
+from orchestrator.storage.part_files import list_parts, scan_part
+from orchestrator.storage.verdict_store import verdicts
+from tests.simulation.simulated_disk import SimulatedDisk
+
+
+class Promises:
+    """The episodes that the store has reported as durable."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.suspended = False
+        """True after a disk that only pretended to flush: then lost episodes need only be pending again."""
+
+    def check(self, store: EpisodeStore) -> None:
+        """Assert that a new store still has them."""
+        stored = set(store.finished_episodes()["key"])
+        lost = self.keys - stored
+        assert self.suspended or not lost, f"{len(lost)} durable episodes are lost, {min(lost)} among them"
+        self.keys = stored
+
+
+def check_end(folder: Path, plan: Plan) -> None:
+    """Assert that the store holds every planned episode exactly once, whole, and nothing else."""
+    parts = list_parts(folder)
+    assert not parts.bad and not parts.lone, f"unusable files at the end: {[*parts.bad, *parts.lone]}"
+    stored = [
+        key
+        for part in parts.parts
+        for key in scan_part(folder / "episodes" / part.name).select("key").collect()["key"].to_list()
+    ]
+    planned = {key for index in range(len(plan.cells)) for _, key in plan.numbered_keys(index)}
+    doubled = [key for key, count in Counter(stored).items() if count > 1]
+    assert not doubled, f"{len(doubled)} episodes are stored twice, {doubled[0]} among them"
+    missing, foreign = planned - set(stored), set(stored) - planned
+    assert not missing and not foreign, f"{len(missing)} planned episodes are missing, {len(foreign)} are foreign"
+    counts = turns(folder).group_by("key").len("played").collect()
+    torn = episodes(folder).collect().join(counts, on="key", how="left")
+    torn = torn.filter(pl.col("turns") != pl.col("played").fill_null(0))
+    assert torn.is_empty(), f"{torn.height} episodes do not have their turns"
+    if (folder / "verdicts").is_dir():
+        check_verdicts(folder)
+    faults = find_faults(folder)
+    assert not faults, f"the manifest names {faults[0].name}, which {faults[0].problem}"
+
+
+def check_verdicts(folder: Path) -> None:
+    """Assert that every answer of a judged run has its verdict, and that no verdict is on anything else."""
+    answers = set(episodes(folder).filter(pl.col("ending") == Ending.ANSWERED).collect()["key"])
+    read = verdicts(folder).filter(pl.col("aggregate").is_not_null()).collect()["key"].to_list()
+    assert len(read) == len(set(read)) and set(read) == answers, f"{len(read)} verdicts on {len(answers)} answers"
+
+
+class PublishedParts:
+    """The order in which parts come and go: turns before their episodes, verdicts after them, old parts after the merged one."""
+
+    def __init__(self, disk: SimulatedDisk) -> None:
+        self.disk = disk
+        self._keys: dict[int, frozenset[str]] = {}
+        """File of a part of episodes -> its keys."""
+
+    def find_faults(self, path: Path) -> list[str]:
+        """Return what is wrong with a part that has just got its name."""
+        if path.suffix != ".parquet" or path.parent.parent != self.disk.folder:
+            return []
+        if path.parent.name == "episodes" and path.name not in self.disk.durable_files("turns"):
+            return [f"episodes/{path.name} has its name before its turns are durable"]
+        if path.parent.name != "verdicts":
+            return []
+        judged = set(pl.read_parquet(path, columns=["key"])["key"])
+        early = judged.difference(*map(self._keys_of, self.disk.durable_files("episodes").items()))
+        return [f"{len(early)} of {len(judged)} verdicts of {path.name} are stored before their episodes"] * bool(early)
+
+    def find_losses(self, path: Path, promised: set[str]) -> list[str]:
+        """Return what is lost if a part of episodes is removed now: promised episodes that no other durable part holds."""
+        files = self.disk.durable_files("episodes")
+        if path.parent != self.disk.folder / "episodes" or path.name not in files:
+            return []
+        kept = set[str]().union(*(self._keys_of(file) for file in files.items() if file[0] != path.name))
+        lost = (self._keys_of((path.name, files[path.name])) & promised) - kept
+        return [f"episodes/{path.name} is removed, and {len(lost)} episodes are in no other part yet"] * bool(lost)
+
+    def _keys_of(self, file: tuple[str, tuple[int, bytes]]) -> frozenset[str]:
+        name, (number, content) = file
+        if not name.endswith(".parquet"):
+            return frozenset()
+        if number not in self._keys:
+            self._keys[number] = frozenset(pl.read_parquet(content, columns=["key"])["key"])
+        return self._keys[number]

@@ -1,0 +1,215 @@
+"""Planted bugs of ordering and bookkeeping: the simulation must find each.
+
+``python -m tests.simulation mutants [SEEDS]`` prints the first seed of each, and how few faults it needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from actors.playing.lease import LeaseState
+from orchestrator.execution import result_sink
+from orchestrator.execution.driver import Driver
+from orchestrator.execution.result_sink import ResultSink
+from orchestrator.judging.judge_queue import JudgeQueue
+from orchestrator.scheduling.nodes import Nodes
+from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.storage import atomic_write, checksums, episode_store, part_files
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.verdict_store import VerdictStore
+
+Patch = tuple[Any, str, Callable[..., Any]]
+"""Owner, name of the function, and what takes its place."""
+MUTANTS: dict[str, Callable[[], list[Patch]]] = {}
+
+
+def mutant(name: str) -> Callable[[Callable[[], list[Patch]]], Callable[[], list[Patch]]]:
+    def register(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
+        MUTANTS[name] = make
+        return make
+
+    return register
+
+
+@contextlib.contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant a bug in the product during the block."""
+    with contextlib.ExitStack() as stack:
+        for owner, function, replacement in MUTANTS[name]():
+            stack.enter_context(mock.patch.object(owner, function, replacement))
+        yield
+
+
+# -- the disk ----------------------------------------------------------------------------------------------------------
+@mutant("the bytes of a file are not flushed before its name")
+def _() -> list[Patch]:
+    real = atomic_write.fsync
+    return [(atomic_write, "fsync", lambda path: real(path) if path.is_dir() else None)]
+
+
+@mutant("the name of a file is not flushed")
+def _() -> list[Patch]:
+    real = atomic_write.fsync
+    return [(atomic_write, "fsync", lambda path: None if path.is_dir() else real(path))]
+
+
+@mutant("what the program removes is not recorded")
+def _() -> list[Patch]:
+    return [(checksums, "record_removals", lambda folder, files: None)]
+
+
+@mutant("sums are not flushed")
+def _() -> list[Patch]:
+    def append(folder: Any, sums: Any) -> None:
+        with (folder / checksums.NAME).open("a", encoding="ascii") as file:
+            file.writelines(f"{digest}  {name}\n" for digest, name in sums)
+
+    return [(checksums, "_append", append)]
+
+
+@mutant("a merge deletes the old parts first")
+def _() -> list[Patch]:
+    def compact(store: EpisodeStore) -> None:
+        store.flush()
+        for group in store._groups():
+            merged = part_files.Part(group[0].first, group[-1].last)
+            scans = {"episodes": episode_store._episodes(store.folder, group)}
+            scans["turns"] = episode_store._owned(store.folder, "turns", group)
+            frames = {table: scan.collect() for table, scan in scans.items()}
+            store._parts = sorted(set(store._parts) - set(group))
+            episode_store._delete_parts(store.folder, group)
+            store._commit(merged, frames)
+
+    return [(EpisodeStore, "compact", compact)]
+
+
+@mutant("a torn part is not told from a whole one")
+def _() -> list[Patch]:
+    usable = lambda path, schema, sums, decode=False: path.stat().st_size > 0  # noqa: E731
+    no_flush = MUTANTS["the bytes of a file are not flushed before its name"]()
+    return [(part_files, "is_usable", usable), (checksums, "sum_matches", lambda path, sums: True), *no_flush]
+
+
+@mutant("a part gets the number of an earlier one")
+def _() -> list[Patch]:
+    return [(episode_store, "part_numbers", lambda folder: iter(()))]
+
+
+@mutant("an episode that waits in the buffer counts as stored")
+def _() -> list[Patch]:
+    real = EpisodeStore.flush
+
+    def flush(store: EpisodeStore) -> None:
+        if store._buffered > 3:
+            real(store)
+        else:
+            store._clear_buffer()
+
+    return [(EpisodeStore, "flush", flush)]
+
+
+@mutant("verdicts are stored before their episodes")
+def _() -> list[Patch]:
+    def flush(queue: JudgeQueue, always: bool = False) -> None:
+        if always or queue.verdicts.due:
+            queue.verdicts.flush()
+
+    return [(JudgeQueue, "flush", flush)]
+
+
+@mutant("a verdict part replaces the one before")
+def _() -> list[Patch]:
+    return [(VerdictStore, "_next_number", lambda store: 1)]
+
+
+# -- the sink and the judge --------------------------------------------------------------------------------------------
+@mutant("the sink stores what it has stored")
+def _() -> list[Patch]:
+    def add(sink: ResultSink, batch: Any) -> Any:
+        passed, *released = sink.breaker.pass_through(batch)
+        for storable in (passed, *released):
+            sink._store(storable)
+        return passed
+
+    return [(ResultSink, "add", add)]
+
+
+@mutant("episodes that are given up are not stored")
+def _() -> list[Patch]:
+    return [(ResultSink, "give_up", lambda sink, ordinals, reason: None)]
+
+
+@mutant("a failed episode is stored as an answer")
+def _() -> list[Patch]:
+    real = result_sink.build_failed_batch
+
+    def build(plan: Any, ordinals: Any, reason: str) -> Any:
+        batch = real(plan, ordinals, reason)
+        batch.episodes["ending"] = ["answered"] * len(batch.episodes["ending"])
+        return batch
+
+    return [(result_sink, "build_failed_batch", build)]
+
+
+@mutant("answers are not passed on to the judge")
+def _() -> list[Patch]:
+    real = JudgeQueue.add_answers
+    return [(JudgeQueue, "add_answers", lambda queue, batch: real(queue, batch)[1:])]
+
+
+@mutant("the last results of a lease are dropped")
+def _() -> list[Patch]:
+    real = LeaseState._take
+
+    def take(lease: Any) -> Any:
+        if len(lease._results) > 2:
+            lease._results.pop()
+        return real(lease)
+
+    return [(LeaseState, "_take", take)]
+
+
+# -- the scheduler -----------------------------------------------------------------------------------------------------
+@mutant("what a lost worker had is not queued again")
+def _() -> list[Patch]:
+    return [(Scheduler, "_suspect", lambda schedule, group, ordinals: None)]
+
+
+@mutant("what a lost worker had is queued twice")
+def _() -> list[Patch]:
+    real = Scheduler._suspect
+
+    def suspect(schedule: Scheduler, group: Any, ordinals: Any) -> None:
+        real(schedule, group, ordinals)
+        real(schedule, group, ordinals)
+
+    return [(Scheduler, "_suspect", suspect)]
+
+
+@mutant("what a lease did not deliver is not queued again")
+def _() -> list[Patch]:
+    def on_lease_end(schedule: Scheduler, slot: int, lease: int, now: float = 0.0) -> Any:
+        if slot in schedule.slots:
+            schedule.slots[slot].leases[lease] = {}
+        return real(schedule, slot, lease, now)
+
+    real = Scheduler.on_lease_end
+    return [(Scheduler, "on_lease_end", on_lease_end)]
+
+
+@mutant("a silent worker is not dropped")
+def _() -> list[Patch]:
+    return [(Scheduler, "on_tick", lambda schedule, now: schedule._assign_idle() + schedule._start_workers())]
+
+
+@mutant("the GPUs of a worker are not reserved")
+def _() -> list[Patch]:
+    return [(Nodes, "reserve", lambda nodes, place, gpus, worker: place)]
+
+
+@mutant("the loss of a worker is not reported")
+def _() -> list[Patch]:
+    return [(Driver, "_on_loss", lambda driver, slot, problem: None)]

@@ -1,0 +1,92 @@
+"""The store and the driver of a simulated run, with a record of what they report and a check after every event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.execution.driver import Driver
+from orchestrator.scheduling.scheduler import Command, GiveUp
+from orchestrator.storage.episode_store import EpisodeStore
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedRun
+
+LOSS_S = 30.0
+"""Virtual seconds within which a dead process is no longer counted on: Ray notices after 12 at most."""
+
+
+class ObservedStore(EpisodeStore):
+    """The store, with a record of what it reports as durable before its process is killed."""
+
+    def __init__(self, run: SimulatedRun, folder: Path) -> None:
+        self.simulated_run = run
+        super().__init__(folder)
+
+    def flush(self) -> None:
+        keys = list(self._buffer["episodes"]["key"])
+        super().flush()
+        if self.simulated_run.image is None:
+            self.simulated_run.promises.keys.update(keys)
+
+    def discard(self, keys: Collection[str]) -> None:
+        if self.simulated_run.image is None:
+            self.simulated_run.promises.keys.difference_update(keys)
+        super().discard(keys)
+
+
+class ObservedDriver(Driver):
+    """The driver, with a check after every event."""
+
+    def __init__(self, run: SimulatedRun, *arguments: Any) -> None:
+        self.simulated_run = run
+        self.pending: dict[str, Sequence[int]] = dict(arguments[2])
+        self.given_up: set[str] = set()
+        """Keys of the episodes that it was to store as failed."""
+        self._dead_since: dict[int, float] = {}
+        """Slot -> when a dead process that is counted on was first seen."""
+        super().__init__(*arguments)
+
+    async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
+        self.simulated_run.begin_events(self)
+        return await super().run(on_tick)
+
+    def act(self, commands: Sequence[Command]) -> None:
+        super().act(commands)
+        for command in commands:
+            if isinstance(command, GiveUp) and self.pool.queue_of(command.group) is None:
+                self.given_up.update(self.plan.key(*self.plan.task(ordinal)) for ordinal in command.ordinals)
+        check_schedule(self)
+        self._check_losses()
+
+    def _check_losses(self) -> None:
+        """Assert that work of a dead process does not wait for it, long before a silent worker is dropped."""
+        now = asyncio.get_running_loop().time()
+        for slot, worker in self.pool.handles.items():
+            state = self.schedule.slots[slot]
+            if worker.actor._process.dead and (state.leases or not state.ready):
+                dead_for = now - self._dead_since.setdefault(slot, now)
+                assert dead_for < LOSS_S, f"a worker is dead for {dead_for:.0f} s, and its work still waits for it"
+            else:
+                self._dead_since.pop(slot, None)
+
+
+def check_schedule(driver: Driver) -> None:
+    """Assert that no episode is in two leases, or leased and waiting, and that no node's GPUs are given away twice."""
+    leased: Counter[tuple[str, int]] = Counter()
+    used: Counter[str] = Counter()
+    for slot in driver.schedule.slots.values():
+        leased.update((slot.group.name, ordinal) for lease in slot.leases.values() for ordinal in lease)
+        if slot.shared is None:
+            used[slot.node] += slot.group.demand.gpus  # type: ignore[assignment]
+    doubled = [key for key, count in leased.items() if count > 1]
+    assert not doubled, f"an episode is leased twice: {doubled[0]}"
+    for group in driver.schedule.groups.values():
+        queued = Counter([*group.waiting, *(ordinal for lease in group.suspects for ordinal in lease)])
+        again = [ordinal for ordinal, count in queued.items() if count + leased[group.name, ordinal] > 1]
+        assert not again, f"episode {again[0]} of {group.name} waits although it waits or is played already"
+    for node in driver.nodes:
+        assert used[node.name] <= node.gpus, f"{used[node.name]} of {node.gpus} GPUs of a node are given away"

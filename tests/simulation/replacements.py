@@ -1,0 +1,109 @@
+"""What the simulated process has in place of Ray, the clock, the event loop and the engines, in the modules that use them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib.metadata
+import io
+import logging
+import os
+import sys
+import time
+import types
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import actors.worker
+from orchestrator.execution import attempt as attempt_module
+from orchestrator.execution import cluster_view, node_request, ray_cluster, ray_session, worker_pool
+from orchestrator.planning.pictures import ShownPictures
+from orchestrator.storage import software, status
+from tests.simulation.observed import ObservedDriver, ObservedStore
+from tests.simulation.scripted import ScriptedEngine
+from tests.simulation.simulated_actor import ActorClass
+from tests.simulation.virtual_time import VirtualPolicy
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedRun
+
+_read_version_once, _read_commit_once = functools.cache(importlib.metadata.version), functools.cache(software.commit)
+"""They are the same in every attempt of this process."""
+REAL_WORKER = actors.worker.Worker.__ray_metadata__.modified_class.__bases__[0]
+
+
+@contextlib.contextmanager
+def simulated(run: SimulatedRun) -> Iterator[None]:
+    """Replace Ray, clock, disk, loop and engines in a block, in the modules that use them."""
+    patches = contextlib.ExitStack()
+
+    def replace(target: Any, name: str, value: Any) -> None:
+        patches.enter_context(mock.patch.object(target, name, value))
+
+    ray = _Current(run)
+    for module in (worker_pool, ray_cluster, actors.worker):
+        replace(module, "ray", ray)
+    replace(worker_pool, "Worker", _CurrentWorker(run))
+    replace(ray_cluster, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
+    replace(ray_cluster, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
+    replace(ray_cluster, "read_output", _CurrentOutput())
+    replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
+    replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
+    replace(node_request, "request_resources", lambda bundles: None)
+    replace(ray_session, "Driver", lambda *a: ObservedDriver(run, *a))
+    replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))
+    replace(
+        actors.worker,
+        "load_engine",
+        lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned, run.world.pace),
+    )
+    replace(actors.worker, "freeze_heap", lambda: None)
+    replace(importlib.metadata, "version", _read_version_once)
+    replace(status, "commit", _read_commit_once)
+    replace(ShownPictures, "uses_pictures", staticmethod(lambda cell: False))
+    for module in list(sys.modules.values()):
+        if module.__name__.startswith(("orchestrator", "actors")) and getattr(module, "time", None) is time:
+            replace(module, "time", run.clock)
+    before, policy = os.environ.get("RAY_ADDRESS"), asyncio.get_event_loop_policy()
+    os.environ["RAY_ADDRESS"] = "simulated:1"
+    asyncio.set_event_loop_policy(VirtualPolicy(run.clock, run.before_step))
+    logging.disable(logging.NOTSET if run.world.listens else logging.CRITICAL)
+    try:
+        with run.disk.mounted(), contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+        asyncio.set_event_loop_policy(policy)
+        os.environ.pop("RAY_ADDRESS") if before is None else os.environ.update(RAY_ADDRESS=before)
+        patches.close()
+
+
+class _Current(types.SimpleNamespace):
+    """The module ``ray``: that of the attempt which runs now."""
+
+    def __init__(self, run: SimulatedRun) -> None:
+        super().__init__()
+        self._run = run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run.ray, name)
+
+
+class _CurrentWorker:
+    def __init__(self, run: SimulatedRun) -> None:
+        self.run = run
+
+    def options(self, **options: Any) -> ActorClass:
+        return ActorClass(self.run.ray, REAL_WORKER, options)
+
+
+class _CurrentOutput:
+    """The task that reads a worker's output on another node: there is none in one process."""
+
+    def options(self, **options: Any) -> _CurrentOutput:
+        return self
+
+    async def remote(self, streams: list[str]) -> str:
+        return ""

@@ -1,0 +1,111 @@
+"""The faults of one run, as data: drawn from a seed, printed, and shrunk to the few that make it fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+MOST_EVENTS = 20
+"""Events of a shrunk schedule at most; a storm has no more either."""
+STORM_S = 12.0
+"""Virtual seconds of an attempt in which faults begin; an undisturbed run takes about as long."""
+STEPS, OPERATIONS, ITEMS = 1400, 110, 40
+"""Steps of the event loop, disk operations and items of streams of an undisturbed attempt, about; twice as many with a judge."""
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """A fault in an attempt."""
+
+    attempt: int
+    kind: str
+    at: float
+    """Virtual seconds, or the number of a step, disk operation or item."""
+    value: float = 0.0
+
+
+TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain")
+"""Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
+POISON, POISON_SHARE, POISON_S = "poison", 0.25, 3.0
+"""An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of
+attempts that have one, and the virtual seconds before which it comes: once played, it ends nothing."""
+NUMBERED = {
+    "kill at step": STEPS,
+    "kill at disk operation": OPERATIONS,
+    "power loss at disk operation": OPERATIONS,
+    "power loss at step": STEPS,
+    "disk full": OPERATIONS,
+    "slow disk": OPERATIONS,
+    "lying flush": OPERATIONS,
+    "doubled item": ITEMS,
+    "late item": ITEMS,
+    "lost object": ITEMS,
+}
+"""Faults at a number -> the largest one."""
+ENDS = ("kill at step", "kill at disk operation", "power loss at disk operation", "power loss at step")
+"""Faults that end the driver."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Everything that a simulated run depends on."""
+
+    seed: int
+    events: tuple[Event, ...] = ()
+
+    @property
+    def attempts(self) -> int:
+        """Attempts that are disturbed; one without faults follows."""
+        return 1 + max((event.attempt for event in self.events), default=-1)
+
+    def __str__(self) -> str:
+        """Return the schedule as the source of a test."""
+        lines = [f"        Event({e.attempt}, {e.kind!r}, {e.at:g}, {e.value:g})," for e in self.events]
+        name = f"test_seed_{self.seed}"
+        events = "\n".join(["    events = (", *lines, "    )"]) if lines else "    events = ()"
+        return f"def {name}(world):\n{events}\n    world.play(Schedule({self.seed}, events))"
+
+
+def is_judged(seed: int) -> bool:
+    """Return True if the sweep of a seed has a judge: every third has."""
+    return seed % 3 == 1
+
+
+def draw(seed: int) -> Schedule:
+    """Draw a storm of one to four disturbed attempts, each ended in its middle or not."""
+    chance, size = Random(f"storm {seed}"), 2 if is_judged(seed) else 1
+    events: list[Event] = []
+    for attempt in range(chance.randint(1, 3)):
+        for _ in range(chance.randint(0, 4)):
+            if chance.random() < 0.6:
+                kind = chance.choice(TIMED)
+                events.append(Event(attempt, kind, round(chance.uniform(0, STORM_S), 2), round(chance.random(), 3)))
+            else:
+                kind = chance.choice([name for name in NUMBERED if name not in ENDS])
+                events.append(_numbered(attempt, kind, chance, size))
+        if chance.random() < POISON_SHARE:
+            events.append(Event(attempt, POISON, round(chance.uniform(0, POISON_S), 2), round(chance.random(), 3)))
+        if chance.random() < 0.8:
+            events.append(_numbered(attempt, chance.choice(ENDS), chance, size))
+    return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
+
+
+def _numbered(attempt: int, kind: str, chance: Random, size: int) -> Event:
+    return Event(attempt, kind, chance.randint(1, size * NUMBERED[kind]), round(chance.uniform(0.1, 20), 2))
+
+
+def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Leave out events as long as the schedule still fails, first halves and then single ones."""
+    events: Sequence[Event] = schedule.events
+    size = max(1, len(events) // 2)
+    while size:
+        index = 0
+        while index < len(events):
+            fewer = (*events[:index], *events[index + size :])
+            if fails(Schedule(schedule.seed, fewer)):
+                events = fewer
+            else:
+                index += size
+        size //= 2
+    return Schedule(schedule.seed, tuple(events))

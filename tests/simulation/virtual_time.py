@@ -1,0 +1,93 @@
+"""An asyncio event loop on virtual time: it never sleeps, runs one step at a time, and can be stopped before any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+EPOCH_S = 1_800_000_000.0
+"""Seconds since 1970 at which virtual time begins."""
+READING_S = 1e-6
+"""Seconds that one reading of the clock takes: no two are equal, as on a real machine."""
+
+
+class Stuck(AssertionError):
+    """Nothing can happen any more, or the sweep takes longer than it may."""
+
+
+class VirtualClock:
+    """Stands in for the module ``time`` in the simulated process."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.deadline = float("inf")
+        """Virtual time after which the run counts as stuck."""
+
+    def advance(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+        if self.now > self.deadline:
+            raise Stuck(f"the sweep has not ended after {self.now:,.0f} s of virtual time")
+
+    def monotonic(self) -> float:
+        self.now += READING_S
+        return self.now
+
+    perf_counter = monotonic
+
+    def time(self) -> float:
+        return EPOCH_S + self.monotonic()
+
+    def time_ns(self) -> int:
+        return int(self.time() * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock jumps to the next timer as soon as nothing is ready."""
+
+    def __init__(self, clock: VirtualClock, before_step: Callable[[], None]) -> None:
+        """``before_step`` is called before every callback, so before every step between two awaits; it may raise."""
+        super().__init__()
+        self.clock, self.before_step = clock, before_step
+        self.set_exception_handler(lambda loop, context: None)  # what a killed process left behind
+
+    def time(self) -> float:
+        return self.clock.now
+
+    def _run_once(self) -> None:
+        ready: Any = self._ready  # type: ignore[attr-defined]
+        if not ready:
+            self._jump(ready)
+        self.before_step()
+        if ready:
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _jump(self, ready: Any) -> None:
+        """Advance the clock to the next timer and make every timer of that moment ready."""
+        timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
+        while timers and timers[0].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            if not self._stopping:  # type: ignore[attr-defined]
+                raise Stuck("every task waits, and no timer is set")
+            return
+        self.clock.advance(timers[0].when() - self.clock.now)
+        while timers and timers[0].when() <= self.clock.now:
+            ready.append(heapq.heappop(timers))
+
+
+class VirtualPolicy(asyncio.DefaultEventLoopPolicy):
+    """Gives ``asyncio.run`` a loop on virtual time."""
+
+    def __init__(self, clock: VirtualClock, before_step: Callable[[], None]) -> None:
+        super().__init__()
+        self.clock, self.before_step = clock, before_step
+
+    def new_event_loop(self) -> VirtualLoop:
+        return VirtualLoop(self.clock, self.before_step)
