@@ -90,13 +90,15 @@ def test_the_wheel_has_the_embedded_model_and_not_what_trained_it(wheel):
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
 
-    assert "actors/embedded/model.safetensors" in names and "orchestrator/learning/trainer.py" in names
+    assert {"actors/embedded/model.safetensors", "actors/embedded_135m/trained.safetensors"} <= set(names)
+    assert "orchestrator/learning/trainer.py" in names
     assert not [
         name for name in names if name.startswith(("actors/embedded/training/", "actors/embedded_135m/training/"))
     ]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_wheel_plays_a_sweep_away_from_the_clone(commands_folder, tmp_path):
     def command(line):
         name, *arguments = line.split()

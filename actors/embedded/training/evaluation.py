@@ -91,9 +91,10 @@ class Answerer:
         """Return the saved processor's tensors of questions: tokens padded on the left, and pixels."""
         chats = [conversation(question.messages, lambda image: {"type": "image"}) for question in questions]
         texts = [self.processor.apply_chat_template(chat, add_generation_prompt=True) for chat in chats]
+        pictures = [list(question.pictures) for question in questions]
         return self.processor(
             text=texts,
-            images=[list(q.pictures) for q in questions],
+            images=pictures if any(pictures) else None,
             padding=True,
             padding_side="left",
             return_tensors="pt",

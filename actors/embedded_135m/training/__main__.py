@@ -1,7 +1,8 @@
 """Train the picture model: ``python -m actors.embedded_135m.training --language FOLDER``.
 
-``models fetch smollm2-135m`` makes FOLDER. The command draws pictures, trains tower and connector (``look``), then the adapter
-(``speak``), saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
+``models fetch smollm2-135m`` makes FOLDER. The command draws pictures, trains one layer and the connector (``look``), the whole
+tower with them (``refine``), an adapter on simulated picture tokens (``speak``), and the adapter on the tower's own (``ask``). It
+saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
 """
 
 from __future__ import annotations
@@ -12,23 +13,19 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 os.environ.update({"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"})
 
 import torch
 from safetensors.torch import save_file
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
 from actors.embedded.training.trainer import ProcessGroup, Schedule, train
 from actors.embedded.training.vision_stage import Labels
-from actors.embedded_135m.assemble import (
-    assemble,
-    load_embedded,
-    load_language,
-    load_tokenizer,
-)
+from actors.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from actors.embedded_135m.training.adapter import add_adapter
 from actors.embedded_135m.training.looking_stage import (
     LookingStage,
@@ -55,7 +52,9 @@ class TrainingRun:
     speaking_laps: int
     lap: int
     looking: Schedule
+    refining: Schedule
     speaking: Schedule
+    asking: Schedule
     exam_samples: int
     """Samples of an examination per scenario."""
 
@@ -94,45 +93,81 @@ class TrainingRun:
         """Return the embedded model's tower with a fresh bridge to the language half."""
         torch.manual_seed(self.seed)
         embeddings = self.model.get_input_embeddings().weight
-        tower = load_embedded().model.vision_model
-        return PictureEncoder(tower, embeddings.shape[1], float(embeddings.detach().std()))
+        embedded = AutoModelForImageTextToText.from_pretrained(EMBEDDED, dtype=torch.float32)
+        return PictureEncoder(embedded.model.vision_model, embeddings.shape[1], float(embeddings.detach().std()))
 
-    def trained_encoder(self) -> PictureEncoder:
-        """Return the tower and bridge of stage 1."""
+    def trained_encoder(self, schedule: Schedule) -> PictureEncoder:
+        """Return the tower and bridge as a stage left them."""
         encoder = self.encoder()
-        encoder.load_state_dict(torch.load(self.work / f"{self.looking.name}.pt", weights_only=True)["modules"])
+        encoder.load_state_dict(self.state(schedule)["modules"])
         return encoder
+
+    def state(self, schedule: Schedule) -> dict[str, Any]:
+        """Return the last checkpoint of a stage."""
+        state: dict[str, Any] = torch.load(self.work / f"{schedule.name}.pt", weights_only=True)
+        return state
+
+    def looking_bank(self) -> Bank:
+        """Return the pictures of the tower."""
+        return draw_bank(self.work / "looking", self.laps, FIRST_SEED, self.lap)
+
+    def speaking_bank(self) -> Bank:
+        """Return the pictures of the adapter."""
+        return draw_bank(self.work / "speaking", self.speaking_laps, SPEAKING_SEED, self.lap)
 
 
 def look(run: TrainingRun) -> None:
-    """Run stage 1, and log the accuracy on held-out pictures."""
-    encoder, words = run.encoder(), run.words()
-    stage = LookingStage(draw_bank(run.work / "looking", run.laps, FIRST_SEED, run.lap), words, run.seed)
-    train(run.looking, run.group, encoder, lambda step: stage.losses(encoder, step), run.log)
-    run.log(
-        f"looking, share of held-out pictures whose first token is the right word: {word_accuracy(encoder, run.held_out, words)}"
-    )
+    """Run stage 1."""
+    train_encoder(run, run.looking, run.encoder(), run.seed)
+
+
+def refine(run: TrainingRun) -> None:
+    """Run stage 2: as stage 1, and the tower's other layers learn too."""
+    encoder = run.trained_encoder(run.looking)
+    encoder.unfreeze_tower()
+    train_encoder(run, run.refining, encoder, run.seed + 1)
+
+
+def train_encoder(run: TrainingRun, schedule: Schedule, encoder: PictureEncoder, seed: int) -> None:
+    """Train tower and bridge, and log the accuracy on held-out pictures."""
+    words = run.words()
+    stage = LookingStage(run.looking_bank(), words, seed)
+    train(schedule, run.group, encoder, lambda step: stage.losses(encoder, step), run.log)
+    accuracy = word_accuracy(encoder, run.held_out, words)
+    run.log(f"{schedule.name}, share of held-out pictures whose first token is the right word: {accuracy}")
 
 
 def speak(run: TrainingRun) -> None:
-    """Run stage 2."""
-    bank = draw_bank(run.work / "speaking", run.speaking_laps, SPEAKING_SEED, run.lap)
+    """Run stage 3."""
+    bank = run.speaking_bank()
     tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
+    stage = SpeakingStage(bank, run.lap, lambda rows: tokens[rows], run.model, run.tokenizer, run.seed, run.work)
+    train(run.speaking, run.group, add_adapter(run.model, run.seed), stage.losses, run.log)
+
+
+def ask(run: TrainingRun) -> None:
+    """Run stage 4."""
+    bank = run.speaking_bank()
+    encoder = run.trained_encoder(run.refining)
+    stage = SpeakingStage(
+        bank, run.lap, lambda rows: encoder.encode(bank.pixels[rows]), run.model, run.tokenizer, run.seed, run.work,
+        is_asking=True,
+    )  # fmt: skip
     adapter = add_adapter(run.model, run.seed)
-    stage = SpeakingStage(bank, run.lap, tokens, run.model, run.tokenizer, run.seed, run.work)
-    train(run.speaking, run.group, adapter, stage.losses, run.log)
+    adapter.load_state_dict(run.state(run.speaking)["modules"])
+    train(run.asking, run.group, adapter, stage.losses, run.log)
 
 
 def save(run: TrainingRun) -> None:
     """Save what was trained, in half precision, and the assembled folder."""
-    encoder = run.trained_encoder()
-    state = torch.load(run.work / f"{run.speaking.name}.pt", weights_only=True)
+    encoder, state = run.trained_encoder(run.refining), run.state(run.asking)
     weights = {f"tower.{name}": weight for name, weight in encoder.tower_state().items()}
     weights["connector.modality_projection.proj.weight"] = encoder.bridge.weight.detach()
     weights |= {f"adapter.{name.replace('/', '.')}": weight for name, weight in state["modules"].items()}
     save_file({name: weight.half().contiguous() for name, weight in weights.items()}, run.out / "trained.safetensors")
+    (run.out / "trained.safetensors").chmod(0o644)
     assemble(run.language, run.out / "trained.safetensors", run.work / "assembled")
-    run.log(f"saved after {state['step']} steps of {run.speaking.name}")
+    run.log(f"saved after {state['step']} steps of {run.asking.name}")
 
 
 def examine(run: TrainingRun) -> None:
@@ -143,7 +178,7 @@ def examine(run: TrainingRun) -> None:
     write_card(run.work / "assembled", run.language, run.out, log, run.exam_samples, 7 * run.exam_samples, run.log)
 
 
-PARTS = {"look": look, "speak": speak, "save": save, "exam": examine}
+PARTS = {"look": look, "refine": refine, "speak": speak, "ask": ask, "save": save, "exam": examine}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -155,11 +190,13 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--work", type=Path, default=Path("outputs/embedded-135m"), help="pictures and checkpoints")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--laps", type=int, default=16, help="seeds of samples to draw for the tower")
-    parser.add_argument("--speaking-laps", type=int, default=8, help="seeds of samples to draw for the adapter")
+    parser.add_argument("--laps", type=int, default=40, help="seeds of samples to draw for the tower")
+    parser.add_argument("--speaking-laps", type=int, default=16, help="seeds of samples to draw for the adapter")
     parser.add_argument("--lap", type=int, default=LAP, help="samples per scenario and seed")
-    parser.add_argument("--look-steps", type=int, default=600)
-    parser.add_argument("--speak-steps", type=int, default=200)
+    parser.add_argument("--look-steps", type=int, default=350)
+    parser.add_argument("--refine-steps", type=int, default=900)
+    parser.add_argument("--speak-steps", type=int, default=165)
+    parser.add_argument("--ask-steps", type=int, default=400)
     parser.add_argument("--exam-samples", type=int, default=30, help="held-out samples per scenario")
     parser.add_argument("--only", choices=PARTS, help="one part of the run")
     options = parser.parse_args(arguments)
@@ -169,8 +206,10 @@ def main(arguments: list[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     run = TrainingRun(
         options.language, work, options.out, options.seed, options.laps, options.speaking_laps, options.lap,
-        Schedule("looking", options.look_steps, 1e-3, warm=40, decay=0.02, save_every=50, half=False),
+        Schedule("looking", options.look_steps, 1e-3, warm=40, decay=0.02, save_every=25, half=False),
+        Schedule("refining", options.refine_steps, 6e-4, warm=40, decay=0.02, save_every=25, half=False),
         Schedule("speaking", options.speak_steps, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
+        Schedule("asking", options.ask_steps, 8e-4, warm=10, decay=0.01, save_every=5, half=False),
         options.exam_samples,
     )  # fmt: skip
     for name in [options.only] if options.only else PARTS:

@@ -19,8 +19,11 @@ from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 
 SHORT = {ZERO_SHOT: 26, "hint": 10, "random-proactive": 4, "reference": 30}
-MIX = {"choice": 55, "open": 25, "long": 8, "text": 12}
+SPEAKING_MIX = {"choice": 55, "open": 25, "long": 8, "text": 12}
 """Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
+ASKING_MIX = {"choice": 40, "open": 46, "long": 4, "text": 10}
+FIRST, REFERENCE = 0.45, 0.4
+"""Shares of the open questions of ``ask`` that are about the first picture, which hides the object, and about the clear one."""
 WEIGHTS = {"ROD": 1.0, "VSOD": 1.3, "MVP-N": 1.2, "IN-C": 1.3, "QD": 1.0, "CIT": 1.0, "COCO": 1.5}
 MOST_PICTURES = 3
 OPEN_QUESTIONS = (
@@ -55,17 +58,21 @@ class TextExample:
 
 
 class Conversations:
-    """A source of examples from a bank and from answers of the frozen model."""
+    """A source of examples from a bank and from answers of the frozen model.
 
-    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...]) -> None:
-        self.data, self.answers = TrainingData(bank, lap, WEIGHTS), answers
+    With ``is_asking``, more of them are open questions, and more of these are about a first picture, which hides the object.
+    """
+
+    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...], is_asking: bool = False) -> None:
+        self.data, self.answers, self.is_asking = TrainingData(bank, lap, WEIGHTS), answers, is_asking
+        self.mix = ASKING_MIX if is_asking else SPEAKING_MIX
 
     def draw(self, rng: Random) -> TrainingExample:
         """Draw an example."""
         makers: dict[str, Callable[[Random], TrainingExample]] = {
             "choice": self.choice, "open": self.open, "long": self.long, "text": self.text,
         }  # fmt: skip
-        return makers[rng.choices(list(MIX), list(MIX.values()))[0]](rng)
+        return makers[rng.choices(list(self.mix), list(self.mix.values()))[0]](rng)
 
     def choice(self, rng: Random) -> TrainingExample:
         """Draw a multiple-choice question about one picture."""
@@ -86,7 +93,7 @@ class Conversations:
     def open(self, rng: Random) -> TrainingExample:
         """Draw a question without options, and an answer in a sentence."""
         play = self.data.play(rng)
-        seen = draw_view(play, rng)
+        seen = self.open_view(play, rng)
         view = SCENARIOS[play.sample.scenario].view(play.sample, seen.state)
         question = view.prompt if rng.random() < 0.6 else rng.choice(OPEN_QUESTIONS)
         hint = OPEN_ENDED_HINT if rng.random() < 0.5 else ""
@@ -95,6 +102,13 @@ class Conversations:
             Message("assistant", sentence(play, seen, view, rng)),
         )
         return TrainingExample(messages, (seen.row,), (False, True))
+
+    def open_view(self, play: Play, rng: Random) -> BankView:
+        """Draw the picture of an open question."""
+        number = rng.random() if self.is_asking else 1.0
+        if number < FIRST:
+            return play.path[0]
+        return play.reference if number < FIRST + REFERENCE else draw_view(play, rng)
 
     def long(self, rng: Random) -> TrainingExample:
         """Draw an episode of a few turns, or a solved example and a question."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count as count_from
+from itertools import islice
 from pathlib import Path
 
 import torch
 from scipy.stats import binomtest  # type: ignore[import-untyped]
 
 from actors.embedded.training.evaluation import Answerer, Candidate, Game, Question, candidates, play_games
-from actors.embedded.training.pictures import HELD_OUT, NAMES
+from actors.embedded.training.pictures import HELD_OUT, LAP, NAMES
 from actors.embedded_135m.assemble import load_language, load_tokenizer
 from actors.embedded_135m.training.general_questions import EXAMINATION
 from actors.embedded_135m.training.speaking_stage import generate_answers
@@ -24,6 +26,8 @@ from sweeps.conditions import CONDITIONS
 
 FIRST_SEED = HELD_OUT + 20_000
 """First seed of an examination; training stays below HELD_OUT, its progress is measured from HELD_OUT + 50,000 on."""
+LONG_SHARE = 3
+"""Episodes with several pictures are played for one sample of so many."""
 WHAT = "What is in this picture?"
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -56,34 +60,48 @@ class Figure:
         )
 
 
-def examine(folder: Path, language: Path, each: int, counts: int) -> list[Figure]:
-    """Return all figures; ``each`` samples per scenario, and at least ``counts`` samples about counting."""
+def examine(folder: Path, language: Path, each: int, counts: int) -> Iterator[Figure]:
+    """Yield all figures; ``each`` samples per scenario, and ``counts`` samples about counting."""
     torch.set_num_threads(1)
     answerer = Answerer(folder)
     samples = {name: candidates(name, each, FIRST_SEED) for name in SCENARIOS}
-    everything = [candidate for scenario in samples.values() for candidate in scenario]
-    return [
-        *_multiple_choice(answerer, samples),
-        *_open(answerer, everything),
-        _counting(answerer, counts),
-        *_general(answerer, folder, language),
-    ]
+    yield from _open(answerer, [candidate for scenario in samples.values() for candidate in scenario])
+    yield from _multiple_choice(answerer, samples)
+    yield _counting(answerer, counts)
+    yield from _general(answerer, language)
+    yield from _several_pictures(answerer, {name: found[: -(-each // LONG_SHARE)] for name, found in samples.items()})
 
 
-def _multiple_choice(answerer: Answerer, samples: dict[str, list[Candidate]]) -> list[Figure]:
-    def correct(condition: str, swapped: bool = False) -> list[bool]:
-        scenarios = CONDITIONS[condition].scenarios or SCENARIOS
-        played = (play_games(answerer, samples[name], CONDITIONS[condition], swapped=swapped) for name in scenarios)
-        return [game.state.ending is Ending.CORRECT for games in played for game in games]
+def first_answers(folder: Path) -> Iterator[tuple[str, ...]]:
+    """Yield scenario, picture, answer, question and reply for the first sample of each scenario: clear, then hidden."""
+    answerer = Answerer(folder)
+    for name in SCENARIOS:
+        candidate = candidates(name, 1, FIRST_SEED)[0]
+        for mode, text in ((Mode.REFERENCE, WHAT), (Mode.PLAY, "")):
+            question = _ask(candidate, mode, text)
+            picture = "clear" if mode is Mode.REFERENCE else "first"
+            yield name, picture, candidate.sample.answer, question.messages[0].text, answerer.replies([question])[0]
 
-    clear, swapped, examples = correct("reference"), correct("reference", swapped=True), correct("icl-1")
-    games = [game for name in SCENARIOS for game in play_games(answerer, samples[name], CONDITIONS["history"])]
-    return [
-        Figure("multiple choice, clear pictures", sum(clear), len(clear), 90),
-        Figure("the same with another sample's picture (chance: 25)", sum(swapped), len(swapped), 32, at_most=True),
-        Figure("history: replies that were an option", *_readable(games), 90),
-        Figure("icl-1: episodes right in the end", sum(examples), len(examples), 25),
-    ]
+
+def _play(answerer: Answerer, samples: dict[str, list[Candidate]], condition: str, swapped: bool = False) -> list[Game]:
+    names = CONDITIONS[condition].scenarios or SCENARIOS
+    played = (play_games(answerer, samples[name], CONDITIONS[condition], swapped=swapped) for name in names)
+    return [game for games in played for game in games]
+
+
+def _right(games: Sequence[Game]) -> tuple[int, int]:
+    return sum(game.state.ending is Ending.CORRECT for game in games), len(games)
+
+
+def _multiple_choice(answerer: Answerer, samples: dict[str, list[Candidate]]) -> Iterator[Figure]:
+    yield Figure("multiple choice, clear pictures", *_right(_play(answerer, samples, "reference")), 90)
+    swapped = _play(answerer, samples, "reference", swapped=True)
+    yield Figure("the same with another sample's picture (chance: 25)", *_right(swapped), 32, at_most=True)
+
+
+def _several_pictures(answerer: Answerer, samples: dict[str, list[Candidate]]) -> Iterator[Figure]:
+    yield Figure("icl-1: episodes right in the end", *_right(_play(answerer, samples, "icl-1")), 25)
+    yield Figure("history: replies that were an option", *_readable(_play(answerer, samples, "history")), 90)
 
 
 def _readable(games: Sequence[Game]) -> tuple[int, int]:
@@ -91,7 +109,7 @@ def _readable(games: Sequence[Game]) -> tuple[int, int]:
     return sum(str(turn.action) != "unparsable" for turn in turns), len(turns)
 
 
-def _ask(answerer: Answerer, candidate: Candidate, mode: Mode, text: str = "") -> Question:
+def _ask(candidate: Candidate, mode: Mode, text: str = "") -> Question:
     """Return an open question about a sample's clear or first picture: ``text``, or the benchmark's with its hint."""
     game = SCENARIOS[candidate.sample.scenario]
     view = game.view(candidate.sample, game.initial(candidate.sample, mode, 0))
@@ -103,28 +121,26 @@ def _names(reply: str, name: str) -> bool:
     return name in f" {reply.lower()}"
 
 
-def _open(answerer: Answerer, samples: Sequence[Candidate]) -> list[Figure]:
+def _open(answerer: Answerer, samples: Sequence[Candidate]) -> Iterator[Figure]:
     named = [candidate for candidate in samples if not as_text(candidate.sample.answer).rstrip(".").isdigit()]
-    replies = answerer.replies([_ask(answerer, candidate, Mode.REFERENCE, WHAT) for candidate in named])
+    replies = answerer.replies([_ask(candidate, Mode.REFERENCE, WHAT) for candidate in named])
     right = sum(_names(r, f" {c.sample.answer.rstrip('.').lower()}") for r, c in zip(replies, named, strict=True))
-    hidden = answerer.replies([_ask(answerer, candidate, Mode.PLAY) for candidate in samples])
+    yield Figure("naming in open words, clear pictures", right, len(named), 80)
+    hidden = answerer.replies([_ask(candidate, Mode.PLAY) for candidate in samples])
     verdicts = [
         read_verdict(rule_verdict(c.sample, reply, False), c.sample.scenario, len(accepted_answers(c.sample, False)))
         for c, reply in zip(samples, hidden, strict=True)
     ]
     fitting = sum(verdict is not None and verdict.suggestion for verdict in verdicts)
     naming = sum(any(_names(reply, f" {name.lower()}") for name in NAMES) for reply in hidden)
-    return [
-        Figure("naming in open words, clear pictures", right, len(named), 80),
-        Figure("hidden views: a request that the rule judge accepts", fitting, len(samples), 80),
-        Figure("hidden views: a category is named", naming, len(samples), 5, at_most=True),
-    ]
+    yield Figure("hidden views: a request that the rule judge accepts", fitting, len(samples), 80)
+    yield Figure("hidden views: a category is named", naming, len(samples), 5, at_most=True)
 
 
 def _counting(answerer: Answerer, count: int) -> Figure:
-    pool = candidates("COCO", 8 * count, FIRST_SEED + 1000)
-    numbered = [c for c in pool if c.sample.answer.rstrip(".").isdigit()][:count]
-    replies = answerer.replies([_ask(answerer, candidate, Mode.REFERENCE) for candidate in numbered])
+    laps = (candidates("VSOD", LAP, seed) for seed in count_from(FIRST_SEED + 1000))
+    numbered = list(islice((c for lap in laps for c in lap if c.sample.answer.rstrip(".").isdigit()), count))
+    replies = answerer.replies([_ask(candidate, Mode.REFERENCE) for candidate in numbered])
     right = 0
     for reply, candidate in zip(replies, numbered, strict=True):
         number = int(candidate.sample.answer.rstrip("."))
@@ -132,7 +148,7 @@ def _counting(answerer: Answerer, count: int) -> Figure:
     return Figure("counts, clear pictures, in open words", right, len(numbered), 60)
 
 
-def _general(answerer: Answerer, folder: Path, language: Path) -> list[Figure]:
+def _general(answerer: Answerer, language: Path) -> Iterator[Figure]:
     """Compare answers without pictures with those of the language half as it was, both through this model's template."""
     tokenizer = load_tokenizer(language)
     frozen = generate_answers(load_language(language, tokenizer), tokenizer, tuple(EXAMINATION))
@@ -144,7 +160,5 @@ def _general(answerer: Answerer, folder: Path, language: Path) -> list[Figure]:
         return sum(any(word.lower() in answer.lower() for word in words.split("|")) for answer, words in pairs)
 
     before = right(frozen)
-    return [
-        Figure("general questions, the language half as it was", before, len(frozen), 0),
-        Figure("general questions, this model", right(learned), len(learned), 100 * before / len(frozen) - 5),
-    ]
+    yield Figure("general questions, the language half as it was", before, len(frozen), 0)
+    yield Figure("general questions, this model", right(learned), len(learned), 100 * before / len(frozen) - 5)

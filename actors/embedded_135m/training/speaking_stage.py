@@ -1,12 +1,13 @@
-"""Stage 2: an adapter on the language half learns to answer, on picture tokens simulated from what the pictures show.
+"""Stages 3 and 4: an adapter on the language half learns to answer.
 
-It needs no tower, so both stages can run at the same time.
+``speak`` takes picture tokens simulated from what the pictures show; it needs no tower, so it can run beside stages 1 and 2.
+``ask`` goes on with the tokens of the trained tower, on pictures that the tower has not seen.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -49,15 +50,16 @@ def encode(tokenizer: PreTrainedTokenizerBase, example: TrainingExample) -> tupl
 
 
 class SpeakingStage:
-    """Batches of examples of alike length."""
+    """Batches of examples of alike length; ``encode_rows`` gives the tokens [n, 4, width] of pictures of the bank."""
 
     def __init__(
-        self, bank: Bank, lap: int, picture_tokens: Tensor, model: nn.Module, tokenizer: PreTrainedTokenizerBase,
-        seed: int, work: Path,
+        self, bank: Bank, lap: int, encode_rows: Callable[[list[int]], Tensor], model: nn.Module,
+        tokenizer: PreTrainedTokenizerBase, seed: int, work: Path, is_asking: bool = False,
     ) -> None:  # fmt: skip
-        self.pictures, self.model, self.tokenizer, self.seed = picture_tokens, model, tokenizer, seed
+        self.encode_rows, self.model, self.tokenizer = encode_rows, model, tokenizer
+        self.seed = f"{seed}/{'asking' if is_asking else 'speaking'}-135m"
         self.image: int = tokenizer.convert_tokens_to_ids(IMAGE)
-        self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"))
+        self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"), is_asking)
 
     def frozen_answers(self, path: Path) -> tuple[TextExample, ...]:
         """Return the answers of the model before it learns; they are made once."""
@@ -68,7 +70,7 @@ class SpeakingStage:
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """Return the cross entropy of the replies of the step's examples; every example counts alike."""
-        ids, taught, mask, pictures = self.batch(Random(f"{self.seed}/speaking-135m/{step}"))
+        ids, taught, mask, pictures = self.batch(Random(f"{self.seed}/{step}"))
         embedded = self.model.get_input_embeddings()(ids)
         embedded = embedded.masked_scatter((ids == self.image).unsqueeze(-1), pictures)
         hidden = self.model.model(inputs_embeds=embedded, attention_mask=mask, use_cache=False).last_hidden_state
@@ -87,7 +89,9 @@ class SpeakingStage:
         taught = pad_sequence([torch.tensor(item[1]) for item in batch], True, False)
         mask = pad_sequence([torch.ones(len(item[0]), dtype=torch.long) for item in batch], True, 0)
         rows = [row for item in batch for row in item[2]]
-        return ids, taught, mask, self.pictures[rows].reshape(-1, self.pictures.shape[-1])
+        width = self.model.get_input_embeddings().weight.shape[1]
+        pictures = self.encode_rows(rows).reshape(-1, width) if rows else torch.zeros(0, width)
+        return ids, taught, mask, pictures
 
     def _alike(self, encoded: Sequence[tuple[list[int], list[bool], tuple[int, ...]]], rng: Random) -> list[
         tuple[list[int], list[bool], tuple[int, ...]]

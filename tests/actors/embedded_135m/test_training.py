@@ -51,9 +51,10 @@ def language(tmp_path_factory):
 def trained(language, tmp_path_factory):
     """The work folder after one command; it is repeated, to see that it goes on from its checkpoints."""
     work = tmp_path_factory.mktemp("work")
-    parts = ["--laps", "1", "--speaking-laps", "1", "--lap", "9", "--look-steps", "2", "--speak-steps", "2"]
-    command = ["--language", str(language), "--work", str(work), "--out", str(work / "out"), *parts]
-    for part in ("look", "speak", "save", "speak"):
+    sizes = ["--laps", "1", "--speaking-laps", "1", "--lap", "9"]
+    steps = [word for stage in ("look", "refine", "speak", "ask") for word in (f"--{stage}-steps", "2")]
+    command = ["--language", str(language), "--work", str(work), "--out", str(work / "out"), *sizes, *steps]
+    for part in ("look", "refine", "speak", "ask", "save", "speak"):
         training.main([*command, "--only", part])
     return work
 

