@@ -125,16 +125,18 @@ class Worker:
             for name, episodes in ordinals.items()
         }
 
-    async def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
-        """Stream batches until every leased episode has ended."""
+    async def play(self, ordinals: Sequence[int], batch_age: float = 0.0) -> AsyncIterator[EpisodeBatch]:
+        """Stream batches, each at most ``batch_age`` seconds old, until every leased episode has ended."""
         assert isinstance(self.runner, EpisodeRunner), "play() called before start(), or on a judge's worker"
-        async for batch in self.runner.play(ordinals):
+        async for batch in self.runner.play(ordinals, batch_age):
             yield batch
 
-    async def judge_answers(self, answers: Sequence[LeasedAnswer], reads: bool) -> AsyncIterator[VerdictBatch]:
+    async def judge_answers(
+        self, answers: Sequence[LeasedAnswer], reads: bool, batch_age: float = 0.0
+    ) -> AsyncIterator[VerdictBatch]:
         """Stream batches until every leased answer has its verdict; ``reads``: the judge has read answers before."""
         assert isinstance(self.runner, JudgeRunner), "judge_answers() called before start(), or on a model's worker"
-        async for batch in self.runner.judge(answers, reads):
+        async for batch in self.runner.judge(answers, reads, batch_age):
             yield batch
 
     async def set_judges(self, workers: Mapping[int, Any]) -> None:

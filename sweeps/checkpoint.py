@@ -35,6 +35,10 @@ SETTINGS = (
     "video_preprocessor_config.json",
 )  # fmt: skip
 """Files beside ``config.json`` that hold a JSON object each, if they exist."""
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json",
+)  # fmt: skip
+"""Files of a tokenizer's vocabulary, one of which every checkpoint has unless it brings tokenizer code of its own."""
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys of the language model's part of a configuration."""
 JOINED_BY_VLLM = ("paligemma",)
@@ -76,6 +80,11 @@ class Checkpoint:
     def damaged_files(self) -> tuple[str, ...]:
         """Return the settings that are no JSON object, at which an engine stops."""
         return tuple(name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None)
+
+    @property
+    def lacks_tokenizer(self) -> bool:
+        """Return True if the folder has no vocabulary, so that no engine can read a text."""
+        return not self._has(*TOKENIZER_FILES) and "auto_map" not in self._table("tokenizer_config.json")
 
     @property
     def takes_films(self) -> bool:

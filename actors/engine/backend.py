@@ -143,6 +143,21 @@ class ScoredReplies(NamedTuple):
     """Tokens, time and cost; its text is empty."""
 
 
+class FirstToken(NamedTuple):
+    """A token with which a reply may begin."""
+
+    text: str
+    log_probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokenReply(Reply):
+    """A reply cut off after one token, with the probabilities of the most probable first tokens."""
+
+    first: tuple[FirstToken, ...] = ()
+    """In falling order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInput:
     """What an engine makes of a request before any network computes."""
@@ -172,6 +187,10 @@ class Backend(ABC):
     async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
         """Return the score of each of these replies; raises as ``reply``. Only for engines with ``scores_replies``."""
         raise NotImplementedError(f"{type(self).__name__} gives no probabilities")
+
+    async def first_tokens(self, request: Request) -> FirstTokenReply | None:
+        """Return the probabilities of a reply's first token; None if the engine gives none. Raises as ``reply``."""
+        return None
 
     async def close(self) -> None:
         """Release what the engine holds; safe to call twice."""

@@ -26,14 +26,17 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "forced_bos_token_id": (),
     "forced_eos_token_id": (),
     "guidance_scale": (1,),
+    "max_time": (),
     "min_length": (0,),
     "min_new_tokens": (0,),
     "no_repeat_ngram_size": (0,),
     "num_beam_groups": (1,),
     "num_beams": (1,),
+    "num_return_sequences": (1,),
     "penalty_alpha": (0,),
     "sequence_bias": (),
     "stop_strings": (),
+    "token_healing": (),
     "watermarking_config": (),
 }
 """Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect."""
@@ -45,12 +48,33 @@ UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
     "typical_p": (1,),
 }
 """The same for fields that change sampled replies alone."""
-RAISING: dict[str, Callable[[Any], bool]] = {
+REFUSED: dict[str, Callable[[Any], bool]] = {
+    "cache_implementation": lambda value: value == "quantized",
+    "repetition_penalty": lambda value: value <= 0,
+}
+"""Fields that engines follow or need not -> values with which ``generate`` replies otherwise, or raises."""
+REFUSED_SAMPLING: dict[str, Callable[[Any], bool]] = {
     "temperature": lambda value: value <= 0,
     "top_k": lambda value: value < 0,
     "top_p": lambda value: value < 0,
 }
-"""Fields of sampled replies -> values for which ``generate`` raises."""
+"""The same for fields of sampled replies, with which it raises."""
+
+FOLLOWED = frozenset({
+    "bad_words_ids", "bos_token_id", "do_sample", "eos_token_id", "pad_token_id", "repetition_penalty", "suppress_tokens",
+    "temperature", "top_k", "top_p",
+})  # fmt: skip
+WITHOUT_EFFECT = frozenset({
+    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight", "assistant_lookbehind",
+    "cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "decoder_start_token_id",
+    "disable_compile", "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_cache_len", "max_length",
+    "max_matching_ngram_size", "max_new_tokens", "num_assistant_tokens", "num_assistant_tokens_schedule",
+    "output_attentions", "output_hidden_states", "output_logits", "output_scores",
+    "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values", "renormalize_logits",
+    "return_dict_in_generate", "speculation_type", "target_lookbehind", "transformers_version",
+    "use_cache", "use_mtp",
+})  # fmt: skip
+"""Fields about what is measured or stored, about speed, and about lengths that each request states."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +138,16 @@ def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]
     ]
     if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
         ignored.append("bad_words_ids of several tokens")
-    for name, raises in RAISING.items() if sampled else ():
-        if (value := checkpoint.get(name)) is not None and raises(value):
+    for name, is_refused in (REFUSED | (REFUSED_SAMPLING if sampled else {})).items():
+        if (value := checkpoint.get(name)) is not None and is_refused(value):
             ignored.append(f"{name} = {value!r}")
     return ignored
+
+
+def unknown_fields(checkpoint: Mapping[str, Any]) -> list[str]:
+    """Return the fields of a file that no engine knows, and so ignores."""
+    known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
+    return sorted(name for name in checkpoint.keys() - known if not name.startswith("_"))
 
 
 def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:

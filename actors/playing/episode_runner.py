@@ -53,9 +53,9 @@ class EpisodeRunner:
         self.plan, self.backends, self.in_flight, self.judge = plan, backends, in_flight, judge
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 
-    def play(self, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
-        """Stream finished episodes in the order in which they finish; raises as ``LeaseState.batches``."""
-        lease = LeaseState(ordinals, self._episode, episode_batch)
+    def play(self, ordinals: Sequence[int], batch_age: float = 0.0) -> AsyncIterator[EpisodeBatch]:
+        """Stream finished episodes in the order in which they finish; arguments and errors as ``LeaseState``."""
+        lease = LeaseState(ordinals, self._episode, episode_batch, batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 

@@ -65,13 +65,15 @@ class JudgeRunner:
         self.trial = JudgeTrial(judge.model.name)
         self._leases: WeakSet[LeaseState[LeasedAnswer, JudgedAnswer, VerdictBatch]] = WeakSet()
 
-    def judge(self, answers: Sequence[LeasedAnswer], reads: bool = False) -> AsyncIterator[VerdictBatch]:
-        """Stream verdicts in the order in which they are ready; raises as ``LeaseState.batches``.
+    def judge(
+        self, answers: Sequence[LeasedAnswer], reads: bool = False, batch_age: float = 0.0
+    ) -> AsyncIterator[VerdictBatch]:
+        """Stream verdicts in the order in which they are ready; arguments and errors as ``LeaseState``.
 
         Raises ModelStopped if the judge reads nothing (``JudgeTrial``), unless it ``reads``: it has read answers before.
         """
         self.trial.passed |= reads
-        lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key))
+        lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key), batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 

@@ -1,6 +1,7 @@
 """The probability of each option of a question: of all replies that the game reads as this option.
 
-An engine without probabilities is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else.
+A service gives the probabilities of the first token alone, which is enough where the model replies with letters. Any other
+engine is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from sweeps.conditions import Condition
 
 SAMPLES = 10
 """Sampled replies to a question where the engine gives no probabilities."""
+LETTERS = 0.9
+"""Least probability of first tokens that are letters of options, for a question to be read from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ async def score_options(backend: Backend, request: Request, condition: Condition
     situation = request.situation
     question = Question(situation.state, situation.view)
     if not backend.scores_replies:
-        return await _sample_options(backend, request, question, condition)
+        scored_letters = await _letter_options(backend, request, question, condition)
+        return scored_letters or await _sample_options(backend, request, question, condition)
     numbers = range(len(question.options))
     forms = list(dict.fromkeys(form for number in numbers for form in option_forms(question, number)))
     named = [read_option(situation.sample, situation.state, condition, form) for form in forms]
@@ -69,6 +73,22 @@ def log_sum(logs: Sequence[float]) -> float:
     """Return the logarithm of the sum of these exponentials; ``-inf`` for none."""
     largest = max(logs, default=-inf)
     return largest if largest == -inf else largest + log(sum(exp(each - largest) for each in logs))
+
+
+async def _letter_options(
+    backend: Backend, request: Request, question: Question, condition: Condition
+) -> ScoredReply | None:
+    """Return the options by their letters as the reply's first token; None if the model seldom begins with one."""
+    reply = await backend.first_tokens(request)
+    if reply is None:
+        return None
+    situation, best = request.situation, reply.first[:1]
+    named = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
+    letters = [(token, number) for token, number in zip(reply.first, named, strict=True) if number >= 0]
+    if sum(exp(token.log_probability) for token, _ in letters) < LETTERS:
+        return None
+    scores = [ReplyScore(token.log_probability, token in best) for token, _ in letters]
+    return _as_reply(question, reply, sum_scores(len(question.options), [number for _, number in letters], scores))
 
 
 async def _sample_options(backend: Backend, request: Request, question: Question, condition: Condition) -> ScoredReply:

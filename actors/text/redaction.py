@@ -5,9 +5,12 @@ Text without a secret is unchanged. If the end of an address is unclear, more of
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import quote, quote_plus
 
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of environment variables whose values are redacted."""
@@ -33,21 +36,22 @@ def redact_address(address: str) -> str:
 
 
 def redact_environment(text: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the text with ``***`` for the value of every environment variable named like a secret."""
+    """Return the text with ``***`` for the value of every environment variable named like a secret, escaped ones included."""
     values = {value for name, value in environment.items() if SECRET_NAME.search(name.upper())}
-    for value in sorted(values, key=len, reverse=True):  # a secret may begin with another
-        if len(value) >= MIN_SECRET_LENGTH:
-            text = text.replace(value, "***")
+    spellings = {spelling for value in values if len(value) >= MIN_SECRET_LENGTH for spelling in _spellings(value)}
+    for spelling in sorted(spellings, key=len, reverse=True):  # a secret may begin with another
+        text = text.replace(spelling, "***")
     return text
 
 
 def redact_key(text: str, key: str) -> str:
-    """Return the text with ``***`` for every ``MIN_SECRET_LENGTH`` consecutive characters of the key.
+    """Return the text with ``***`` for every ``MIN_SECRET_LENGTH`` consecutive characters of the key, escaped ones included.
 
     Services repeat parts of a key ("Incorrect API key: sk-abc...wxyz"). A shorter key is not a secret.
     """
     size = MIN_SECRET_LENGTH
-    runs = dict.fromkeys(key[start : start + size] for start in range(len(key) - size + 1))
+    spellings = _spellings(key) if len(key) >= size else ()
+    runs = {spelling[start : start + size] for spelling in spellings for start in range(len(spelling) - size + 1)}
     starts = sorted(start for run in runs for start in _find_all(text, run))
     if not starts:
         return text
@@ -57,6 +61,22 @@ def redact_key(text: str, key: str) -> str:
             parts += [text[end:start], "***"]
         end = start + size
     return "".join([*parts, text[end:]])
+
+
+def _spellings(secret: str) -> set[str]:
+    """Return a secret as it stands in plain text, JSON (also JSON in JSON), Python literals, addresses and HTML."""
+    as_json = [json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)]
+    nested = [json.dumps(text)[1:-1] for text in as_json]
+    addresses = [quote(secret), quote(secret, safe=""), quote_plus(secret)]
+    return {
+        secret,
+        *as_json,
+        *nested,
+        *addresses,
+        repr(secret)[1:-1],
+        html.escape(secret),
+        html.escape(secret, quote=False),
+    }
 
 
 def _find_all(text: str, part: str) -> Iterator[int]:

@@ -55,14 +55,16 @@ def compare(
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
 
     run_data = read_run(folders[0], *options)
-    rows = paper_comparison.compare_with_paper(run_data)
+    rows, uncertified = paper_comparison.compare_with_paper(run_data), input_notes(run_data.sweep, run_data.folder)
     notes = [*paper_comparison.comparison_notes(rows), f"intervals: {describe_clusters(run_data)}"]
     if as_json:
-        print_json({"figures": rows.to_dicts(), "notes": notes})
+        print_json({"figures": rows.to_dicts(), "notes": [*notes, *uncertified]})
     else:
-        show(*map(rich_table, paper_comparison.comparison_tables(rows)), *notes, min_width=WIDTH)
+        tables = (add_notes(table, uncertified) for table in paper_comparison.comparison_tables(rows))
+        show(*map(rich_table, tables), *notes, min_width=WIDTH)
     exit_for_faults(folders)
 
 
@@ -89,7 +91,9 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | N
             csv.write_text(csv_text(differences.cells, digits=None), encoding="utf-8")
     if as_json:
         averages = differences.averages.to_dicts()
-        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": differences.notes})
+        asking = {"asking": differences.splits.to_dicts()} if differences.splits.height else {}
+        notes = [*differences.notes, *differences.input_notes]
+        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": notes, **asking})
         return
     show_differences(differences)
 
@@ -97,16 +101,19 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | N
 def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
     """Print the least difference that a comparison of these runs finds in 80% of cases."""
     from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
-    from orchestrator.report.comparisons.run_comparison import compare_runs
+    from orchestrator.report.comparisons.run_comparison import compare_runs, distinct_names
     from orchestrator.report.read_run import read_runs
     from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.model_input import add_notes, joint_input_notes
 
     runs = read_runs(folders, *options)
     least = paired_power(compare_runs(runs)) if len(runs) > 1 else unpaired_power(runs[0])
     if as_json:
         print_json(least.to_dicts())
     else:
-        show(rich_table(power_table(least, paired=len(runs) > 1)), min_width=WIDTH)
+        names = distinct_names([run.folder for run in runs])
+        uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
+        show(rich_table(add_notes(power_table(least, paired=len(runs) > 1), uncertified)), min_width=WIDTH)
 
 
 def show_differences(differences: RunComparison) -> None:

@@ -16,7 +16,8 @@ from sweeps.sweep_file import SweepError
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The benchmark folder.")]
 SweepWithConditions = Annotated[
-    Path | None, typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] may be named.")
+    Path | None,
+    typer.Option("--sweep", metavar="SWEEP", help="A file whose \\[\\[condition]] and models may be named."),
 ]
 Model = Annotated[str, typer.Option(help="Apply this model's chat template; a name, or a checkpoint's folder.")]
 PlayedProtocol = Annotated[
@@ -41,10 +42,10 @@ def prompt(
 ) -> None:
     """Print the exact input of a model or judge, with file names in place of pictures."""
     from orchestrator.inspection import prompt_preview as preview
-    from orchestrator.inspection.checkpoint_entry import checkpoint_spec
+    from orchestrator.inspection.checkpoint_entry import checkpoint_spec, own_entry
     from sweeps.load import build_cell
 
-    entry = checkpoint_spec(model, backend)
+    entry = own_entry(model, sweep, backend) or checkpoint_spec(model, backend)
     cell = build_cell(scenario, condition, entry or model, protocol, sweep)
     judge_spec = preview.find_judge(judge, answer, protocol, turn)
     sample_view, pool = preview.find_sample(data, cell.scenario, sample)

@@ -22,8 +22,6 @@ from sweeps.spec import ModelSpec
 FILE = "certificates.json"
 NOT_IN_VLLM = frozenset({"attention_mask", "mm_token_type_ids", "token_type_ids", "batch_num_images", "image_sizes"})
 """Tensors of a processor that vLLM may leave out, because they follow from the ids and the pictures."""
-CUT_ANEW = frozenset({"tgt_sizes"})
-"""Tensors that only vLLM has, where it cuts the processor's pictures into others (MiniCPM-V): no hash can compare these."""
 ENGINES = ("vllm", "transformers")
 """Backends with a checkpoint on the worker's machine."""
 SUMMARY = {
@@ -33,8 +31,8 @@ SUMMARY = {
     "request only": "only the bytes sent to the service are recorded",
 }
 """Status -> its words in a report."""
-MOST = 3
-"""Fields that a sentence names."""
+MOST = 4
+"""Fields that a sentence names: of another folder, its files, path and hash come before the first tensor."""
 
 
 class CertifiedRequest(BaseModel):
@@ -57,13 +55,8 @@ class CertifiedRequest(BaseModel):
     def differing(self, backend: str) -> list[str]:
         """Return the tensors that are not those of the package's call."""
         optional = NOT_IN_VLLM - self.engine.keys() if backend == "vllm" else frozenset()
-        names = {"input_ids"} & self.package.keys() if self.cuts_anew else self.package.keys() - optional
+        names = self.package.keys() - optional
         return sorted(name for name in names if self.engine.get(name) != self.package[name])
-
-    @property
-    def cuts_anew(self) -> bool:
-        """Return True if the engine's tensors of pictures cannot be compared with the processor's."""
-        return bool(CUT_ANEW & self.engine.keys() - self.package.keys())
 
 
 class Certificate(BaseModel):
@@ -92,8 +85,6 @@ class Certificate(BaseModel):
         """Return why the certificate proves nothing, or not everything; empty if it is complete."""
         sent = {cell: request for cell, request in self.requests.items() if not request.overflows}
         errors = [f"{cell}: {request.error}" for cell, request in sent.items() if request.error]
-        if any(request.cuts_anew for request in self.requests.values()):
-            errors.append("vLLM cuts pictures into tensors that cannot be compared; the ids are equal")
         none = "every request is too long for the model" if self.requests else "no request could be posed"
         return self.reason or (errors[0] if errors else "" if sent else none)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sweeps.checkpoint import with_limits
 from sweeps.load import SweepError, find_models
 from sweeps.spec import ModelSpec
+from sweeps.sweep_file import read_sweep
 
 ENGINES = ("transformers", "vllm")
 """Backends that tokenize in this process."""
@@ -25,6 +26,25 @@ def checkpoint_specs(
     if not names:
         return find_models([], sweep, judging)
     return [checkpoint_spec(name, backend) or find_models([name], sweep, judging)[0] for name in names]
+
+
+def own_entry(name: str, sweep: Path | None, backend: str = "") -> ModelSpec | None:
+    """Return the model that a sweep file plays under this name; None if the file is none or plays no such model.
+
+    Raises SweepError.
+    """
+    if sweep is None or not (name and name in played_names(read_sweep(sweep))):
+        return None
+    (entry,) = find_models([name], sweep)
+    return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if backend else entry
+
+
+def played_names(table: Mapping[str, Any]) -> set[str]:
+    """Return the names in ``models`` and the ``[[model]]`` tables of a sweep's table."""
+    entries = (table.get(key, []) for key in ("models", "model"))
+    listed = [entry for value in entries for entry in (value if isinstance(value, list) else [value])]
+    names = (entry.get("name") if isinstance(entry, dict) else entry for entry in listed)
+    return {name for name in names if isinstance(name, str)}
 
 
 def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:

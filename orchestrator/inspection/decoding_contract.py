@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.engine.decoding import unfollowed_fields
+from actors.engine.decoding import unfollowed_fields, unknown_fields
+from actors.text.listing import list_first
 from sweeps.checkpoint import Checkpoint
 from sweeps.sampling import Sampling
 
@@ -25,7 +26,9 @@ def decoding_cell(checkpoint: Checkpoint, samplings: Sequence[Sampling] = ()) ->
     own += f", repetition_penalty {penalty}" if penalty not in (None, 1) else ""
     unfollowed = _unfollowed(checkpoint, Sampling(checkpoint=True))
     refused = f'; sampling = "checkpoint" is refused: {unfollowed}' if unfollowed else ""
-    return f"ok: {'sampled' if samples else 'greedy'}{own}{refused}"
+    unknown = unknown_fields(fields)
+    ignored = f"; unknown to the engines: {list_first(unknown)}" if unknown else ""
+    return f"ok: {'sampled' if samples else 'greedy'}{own}{refused}{ignored}"
 
 
 def _fault(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:

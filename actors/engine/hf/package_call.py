@@ -16,7 +16,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
 
 from actors.engine.backend import Message, ModelInput
-from actors.engine.hf.input_hashes import IDS, hash_tensors, parse_dtype
+from actors.engine.hf.input_hashes import IDS, hash_normalization, hash_tensors, parse_dtype
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
@@ -45,7 +45,7 @@ class PackageCall:
         """Return the hash of every tensor in the type of an engine's network, and True if the prompt repeats its start token.
 
         A start token that the engine has once is then left out (docs/decisions/0008). Pictures are normalized unless the engine
-        does that itself.
+        does that on the device: then the hash of the processor's normalization is added.
         """
         raw = {"do_rescale": False, "do_normalize": False} if engine.raw_pixels else {}
         inputs = dict(self._inputs(messages, pictures, **raw))
@@ -57,7 +57,13 @@ class PackageCall:
             inputs = {
                 name: value.to(torch.uint8) if value.is_floating_point() else value for name, value in inputs.items()
             }
-        return hash_tensors(inputs, parse_dtype(engine.dtype)), repeats
+        hashes = hash_tensors(inputs, parse_dtype(engine.dtype))
+        return hashes | (self._normalization() if raw else {}), repeats
+
+    def _normalization(self) -> dict[str, str]:
+        pictures = self.processor.image_processor
+        mean, deviation = (pictures.image_mean, pictures.image_std) if pictures.do_normalize else ((0,) * 3, (1,) * 3)
+        return hash_normalization(mean, deviation, pictures.rescale_factor if pictures.do_rescale else 1)
 
     @torch.inference_mode()
     def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -24,6 +23,7 @@ from actors.engine.backend import (
     Backend,
     BackendDied,
     BackendError,
+    FirstTokenReply,
     ModelInput,
     ModelStopped,
     Overflow,
@@ -36,6 +36,7 @@ from actors.engine.chat_format import Part, conversation, data_url, function_sch
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
 from actors.engine.openai import http_client
+from actors.engine.openai.first_tokens import NoLogprobs, add_first_tokens, first_token_body
 from actors.engine.openai.prompt_size import picture_tokens, text_tokens
 from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
@@ -72,7 +73,7 @@ class OpenAIBackend(Backend):
 
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model, self.endpoint = model, model.endpoint
-        self.key = _key(model)
+        self.key = http_client.read_key(model)
         self.client = AsyncOpenAI(
             api_key=self.key or "none",
             base_url=self.endpoint.base_url or None,
@@ -85,13 +86,28 @@ class OpenAIBackend(Backend):
         self.budget: Budget | RemoteBudget = Budget(self.endpoint.max_cost, model.name)
         self.last_answer_at = 0.0
         """Monotonic time of the service's last answer to any request."""
+        self.gives_logprobs = model.endpoint.decoding
+        """False for reasoning models, and once the service has refused to return log-probabilities."""
         self.stopped: BackendError | None = None
         self.warned = False
         """True once an invalid token count has been reported."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
-        body, price = await self._load_body(request), self._price(request)
+        return await self._pay_and_send(request, await self._load_body(request))
+
+    async def first_tokens(self, request: Request) -> FirstTokenReply | None:
+        """Return the probabilities of a reply's first token; None if the service gives none. Raises as ``reply``."""
+        try:
+            body = first_token_body(await self._load_body(request))
+            reply = await self._pay_and_send(request, body) if self.gives_logprobs else None
+        except NoLogprobs:
+            self.gives_logprobs = False
+            return None
+        return reply if isinstance(reply, FirstTokenReply) else None
+
+    async def _pay_and_send(self, request: Request, body: dict[str, Any]) -> Reply:
+        price = self._price(request)
         async with self.budget.reserve(price):
             return await self._send_until_answered(body, Random(request.seed), price)
 
@@ -225,6 +241,8 @@ class OpenAIBackend(Backend):
             return RetryableError(reason, rest, throttled=status == 429)
         if tools and status in (400, 404, 422) and NO_TOOLS.search(words) and not TOO_LONG.search(words):
             return ModelStopped(f'{reason}; write tools = "text" in its entry to have functions in the prompt')
+        if status in (400, 403, 404, 422) and "logprobs" in words:
+            return NoLogprobs(reason)
         if status in (400, 413, 422) and code not in MISCONFIGURED:
             return (Overflow if TOO_LONG.search(words) else Unprocessable)(reason)
         if 300 <= status < 400:
@@ -254,7 +272,8 @@ class OpenAIBackend(Backend):
         if choice.refusal:
             raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
         text = redact_key(encode_calls(choice.calls, choice.text) if choice.calls else choice.text, self.key)
-        return Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
+        reply = Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
+        return add_first_tokens(reply, answer)
 
     def _charge(self, tokens: Tokens, price: Price) -> float:
         """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the estimate."""
@@ -279,13 +298,3 @@ class OpenAIBackend(Backend):
         pictures = picture_tokens(request, self.model.source, self.pictures.renderer.size)
         text = self._cost(Tokens(text_tokens(request)))
         return Price(self._cost(Tokens(reply=longest)), text, self._cost(Tokens(pictures)))
-
-
-def _key(model: ModelSpec) -> str:
-    """Return the key from the environment; raises ValueError if it is not set."""
-    name = model.endpoint.key_env
-    if name and not os.environ.get(name):
-        raise ValueError(
-            f'{model.name} needs a key: set {name}, or write key_env = "" in its entry if the service needs none'
-        )
-    return os.environ.get(name, "") if name else ""

@@ -56,6 +56,10 @@ class OpenAIBatchBackend(OpenAIBackend):
         self.sending: set[asyncio.Task[None]] = set()
         self.timer: asyncio.TimerHandle | None = None
 
+    async def first_tokens(self, request: Request) -> None:
+        """Return None: a batch has replies alone."""
+        return None
+
     @contextmanager
     def in_play(self) -> Iterator[None]:
         self.playing += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from actors.engine.openai.reply import Untrusted, parse_object, validate
 
@@ -31,10 +31,12 @@ def _or(default: Any) -> WrapValidator:
     return WrapValidator(replace_invalid)
 
 
-Required = Annotated[str, Field(min_length=1)]
-Text = Annotated[str, _or("")]
+Required = Annotated[str, Field(min_length=1, max_length=512)]
+Text = Annotated[str, Field(max_length=10_000), _or("")]
 Number = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False), _or(0.0)]
-Metadata = Annotated[dict[str, Any], _or({})]
+Pairs = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+Metadata = Annotated[Pairs, Field(max_length=16), _or({})]
+"""The API's own limits: a page of batches is kept in memory."""
 
 
 class ServiceError(Untrusted):
@@ -44,8 +46,12 @@ class ServiceError(Untrusted):
     message: Text = ""
 
 
+def _first_error(errors: list[Any]) -> list[ServiceError]:
+    return [ServiceError.model_validate(error) for error in errors[:1] if isinstance(error, dict)]
+
+
 class _Errors(Untrusted):
-    data: Annotated[list[Any], _or([])] = []
+    data: Annotated[list[Any], AfterValidator(_first_error), _or([])] = []
 
 
 class ServiceBatch(Untrusted):
@@ -67,8 +73,7 @@ class ServiceBatch(Untrusted):
     @property
     def first_error(self) -> ServiceError:
         """The first error of its validation; empty if there is none."""
-        error = self.errors.data[0] if self.errors.data else None
-        return ServiceError.model_validate(error if isinstance(error, dict) else {})
+        return self.errors.data[0] if self.errors.data else ServiceError()
 
     @property
     def seconds(self) -> float:
@@ -95,7 +100,7 @@ class _Body(Untrusted):
 
 class _Response(Untrusted):
     status_code: Number = 0.0
-    body: Metadata = {}
+    body: Annotated[dict[str, Any], _or({})] = {}
 
 
 class _Line(Untrusted):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from functools import partial
 
 import httpx2 as httpx
 from openai import DefaultAsyncHttpxClient
+
+from sweeps.spec import ModelSpec
 
 MAX_RESPONSE_BYTES = 16 * 2**20
 """A reply of 131,072 tokens is about one MiB."""
@@ -47,3 +50,13 @@ def open_client(limit: int = MAX_RESPONSE_BYTES) -> httpx.AsyncClient:
         event_hooks={"response": [partial(_bound, limit=limit)]},
     )
     return client
+
+
+def read_key(model: ModelSpec) -> str:
+    """Return the key from the environment; raises ValueError if it is not set."""
+    name = model.endpoint.key_env
+    if name and not os.environ.get(name):
+        raise ValueError(
+            f'{model.name} needs a key: set {name}, or write key_env = "" in its entry if the service needs none'
+        )
+    return os.environ.get(name, "") if name else ""

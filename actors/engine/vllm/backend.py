@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 from vllm import SamplingParams
@@ -33,7 +33,16 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError
 
-from actors.engine.backend import BackendDied, LocalBackend, ModelInput, Overflow, Reply, Request, Unprocessable
+from actors.engine.backend import (
+    BackendDied,
+    LocalBackend,
+    ModelInput,
+    Overflow,
+    Reply,
+    Request,
+    ScoredReplies,
+    Unprocessable,
+)
 from actors.engine.chat_format import Chat, Part, conversation, template_variables
 from actors.engine.decoding import decoding
 from actors.engine.hf.adapter import adapter_folder
@@ -43,6 +52,8 @@ from actors.engine.request_pipeline import RequestPipeline
 from actors.engine.vllm.model_input import describe_input
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
+from actors.engine.vllm.scoring import score_replies
+from actors.engine.vllm.sent_pictures import SentPictures, count_pictures
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
 from envs.tool_calls import Function
 from envs.types import ImageRef
@@ -60,20 +71,14 @@ REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """Errors of renderers and processors for an input that they refuse."""
 
 
-class SentPictures(NamedTuple):
-    """The pictures of one prompt."""
-
-    pictures: int
-    cached: int
-    """Pictures in the engine's cache: they are neither preprocessed nor sent again."""
-
-
 class VLLMBackend(LocalBackend):
     """One engine in child processes for hundreds of concurrent requests, bound to the event loop of the first one."""
 
+    scores_replies = True
+
     def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
         """Start an engine, unless ``engine`` is one (``actors.engine.vllm.token_input``)."""
-        self.name = model.name
+        self.name, self.penalty, self.faithful = model.name, model.repetition_penalty, model.faithful
         fixed = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False}
         self.chat = fixed | template_variables(model.chat)
         arguments = engine_arguments(model)
@@ -89,7 +94,6 @@ class VLLMBackend(LocalBackend):
             add_special_tokens=model.faithful or not writes_start_token(renderer, self.template)
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
-        self.penalty, self.faithful = model.repetition_penalty, model.faithful
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
         self.choices = lru_cache(maxsize=64)(sampling_params)
         """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
@@ -126,6 +130,10 @@ class VLLMBackend(LocalBackend):
             len(output.prompt_token_ids), len(answer.token_ids), answer.finish_reason, seconds,
             cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
         )  # fmt: skip
+
+    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+        stops = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful).stops
+        return await score_replies(self, request, replies, stops)
 
     async def generate(
         self,
@@ -172,7 +180,7 @@ class VLLMBackend(LocalBackend):
         self.engine.renderer.clear_mm_cache()  # the engine never gets this prompt, so both caches stay in step
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         parameters = sampling_params(choices, request.sampling.max_tokens, request.seed)
-        return describe_input(prompt, parameters, self.engine.model_config.dtype)
+        return describe_input(prompt, parameters, self.engine.model_config)
 
     async def clear_caches(self) -> None:
         """Empty every cache of pictures and prompts; call this only while no request is in flight."""
@@ -290,9 +298,3 @@ def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
         refusal.parameter in ("input_tokens", "input_text", "image") or "maximum model length" in str(refusal)
     )
     return (Overflow if is_overflow else Unprocessable)(f"{name}: {refusal}")
-
-
-def count_pictures(prompt: Any) -> SentPictures:
-    """Count the pictures of a rendered prompt, in which a cached picture has no pixels."""
-    pictures = prompt.get("mm_kwargs", {}).get("image", ())
-    return SentPictures(len(pictures), sum(picture is None for picture in pictures))

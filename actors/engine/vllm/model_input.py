@@ -5,26 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from vllm import SamplingParams
+from vllm.model_executor.layers.fusion.mm_input_norm import _load_norm_params
 
 from actors.engine.backend import ModelInput
-from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors, holds_raw_pixels
+from actors.engine.hf.input_hashes import (
+    IDS,
+    dtype_name,
+    hash_normalization,
+    hash_tensors,
+    holds_raw_pixels,
+    join_slices,
+)
 
 CHOICES = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens",
     "min_tokens", "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens",
 )  # fmt: skip
 """Fields of vLLM's parameters that shape a reply."""
+SLICED = ("minicpmv4_6",)
+"""Model types whose processor makes one row of all slices, which vLLM cuts into slices of equal length."""
 
 
-def describe_input(prompt: Any, parameters: SamplingParams, dtype: Any) -> ModelInput:
-    """Return ids, hashes and choices of a prompt that was rendered with empty caches; ``dtype`` is the network's."""
+def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> ModelInput:
+    """Return ids, hashes and choices of a prompt that was rendered with empty caches; ``config`` is vLLM's of the model."""
     pictures = _picture_data(prompt)
     names = dict.fromkeys(name for picture in pictures for name in picture)
     tensors = {name: [picture[name] for picture in pictures if name in picture] for name in names}
+    if tensors and config.hf_config.model_type in SLICED:
+        tensors = join_slices(tensors)
     ids = list(prompt["prompt_token_ids"])
     choices = {name: getattr(parameters, name) for name in CHOICES} | {"banned": sorted(parameters.logit_bias or ())}
-    hashes, raw = hash_tensors({IDS: ids, **tensors}, dtype), holds_raw_pixels(tensors)
-    return ModelInput(tuple(ids), hashes, choices, dtype_name(dtype), raw)
+    hashes, raw = hash_tensors({IDS: ids, **tensors}, config.dtype), holds_raw_pixels(tensors)
+    if raw:
+        normalization = _load_norm_params(config)
+        hashes |= hash_normalization(normalization.image_mean, normalization.image_std, normalization.rescale_factor)
+    return ModelInput(tuple(ids), hashes, choices, dtype_name(config.dtype), raw)
 
 
 def _picture_data(prompt: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,15 @@ import re
 import pytest
 
 from actors.engine.backend import Unprocessable
-from actors.engine.decoding import UNSUPPORTED, UNSUPPORTED_SAMPLING, Decoding, decoding
+from actors.engine.decoding import (
+    FOLLOWED,
+    UNSUPPORTED,
+    UNSUPPORTED_SAMPLING,
+    WITHOUT_EFFECT,
+    Decoding,
+    decoding,
+    unknown_fields,
+)  # fmt: skip
 from sweeps.sampling import Sampling
 
 QWEN = {"do_sample": True, "temperature": 1e-6, "repetition_penalty": 1.05}
@@ -43,7 +51,8 @@ def test_decoding_merges_request_checkpoint_and_defaults(sampling, own, expected
         {"num_beams": 4}, {"min_new_tokens": 3}, {"begin_suppress_tokens": [5]},
         {"forced_eos_token_id": 2}, {"stop_strings": ["."]}, {"no_repeat_ngram_size": 2}, {"sequence_bias": [[[1], 2.0]]},
         {"do_sample": True, "min_p": 0.1}, {"do_sample": True, "typical_p": 0.9}, {"do_sample": True, "temperature": 0.0},
-        {"do_sample": True, "top_k": -1}, {"do_sample": True, "top_p": -0.1},
+        {"do_sample": True, "top_k": -1}, {"do_sample": True, "top_p": -0.1}, {"max_time": 2.0}, {"token_healing": True},
+        {"num_return_sequences": 2}, {"cache_implementation": "quantized"},
     ],
     ids=lambda field: next(reversed(field)),
 )  # fmt: skip
@@ -60,6 +69,8 @@ def test_banned_tokens_are_followed_one_by_one_and_refused_as_words():
 
     assert decoding(Sampling(checkpoint=True), own) == Decoding(0.0, 1.0, -1, 1.0, (3, 5, 9), ())
     assert decoding(Sampling(), own).banned == ()
+    with pytest.raises(Unprocessable, match="cannot follow repetition_penalty = 0 of"):
+        decoding(Sampling(checkpoint=True), {"repetition_penalty": 0})
     with pytest.raises(Unprocessable, match="cannot follow bad_words_ids of several tokens"):
         decoding(Sampling(checkpoint=True), {"bad_words_ids": [[3], [9, 4]]})
 
@@ -76,29 +87,7 @@ def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused
     transformers = pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
     fields = {name for name in transformers.GenerationConfig().to_dict() if not name.startswith("_")}
 
-    assert fields - FOLLOWED - WITHOUT_EFFECT - UNSUPPORTED.keys() - UNSUPPORTED_SAMPLING.keys() == set()
-
-
-FOLLOWED = {
-    "bad_words_ids",
-    "suppress_tokens",
-    "do_sample",
-    "temperature",
-    "top_p",
-    "top_k",
-    "repetition_penalty",
-    "eos_token_id",
-    "pad_token_id",
-    "bos_token_id",
-}
-WITHOUT_EFFECT = {
-    "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight", "assistant_lookbehind",
-    "cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "decoder_start_token_id",
-    "disable_compile", "early_stopping", "is_assistant", "length_penalty", "low_memory", "max_cache_len", "max_length",
-    "max_matching_ngram_size", "max_new_tokens", "max_time", "num_assistant_tokens", "num_assistant_tokens_schedule",
-    "num_return_sequences", "output_attentions", "output_hidden_states", "output_logits", "output_scores",
-    "prefill_chunk_size", "prompt_lookup_num_tokens", "remove_invalid_values", "renormalize_logits",
-    "return_dict_in_generate", "speculation_type", "target_lookbehind", "token_healing", "transformers_version",
-    "use_cache", "use_mtp",
-}  # fmt: skip
-"""What is measured or stored, how fast it goes, and lengths that each request states."""
+    assert unknown_fields(dict.fromkeys(fields)) == []
+    groups = (FOLLOWED, WITHOUT_EFFECT, UNSUPPORTED.keys(), UNSUPPORTED_SAMPLING.keys())
+    assert sum(map(len, groups)) == len(set().union(*groups)), "each field is in one group"
+    assert unknown_fields({"typical_q": 0.5, "_from_model_config": True, "top_k": 3}) == ["typical_q"]

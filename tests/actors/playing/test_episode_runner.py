@@ -57,11 +57,26 @@ async def collect_batches(runner, ordinals):
     return batches, False
 
 
+@pytest.mark.parametrize(("batch_age", "number"), [(0.0, 10), (60.0, 1)])
+def test_older_batches_are_fewer(monkeypatch, batch_age, number):
+    monkeypatch.setattr(lease, "MIN_BATCH_AGE_S", 0.01)
+
+    async def work(item):
+        await asyncio.sleep(0.05)
+        return item
+
+    async def collect():
+        return [batch async for batch in lease.LeaseState(range(10), work, tuple, batch_age).batches(1)]
+
+    batches = asyncio.run(collect())
+    assert sum(batches, ()) == tuple(range(10)) and len(batches) == number
+
+
 @pytest.mark.parametrize("in_flight", [1, 7, 64])
 @pytest.mark.parametrize("patience", [0.02, 1.0])
 def test_each_episode_is_delivered_once_with_its_turns(plan, monkeypatch, in_flight, patience):
     """The open batch changes at awaits: an episode added to a batch already sent would be lost silently."""
-    monkeypatch.setattr(lease, "MAX_BATCH_AGE_S", patience)
+    monkeypatch.setattr(lease, "MIN_BATCH_AGE_S", patience)
     monkeypatch.setattr(lease, "BATCH_EPISODES", 16)
     pending = plan.pending(())["builtin"][:250]
     batches, died = asyncio.run(collect_batches(EpisodeRunner(plan, {"uniform": Dawdling(1)}, in_flight), pending))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
+import json
 from string import ascii_lowercase, digits, punctuation
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
 import pytest
 from hypothesis import assume, given
@@ -127,3 +129,28 @@ def test_no_run_of_eight_characters_of_a_key_is_left(key, before, after, data):
 def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
     assert redact_key("a sk-1234567890 b 567890zz sk-12345678 c", "sk-1234567890") == "a *** b 567890zz *** c"
     assert redact_key("EMPTY and all", "EMPTY") == "EMPTY and all" == redact_key("EMPTY and all", "")
+
+
+@pytest.mark.parametrize(
+    "key", ['sk-"quoted"-12345', "sk-back\\slash\\end", "sk-100%&<b>'apostrophe", "clé-ünïcødé-密码-12345"]
+)
+@pytest.mark.parametrize(
+    "escape",
+    [
+        str,
+        json.dumps,
+        lambda key: json.dumps(key, ensure_ascii=False),
+        lambda key: json.dumps({"body": json.dumps({"key": key})}),
+        lambda key: repr(key)[1:-1],
+        quote,
+        quote_plus,
+        lambda key: quote(key, safe=""),
+        html.escape,
+    ],
+    ids=["plain", "json", "json-unicode", "json-twice", "repr", "quote", "quote-plus", "quote-all", "html"],
+)
+def test_escaped_keys_are_hidden(key, escape):
+    text, redacted = (f"the key {escape(secret)} is wrong" for secret in (key, "***"))
+    assert (
+        redact_key(text, key) == redact_environment(text, {"SERVICE_KEY": key}) == redacted.replace(quote("***"), "***")
+    )

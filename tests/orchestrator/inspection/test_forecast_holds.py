@@ -84,5 +84,6 @@ def check_forecast(name: str, folder: Path, size: tuple[int, int]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["llava-next-mistral", "idefics3"])
+@pytest.mark.long
 def test_as_many_first_prompts_overflow_as_the_forecast_says(name, tmp_path):
     check_forecast(name, tmp_path, (640, 480))

@@ -40,6 +40,7 @@ def offline(monkeypatch, tmp_path):
 def folder(tmp_path, size=1 << 20, **changes):
     tmp_path.mkdir(parents=True, exist_ok=True)
     (tmp_path / "config.json").write_text(json.dumps(CONFIG | changes))
+    (tmp_path / "tokenizer.json").write_text("{}")
     with (tmp_path / "model.safetensors").open("wb") as file:
         file.truncate(size)  # a hole: it has the size and takes no disk
     return str(tmp_path)
@@ -90,6 +91,17 @@ def test_packages_are_tried_where_that_is_asked(tmp_path):
 
 def test_one_picture_a_prompt_is_said(tmp_path):
     assert "no history" in row(source=folder(tmp_path / "m"), max_images=1).images
+
+
+def test_a_folder_without_vocabulary_can_read_no_text(tmp_path):
+    source = folder(tmp_path / "m")
+    Path(source, "tokenizer.json").unlink()
+    fault = f"{source} has no tokenizer.json or other vocabulary"
+
+    assert row(source=source).source == f"no: {fault}"
+    assert local_fault(ModelSpec(name="m", source=source)) == fault
+    Path(source, "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["x.Own", null]}}')
+    assert row(source=source).source == "ok: on disk"
 
 
 @pytest.mark.parametrize(
@@ -245,6 +257,7 @@ def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path
     assert cell_and_fault({"do_sample": True, "temperature": 0.7, "top_k": 20, "repetition_penalty": 1.1}) == (
         "ok: sampled, temperature 0.7, top_k 20, repetition_penalty 1.1", ""
     )  # fmt: skip
+    assert cell_and_fault({"typical_q": 0.5}) == ("ok: greedy; unknown to the engines: typical_q", "")
     cell, fault = cell_and_fault({"num_beams": 4, "min_p": 0.1})
     assert cell == 'ok: greedy; sampling = "checkpoint" is refused: num_beams = 4'
     assert fault == (

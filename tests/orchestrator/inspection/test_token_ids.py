@@ -54,6 +54,16 @@ def test_a_checkpoint_is_named_by_its_folder_and_needs_no_weights(demo_data: Pat
     assert by_folder == by_name
 
 
+def test_a_model_of_the_sweep_file_is_named_as_in_the_file(demo_data: Path, tmp_path: Path) -> None:
+    sweep = tmp_path / "mine.toml"
+    entry = '[[model]]\nname = "blind"\nsource = "org/blind"\nbackend = "vllm"\nlimits = ["no pictures"]\n'
+    sweep.write_text(f'data = "{demo_data}"\nmodels = ["blind", "oracle"]\nconditions = ["text-only"]\n{entry}')
+    asks = ("ROD", 0, "--data", demo_data, "--sweep", sweep)
+
+    assert "blind reads text only, zero-shot shows pictures" in run_prompt(*asks, "--model", "blind").output
+    assert run_prompt(*asks, "--model", "blind", "--condition", "text-only").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

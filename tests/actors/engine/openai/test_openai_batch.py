@@ -276,3 +276,15 @@ def test_malformed_batch_is_unreadable_and_malformed_fields_are_empty():
     plain = parse_batch({"id": "b", "status": "failed"})
     assert parse_batch(odd).model_copy(update={"errors": plain.errors}) == plain
     assert parse_batch(odd).first_error == plain.first_error
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [{"a" * 65: "b"}, {"a": "b" * 513}, {str(number): "" for number in range(17)}, {"a": [1]}],
+    ids=["long name", "long value", "many pairs", "no text"],
+)
+def test_more_metadata_than_the_api_takes_is_not_kept(metadata):
+    """A list of batches stays in memory, and a page of it may have 16 MiB."""
+    fields = {"id": "b", "status": "failed", "errors": {"data": [{"code": "c", "more": "x" * 10**6}] * 9}}
+    batch = parse_batch({**fields, "metadata": metadata})
+    assert batch.metadata == {} and len(batch.model_dump_json()) < 500 and batch.first_error.code == "c"

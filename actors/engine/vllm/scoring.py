@@ -1,0 +1,126 @@
+"""The probabilities that a model writes given replies: one request per distinct prefix of the replies, each for one token.
+
+Every prefix continues the prompt, so all requests but the first read it from the prefix cache. vLLM returns the
+log-probabilities of the named tokens, before temperature, penalties and bias (``logprobs_mode`` is ``raw_logprobs``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from math import exp, inf, log
+from typing import Any, NamedTuple, Protocol
+
+from vllm import SamplingParams
+from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind
+
+from actors.engine.backend import Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.request_pipeline import RequestPipeline
+from actors.engine.vllm.sent_pictures import SentPictures
+
+Tokens = tuple[int, ...]
+
+
+class Engine(Protocol):
+    """The parts of ``VLLMBackend`` that scoring uses."""
+
+    engine: Any
+    prompts: RequestPipeline[Request, Any, Any]
+    lora: Any
+    checkpoint_decoding: Any
+
+    async def generate(
+        self,
+        prompt: Callable[[], Awaitable[Any]],
+        choices: Callable[[], SamplingParams],
+        max_tokens: int,
+        lora: Any,
+    ) -> tuple[Any, SentPictures, float]:
+        """Return the finished output, the pictures sent, and the seconds it took."""
+
+
+class NextToken(NamedTuple):
+    """What the model writes after a prefix."""
+
+    logs: Mapping[int, float]
+    """Log-probability of each token that was asked for."""
+    best: int
+    """The most probable token."""
+    usage: Reply
+
+
+async def score_replies(
+    backend: Engine, request: Request, replies: Sequence[str], stops: Collection[int] | None
+) -> ScoredReplies:
+    """Return the score of each reply; ``stops`` None means every end token of the model. Raises as ``Backend.reply``."""
+    tokenizer = backend.engine.renderer.get_tokenizer()
+    ids: list[Tokens] = [tuple(tokenizer(reply, add_special_tokens=False)["input_ids"]) for reply in replies]
+    ends = end_tokens(backend) if stops is None else stops
+    wanted = tokens_after_prefixes(ids, ends)
+    first = await _next_token(backend, request, (), wanted[()])  # fills the cache for the others
+    others = [prefix for prefix in wanted if prefix]
+    later = await asyncio.gather(*(_next_token(backend, request, prefix, wanted[prefix]) for prefix in others))
+    nodes = {(): first} | dict(zip(others, later, strict=True))
+    seconds = first.usage.seconds + max((node.usage.seconds for node in later), default=0.0)
+    usage = replace(first.usage, reply_tokens=sum(map(len, ids)), seconds=seconds)
+    return ScoredReplies(tuple(score(nodes, reply, ends) for reply in ids), usage)
+
+
+def tokens_after_prefixes(replies: Sequence[Tokens], stops: Collection[int]) -> dict[Tokens, list[int]]:
+    """Return for each prefix of a reply the tokens with which a reply goes on or ends there; the empty prefix is one."""
+    wanted: dict[Tokens, set[int]] = {(): set()}
+    for reply in replies:
+        for index, token in enumerate(reply):
+            wanted.setdefault(reply[:index], set()).add(token)
+        wanted.setdefault(reply, set()).update(stops)
+    return {prefix: sorted(tokens) for prefix, tokens in wanted.items()}
+
+
+def score(nodes: Mapping[Tokens, NextToken], reply: Tokens, stops: Collection[int]) -> ReplyScore:
+    """Return the score of a reply from the tokens after each of its prefixes."""
+    steps = [nodes[reply[:index]] for index in range(len(reply) + 1)]
+    written = sum((step.logs[token] for step, token in zip(steps, reply, strict=False)), 0.0)
+    ended = sum(exp(steps[-1].logs[stop]) for stop in stops)
+    greedy = tuple(step.best for step in steps[:-1]) == reply and steps[-1].best in stops
+    return ReplyScore(written + (log(ended) if ended else -inf), greedy)
+
+
+def end_tokens(backend: Engine) -> frozenset[int]:
+    """Return every token that ends a reply, from all configurations that name one, as ``hf.network.end_tokens`` does."""
+    ids = [
+        backend.checkpoint_decoding.get("eos_token_id"),
+        getattr(backend.engine.model_config.hf_text_config, "eos_token_id", None),
+        backend.engine.renderer.get_eos_token_id(),
+    ]
+    return frozenset(
+        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
+    )
+
+
+async def _next_token(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
+    """Ask for the log-probabilities of tokens after a prefix, in as many requests as vLLM's limit needs."""
+    parts = [tokens[start : start + MAX_LOGPROB_TOKEN_IDS] for start in range(0, len(tokens), MAX_LOGPROB_TOKEN_IDS)]
+    answers = [await _ask(backend, request, prefix, part) for part in parts]
+    return answers[0]._replace(logs={token: value for answer in answers for token, value in answer.logs.items()})
+
+
+async def _ask(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
+    async def prompt() -> Any:
+        rendered = await backend.prompts.prepare(request)
+        return {**rendered, "prompt_token_ids": [*rendered["prompt_token_ids"], *prefix]}
+
+    def choices() -> SamplingParams:
+        return SamplingParams(
+            temperature=0.0, max_tokens=1, logprob_token_ids=list(tokens), detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )  # fmt: skip
+
+    output, pictures, seconds = await backend.generate(prompt, choices, 1, backend.lora)
+    (answer,) = output.outputs
+    usage = Reply(
+        "", len(output.prompt_token_ids), 1, "stop", seconds, cached_tokens=output.num_cached_tokens,
+        pictures=pictures.pictures, cached_pictures=pictures.cached,
+    )  # fmt: skip
+    logs = {token: float(entry.logprob) for token, entry in answer.logprobs[0].items()}
+    return NextToken(logs, int(answer.token_ids[0]), usage)

@@ -1,0 +1,50 @@
+"""What the certificates of a run say below its tables, and as a table of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from orchestrator.inspection.certificate import ENGINES, footnotes, read_certificates
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.table import Table
+from sweeps.spec import Sweep
+
+COLUMNS = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
+NONE = "missing"
+"""Status of a model that a run has no certificate of."""
+
+
+def input_notes(sweep: Sweep, folder: Path) -> list[str]:
+    """Return why the input of some models of a run is not certified to be the package's, one sentence at most."""
+    return footnotes(sweep.models, read_certificates(folder))
+
+
+def joint_input_notes(runs: Mapping[str, RunData]) -> list[str]:
+    """Return the sentences of several runs, each with the run's name; equal ones are joined."""
+    sentences: dict[str, list[str]] = {}
+    for name, run in runs.items():
+        for note in input_notes(run.sweep, run.folder):
+            sentences.setdefault(note, []).append(name)
+    return [f"{' and '.join(names)}: {note}" for note, names in sentences.items()]
+
+
+def add_notes(table: Table, notes: Sequence[str]) -> Table:
+    """Return the table with these sentences below its own notes."""
+    return replace(table, notes=(*table.notes, *notes)) if notes else table
+
+
+def certificate_rows(run_data: RunData) -> pl.DataFrame:
+    """Return one row per model with an input: the status and outcome of its certificate (``COLUMNS``)."""
+    certificates = read_certificates(run_data.folder)
+    rows = []
+    for model in run_data.sweep.models:
+        if certificate := certificates.get(model.name):
+            outcome, weights = certificate.describe(), certificate.weights
+            rows.append((model.name, model.backend, certificate.status, outcome, weights))
+        elif model.backend in ENGINES:
+            rows.append((model.name, model.backend, NONE, "", ""))
+    return pl.DataFrame(rows, schema=COLUMNS, orient="row")

@@ -1,0 +1,120 @@
+"""Every table of a run whose model input is not certified says so at its foot, wherever it is printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from actors.engine.backend import ModelInput
+from actors.engine.baselines import Baseline
+from actors.trial.certify import InputReport, RecordedInput
+from orchestrator.cli.main import app
+from orchestrator.inspection.certificate import add_certificate, certify
+from orchestrator.report.comparisons.leaderboard import build_leaderboard
+from orchestrator.report.comparisons.run_comparison import compare_runs, comparison_tables
+from orchestrator.report.html import build_page
+from orchestrator.report.html.leaderboard_page import write_leaderboard
+from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.tables.model_input import certificate_rows
+from orchestrator.report.tables.write import write_tables
+from orchestrator.storage.run_folder import stored_sweep
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+NAME = "internvl3-8b"
+MISSING = "Model input: this run has no certificates."
+UNEQUAL = f"Model input: differs from the package's call: {NAME}."
+HASHES = {"input_ids": "a" * 64, "pixel_values": "b" * 64}
+
+
+def played(folder: Path, data: Path, seed: int = 0) -> Path:
+    """Play a model of the paper by a policy, without a certificate."""
+    wanted = sweep(data, [NAME, "guess"], ["zero-shot", "hint"], scenarios=["QD", "ROD"], seed=seed)
+    return play_sweep(folder, wanted, backends={NAME: Baseline("uniform")})
+
+
+def give_certificate(folder: Path, **changes: str) -> None:
+    engine = ModelInput((1, 2), {**HASHES, **changes}, {}, "bfloat16")
+    report = InputReport("sha256:1", inputs=(RecordedInput("ROD/hint", 7, 1, engine, HASHES),))
+    (model,) = (model for model in stored_sweep(folder).models if model.name == NAME)
+    add_certificate(folder, NAME, certify(model, report))
+
+
+@pytest.fixture(scope="module")
+def runs(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One run without a certificate, one with an unequal and one with an equal one."""
+    parent = tmp_path_factory.mktemp("certified")
+    folders = {
+        name: played(parent / name, demo_data, seed) for seed, name in enumerate(("missing", "unequal", "equal"))
+    }
+    give_certificate(folders["unequal"], pixel_values="c" * 64)
+    give_certificate(folders["equal"])
+    return folders
+
+
+def printed(*arguments: object) -> str:
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize(("name", "note"), [("missing", MISSING), ("unequal", UNEQUAL), ("equal", "")])
+def test_every_table_of_a_report(runs: dict[str, Path], name: str, note: str) -> None:
+    run = read_run(runs[name])
+    page = build_page(run, None, 0, 0)
+    tables = [*page.tables, page.cells, page.paper, page.resources]
+
+    assert len([table for table in tables if table]) >= 5 and page.paper is not None
+    for table in filter(None, tables):
+        assert (note in table.notes) == bool(note), table.name
+        assert any(line.startswith("Model input") for line in table.notes) == bool(note), table.name
+    files = {path: path.read_text() for path in write_tables(run) if path.suffix in (".md", ".tex")}
+    assert len(files) >= 8
+    for path, text in files.items():
+        words = note if path.suffix == ".md" else note[:20]  # LaTeX escapes the marks after it
+        assert words in text if note else "Model input" not in text, path.name
+
+
+def test_the_csv_of_certificates(runs: dict[str, Path]) -> None:
+    columns = ("model", "certificate", "weights")
+    states = {name: certificate_rows(read_run(folder)).select(columns).rows() for name, folder in runs.items()}
+
+    assert states == {
+        "missing": [(NAME, "missing", "")],
+        "unequal": [(NAME, "unequal", "sha256:1")],
+        "equal": [(NAME, "equal", "sha256:1")],
+    }
+    write_tables(read_run(runs["unequal"]))
+    text = (runs["unequal"] / "tables/model-input.csv").read_text()
+    assert "1 of 1 request differ from the package's call, first pixel_values of ROD/hint" in text
+
+
+@pytest.mark.parametrize(("options", "tables"), [(("report", "--brief"), 3), (("compare", "--power"), 1)])
+def test_every_table_on_the_terminal(runs: dict[str, Path], options: tuple[str, str], tables: int) -> None:
+    for name, note in (("missing", MISSING), ("unequal", UNEQUAL), ("equal", "")):
+        text = printed(options[0], runs[name], options[1])
+
+        assert len(re.findall(r"^ ─+ *$", text, re.M)) == tables, "each table has a line below its head"
+        assert " ".join(text.split()).count(note) == tables if note else "Model input" not in text
+
+
+def test_tables_of_several_runs_name_the_run(runs: dict[str, Path], tmp_path: Path) -> None:
+    folders = [runs["equal"], runs["missing"], runs["unequal"]]
+    notes = (f"missing: {MISSING}", f"unequal: {UNEQUAL}")
+    read = read_runs(folders)
+    comparison, ranking = compare_runs(read), build_leaderboard(read)
+    page = write_leaderboard(ranking, tmp_path / "runs.html", "Runs", comparison).read_text()
+
+    tables = list(comparison_tables(comparison))
+    assert len(tables) == 2 and all(table.notes[-2:] == notes for table in tables)
+    assert page.count(MISSING) == page.count("<table") - page.count("data-folded")
+    assert json.loads(printed("compare", *folders, "--json"))["notes"][-2:] == list(notes)
+    assert json.loads(printed("report", "--leaderboard", *folders, "--json"))["notes"][-2:] == list(notes)
+
+
+def test_notes_in_json(runs: dict[str, Path]) -> None:
+    assert json.loads(printed("report", runs["missing"], "--json"))["notes"][-1] == MISSING
+    assert json.loads(printed("compare", runs["unequal"], "--json"))["notes"][-1] == UNEQUAL
