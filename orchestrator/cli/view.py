@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 labels_app = typer.Typer(
     help="Write, read and compare the labels that people give in `view DIR --as NAME`.", no_args_is_help=True
 )
+REPORT_S = 10.0
+"""Seconds between two lines of progress."""
 File = Annotated[
     Path, typer.Argument(metavar="FILE.csv", help="Columns key, labeler, label, unsure, note, time, wording.")
 ]
@@ -30,6 +34,13 @@ def view(
     folders: RunFolders,
     data: MovedData = None,
     name: Annotated[str, typer.Option("--as", metavar="NAME", help="Label episodes under this name.")] = "",
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="OUT", help="Write the page with all episodes as static files, and end."),
+    ] = None,
+    no_pictures: Annotated[
+        bool, typer.Option("--no-pictures", help="Leave the pictures out of --bundle, as their licenses may ask.")
+    ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
     open_browser: Annotated[
         bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
@@ -46,8 +57,30 @@ def view(
         raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
     if name:
         _check_kept(folders)
-    page = ViewPage(run_names(_runs(folders)), data, name)
+    runs = run_names(_runs(folders))
+    if bundle is not None:
+        _write_bundle(runs, data, bundle, not no_pictures)
+        return
+    page = ViewPage(runs, data, name)
     asyncio.run(_serve(page, port, open_browser))
+
+
+def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_pictures: bool) -> None:
+    from orchestrator.view.bundle import write_bundle
+
+    next_report = time.monotonic() + REPORT_S
+    for state in write_bundle(runs, data, target, with_pictures):
+        if time.monotonic() > next_report:
+            print(f"{state.episodes:,} episodes, {state.pictures:,} pictures ...", file=sys.stderr)
+            next_report = time.monotonic() + REPORT_S
+    print_lines(
+        [
+            f"{state.episodes:,} episodes and {state.pictures:,} pictures in {target} ({state.bytes / 1e6:,.1f} MB)",
+            f"to look at it: python -m http.server --directory {target} --bind 127.0.0.1",
+        ]
+    )
+    if state.pictures:
+        print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
 
 
 def _runs(folders: list[Path]) -> list[Path]:

@@ -5,11 +5,14 @@ Other hosts (DNS rebinding), origins (forms and scripts of other sites) and toke
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from orchestrator.report.html.text import policy_hash
 from sweeps.sweep_file import SweepError
@@ -55,14 +58,16 @@ class LoopbackPage:
         own = f"http://{request.headers['Host']}"
         if request.headers.get("Origin", own if request.method == "GET" else None) != own:
             return 403
-        token = request.path.split("/")[1]
+        token = request.path.partition("/")[2].partition("/")[0]
         return None if secrets.compare_digest(token.encode(), self.token.encode()) else 404
 
 
 @asynccontextmanager
 async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
     """Serve the page on loopback during the block and provide its address; raises SweepError if the port is taken."""
-    runner = web.AppRunner(page.application(), access_log=None, shutdown_timeout=CLOSING_S)
+    log = logging.getLogger(f"{__name__}.requests")
+    log.addFilter(_is_not_a_malformed_request)
+    runner = web.AppRunner(page.application(), access_log=None, logger=log, shutdown_timeout=CLOSING_S)
     await runner.setup()
     try:
         await _listen(web.TCPSite(runner, LOOPBACK, port), port)
@@ -71,6 +76,14 @@ async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
         yield f"http://{LOOPBACK}:{number}/{page.token}/"
     finally:
         await runner.cleanup()
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a form's."""
+    try:
+        return dict(parse_qsl((await request.read()).decode("ascii")))
+    except ValueError:
+        raise web.HTTPBadRequest from None
 
 
 def page_headers(style: str, script: str, policy: str) -> dict[str, str]:
@@ -95,6 +108,11 @@ async def _listen(site: web.TCPSite, port: int) -> None:
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise SweepError(f"port {port} is not available ({reason}); type another --port, or leave it out") from None
+
+
+def _is_not_a_malformed_request(record: logging.LogRecord) -> bool:
+    """Return False for bytes that are no HTTP: aiohttp answers 400, and their traceback says nothing about this page."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def _location(problem: web.HTTPException) -> dict[str, str]:

@@ -12,7 +12,7 @@ from aiohttp import web
 from jinja2 import Environment, StrictUndefined
 
 from actors.text.printable import spell_invisible
-from orchestrator.human.loopback import LoopbackPage, page_headers
+from orchestrator.human.loopback import LoopbackPage, page_headers, read_form
 from orchestrator.human.person import OpenQuestion, Person
 
 MAX_BODY_BYTES = 1024
@@ -42,9 +42,9 @@ class PlayPage(LoopbackPage):
 
     async def _answer(self, request: web.Request) -> web.Response:
         """Accept an answer and redirect to the next question; an answer to a closed question has no effect."""
-        form = await request.post()
+        form = await read_form(request)
         try:
-            number, choice = int(str(form["question"])), int(str(form["choice"]))
+            number, choice = int(form["question"]), int(form["choice"])
         except (KeyError, ValueError):
             raise web.HTTPBadRequest from None
         is_accepted = self.person.answer(number, choice)

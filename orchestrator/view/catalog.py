@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ ORDERS = {"scenario": list(SCENARIOS), "condition": list(CONDITIONS)}
 """Names that lists put first, in this order."""
 MOST_NEIGHBORS = 1_000
 """Episodes of one sample that a list offers."""
+NEAR = 64
+"""Rows between two episodes of a part that are still read together."""
 
 
 class PlacedCell(NamedTuple):
@@ -28,6 +30,15 @@ class PlacedCell(NamedTuple):
 
     run: str
     names: CellNames
+
+
+class StoredEpisode(NamedTuple):
+    """An episode with its turns, as stored."""
+
+    position: int
+    run: str
+    row: dict[str, object]
+    turns: list[dict[str, object]]
 
 
 class Catalog:
@@ -153,17 +164,34 @@ class Catalog:
                 return start + int(positions[0])
         return None
 
-    def read_episode(self, position: int) -> tuple[str, dict[str, object], list[dict[str, object]]]:
-        """Return the run of an episode, its row and its turns. Raises ``storage.schemas.UNREADABLE``."""
-        folder, columns = self.parts[self.columns["part"][position]]
-        row = int(self.columns["row"][position])
-        (episode,) = scan_part(folder / "episodes" / columns.part.name).slice(row, 1).collect().to_dicts()
-        own = np.flatnonzero(columns.owners == row)
-        if not len(own):
-            return self.cells[self.columns["cell"][position]].run, episode, []
-        rows = scan_part(folder / "turns" / columns.part.name).slice(int(own[0]), int(own[-1] - own[0]) + 1)
-        turns = rows.filter(pl.col("key") == episode["key"]).collect().to_dicts()
-        return self.cells[self.columns["cell"][position]].run, episode, turns
+    def read_episodes(self, positions: Sequence[int] | np.ndarray) -> Iterator[StoredEpisode]:
+        """Yield episodes in this order; neighbors are read together. Raises ``storage.schemas.UNREADABLE``."""
+        ordered = np.asarray(positions, np.int64)
+        parts, rows = self.columns["part"][ordered].astype(np.int64), self.columns["row"][ordered].astype(np.int64)
+        steps = np.diff(rows)
+        starts = np.flatnonzero((np.diff(parts) != 0) | (steps < 1) | (steps > NEAR)) + 1
+        for stretch in np.split(np.arange(len(ordered)), starts):
+            if len(stretch):
+                yield from self._read_stretch(ordered[stretch], int(parts[stretch[0]]), rows[stretch])
+
+    def _read_stretch(self, positions: np.ndarray, part: int, rows: np.ndarray) -> Iterator[StoredEpisode]:
+        """Yield the episodes of ascending rows of a part."""
+        folder, columns = self.parts[part]
+        first, last = int(rows[0]), int(rows[-1])
+        table = scan_part(folder / "episodes" / columns.part.name).slice(first, last - first + 1).collect()
+        turns: dict[object, list[dict[str, object]]] = {}
+        own = np.flatnonzero((columns.owners >= first) & (columns.owners <= last))
+        if len(own):
+            stored = scan_part(folder / "turns" / columns.part.name).slice(int(own[0]), int(own[-1] - own[0]) + 1)
+            for turn in stored.collect().iter_rows(named=True):
+                turns.setdefault(turn["key"], []).append(turn)
+        for position, number in zip(positions.tolist(), rows.tolist(), strict=True):
+            run, row = self.cells[self.columns["cell"][position]].run, table.row(number - first, named=True)
+            yield StoredEpisode(position, run, row, turns.get(row["key"], []))
+
+    def read_episode(self, position: int) -> StoredEpisode:
+        """Return an episode. Raises ``storage.schemas.UNREADABLE``."""
+        return next(self.read_episodes([position]))
 
 
 def _name(cell: PlacedCell, name: str) -> str:

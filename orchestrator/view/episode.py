@@ -23,7 +23,7 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import EPISODES
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.view.catalog import Catalog
+from orchestrator.view.catalog import Catalog, StoredEpisode
 from orchestrator.view.part_columns import KINDS
 from sweeps.sweep_file import SweepError
 
@@ -70,22 +70,34 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
     """Return the views of episodes for JSON: they share texts and pictures."""
     texts: dict[str, int] = {}
     views, thumbnails, seen = [], dict[Path | None, Thumbnails](), []
-    for position in positions:
-        run, row, turns = catalog.read_episode(position)
-        own = samples[run]
-        sample = own.sample_of(row)
-        run_data = own.run_data(sample)
+    for episode in catalog.read_episodes(positions):
+        own = samples[episode.run]
         pictures = thumbnails.setdefault(own.pictures, Thumbnails(own.pictures, MOST_PICTURES))
-        maker = EpisodeViews(run_data, pictures)
-        maker.texts = texts
-        kind = _kind(KINDS[catalog.columns["kind"][position]], run_data, sample, row, turns)
-        maker.add({**row, "kind": kind}, turns, read_verdicts(own.folder, row))
-        choices = [] if sample is None else [*sample.options, *sample.categories]
-        views.append({**maker.views[0], "run": run, "choices": choices})
+        views.append(view_episode(catalog, own, episode, pictures, texts, read_verdicts(own.folder, episode.row)))
         seen.append(pictures)
     _share_pictures(views, seen)
     uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]
     return {"episodes": views, "texts": list(texts), "pictures": uris}
+
+
+def view_episode(
+    catalog: Catalog,
+    own: RunSamples,
+    episode: StoredEpisode,
+    pictures: Thumbnails,
+    texts: dict[str, int],
+    judged: Sequence[Row],
+) -> dict[str, Any]:
+    """Return the view of an episode; its texts and pictures get the next numbers in ``texts`` and ``pictures``."""
+    row, turns = episode.row, episode.turns
+    sample = own.sample_of(row)
+    run_data = own.run_data(sample)
+    maker = EpisodeViews(run_data, pictures)
+    maker.texts = texts
+    kind = _kind(KINDS[catalog.columns["kind"][episode.position]], run_data, sample, row, turns)
+    maker.add({**row, "kind": kind}, turns, judged)
+    choices = [] if sample is None else [*sample.options, *sample.categories]
+    return {**maker.views[0], "run": episode.run, "choices": choices}
 
 
 def _share_pictures(views: list[dict[str, Any]], seen: Sequence[Thumbnails]) -> None:

@@ -11,11 +11,6 @@ function parameters(more = {}) {
   return new URLSearchParams(Object.entries(all).filter(([, value]) => value !== "" && value !== undefined && value !== null));
 }
 
-async function ask(path, query) {
-  const response = await fetch(`${path}?${query}`, { credentials: "omit" });
-  return response.ok ? response.json() : null;
-}
-
 /** Return the address of a state: `#model=..&episode=KEY`. */
 function fragmentOf(values) {
   const names = [...FIELDS, "sort", "episode", "episode_run", "beside", "beside_run"];

@@ -10,32 +10,26 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from aiohttp import web
-from jinja2 import Environment, StrictUndefined
 from pydantic import ValidationError
 
-from orchestrator.human.loopback import LoopbackPage, page_headers
+from orchestrator.human.loopback import LoopbackPage, page_headers, read_form
 from orchestrator.report.html.text import inert, visible
-from orchestrator.report.measures.endings import EndingKind
 from orchestrator.storage.option_labels import OptionLabel, append_labels, read_labels
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.view import query as queries
+from orchestrator.view.assets import CONTENT, MOST_ROWS, SERVED_SCRIPT, STYLE, TEMPLATE
 from orchestrator.view.catalog import Catalog, hash_key
 from orchestrator.view.episode import RunSamples, view_episodes
-from orchestrator.view.part_columns import MAPPED
 from orchestrator.view.query import Query
 from orchestrator.view.run_index import RunIndex
-from sweeps.conditions import CONDITIONS
 
 REFRESH_S = 1.0
 """Seconds between two looks at the folders."""
-MOST_ROWS = 100
-"""Rows of a page of the list."""
 LISTS = 6
 """Filtered lists that are kept, the newest last."""
 TRIES = 3
@@ -62,7 +56,9 @@ class ViewPage(LoopbackPage):
             web.get("/{token}/state", self._state),
             web.post("/{token}/label", self._label),
         ]
-        super().__init__(routes, page_headers(STYLE, SCRIPT, "connect-src 'self'; form-action 'none'"), MAX_BODY_BYTES)
+        super().__init__(
+            routes, page_headers(STYLE, SERVED_SCRIPT, "connect-src 'self'; form-action 'none'"), MAX_BODY_BYTES
+        )
         self.indexes = {name: RunIndex(folder) for name, folder in runs.items()}
         self.data, self.labeler = data, labeler
         self.samples: dict[str, RunSamples] = {}
@@ -101,7 +97,11 @@ class ViewPage(LoopbackPage):
     async def _show(self, request: web.Request) -> web.Response:
         runs = ", ".join(visible(name) for name in self.indexes)
         text = TEMPLATE.render(
-            style=STYLE, script=SCRIPT, title=runs, content=inert({**CONTENT, "labeler": self.labeler})
+            style=STYLE,
+            script=SERVED_SCRIPT,
+            title=runs,
+            policy="",
+            content=inert({**CONTENT, "labeler": self.labeler}),
         )
         return web.Response(text=text, content_type="text/html", charset="utf-8")
 
@@ -184,8 +184,8 @@ class ViewPage(LoopbackPage):
         """Store a label of the person who labels."""
         if not self.labeler:
             raise web.HTTPForbidden
-        form = await request.post()
-        fields = {name: str(form.get(name, "")) for name in ("run", "key", "label", "note", "unsure")}
+        form = await read_form(request)
+        fields = {name: form.get(name, "") for name in ("run", "key", "label", "note", "unsure")}
         index = self.indexes.get(fields["run"])
         if index is None or self.catalog.find_episode(fields["run"], hash_key(fields["key"])) is None:
             raise web.HTTPNotFound
@@ -230,27 +230,3 @@ def _parse_number(text: str, digits: int) -> int:
 
 def _json(value: Any) -> web.Response:
     return web.Response(text=json.dumps(value, separators=(",", ":"), allow_nan=False), content_type="application/json")
-
-
-def _text(package: str, name: str) -> str:
-    return (files(package) / name).read_text("utf-8")
-
-
-STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.view", "view.css")
-SCRIPTS = (
-    ("orchestrator.report.html", "report.js"),
-    ("orchestrator.report.html", "episode_view.js"),
-    ("orchestrator.view", "list.js"),
-    ("orchestrator.view", "view.js"),
-)
-SCRIPT = '"use strict";\n(() => {\n' + "\n".join(_text(*name) for name in SCRIPTS) + "})();\n"
-KIND_MEANINGS = {kind.value: kind.meaning for kind in EndingKind} | {
-    MAPPED: "A decision map or an operating curve: every picture, or every question, was asked."
-}
-CONTENT = {
-    "texts": [], "pictures": [], "kinds": KIND_MEANINGS, "conditions": list(CONDITIONS), "sorts": list(queries.SORTS),
-    "rows": MOST_ROWS,
-}  # fmt: skip
-TEMPLATE = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True).from_string(
-    _text("orchestrator.view", "view.html.j2")
-)

@@ -78,16 +78,16 @@ def _masks(catalog: Catalog, query: Query) -> dict[str, Callable[[], np.ndarray]
     columns = catalog.columns
     masks: dict[str, Callable[[], np.ndarray]] = {}
     if query.kind:
-        number = KINDS.index(query.kind) if query.kind in KINDS else 255
-        masks["kind"] = lambda: columns["kind"] == number
+        kind = KINDS.index(query.kind) if query.kind in KINDS else 255
+        masks["kind"] = lambda: columns["kind"] == kind
     if query.outcome:
         masks["outcome"] = lambda: columns["right"] == OUTCOMES.get(query.outcome, 9)
     for name, labels in (("action", ACTIONS), ("flag", FLAGS)):
         if wanted := getattr(query, name):
             masks[name] = partial(_with_flag, columns["flags"], labels, wanted)
     if query.sample:
-        number = int(query.sample) if query.sample.isdecimal() and len(query.sample) < 10 else -2
-        masks["sample"] = lambda: columns["sample"] == number
+        sample = int(query.sample) if query.sample.isdecimal() and len(query.sample) < 10 else -2
+        masks["sample"] = lambda: columns["sample"] == sample
     if query.differs:
         masks["differs"] = lambda: catalog.ended_otherwise(*query.differs.partition(":")[::2])
     return masks

@@ -191,4 +191,4 @@ byId("page-back").addEventListener("click", () => turn(-1));
 byId("page-on").addEventListener("click", () => turn(1));
 byId("help-open").addEventListener("click", () => byId("help").showModal());
 addEventListener("popstate", follow);
-follow().then(() => setTimeout(poll, POLL_MS));
+follow().then(() => { if (!content.bundle) setTimeout(poll, POLL_MS); });

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -71,6 +72,43 @@ def test_localhost_is_this_machine(visitor):
 def test_what_is_no_answer_is_refused(form, status, visitor):
     assert visitor.ask("POST", visitor.path + "answer", {"Origin": f"http://{visitor.host}"}, form) == status
     assert visitor.look() and visitor.number == "1"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain; charset=none", "multipart/form-data", "multipart/form-data; boundary=x", "\x00"]
+)
+@pytest.mark.parametrize("body", ["--x\r\nContent-Disposition: form-data\r\n\r\n", "%ff=%00", "é", "a=b"])
+def test_other_kinds_of_bodies_are_refused_without_a_traceback(kind, body, visitor, caplog):
+    headers = {"Origin": f"http://{visitor.host}", "Content-Type": kind, "Content-Length": str(len(body.encode()))}
+    assert raw_status(visitor, f"POST {visitor.path}answer", headers, body) == 400
+    assert not caplog.records and visitor.look() and visitor.number == "1"
+
+
+@pytest.mark.parametrize(
+    ("line", "headers", "status"),
+    [
+        ("OPTIONS *", {}, 403),
+        ("OPTIONS *", {"Origin": "http://{host}"}, 404),
+        ("GET http://evil.example/", {}, 404),
+        ("GET {path}%00%ff/../..", {}, 404),
+        ("POST {path}answer", {"Content-Length": "-5"}, 400),
+        ("POST {path}answer", {"Transfer-Encoding": "chunked"}, 400),
+        ("\x16\x03\x01\x02 x", {}, 400),
+    ],
+)
+def test_malformed_requests_are_refused_without_a_traceback(line, headers, status, visitor, caplog):
+    body = "zz\r\n" if "Transfer-Encoding" in headers else ""
+    line, *values = (text.format(path=visitor.path, host=visitor.host) for text in (line, *headers.values()))
+    assert raw_status(visitor, line, dict(zip(headers, values, strict=True)), body) == status
+    assert not caplog.records and visitor.look() and visitor.number == "1"
+
+
+def raw_status(visitor: Visitor, line: str, headers: dict[str, str], body: str) -> int:
+    """Send a request byte for byte, which no client would send, and return the status of the response."""
+    head = "".join(f"{name}: {value}\r\n" for name, value in {"Host": visitor.host, **headers}.items())
+    with socket.create_connection(visitor.host.split(":"), timeout=30) as connection:
+        connection.sendall(f"{line} HTTP/1.1\r\n{head}\r\n{body}".encode())
+        return int(connection.recv(4096).split()[1])
 
 
 @pytest.mark.parametrize(("question", "choice"), [(2, 0), (0, 0), (-1, 0), (1, 99), (1, -1), (10**30, 0)])

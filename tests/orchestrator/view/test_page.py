@@ -7,14 +7,14 @@ import pytest
 
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.option_labels import FILE, read_labels
-from tests.orchestrator.report.html.test_page import HOSTILE, hostile_run
+from tests.orchestrator.report.html.test_page import HOSTILE
 from tests.orchestrator.report.runs import play_sweep, sweep
 from tests.orchestrator.view.served import Reader, served
 
 
 @pytest.fixture(scope="module")
-def hostile_folder(demo_data, tmp_path_factory):
-    return hostile_run(tmp_path_factory.mktemp("view") / "run", demo_data)
+def hostile_folder(two_folders):
+    return two_folders["run"]
 
 
 @pytest.fixture(scope="module")

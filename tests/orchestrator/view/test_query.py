@@ -54,7 +54,7 @@ def stored(two_runs) -> pl.DataFrame:
 
 def keys_of(catalog, query) -> list[str]:
     positions = queries.order(catalog, query, queries.mask(catalog, query))
-    return [catalog.read_episode(position)[1]["key"] for position in positions.tolist()]
+    return [catalog.read_episode(position).row["key"] for position in positions.tolist()]
 
 
 @pytest.mark.parametrize("names", [{"model": "uniform"}, {"scenario": "QD", "condition": "hint"}, {"run": "run2"}])
@@ -69,6 +69,12 @@ def test_kinds_equal_those_of_the_report_up_to_the_view(catalog, stored):
     expected = dict(kinds.value_counts().iter_rows())
 
     assert dict(queries.counts(catalog, Query())["kind"]) == expected and MAPPED not in expected
+
+
+def test_kind_and_sample_filter_together(catalog, stored):
+    expected = stored.filter(kind="correct", sample_id=1)["key"]
+
+    assert len(expected) and sorted(keys_of(catalog, Query(kind="correct", sample="1"))) == sorted(expected)
 
 
 def test_text_in_replies_in_any_case(catalog, two_runs):
@@ -174,7 +180,7 @@ def test_rows_of_a_part_that_was_rewritten_are_its_new_ones(demo_data, tmp_path)
     catalog = Catalog({"run": index}, 2)
     assert catalog.find_episode("run", hash_key(first)) is None and catalog.height == len(rest)
     for key in rest:
-        assert catalog.read_episode(catalog.find_episode("run", hash_key(key)))[1]["key"] == key
+        assert catalog.read_episode(catalog.find_episode("run", hash_key(key))).row["key"] == key
 
 
 def test_a_torn_part_is_left_out(demo_data, tmp_path):

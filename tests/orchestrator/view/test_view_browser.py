@@ -10,7 +10,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
-from tests.orchestrator.report.html.test_page import CONDITIONS, hostile_run
 from tests.orchestrator.report.html.test_page_browser import ALARM, press
 from tests.orchestrator.report.runs import play_sweep, sweep
 from tests.orchestrator.view.served import served
@@ -29,10 +28,8 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 @pytest.fixture(scope="module")
-def address(demo_data, tmp_path_factory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("view")
-    other = play_sweep(folder / "other", sweep(demo_data, ["uniform"], CONDITIONS, scenarios=["ROD"]))
-    with served({"run": hostile_run(folder / "run", demo_data), "other": other}) as address:
+def address(two_folders) -> Iterator[str]:
+    with served(two_folders) as address:
         yield address
 
 

@@ -1,0 +1,193 @@
+"""``view --bundle``: all episodes of run folders as static files, which any web server shows.
+
+``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips and replies, and
+``pictures-*.parquet`` the pictures. Row groups are small, so that an episode costs one range request; files are small too, for
+servers that send whole files only.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from envs.render import Renderer
+from envs.types import ImageRef
+from orchestrator.report.html.text import inert, paper_order, policy_hash, visible
+from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
+from orchestrator.storage import atomic_write
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.storage.verdict_store import verdicts
+from orchestrator.view.assets import CONTENT, STYLE, TEMPLATE, bundled_script
+from orchestrator.view.catalog import ORDERS, Catalog, StoredEpisode
+from orchestrator.view.episode import RunSamples, view_episode
+from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS
+from orchestrator.view.query import NAMES, OUTCOMES
+from orchestrator.view.run_index import RunIndex
+
+FILE_EPISODES, GROUP_EPISODES = 8_192, 128
+"""Episodes of a file and of a row group."""
+FILE_PICTURES, GROUP_PICTURES = 2_048, 16
+LIST_GROUP = 131_072
+LIST_COLUMNS = ("cell", "sample", "kind", "right", "turns", "flags", "seconds", "read", "written")
+POLICY = "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
+README = """---
+title: Episodes of proactive-sweep runs
+sdk: static
+---
+
+`index.html` shows every episode in a browser. Any web server that sends static files can serve this folder, for example
+`python -m http.server`; the lines above make it a static Space on Hugging Face.
+"""
+
+
+class Bundled(NamedTuple):
+    """What a bundle holds."""
+
+    episodes: int
+    pictures: int
+    bytes: int
+
+
+class StoredPictures(Thumbnails):
+    """The pictures of a data folder; each goes once into the bundle's files."""
+
+    def __init__(self, data: Path | None, writer: PictureWriter) -> None:
+        super().__init__(data, most=1 << 40, most_bytes=1 << 60)
+        self.writer = writer
+
+    def store(self, renderer: Renderer, ref: ImageRef) -> int:
+        """Write the picture and return its number."""
+        return self.writer.add(make_thumbnail(renderer, ref))
+
+
+class PictureWriter:
+    """The files of pictures, numbered across all runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.total = 0
+        self.file_sizes: list[int] = []
+        self._pending: list[bytes] = []
+
+    def add(self, picture: bytes) -> int:
+        """Add a picture and return its number."""
+        self._pending.append(picture)
+        self.total += 1
+        if len(self._pending) == FILE_PICTURES:
+            self.flush()
+        return self.total - 1
+
+    def flush(self) -> None:
+        """Write the pictures that are in no file yet."""
+        if self._pending:
+            table = pl.DataFrame({"picture": pl.Series(self._pending, dtype=pl.Binary)})
+            path = self.folder / f"pictures-{len(self.file_sizes):04d}.parquet"
+            self.file_sizes.append(_write_table(path, table, GROUP_PICTURES))
+            self._pending = []
+
+
+def write_bundle(
+    runs: Mapping[str, Path], data: Path | None, target: Path, with_pictures: bool = True
+) -> Iterator[Bundled]:
+    """Write the bundle, and yield what it holds after each file. Raises RunFolderError."""
+    _make_folder(target)
+    indexes = {name: RunIndex(folder) for name, folder in runs.items()}
+    for index in indexes.values():
+        index.refresh()
+    catalog = Catalog(indexes, 1)
+    samples = {name: RunSamples(index.folder, data) for name, index in indexes.items()}
+    pictures, hashes, sizes = PictureWriter(target), np.zeros(catalog.height, np.uint32), list[int]()
+    thumbnails = dict[Path | None, Thumbnails]()
+    for own in samples.values():
+        folder = own.pictures if with_pictures else None
+        thumbnails.setdefault(own.pictures, StoredPictures(folder, pictures))
+    for start in range(0, catalog.height, FILE_EPISODES):
+        positions = np.arange(start, min(start + FILE_EPISODES, catalog.height))
+        try:
+            table, hashes[positions] = _episode_table(catalog, samples, thumbnails, positions)
+        except UNREADABLE:
+            raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
+        sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
+        yield Bundled(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
+    pictures.flush()
+    columns = {name: catalog.columns[name] for name in LIST_COLUMNS} | {"hash": hashes}
+    list_bytes = _write_table(target / "list.parquet", pl.DataFrame(columns), LIST_GROUP)
+    files = {"list_bytes": list_bytes, "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
+    _write_page(target, catalog, indexes, files)
+    yield Bundled(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
+
+
+def _make_folder(target: Path) -> None:
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise RunFolderError(f"{target} already exists; name a new folder for --bundle")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise RunFolderError(f"{target} cannot be written: {problem.strerror or problem}") from None
+
+
+def _write_table(path: Path, table: pl.DataFrame, group: int) -> int:
+    """Write a table in row groups of this size, and return the bytes of the file."""
+    table.write_parquet(path, compression="zstd", compression_level=9, statistics=False, row_group_size=group)
+    return path.stat().st_size
+
+
+def _episode_table(
+    catalog: Catalog,
+    samples: Mapping[str, RunSamples],
+    thumbnails: Mapping[Path | None, Thumbnails],
+    positions: np.ndarray,
+) -> tuple[pl.DataFrame, list[int]]:
+    """Return the film strips (JSON) and replies of episodes, and the CRC-32 of their keys."""
+    views, replies, hashes = list[str](), list[str](), list[int]()
+    episodes = list(catalog.read_episodes(positions))
+    judged = _read_judged(samples, episodes)
+    for episode in episodes:
+        own, texts = samples[episode.run], dict[str, int]()
+        key = str(episode.row["key"])
+        rows = judged[episode.run].get(key, [])
+        view = view_episode(catalog, own, episode, thumbnails[own.pictures], texts, rows)
+        views.append(json.dumps({"episode": view, "texts": list(texts)}, separators=(",", ":"), allow_nan=False))
+        replies.append("\0".join(str(turn["reply"] or "") for turn in episode.turns))
+        hashes.append(zlib.crc32(key.encode()))
+    return pl.DataFrame({"view": views, "replies": replies}), hashes
+
+
+def _read_judged(
+    samples: Mapping[str, RunSamples], episodes: list[StoredEpisode]
+) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Return run -> key -> verdicts of these episodes."""
+    judged: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in samples}
+    for name in {episode.run for episode in episodes}:
+        keys = pl.Series([episode.row["key"] for episode in episodes if episode.run == name], dtype=pl.String)
+        rows = verdicts(samples[name].folder).filter(pl.col("key").is_in(keys.implode())).collect()
+        for row in rows.iter_rows(named=True):
+            judged[name].setdefault(row["key"], []).append(row)
+    return judged
+
+
+def _write_page(target: Path, catalog: Catalog, indexes: Mapping[str, RunIndex], files: Mapping[str, Any]) -> None:
+    """Write ``index.html``, last, so that an interrupted bundle has no page."""
+    cells = [{"run": cell.run, **cell.names._asdict()} for cell in catalog.cells]
+    orders = {name: paper_order({cell[name] for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
+    about = {
+        **files, "total": catalog.height, "planned": sum(index.planned for index in indexes.values()), "cells": cells,
+        "orders": {**orders, "run": list(indexes)}, "kinds": KINDS, "outcomes": OUTCOMES,
+        "actions": {label: int(flag) for flag, label in ACTIONS.items()},
+        "flags": {label: int(flag) for flag, label in FLAGS.items()},
+        "file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES,
+    }  # fmt: skip
+    about["version"] = f"{zlib.crc32((target / 'list.parquet').read_bytes()):08x}"
+    script, runs = bundled_script(), ", ".join(visible(name) for name in indexes)
+    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(script)}"
+    content = inert({**CONTENT, "labeler": "", "bundle": about})
+    page = TEMPLATE.render(style=STYLE, script=script, title=runs, policy=policy, content=content)
+    atomic_write.write(target / "README.md", README.encode())
+    atomic_write.write(target / "index.html", page.encode())

@@ -1,0 +1,5 @@
+// What the page asks, answered by its server.
+async function ask(path, query) {
+  const response = await fetch(`${path}?${query}`, { credentials: "omit" });
+  return response.ok ? response.json() : null;
+}

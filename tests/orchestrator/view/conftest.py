@@ -1,0 +1,16 @@
+"""Runs that several tests of the page read."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.report.html.test_page import CONDITIONS, hostile_run
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+
+@pytest.fixture(scope="session")
+def two_folders(demo_data, tmp_path_factory) -> dict[str, Path]:
+    """A run with hostile replies, and one of another model."""
+    folder = tmp_path_factory.mktemp("view")
+    other = play_sweep(folder / "other", sweep(demo_data, ["uniform"], CONDITIONS, scenarios=["ROD"]))
+    return {"run": hostile_run(folder / "run", demo_data), "other": other}

@@ -1,0 +1,174 @@
+"""The static bundle in headless Chromium: its answers are those of the server, with and without range requests."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from selenium import webdriver
+
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.view.bundle import write_bundle
+from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
+from tests.orchestrator.report.html.test_page import CONDITIONS
+from tests.orchestrator.report.html.test_page_browser import ALARM
+from tests.orchestrator.view.served import Reader, served
+from tests.orchestrator.view.test_view_browser import text, wait_for
+
+needs_browser = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium and chromedriver are not installed"),
+]
+QUERIES = [
+    {},
+    {"model": "uniform", "sort": "-turns"},
+    {"scenario": "QD", "condition": CONDITIONS[0], "outcome": "not right", "sort": "sample"},
+    {"action": "asked for something", "flag": "same reply twice in a row"},
+    {"differs": "model:oracle", "sort": "-tokens read"},
+    {"differs": "run:other", "sort": "seconds"},
+    {"text": "<SCRIPT"},
+    {"sample": "1", "kind": "correct"},
+    {"model": "nobody"},
+]
+
+
+class Ranges(http.server.SimpleHTTPRequestHandler):
+    """A static server that honors one range per request, as most web servers do."""
+
+    def log_message(self, *values) -> None: ...
+
+    def do_GET(self) -> None:
+        path, asked = Path(self.translate_path(self.path)), self.headers.get("Range")
+        if asked is None or not path.is_file():
+            return super().do_GET()
+        first, last = (int(number) for number in asked.removeprefix("bytes=").split("-"))
+        content = path.read_bytes()
+        self.send_response(206)
+        self.send_header("Content-Range", f"bytes {first}-{last}/{len(content)}")
+        self.end_headers()
+        self.wfile.write(content[first : last + 1])
+        return None
+
+
+class WholeFiles(http.server.SimpleHTTPRequestHandler):
+    """The server of ``python -m http.server``, which has no ranges."""
+
+    def log_message(self, *values) -> None: ...
+
+
+@contextmanager
+def static(folder: Path, handler: type) -> Iterator[str]:
+    """Serve a folder during the block and yield its address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/index.html"
+        finally:
+            server.shutdown()
+            thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def runs(two_folders) -> dict[str, Path]:
+    return {"<b>run</b>": two_folders["run"], "other": two_folders["other"]}
+
+
+@pytest.fixture(scope="module")
+def bundle(runs, tmp_path_factory) -> Path:
+    """A bundle of several files, whose last is not full."""
+    target = tmp_path_factory.mktemp("bundle") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, size in (("EPISODES", 100), ("PICTURES", 24)):
+            patch.setattr(f"orchestrator.view.bundle.FILE_{name}", size)
+            patch.setattr(f"orchestrator.view.bundle.GROUP_{name}", size // 6)
+        *_, last = write_bundle(runs, None, target)
+    assert last.episodes > 200 and last.pictures > 24
+    assert last.bytes == sum(path.stat().st_size for path in target.iterdir())
+    return target
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    with open_browser() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": ALARM})
+        yield driver
+
+
+def open_bundle(browser, address: str, fragment: str = "") -> None:
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(address + fragment)
+    wait_for(browser, "document.querySelector('.ep-key, #absent, .empty')")
+
+
+def listed(browser) -> list[str]:
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#list button')].map((node) => node.textContent)"
+    )
+
+
+def options(browser, name: str) -> list[str]:
+    return browser.execute_script(
+        "return [...document.querySelector(`[name=${arguments[0]}]`).options].map((node) => node.textContent)", name
+    )
+
+
+class TestInChromium:
+    pytestmark = needs_browser
+
+    @pytest.mark.parametrize("handler", [Ranges, WholeFiles])
+    def test_lists_are_those_of_the_server(self, handler, browser, bundle, runs):
+        with static(bundle, handler) as address, served(runs) as live:
+            for query in QUERIES if handler is Ranges else QUERIES[:2]:
+                shown = []
+                for page in (address, live):
+                    open_bundle(browser, page, "#" + urlencode(query).replace("+", "%20"))
+                    counts = [options(browser, name) for name in ("run", "scenario", "kind", "flag", "outcome")]
+                    counts = counts if "text" not in query else None
+                    shown.append((text(browser, "#matches"), listed(browser), text(browser, "#episode h3"), counts))
+                assert shown[0] == shown[1] and browser.execute_script("return window.fired") is None
+            browser.get("about:blank")
+
+    def test_an_episode_beside_another_with_pictures_by_their_keys(self, browser, bundle, runs):
+        with static(bundle, Ranges) as address, served(runs) as live:
+            reader = Reader(live)
+            first, second = (
+                reader.read("rows", model=model, scenario="ROD", run="<b>run</b>")["rows"][0]["id"]
+                for model in ("uniform", "oracle")
+            )
+            keys = [
+                episode["key"] for episode in reader.read("episode", episode_id=first, beside_id=second)["episodes"]
+            ]
+            strips = []
+            for page in (address, live):
+                open_bundle(browser, page, f"#episode={keys[0]}&beside={keys[1]}")
+                wait_for(browser, "document.querySelectorAll('.lane').length === 2")
+                wait_for(browser, "[...document.querySelectorAll('.shot img')].every((node) => node.src)")
+                strips.append(browser.execute_script("return document.querySelector('.lanes').outerHTML"))
+            assert strips[0] == strips[1] and "data:image/webp" in strips[0]
+            assert browser.get_log("browser") == [] and browser.execute_script("return window.fired") is None
+            browser.get("about:blank")
+
+    def test_opened_from_disk_it_says_how_to_serve_it(self, browser, bundle):
+        browser.get((bundle / "index.html").as_uri())
+        wait_for(browser, "document.querySelector('#progress').textContent.includes('http.server')")
+        browser.get_log("browser")
+
+
+def test_an_existing_folder_is_refused(runs, tmp_path):
+    (tmp_path / "note.txt").write_text("mine")
+    with pytest.raises(RunFolderError, match="already exists"):
+        next(write_bundle(runs, None, tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
+
+
+def test_without_pictures_none_is_written(runs, tmp_path):
+    *_, last = write_bundle({"other": runs["other"]}, None, tmp_path / "out", with_pictures=False)
+    assert last.pictures == 0 and not list((tmp_path / "out").glob("pictures-*"))
