@@ -27,7 +27,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     """Show the progress of a run by cell and model; while it runs, also replicas, rates and ETA."""
     from orchestrator.gold.gold_check import gold_notes
     from orchestrator.monitoring.render import status_tables
-    from orchestrator.storage import engine_cache, reused
+    from orchestrator.storage import engine_cache, replica_time, reused
     from orchestrator.storage.run_folder import planned_episodes
     from orchestrator.storage.status import read_status
     from orchestrator.storage.verdict_store import judge_counts
@@ -43,6 +43,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
                 "reused": reused.reused_per_cell(folder),
                 "cached": engine_cache.percentages_by(folder),
                 "judges": {judge: counts._asdict() for judge, counts in judges.items()},
+                "replica_time": replica_time.as_rows(folder),
             }
         )
         exit_for_faults([folder])
@@ -50,6 +51,7 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
     show(table, *status_tables(progress), *precision)
     print_lines(engine_cache.sentences(folder))
+    print_lines(replica_time.describe(folder))
     print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
     print_lines(gold_notes(folder))
     print_sources(folder, progress["left_out"])

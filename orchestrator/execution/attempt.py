@@ -12,16 +12,16 @@ from pathlib import Path
 import polars as pl
 
 from envs.types import Ending
-from orchestrator.execution import preparation
+from orchestrator.alerts.sweep_alerts import open_alerts
+from orchestrator.execution import preparation, startup_checks
 from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.results import AttemptOutcome, add_measures, score_folder, write_outcome
+from orchestrator.execution.results import AttemptOutcome, score_folder, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
-from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore
@@ -46,10 +46,11 @@ def open_attempt(
     """Claim the run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
     handlers = nullcontext(signals) if signals else StopSignals()
-    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output) as log:
+    alerts_on = open_alerts(sweep.name, output)
+    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output) as log, alerts_on as alerts:
         store = EpisodeStore(output)
         try:
-            yield Attempt(sweep, plan, output, store, log, say, stop_signals)
+            yield Attempt(sweep, plan, output, store, log, say, stop_signals, alerts)
         finally:
             store.close()
 
@@ -81,10 +82,10 @@ class Attempt(AttemptState):
         preparation.find_pending(self, retry, reuse)
         preparation.announce(self)
         if not play:
-            preparation.check_weights(self)
+            startup_checks.check_weights(self)
         with self._tracked() as tracker:
             if not play:
-                preparation.check_models(self)
+                startup_checks.check_models(self)
             with preparation.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
@@ -95,6 +96,9 @@ class Attempt(AttemptState):
                 if self.judge_queue:
                     self.judge_queue.verdicts.compact()
             outcome = write_outcome(self)
+            self.alerts.report_stops(outcome.reasons)
+            finished, planned = int(outcome.rows["finished"].sum()), int(outcome.rows["planned"].sum())
+            self.alerts.report_end(outcome.complete, outcome.interrupted, finished, planned)
         self._close_tracker(tracker, outcome)
         return outcome
 
@@ -105,16 +109,13 @@ class Attempt(AttemptState):
         self.say(f"{self.sweep.name}: {len(backlog):,} answers to judge with {queue.key}")
         if backlog:
             low_kappa = {queue.group: queue.stop_reason} if queue.stop_reason else {}
-            self.reasons = {**preparation.find_startup_errors(self.sweep, (), judge), **low_kappa}
+            self.reasons = {**startup_checks.find_startup_errors(self.sweep, (), judge), **low_kappa}
             if not self.reasons:
                 self._play_on_ray(NullTracker())
             for reason in self.reasons.values():
                 self.say(f"{queue.key}: {reason}")
             queue.verdicts.compact()
-        rows = add_measures(self, score_folder(self.plan, self.output, queue.key))
-        if own_judge_key(self.sweep) == queue.key:
-            write_results(self.output, rows)
-        return rows, not self.find_unjudged(judge)
+        return write_judge_scores(self, queue.key), not self.find_unjudged(judge)
 
     def _play_on_ray(self, tracker: Tracker) -> None:
         from orchestrator.execution.ray_session import play_on_ray  # Ray takes a second to import

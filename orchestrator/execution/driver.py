@@ -13,14 +13,14 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
-from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, raise_loss
+from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, loss_reason, raise_loss
 from orchestrator.execution.node_request import NodeRequest
 from orchestrator.execution.ray_cluster import is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
@@ -44,6 +44,8 @@ CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
+DRAIN_S = 5.0
+"""Seconds in which the other leases of a stopped worker may deliver what they have."""
 LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
 """Seconds that other nodes have at the end to send what workers printed, and if the run was stopped."""
 
@@ -180,10 +182,14 @@ class Driver:
         task.add_done_callback(lambda done: self._on_task_end(slot, done))
 
     def _on_task_end(self, slot: int, task: asyncio.Task[None]) -> None:
-        if slot in self.pool.handles:
-            self.pool.handles[slot].tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._on_loss(slot, task.exception())
+        tasks = self.pool.handles[slot].tasks if slot in self.pool.handles else set()
+        tasks.discard(task)
+        if task.cancelled() or (problem := task.exception()) is None:
+            return
+        if isinstance(problem, ModelStopped) and tasks:  # its other leases may still hold results
+            asyncio.get_running_loop().call_later(DRAIN_S, self._on_loss, slot, problem)
+        else:
+            self._on_loss(slot, problem)
 
     # -- events -------------------------------------------------------------------------------------------------------
     async def _await_ready(self, slot: int) -> None:
@@ -206,7 +212,7 @@ class Driver:
 
     async def _play_lease(self, slot: int, lease: int, ordinals: Sequence[int]) -> None:
         """Store a lease's batches until its stream ends; the scheduler decides how long a worker may be silent."""
-        stream, missing = self.pool.handles[slot].stream(ordinals)
+        stream, missing = self.pool.stream(slot, ordinals)
         if missing:
             log.error("%d answers are missing from the store, so no judge reads them", len(missing))
             self.act(self.schedule.on_delivery(slot, lease, missing, self.now()))
@@ -249,12 +255,15 @@ class Driver:
         """Report a lost worker to the scheduler once, after a pause so that nothing spins."""
         if slot not in self.pool.handles:
             return
-        if not isinstance(problem, RayActorError | RayTaskError | TimeoutError | GetTimeoutError | ModelStopped):
+        if not isinstance(problem, RayError | TimeoutError | ModelStopped):
             self.events.put_nowait(partial(raise_loss, problem))
             return
-        starting, name = not self.schedule.slots[slot].ready, self.pool.handles[slot].group
+        starting, worker = not self.schedule.slots[slot].ready, self.pool.handles[slot]
+        name = worker.group
         log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
-        reason = self.reasons[name] = self._loss_reason(slot, problem)
+        reason = self.reasons[name] = loss_reason(
+            problem, self.attempt_log.worker_path(name, slot) if worker.address else ""
+        )
         self.pool.kill(slot, lost=True)
         fatal = isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
         if isinstance(problem, ModelStopped) or (starting and fatal):
@@ -263,13 +272,6 @@ class Driver:
         asyncio.get_running_loop().call_later(
             RESTART_DELAY_S, lambda: self.events.put_nowait(lambda: self.schedule.on_death(slot, reason, self.now()))
         )
-
-    def _loss_reason(self, slot: int, problem: BaseException | None) -> str:
-        """Return the error, and the file with the end of the worker's output if the worker raised nothing itself."""
-        worker = self.pool.handles[slot]
-        if isinstance(problem, RayTaskError | ModelStopped) or worker.address is None:
-            return last_line(problem)
-        return f"{last_line(problem)} (its output: {self.attempt_log.worker_path(worker.group, slot)})"
 
     async def _tick(self, on_tick: Callable[[], None]) -> None:
         checked_at = 0.0

@@ -20,10 +20,12 @@ from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.results import count_stored
 from orchestrator.monitoring.progress import Progress
+from orchestrator.monitoring.replica_clock import ReplicaClock
 from orchestrator.planning.build_plan import planned_rows
 from orchestrator.planning.plan import worker_group
 from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.replica_time import held_metrics
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
 from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker
@@ -62,15 +64,17 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     driver = Driver(sweep, state.plan, startable, sink, state.log, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
+    clock = ReplicaClock(state.output, state.log.name)
     metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
     measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
     with progress, ray_cluster.watch_raylet(driver.lose_cluster):
-        await driver.run(lambda: _on_tick(state, driver, progress, control))
+        await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
+        clock.write()
+        progress.record(held_metrics(state.output))
     if measuring:
         measuring.cancel()
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
-    stopped = {str(group): reason for group, reason in sink.breaker.stop_reasons.items()}
-    state.reasons = {**state.reasons, **driver.reasons, **stopped}
+    state.reasons = {**state.reasons, **driver.reasons, **sink.breaker.stop_reasons_by_name}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
 
 
@@ -82,10 +86,15 @@ def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tu
         yield stop
 
 
-def _on_tick(state: AttemptState, driver: Driver, progress: Progress, control: LiveControl) -> None:
-    """Take commands, show progress and flush the stores, about twice a second."""
+def _on_tick(
+    state: AttemptState, driver: Driver, progress: Progress, control: LiveControl, clock: ReplicaClock
+) -> None:
+    """Take commands, measure and show progress, and flush the stores, about twice a second."""
     control.poll()
+    clock.look(driver.schedule.slots, driver.now())
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
+    state.alerts.report_stops({**state.reasons, **driver.reasons, **driver.sink.breaker.stop_reasons_by_name})
+    state.alerts.report_spending(driver.pool.spending.limited)
     state.store.flush_old()
     if state.stops.changed:
         progress.replan(state.replan())

@@ -15,6 +15,7 @@ from orchestrator.execution.circuit_breaker import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
+from orchestrator.report.measures.exact_results import add_exact_values
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
@@ -57,7 +58,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     if state.plan.precision:
         state.find_stops()
         state.replan()
-    rows = add_measures(state, score_folder(state.plan, state.output, own_judge_key(state.sweep)))
+    rows = _add_measures(state, score_folder(state.plan, state.output, own_judge_key(state.sweep)))
     write_results(state.output, rows)
     states = cell_states(rows, state.reasons, state.standing)
     write_status(state.output, states, finished=not state.interrupted)
@@ -67,17 +68,27 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
 
 
+def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
+    """Return the rows scored by one judge; write them as results.json if it is the sweep's own."""
+    rows = _add_measures(state, score_folder(state.plan, state.output, judge))
+    if own_judge_key(state.sweep) == judge:
+        write_results(state.output, rows)
+    return rows
+
+
 def _judge_reads(rows: pl.DataFrame) -> bool:
     judged = int(rows["judged"].sum())
     return not reads_nothing(judged, judged + int(rows["unjudged"].sum()))
 
 
-def add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
+def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
     """Add decisions, the sweep's own measures and resources to scored rows."""
     stored, replies = stored_episodes(state.plan, state.output), turns(state.output)
     conditions = {condition.name: condition for condition in state.sweep.conditions}
     rows = add_decisions(rows, DecisionInputs(stored, replies, conditions, state.plan.samples_by_id))
     rows = add_package_measures(rows, state.sweep.measures, stored, replies, state.say)
+    if any(condition.every_state for condition in state.sweep.conditions):
+        rows = add_exact_values(rows, state.output)
     return add_resources(rows, state.output, state.sweep)
 
 

@@ -38,10 +38,20 @@ class Spending:
         self.folder, self.ledger = folder, None
         models = service_models(sweep)
         limits = {model.name: model.endpoint.max_cost for model in models}
-        limited = sweep.cluster.max_cost is not None or any(limit is not None for limit in limits.values())
-        if models and limited:
+        self.total_limit = sweep.cluster.max_cost if models else None
+        self.limits = {name: limit for name, limit in limits.items() if limit is not None}
+        self.last_saved = dict[str, float]()
+        if self.limits or self.total_limit is not None:
             self.last_saved = read_spending(folder)
-            self.ledger = SharedLedger.remote(limits, sweep.cluster.max_cost, self.last_saved)
+            self.ledger = SharedLedger.remote(limits, self.total_limit, self.last_saved)
+
+    @property
+    def limited(self) -> dict[str, tuple[float, float]]:
+        """Return what is spent, and the limit, by the name of each model with a limit, and of all models together."""
+        amounts = {name: (self.last_saved.get(name, 0.0), limit) for name, limit in self.limits.items()}
+        if self.total_limit is None:
+            return amounts
+        return {**amounts, "all models": (sum(self.last_saved.values()), self.total_limit)}
 
     def forget(self, worker: Any) -> None:
         """Count the requests of a killed worker as spent."""

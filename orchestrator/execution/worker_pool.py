@@ -34,6 +34,8 @@ BACKPRESSURE = 16
 """Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
 STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
+MESSAGES_PER_S = 100.0
+"""Batches that the driver receives at most: 800 a second take most of a core."""
 BATCH_NAME_FILE = "batches.name"
 """Run folder's file of 24 hex digits; only where a model has ``batch = true``."""
 BATCH_NAME = re.compile(r"[0-9a-f]{24}")
@@ -79,14 +81,15 @@ class WorkerHandle:
         self.node = node
         self.placed.set()
 
-    def stream(self, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
+    def stream(self, ordinals: Sequence[int], batch_age: float) -> tuple[Any, list[int]]:
         """Start a lease; return its stream of batches, and the ordinals whose answers are missing from the store."""
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
         if self.judge_queue is None:
-            return self.actor.play.options(**options).remote(list(ordinals)), []
+            return self.actor.play.options(**options).remote(list(ordinals), batch_age), []
         answers = self.judge_queue.lease(ordinals)
         missing = set(ordinals) - {answer.ordinal for answer in answers}
-        return self.actor.judge_answers.options(**options).remote(answers, self.judge_queue.reads), sorted(missing)
+        batches = self.actor.judge_answers.options(**options).remote(answers, self.judge_queue.reads, batch_age)
+        return batches, sorted(missing)
 
 
 class TurnJudges:
@@ -159,6 +162,10 @@ class WorkerPool:
         """Slot -> a stopped worker that still has its GPUs."""
         self._placed: set[int] = set()
         """Slots that ``find_placed`` has returned."""
+
+    def stream(self, slot: int, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
+        """Start a lease (``WorkerHandle.stream``); all workers together send some ``MESSAGES_PER_S`` messages."""
+        return self.handles[slot].stream(ordinals, len(self.handles) / MESSAGES_PER_S)
 
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group

@@ -195,6 +195,8 @@ class EpisodeStore:
         """Return the usable parts after reading every byte; other files are moved aside or deleted."""
         for table in checksums.removed_tables(self.folder):
             log.error("%s of %s was removed; what it held is pending again", table, self.folder)
+            if table.rstrip("/") in TABLES:
+                atomic_write.make_folder(self.folder / table)
         for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
         for table in TABLES:

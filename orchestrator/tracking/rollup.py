@@ -11,6 +11,8 @@ from statistics import fmean
 from typing import Any
 
 MEANS = ("acc", "acc_first", "ps", "loops")
+EXACT = ("exact_acc", "exact_ps", "asking_auc", "neutral_b")
+"""Values of operating curves, under the condition that asks for option probabilities."""
 JUDGED = ("aggregate", "category", "suggestion")
 """The judge's bits, as percentages of the open-ended answers."""
 DECIMALS = 2
@@ -28,8 +30,8 @@ def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, f
 
     Under the main condition: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO`` and ``scenarios`` (their number
     in the mean); the judge's bits of open-ended answers, ``acc_in_words`` and ``ps_in_words`` of open-ended episodes over several
-    turns, ``acc_by_calls`` and ``ps_by_calls`` of tool calls. Under every condition: ``acc_under/CONDITION`` and
-    ``ps_under/CONDITION``. Of all cells: the sums of ``SUMS``. Missing measures are left out.
+    turns, ``acc_by_calls`` and ``ps_by_calls`` of tool calls; the means of ``EXACT`` of operating curves. Under every condition:
+    ``acc_under/CONDITION`` and ``ps_under/CONDITION``. Of all cells: the sums of ``SUMS``. Missing measures are left out.
     """
     choices = [cell for cell in cells if cell["protocol"] == "mcqa"]
     main = [cell for cell in choices if cell["condition"] == main_condition and "acc" in cell]
@@ -39,6 +41,7 @@ def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, f
     for condition in sorted({cell["condition"] for cell in choices}):
         under = [cell for cell in choices if cell["condition"] == condition]
         measures |= _means(under, ("acc", "ps"), f"_under/{condition}")
+    measures |= _means([cell for cell in choices if "exact_acc" in cell], EXACT)
     for protocol, names, suffix in (
         ("oeg", JUDGED, ""),
         ("oeg-multi", ("acc", "ps"), "_in_words"),

@@ -14,6 +14,8 @@ import polars as pl
 import tomli_w
 
 from orchestrator.storage.progress_log import Point, append_point
+from orchestrator.tracking.mlflow.client import now_ms
+from orchestrator.tracking.mlflow.run import MlflowRun, Update
 from orchestrator.tracking.tracked_run import EMPTY_ROSTER, Roster, TrackedRun
 from orchestrator.tracking.tracker import Tracker, open_tracker
 
@@ -55,10 +57,14 @@ def models(all_runs) -> dict[str, Any]:
     return {run.data.tags["model"]: run for run in nested}
 
 
-def tracker(
+def tracked_run(
     folder: Path, uri: str = "sqlite", params: dict[str, str] | None = None, roster: Roster = EMPTY_ROSTER
-) -> Tracker:
-    return open_tracker(TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1"}, roster))
+) -> TrackedRun:
+    return TrackedRun(uri, "sweep", folder, "sweep", params or {"models": "m0, m1"}, roster)
+
+
+def tracker(folder: Path, **how: Any) -> Tracker:
+    return open_tracker(tracked_run(folder, **how))
 
 
 def record(tracked: Tracker, done: int, **metrics: float) -> None:
@@ -69,7 +75,14 @@ def record(tracked: Tracker, done: int, **metrics: float) -> None:
     tracked.progress(point)
 
 
+def send(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
+    """Send what the tracker's process would send, from this process, where MLflow is imported already."""
+    cells = {cell["cell"]: {**cell, "at": now_ms()} for cell in rows}
+    MlflowRun(tracked_run(folder, **how)).send(Update(cells, status=status))
+
+
 def mirror(folder: Path, rows: Sequence[dict[str, Any]], status: str = "FINISHED", **how: Any) -> None:
+    """Send rows through the tracker and the process it starts."""
     tracked = tracker(folder, **how)
     tracked.start()
     for number, cell in enumerate(rows):

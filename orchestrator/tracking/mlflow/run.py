@@ -15,6 +15,7 @@ from orchestrator.storage import reused
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking import rollup
 from orchestrator.tracking.mlflow import saved_views
+from orchestrator.tracking.mlflow.experiment_page import describe_experiment
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES, NestedRun, RunTree
 from orchestrator.tracking.tracked_run import BASELINE, TrackedRun
 
@@ -53,6 +54,7 @@ class MlflowRun(RunTree):
     def __init__(self, run: TrackedRun) -> None:
         super().__init__(run)
         saved_views.send(self.client, self.experiment, run.roster.conditions)
+        describe_experiment(self.client, self.experiment)
         if sentences := reused.sentences(self.folder):
             self.client.set_tag(self.parent, "reused", "; ".join(sentences))
 
@@ -112,6 +114,7 @@ class MlflowRun(RunTree):
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":
                 self.set_status(run, "FAILED" if status == "FINISHED" else status)
+        describe_experiment(self.client, self.experiment)
 
     def _send_model(self, run: NestedRun, at: int) -> None:
         cells = [cell for cell in self.cells.values() if cell.names["model"] == run.names["model"]]

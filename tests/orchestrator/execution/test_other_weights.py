@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,37 +14,58 @@ from actors.engine.weights import hash_folder
 from orchestrator.inspection.certificate import read_certificates
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.loaded_weights import read_weights
-from tests.conftest import ROOT
+from tests.actors.engine.test_weights import COMMITS
+from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import wait_for_parts
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+ENTRY = """data = "{data}"
+tracking = {{ uri = "none" }}
+conditions = ["history", "hint", "zero-shot"]
+[[model]]
+name = "mine"
+source = "{source}"
+backend = "transformers"
+gpus = 0
+dtype = "float32"
+"""
 
 
-@pytest.mark.long
-def test_weights_that_changed_between_kill_and_resume_are_refused(cli, demo_data: Path, tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
-    model, out, file = tmp_path / "model", tmp_path / "run", tmp_path / "mine.toml"
-    shutil.copytree(ROOT / "actors/embedded", model, ignore=shutil.ignore_patterns("training", "*.py", "__pycache__"))
-    file.write_text(
-        f'data = "{demo_data}"\ntracking = {{ uri = "none" }}\nconditions = ["history", "hint", "zero-shot"]\n'
-        f'[[model]]\nname = "mine"\nsource = "{model}"\nbackend = "transformers"\ngpus = 0\ndtype = "float32"\n'
+def copy_embedded(folder: Path) -> Path:
+    return shutil.copytree(
+        ROOT / "actors/embedded", folder, ignore=shutil.ignore_patterns("training", "*.py", "__pycache__")
     )
+
+
+def start_and_kill(cli: Cli, file: Path, out: Path) -> int:
+    """Kill a run once it has stored a part; return its number of episodes."""
     first = cli.start("run", file, "--output", out)
     wait_for_parts(out, first)
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
-    before, stored = hash_folder(model), episodes(out).collect().height
-    assert read_weights(out)["mine"]["weights"] == before and 0 < stored < 3 * 70
+    stored = episodes(out).collect().height
+    assert 0 < stored < 3 * 70
+    return stored
+
+
+def run_alone(cli: Cli, file: Path, out: Path) -> subprocess.CompletedProcess[str]:
+    """Run on this machine, without a cluster."""
+    alone = {name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"}
+    return Cli(alone).run("run", file, "--output", out)
+
+
+def test_weights_that_changed_between_kill_and_resume_are_refused(cli: Cli, demo_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
+    model, out, file = copy_embedded(tmp_path / "model"), tmp_path / "run", tmp_path / "mine.toml"
+    file.write_text(ENTRY.format(data=demo_data, source=model))
+    stored, before = start_and_kill(cli, file, out), hash_folder(model)
+    assert read_weights(out)["mine"]["weights"] == before
     certificate = read_certificates(out)["mine"]
     assert (certificate.status, certificate.weights, len(certificate.requests)) == ("equal", before, 3 * 7)
     config = model / "generation_config.json"
     config.write_text(config.read_text().replace("{", "{ ", 1))
 
-    alone = {name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"}
-    refused = subprocess.run(
-        [sys.executable, "-m", "orchestrator", "run", file, "--output", out],
-        env=alone, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    refused = run_alone(cli, file, out)
     on_cluster = cli.run("run", file, "--output", out)
 
     assert refused.returncode == 2 and "Traceback" not in refused.stderr
@@ -60,3 +80,33 @@ def test_weights_that_changed_between_kill_and_resume_are_refused(cli, demo_data
     assert cli.run("run", file, "--output", out, timeout=500).returncode == 0
     assert episodes(out).collect().height == 3 * 70
     assert read_certificates(out) == {"mine": certificate}
+
+
+def test_a_commit_that_moved_between_kill_and_resume_is_refused(cli: Cli, demo_data: Path, tmp_path: Path) -> None:
+    """The cache of the Hub has a second commit of the branch, and no longer the first."""
+    pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transformers]'")
+    repository, out, file = tmp_path / "hub/models--org--tiny", tmp_path / "run", tmp_path / "mine.toml"
+    snapshots, branch = repository / "snapshots", repository / "refs/main"
+    branch.parent.mkdir(parents=True)
+    for commit in COMMITS:
+        copy_embedded(snapshots / commit)
+    branch.write_text(COMMITS[0])
+    cli.environment |= {"HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    del cli.environment["RAY_ADDRESS"]  # workers of the shared cluster have another cache
+    file.write_text(ENTRY.format(data=demo_data, source="org/tiny"))
+    stored = start_and_kill(cli, file, out)
+    assert read_weights(out)["mine"]["weights"] == COMMITS[0]
+    branch.write_text(COMMITS[1])
+    (snapshots / COMMITS[0]).rename(tmp_path / "away")
+
+    moved = run_alone(cli, file, out)
+    file.write_text(file.read_text() + f'revision = "{COMMITS[1]}"\n')
+    pinned = run_alone(cli, file, out)
+
+    assert (moved.returncode, pinned.returncode) == (2, 2), moved.stderr + pinned.stderr
+    assert moved.stderr.splitlines()[-1] == (
+        f"proactive-sweep: {out} was played with revision {'1' * 12} of mine, but org/tiny has revision {'2' * 12} on this "
+        f"machine; type `hf download org/tiny --revision {COMMITS[0]}`, or pass another --output"
+    )
+    assert f'models.mine.revision was "", this sweep says "{COMMITS[1]}"' in pinned.stderr.splitlines()[-1]
+    assert episodes(out).collect().height == stored

@@ -8,11 +8,14 @@ import time
 import polars as pl
 import pytest
 
+from orchestrator.alerts.sweep_alerts import VARIABLE
 from orchestrator.execution.spending import SPENDING_FILE, read_spending
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import SweepError, build
 from tests.actors.service import completion, service
+from tests.conftest import Cli
+from tests.orchestrator.alerts.receiver import receiving
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep
 
 SWEEP = """name = "s"
@@ -78,11 +81,13 @@ def test_two_models_on_two_workers_and_a_killed_attempt_share_one_bound(cli, dem
         process.communicate()
         first = len(server.bodies)
         assert first >= 20
-        done = cli.run("run", file, "--output", out)
+        with receiving() as receiver:
+            done = Cli({**cli.environment, VARIABLE: receiver.address}).run("run", file, "--output", out)
     in_flight = 2 * 4
     spent = len(server.bodies) * ANSWER_COST
 
     assert done.returncode == 1 and f"of max_cost = {limit:g} is spent" in done.stderr
+    assert ("budget", "all models") in receiver.events() and receiver.events()[-1] == ("incomplete", "")
     assert limit * 0.7 < spent <= limit + in_flight * ANSWER_COST, (first, len(server.bodies))
     assert json.loads((out / SPENDING_FILE).read_text()).keys() == {"one", "two"}
     assert episodes(out).collect()["cost"].sum() <= limit

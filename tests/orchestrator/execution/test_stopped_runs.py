@@ -116,6 +116,7 @@ def raylet_of(process) -> int:
     raise AssertionError("it has no raylet")
 
 
+@pytest.mark.long
 def test_a_run_whose_raylet_is_killed_keeps_what_came_back(cli, demo_data, tmp_path):
     file, out = tmp_path / "s.toml", tmp_path / "run"
     own_ray = Cli({name: value for name, value in cli.environment.items() if name != "RAY_ADDRESS"})

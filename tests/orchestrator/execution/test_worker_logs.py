@@ -193,6 +193,7 @@ def two_nodes():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_on_another_node_leaves_its_last_words_too(two_nodes, demo_data, tmp_path):
     cli = Cli({**os.environ, "RAY_ADDRESS": two_nodes, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
     driver, worker, slot = crash_first_worker(cli, long_sweep(tmp_path / "x.toml", demo_data), tmp_path / "run")

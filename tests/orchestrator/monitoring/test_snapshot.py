@@ -187,6 +187,7 @@ def test_a_snapshot_survives_the_file(tmp_path):
 
 # -- a real run -------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
+@pytest.mark.long
 def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_path):
     """Pause the workers, not the driver, so that there is time to look."""
     out = tmp_path / "run"

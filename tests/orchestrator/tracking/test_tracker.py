@@ -40,6 +40,7 @@ from tests.orchestrator.mlflow_stores import (
     record,
     row,
     runs,
+    send,
     tracker,
     wait_until,
     write_run_files,
@@ -56,6 +57,8 @@ def folder(tmp_path, empty) -> Path:
     return path
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_770_cells_reach_new_local_store_as_nested_runs(tmp_path, capfd):
     (tmp_path / "results.json").write_text("[]")
     run_tracker = tracker(tmp_path)
@@ -117,9 +120,9 @@ def test_uri_none_writes_nothing(tmp_path):
 
 
 def test_resumed_sweep_continues_same_runs(folder):
-    mirror(folder, [row(0, finished=4), row(1)], status="KILLED")
+    send(folder, [row(0, finished=4), row(1)], status="KILLED")
     first = runs(folder)
-    mirror(folder, [row(0, acc=70.0), row(1)], params={"models": "m0, m1, m2", "seed": "1"})
+    send(folder, [row(0, acc=70.0), row(1)], params={"models": "m0, m1, m2", "seed": "1"})
     again = runs(folder)
 
     assert {run.info.run_id for run in again} == {run.info.run_id for run in first}
@@ -172,7 +175,7 @@ def test_kill_after_creating_runs_duplicates_none(folder):
     finally:
         process.kill()
         process.wait(30)
-    mirror(folder, [{**row(number), "model": f"m{number % 10}"} for number in range(200)])
+    send(folder, [{**row(number), "model": f"m{number % 10}"} for number in range(200)])
 
     assert 20 <= run_count < 201, "the kill came too early or too late to tell"
     assert (len(cells(runs(folder))), len(models(runs(folder)))) == (200, 10)
@@ -194,11 +197,11 @@ def test_deleted_run_is_recreated_without_delaying_others(folder, capfd):
         "m0/QD/hint": 99.0,
         "m1/QD/hint": 99.0,
     }
+    assert capfd.readouterr().err == "", "a server that is there is never said to be gone"
     client(folder).delete_run(parent(runs(folder)).info.run_id)
     for run in list(cells(runs(folder)).values()):
         client(folder).delete_run(run.info.run_id)
-    mirror(folder, [row(0)])
-    assert capfd.readouterr().err == "", "a server that is there is never said to be gone"
+    send(folder, [row(0)])
     assert set(cells(runs(folder))) == {"m0/QD/hint"}
     assert parent(runs(folder)).info.status == "FINISHED"
 
@@ -210,7 +213,7 @@ def test_copied_folder_updates_only_its_own_runs(folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "mlflow.db" not in path.name}
-    mirror(copy, [row(0, acc=1.0)])
+    send(copy, [row(0, acc=1.0)])
     copied_runs, original_runs = runs(copy), runs(folder)
 
     assert {run.info.run_id for run in copied_runs} == {run.info.run_id for run in original_runs}
@@ -234,11 +237,11 @@ def test_copies_of_sweep_share_server_run_and_other_sweep_does_not(folder, tmp_p
     folders = [tmp_path / name for name in ("one", "two", "other")]
     for sweep_folder in folders:
         sweep_folder.mkdir()
-    mirror(folders[0], [row(0)], uri=uri)
+    send(folders[0], [row(0)], uri=uri)
     for sweep_folder in folders[1:]:
         shutil.copy(folders[0] / "mlflow.json", sweep_folder)
-    mirror(folders[1], [row(0, acc=1.0)], uri=uri)
-    mirror(folders[2], [row(0, acc=2.0)], uri=uri, params={"models": "another"})
+    send(folders[1], [row(0, acc=1.0)], uri=uri)
+    send(folders[2], [row(0, acc=2.0)], uri=uri, params={"models": "another"})
     mlflow_runs = runs(folder)
 
     assert len(mlflow_runs) == 2 * 3
@@ -257,7 +260,7 @@ def test_first_version_runs_are_nested_under_models(folder):
     below = old.create_run(experiment, tags={**names, "mlflow.parentRunId": top.info.run_id})
     facts = {"place": digest(str(folder.resolve())), "mark": "0123456789abcdef"}
     (folder / "mlflow.json").write_text(json.dumps({f"sqlite:///{folder / 'mlflow.db'}": facts}))
-    mirror(folder, [row(0), row(1)])
+    send(folder, [row(0), row(1)])
     mlflow_runs = runs(folder)
 
     assert parent(mlflow_runs).info.run_id == top.info.run_id
@@ -279,7 +282,7 @@ def test_sweep_run_names_reused_folders(folder):
     episode = {name: ["k"] if kind == pl.String else [1] for name, kind in EPISODES.items()} | {"correct": [True]}
     store.append(EpisodeBatch([0], episode, {name: [] for name in TURNS}))
     store.close()
-    mirror(folder, [row(0)])
+    send(folder, [row(0)])
 
     tag = parent(runs(folder)).data.tags["reused"]
     assert tag == "1 episode was played in outputs/old and taken over on 2026-11-22"
@@ -287,7 +290,7 @@ def test_sweep_run_names_reused_folders(folder):
 
 def test_baselines_are_separate_and_sweep_names_best_model(folder):
     roster = Roster(("m0", "m1", "m2"), frozenset({"m0"}), ("hint",))
-    mirror(folder, [row(0, acc=100.0), row(1, acc=20.0), row(2, acc=40.0)], roster=roster)
+    send(folder, [row(0, acc=100.0), row(1, acc=20.0), row(2, acc=40.0)], roster=roster)
     mlflow_runs = runs(folder)
     top, below = parent(mlflow_runs), models(mlflow_runs)
 
@@ -305,9 +308,8 @@ def test_baselines_are_separate_and_sweep_names_best_model(folder):
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])
 def test_broken_mlflow_record_starts_new_mirror(folder, content, capfd):
     (folder / "mlflow.json").write_bytes(content)
-    mirror(folder, [row(0)])
+    send(folder, [row(0)])
 
-    assert capfd.readouterr().err == ""
     assert len(cells(runs(folder))) == 1
 
 
@@ -383,8 +385,8 @@ def history(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_experiment_has_views_and_run_folder_their_address(folder):
-    mirror(folder, [row(0)], roster=Roster(("m0",), conditions=("hint",)))
-    mirror(folder, [row(0)], roster=Roster(("m0",), conditions=("zero-shot",)))
+    send(folder, [row(0)], roster=Roster(("m0",), conditions=("hint",)))
+    send(folder, [row(0)], roster=Roster(("m0",), conditions=("zero-shot",)))
     tags = client(folder).get_experiment_by_name("sweep").tags
     views = {key: json.loads(value) for key, value in tags.items() if key.startswith("mlflow.sharedViewState.")}
     packed = views["mlflow.sharedViewState.proactive-sweep-models"]["state"].removeprefix("deflate;")

@@ -76,6 +76,7 @@ def test_open_ended_transcript_ends_with_judge_verdict(run):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_track_shows_tables_figures_report_and_each_transcript_once(run):
     address = os.environ.get("MLFLOW_TRACKING_URI")
     for _ in range(2):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from orchestrator.execution import preparation
+from orchestrator.execution import startup_checks
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT
@@ -32,7 +32,7 @@ GOOD = {
 def no_cluster(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(preparation, "_has_joined_cluster", lambda: False)
+    monkeypatch.setattr(startup_checks, "_has_joined_cluster", lambda: False)
     monkeypatch.chdir(ROOT)
 
 
@@ -45,26 +45,26 @@ def build_sweep(data="nowhere", extra=()):
 
 
 def test_startup_errors_are_reported(capsys):
-    errors = preparation.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
+    errors = startup_checks.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
     lines = capsys.readouterr().err.splitlines()
 
     assert errors.keys() == WRONG.keys() and len(lines) == len(WRONG)
     for name, (_, why) in WRONG.items():
         assert why in errors[name] and any(line.startswith(f"{name}: ") and why in line for line in lines)
-    assert preparation.find_startup_errors(build_sweep(), {"hub"}, None) == {}, (
+    assert startup_checks.find_startup_errors(build_sweep(), {"hub"}, None) == {}, (
         "what is played already is not asked for"
     )
 
 
 def test_on_cluster_errors_are_reported_and_tried(monkeypatch, capsys):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert preparation.find_startup_errors(build_sweep(), {"keyless"}, None) == {}
+    assert startup_checks.find_startup_errors(build_sweep(), {"keyless"}, None) == {}
     assert "the cluster's machines try it" in capsys.readouterr().err
 
 
 def test_judge_without_its_key_is_reported():
     spec = build_sweep(extra={"protocol": ["oeg"], "judge": {"model": "keyless"}})
-    assert list(preparation.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
+    assert list(startup_checks.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
 
 
 def test_missing_key_is_reported_before_ray_and_at_the_end(demo_data, tmp_path):

@@ -1,0 +1,71 @@
+"""What is checked before Ray starts: whether each model and judge can start here, and with the weights of the run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Collection
+
+from actors.text.printable import printable
+from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.inspection.certificate import forget_certificates
+from orchestrator.inspection.model_check import local_fault
+from orchestrator.planning.plan import judge_group
+from orchestrator.storage.episode_store import episodes
+from orchestrator.storage.loaded_weights import LoadedWeights
+from orchestrator.storage.lock import RunFolderError
+from sweeps.spec import Judge, Sweep
+
+
+def check_models(state: AttemptState) -> None:
+    """Leave out models that cannot start on this machine, and print the reasons before Ray starts."""
+    queue, serving_judge = state.judge_queue, state.sweep.serving_judge
+    judge = queue.judge if queue else serving_judge
+    state.reasons = find_startup_errors(state.sweep, state.pending, judge)
+    if queue and queue.stop_reason:
+        state.reasons = {**state.reasons, queue.group: queue.stop_reason}
+    if judge and (reason := state.reasons.get(judge_group(judge))):
+        state.judge_queue = None
+        if serving_judge:
+            writers = dict.fromkeys(state.pending, f"its judge cannot start: {reason}")
+            state.reasons = {**writers, **state.reasons}
+
+
+def check_weights(state: AttemptState) -> None:
+    """Raise RunFolderError if this machine has other weights of a pending model than the run; clusters check in each worker."""
+    weights = LoadedWeights(state.output)
+    played = set(episodes(state.output).select("model").unique().collect()["model"])
+    weights.forget({model.name for model in state.sweep.models} - played)
+    forget_certificates(state.output, played)
+    if not _is_single_machine():
+        return
+    for model in state.sweep.models:
+        if model.name in state.pending and (reason := weights.mismatch(model)):
+            raise RunFolderError(reason)
+
+
+def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | None) -> dict[str, str]:
+    """Return group -> why it cannot start here, for groups with pending work and the judge; print each reason on stderr.
+
+    On a cluster, other machines may have what this one lacks, so the reasons are only printed.
+    """
+    models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
+    if judge is not None:
+        models[judge_group(judge)] = judge.model
+    errors = {
+        name: reason for name, model in models.items() if (reason := local_fault(model, sweep.samplings(model.name)))
+    }
+    single_machine = _is_single_machine()
+    for name, reason in errors.items():
+        consequence = "it is not started" if single_machine else "the cluster's machines try it"
+        print(printable(f"{name}: {reason} ({consequence})"), file=sys.stderr, flush=True)
+    return errors if single_machine else {}
+
+
+def _is_single_machine() -> bool:
+    """Return True if this process neither has joined nor will join a cluster; Ray is not imported."""
+    return os.environ.get("RAY_ADDRESS", "") in ("", "local") and not _has_joined_cluster()
+
+
+def _has_joined_cluster() -> bool:
+    return "ray" in sys.modules and bool(sys.modules["ray"].is_initialized())

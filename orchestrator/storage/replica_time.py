@@ -1,0 +1,117 @@
+"""The time that replicas held GPUs (``replica_time.json``): by attempt and group of workers, what they did with it.
+
+The driver rewrites the file while it plays, so a killed attempt lacks its last ``WRITE_INTERVAL_S`` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from orchestrator.storage import checksums
+
+FILE = "replica_time.json"
+WRITE_INTERVAL_S = 120.0
+GPU_HOURS = "GPU-hours"
+HELD = ("loading", "playing", "judging", "idle", "lost")
+"""The parts of held time; together they are all of it."""
+
+Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+
+
+@dataclass(slots=True)
+class ReplicaTime:
+    """Seconds of all replicas of a group, summed."""
+
+    gpus: Seconds = 0.0
+    """GPUs of one replica; 0 for one on CPUs."""
+    waiting: Seconds = 0.0
+    """Waiting in Ray for a place and a process; not held."""
+    loading: Seconds = 0.0
+    playing: Seconds = 0.0
+    judging: Seconds = 0.0
+    idle: Seconds = 0.0
+    """Ready, without work."""
+    lost: Seconds = 0.0
+    """Failed starts, and work that a lost worker had not delivered."""
+
+    @property
+    def held(self) -> float:
+        return self.loading + self.playing + self.judging + self.idle + self.lost
+
+    def __add__(self, other: ReplicaTime) -> ReplicaTime:
+        sums = (getattr(self, name) + getattr(other, name) for name in (field.name for field in fields(self)[1:]))
+        return ReplicaTime(max(self.gpus, other.gpus), *sums)
+
+
+ATTEMPTS = TypeAdapter(dict[str, dict[str, ReplicaTime]])
+
+
+def read_attempts(folder: Path) -> dict[str, dict[str, ReplicaTime]]:
+    """Return attempt -> group -> its time; empty where the file is missing or damaged."""
+    try:
+        return ATTEMPTS.validate_json(checksums.read_verified(folder / FILE))
+    except (OSError, ValueError):
+        return {}
+
+
+def write_attempts(folder: Path, attempts: Mapping[str, Mapping[str, ReplicaTime]]) -> None:
+    """Write the file; on a full disk it stays as it was and the run goes on."""
+    rows = {attempt: {name: _rounded(row) for name, row in groups.items()} for attempt, groups in attempts.items()}
+    with suppress(OSError):
+        checksums.write(folder / FILE, json.dumps(rows, indent=1).encode())
+
+
+def _rounded(row: ReplicaTime) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in asdict(row).items()}
+
+
+def time_by_group(folder: Path) -> dict[str, ReplicaTime]:
+    """Return group -> its time over all attempts."""
+    totals: dict[str, ReplicaTime] = {}
+    for groups in read_attempts(folder).values():
+        for name, row in groups.items():
+            totals[name] = totals.get(name, ReplicaTime()) + row
+    return totals
+
+
+def weigh(groups: Sequence[ReplicaTime]) -> tuple[str, dict[str, float]]:
+    """Return the unit, and hours of waiting and of each part of held time: of GPUs, or of workers where none has a GPU."""
+    on_gpus = any(group.gpus for group in groups)
+    hours = {
+        part: sum(getattr(group, part) * (group.gpus if on_gpus else 1) for group in groups) / 3600
+        for part in ("waiting", *HELD)
+    }
+    return (GPU_HOURS if on_gpus else "worker-hours"), hours
+
+
+def describe(folder: Path) -> Iterator[str]:
+    """Yield one sentence about the held time of all attempts; none without the file or time."""
+    unit, hours = weigh([*time_by_group(folder).values()])
+    waiting, held = hours.pop("waiting"), sum(hours.values())
+    if not held:
+        return
+    parts = ", ".join(f"{100 * value / held:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * held)
+    waited = f"; {_format(waiting, unit)} waiting in Ray" if waiting >= 0.005 * held else ""
+    yield f"{_format(held, unit)} held: {parts}{waited}"
+
+
+def _format(hours: float, unit: str) -> str:
+    return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
+
+
+def held_metrics(folder: Path) -> dict[str, float]:
+    """Return ``gpu_hours/playing`` and so on over all attempts, for a tracker; empty if no replica had a GPU."""
+    unit, hours = weigh([*time_by_group(folder).values()])
+    return {f"gpu_hours/{part}": value for part, value in hours.items()} if unit == GPU_HOURS else {}
+
+
+def as_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return one row per group: its name, gpus, and seconds of each part."""
+    return [{"group": name, **asdict(row)} for name, row in time_by_group(folder).items()]

@@ -1,0 +1,95 @@
+"""Alerts arrive once, in order, without secrets, whatever the receiver does, and never stop a sweep."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+
+import pytest
+
+from envs.errors import UserError
+from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, open_alerts
+from orchestrator.alerts.webhook import Webhook
+from tests.orchestrator.alerts.receiver import receiving
+
+
+def test_each_event_arrives_once_and_in_order(monkeypatch, tmp_path):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with open_alerts("paper", tmp_path / "run") as alerts:
+            for _ in range(3):
+                alerts.report_stops({"llava": "its GPU is gone"})
+                alerts.report_spending({"gpt": (7.9, 10.0), "all models": (85.0, 100.0)})
+            alerts.report_spending({"gpt": (8.0, 10.0)})
+            alerts.report_end(complete=False, interrupted=False, finished=1_234, planned=5_000)
+
+    assert receiver.events() == [("stopped", "llava"), ("budget", "all models"), ("budget", "gpt"), ("incomplete", "")]
+    assert receiver.alerts[0]["text"] == "paper: llava has stopped: its GPU is gone"
+    assert receiver.alerts[0]["folder"] == "run"
+    assert receiver.alerts[2] | {"at": ""} == {
+        "text": "paper: gpt: 8.00 of the limit of 10.00 is spent", "event": "budget", "sweep": "paper", "folder": "run",
+        "at": "", "subject": "gpt", "spent": 8.0, "limit": 10.0,
+    }  # fmt: skip
+    assert receiver.alerts[3]["text"] == "paper: the sweep is incomplete: 1,234 of 5,000 episodes are stored"
+
+
+def test_an_exception_is_an_alert_and_is_raised(monkeypatch, tmp_path):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with pytest.raises(OSError), open_alerts("paper", tmp_path):
+            raise OSError("no space left\nTraceback")
+
+    assert [alert["text"] for alert in receiver.alerts] == ["paper: the sweep has failed: no space left"]
+
+
+def test_secrets_do_not_leave(monkeypatch, tmp_path):
+    monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890")
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with open_alerts("paper", tmp_path) as alerts:
+            alerts.report_stops({"gpt": 'key "sk-1234567890" refused by https://me:pass@host/v1'})
+
+    assert receiver.alerts[0]["reason"] == 'key "***" refused by https://***@host/v1'
+
+
+@pytest.mark.parametrize(
+    ("statuses", "requests", "taken"), [((503, 429), 3, 1), ((404,), 1, 0), ((302,), 1, 0), ((500,) * 9, 4, 0)]
+)
+def test_busy_receivers_are_tried_again_and_refusals_are_logged(caplog, statuses, requests, taken):
+    with receiving(*statuses) as receiver, caplog.at_level(logging.WARNING):
+        webhook = Webhook(receiver.address, wait_s=0.01)
+        webhook.send({"event": "stopped", "text": "x"})
+        webhook.close()
+
+    assert receiver.paths == ["/hook/s3cret"] * requests, "no redirect is followed"
+    assert len(receiver.alerts) == taken
+    logged = "" if taken else f"127.0.0.1 did not take the alert stopped: HTTP {statuses[0]}"
+    assert caplog.text.strip().endswith(logged) and "s3cret" not in caplog.text
+
+
+def test_a_receiver_that_hangs_holds_the_end_no_longer_than_its_limit(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        webhook = Webhook(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        webhook.send({"event": "stopped", "text": "x"})
+        before = time.monotonic()
+        webhook.close(timeout=0.2)
+    assert time.monotonic() - before < 5
+    assert "did not take all alerts within" in caplog.text
+
+
+def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with open_alerts("paper", tmp_path) as alerts:
+        assert isinstance(alerts, SweepAlerts) and alerts.webhook is None
+        alerts.report_stops({"x": "y"})
+
+
+@pytest.mark.parametrize(
+    "address", ["hooks.example", "ftp://host/x", "http://", "https://host:99999/", "http://[::1", "http://a\n"]
+)
+def test_what_is_no_address_is_refused_without_showing_it(monkeypatch, tmp_path, address):
+    monkeypatch.setenv(VARIABLE, address)
+    with pytest.raises(UserError, match=f"{VARIABLE} is no address; set it to") as refusal, open_alerts("s", tmp_path):
+        pass
+    assert address not in str(refusal.value)
