@@ -14,6 +14,7 @@ from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
+from orchestrator.report.measures.operating_points import operating_curves, operating_points, operating_splits
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -62,6 +63,28 @@ class Run:
     def results(self) -> pl.DataFrame:
         """One row per planned cell: planned, finished, errors, acc with its 95% interval, ps, shares, loops, judged bits."""
         return self._read.rows
+
+    @cached_property
+    def options(self) -> pl.DataFrame:
+        """One row per option of every question under ``every-state``, with its log-probability."""
+        keys = self.episodes.lazy().select("key")
+        rows = episode_store.options(self.folder).join(keys, on="key", how="semi").collect()
+        return rows.sort("key", "turn", pl.col("position") < 0, "position")
+
+    @property
+    def operating_points(self) -> pl.DataFrame:
+        """One row per cell under ``every-state``: exact acc and ps, bounds, AUC, neutral b (docs/operating-curves.md)."""
+        return operating_points(self._read)
+
+    @property
+    def operating_curves(self) -> pl.DataFrame:
+        """Accuracy and ps of each exact cell as the will to ask moves."""
+        return operating_curves(self._read)
+
+    @property
+    def operating_splits(self) -> pl.DataFrame:
+        """Asking more and asking better between two models, or two conditions of a model, with intervals."""
+        return operating_splits(self._read)
 
     def replay(self, key: str) -> pl.DataFrame:
         """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.

@@ -101,11 +101,13 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
         return
     from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.flip_rates import changed_cell_table, rate_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
 
+    notes = input_notes(repeats.sweep, repeats.folder)
     differing = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
-    show(rich_table(rate_table(comparison.rates)), min_width=WIDTH)
+    show(rich_table(add_notes(rate_table(comparison.rates), notes)), min_width=WIDTH)
     if differing.height:
-        show(rich_table(changed_cell_table(differing.head(MAX_CELLS))), min_width=WIDTH)
+        show(rich_table(add_notes(changed_cell_table(differing.head(MAX_CELLS)), notes)), min_width=WIDTH)
     if differing.height > MAX_CELLS:
         print(f"and {differing.height - MAX_CELLS:,} more cells with changed answers")
     print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")

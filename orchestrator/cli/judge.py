@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,6 +80,7 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
     from orchestrator.report.statistics.judge_error import FEWEST_LABELS
     from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.csv import csv_text
+    from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.open_ended import corrected_table
     from orchestrator.storage import atomic_write
     from orchestrator.storage.lock import RunFolderError
@@ -100,7 +101,7 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
         return
     samples = labels.samples_by_key(answers, run_data.samples)
     read, stored = labels.store_labels(folder, path, answers["key"], samples)
-    table = corrected_table(run_data)
+    table = add_notes(corrected_table(run_data), input_notes(run_data.sweep, run_data.folder))
     if as_json:
         print_json(table.numbers.to_dicts() if table.numbers is not None else [])
         return
@@ -110,7 +111,7 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
 
 
 def _show_agreement(folder: Path, as_json: bool) -> None:
-    """Print the share of equal verdicts and Cohen's kappa of every pair of judges."""
+    """Print the agreement of every pair of judges and, of three or more, that of all together."""
     from orchestrator.report.scores import judge_agreement
     from orchestrator.storage.run_folder import stored_sweep
 
@@ -118,16 +119,38 @@ def _show_agreement(folder: Path, as_json: bool) -> None:
     rows = judge_agreement.agreement(folder)
     if as_json:
         print_json(rows.to_dicts())
-    else:
-        few = "fewer than two judges have read answers of this run"
-        show(_agreement_table(rows) if rows.height else few, min_width=WIDTH)
+        return
+    few = "fewer than two judges have read answers of this run"
+    show(_agreement_table(rows) if rows.height else few, min_width=WIDTH)
+    if rows["other"].n_unique() > 1:
+        show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
 
 
 def _agreement_table(rows: pl.DataFrame) -> Table:
-    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "yes %", "other's yes %")
+    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "95% interval", "yes %", "other's yes %")
     texts = []
     for row in rows.iter_rows(named=True):
-        figures = [row[name] for name in ("equal", "kappa", "first_yes", "other_yes")]
-        figure_texts = ["-" if figure is None else f"{figure:.2f}" for figure in figures]
-        texts.append((row["judge"], row["other"], row["bit"], f"{row['answers']:,}", *figure_texts))
-    return text_table(heads, texts, numbers=5)
+        names = (row["judge"], row["other"], row["bit"], f"{row['answers']:,}")
+        kappa = (_figure(row["kappa"]), _limits(row, "kappa"))
+        texts.append((*names, _figure(row["equal"]), *kappa, *map(_figure, (row["first_yes"], row["other_yes"]))))
+    return text_table(heads, texts, numbers=6)
+
+
+def _jury_table(rows: pl.DataFrame) -> Table:
+    heads = ("bit", "judges", "answers", "alpha", "95% interval", "majority's yes %", "split %")
+    texts = [
+        (
+            row["bit"], str(row["judges"]), f"{row['answers']:,}", _figure(row["alpha"]), _limits(row, "alpha"),
+            *map(_figure, (row["majority_yes"], row["split"])),
+        )
+        for row in rows.iter_rows(named=True)
+    ]  # fmt: skip
+    return text_table(heads, texts, numbers=6)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _limits(row: dict[str, Any], name: str) -> str:
+    return "-" if row[name] is None else f"{row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f}"

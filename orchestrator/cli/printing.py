@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,13 +55,12 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     Below open-ended tables, lines say how well their judge reads.
     """
     from orchestrator.gold.gold_check import gold_notes
-    from orchestrator.inspection.certificate import footnotes, read_certificates
     from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.results import result_tables
 
-    notes = footnotes(sweep.models, read_certificates(folder))
-    tables = (replace(table, notes=(*table.notes, *notes)) for table in result_tables(rows))
-    show(*map(rich_table, tables), min_width=WIDTH)
+    notes = input_notes(sweep, folder)
+    show(*(rich_table(add_notes(table, notes)) for table in result_tables(rows)), min_width=WIDTH)
     if "judge" in rows.columns:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 

@@ -72,11 +72,13 @@ def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool
     """Print the tables of a run, and write its files; return its page, None if nothing is written."""
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
+    from orchestrator.report.tables.model_input import input_notes
 
     run_data = read_run(folder, *options)
     if as_json:
         intervals = f"acc_low and acc_high as in results.json, over independent samples; in pages: {describe_clusters(run_data)}"
-        print_json({"cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": run_data.notes})
+        notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
+        print_json({"cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes})
         return None
     _print_run(run_data)
     return None if brief else _write_run(run_data, options.data, baselines)
@@ -120,7 +122,8 @@ def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_j
     if as_json:
         entrants = {name: asdict(entrant) for name, entrant in ranking.entrants.items()}
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
-        print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": ranking.notes})
+        notes = [*ranking.notes, *ranking.input_notes]
+        print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": notes})
         return None
     with disk_errors(into):
         page = write_leaderboard(ranking, into)

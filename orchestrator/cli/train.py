@@ -56,12 +56,15 @@ def print_learned(folders: Sequence[Path], data: Path | None) -> None:
     """Print and write table 3: models before and after training, in and out of domain, with paired intervals."""
     from orchestrator.learning import table
     from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.storage.disk import disk_errors
+    from orchestrator.storage.run_folder import stored_sweep
 
     if len(folders) > 1:
         raise RunFolderError("--learned takes one run folder: the one that holds models before and after training")
     scores = table.read_scores(folders[0], data)
-    show(*map(rich_table, table.learning_tables(scores)), min_width=150)
+    notes = input_notes(stored_sweep(folders[0]), folders[0])
+    show(*(rich_table(add_notes(each, notes)) for each in table.learning_tables(scores)), min_width=150)
     with disk_errors(folders[0]):
         files = table.write_scores(folders[0], scores)
     print(" ".join(str(path) for path in files))

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata  # type: ignore[import-untyped]
 
 from orchestrator.operating.policy import Booleans, Floats, QuestionPolicy, log_odds, only
 
@@ -67,7 +66,7 @@ def detect(signals: Signals, known: Booleans, weights: Floats | None = None) -> 
 
 def _weighted_auc(values: Floats, positive: Booleans, weight: Floats) -> float:
     """Return the weighted share of pairs in which the positive one is higher; ties count half."""
-    ranks = rankdata(values, method="dense").astype(int) - 1
+    ranks = np.unique(values, return_inverse=True)[1]
     above, below = (np.bincount(ranks[side], weight[side], minlength=ranks.max() + 1) for side in (positive, ~positive))
     lower = np.concatenate([[0.0], np.cumsum(below)[:-1]])
     return float((above * (lower + below / 2)).sum() / (above.sum() * below.sum()))

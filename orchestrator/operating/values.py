@@ -68,6 +68,11 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
         state, suggestions = target, suggestions + 1
 
 
+def can_end_right(graph: StateGraph) -> bool:
+    """Return True if any play of this sample ends right: the accuracy of perfect recognition, timing and suggestions."""
+    return any(CORRECT in targets for targets in graph.targets)
+
+
 def well_timed_values(graph: StateGraph, policy: Policy, chooses: bool = False) -> tuple[float, float]:
     """Return accuracy and suggestions of the best timing of questions that knows how likely each answer is right.
 

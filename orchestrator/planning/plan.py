@@ -1,7 +1,8 @@
 """The plan of a sweep: numbers all episodes and lists the pending ones.
 
-Every planned episode has one ordinal and one key and is pending until it is stored; resuming means planning again. If
-the sweep stops by precision, the order is drawn by seed, and episodes after a cell's stop no longer belong to the plan.
+Every planned episode has one ordinal and one key and is pending until it is stored; resuming means planning again. Samples
+are played in an order drawn by seed, so that an unfinished cell is a random sample of its scenario. If the sweep stops by
+precision, scenarios are played in turn, and episodes after a cell's stop no longer belong to the plan.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Plan:
     turn_judge: Judge | None = None
     """The judge that reads answers during episodes (``oeg-multi``); part of their keys."""
     precision: Precision | None = None
-    """The rule by which cells stop; with one, samples are played in an order drawn by seed, scenarios in turn."""
+    """The rule by which cells stop; with one, scenarios are played in turn."""
     stops: Mapping[int, int] = field(default_factory=dict)
     """Index of a cell -> the number of samples in that order after which it stopped."""
 
@@ -79,10 +80,15 @@ class Plan:
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]]:
         """Return each multiple-choice sample's rank in the drawn order per scenario, the same for all models and conditions."""
-        return {
-            name: drawn_order(self.seed, name, [sample.id for sample in samples])
-            for name, samples in self.samples.items()
-        }
+        return self._draw_order(self.samples)
+
+    @cached_property
+    def open_ended_ranks(self) -> dict[str, tuple[int, ...]]:
+        """Return each open-ended sample's rank in the same order."""
+        return self._draw_order(self.open_ended)
+
+    def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
+        return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
 
     @property
     def sizes(self) -> list[int]:
@@ -202,9 +208,8 @@ class Plan:
         """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
         rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        if not self.precision or cell.protocol.is_open_ended:
-            return rows
-        return [row for _, row in sorted(zip(self.ranks[cell.scenario], rows, strict=True))]
+        ranks = self.open_ended_ranks if cell.protocol.is_open_ended else self.ranks
+        return [row for _, row in sorted(zip(ranks[cell.scenario], rows, strict=True))]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
         """Yield the samples of one model, scenario after scenario, or interleaved if the sweep stops by precision."""

@@ -19,6 +19,7 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import NO_DATA
 from orchestrator.report.run_data import RunData, Samples, rank_of
+from orchestrator.report.tables.model_input import joint_input_notes
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.lock import RunFolderError
 from sweeps.spec import ModelSpec, Protocol
@@ -58,6 +59,8 @@ class Leaderboard:
     folders: Mapping[str, Path]
     """Run -> its folder."""
     notes: tuple[str, ...]
+    input_notes: tuple[str, ...] = ()
+    """Sentences below every table on runs whose model input is not certified."""
 
 
 def build_leaderboard(runs: Sequence[RunData]) -> Leaderboard:
@@ -74,7 +77,7 @@ def build_leaderboard(runs: Sequence[RunData]) -> Leaderboard:
     notes = [*_describe_runs(runs, names), *_describe_unranked(rows, entrants)]
     return Leaderboard(
         {entrant.name: entrant for entrant in entrants.values()}, rows, cells, tuple(in_paper_order(cells["scenario"])),
-        dict(zip(names, folders, strict=True)), tuple(notes),
+        dict(zip(names, folders, strict=True)), tuple(notes), tuple(joint_input_notes(dict(zip(names, runs, strict=True)))),
     )  # fmt: skip
 
 

@@ -18,10 +18,13 @@ from orchestrator.inspection.certificate import compare_certificates, read_certi
 from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.families import evidence_settings
+from orchestrator.report.measures.operating_points import splits_between
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
 from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.model_input import add_notes, joint_input_notes
+from orchestrator.report.tables.operating import splits_table_of
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.report.wording import format_p, format_signed, pluralize
@@ -65,6 +68,10 @@ class RunComparison:
     """One row per run x model x condition x protocol; the columns are those of ``paired_averages.compare_condition_averages``."""
     notes: tuple[str, ...]
     """Sentences on differences of configuration and on unpaired cells."""
+    splits: pl.DataFrame
+    """Asking more and asking better, of models that both runs asked for option probabilities (``SPLIT_SCHEMA``)."""
+    input_notes: tuple[str, ...] = ()
+    """Sentences below every table on runs whose model input is not certified."""
 
 
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
@@ -74,18 +81,19 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """
     names = distinct_names([run.folder for run in runs])
     base, notes = runs[0], []
-    pairs, family = [], []
+    pairs, family, splits = [], [], []
     for run, name in zip(runs[1:], names[1:], strict=True):
         paired, unpaired = _pair_episodes(run, base, name, names[0])
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
         family.append(_declared_comparisons(run, base).with_columns(pl.lit(name).alias("run")))
+        splits.append(splits_between(base, run, (names[0], name)))
         notes += [*configuration_differences(base, run, names[0], name), *unpaired]
         inputs = (read_certificates(base.folder), read_certificates(run.folder))
         notes += compare_certificates(*inputs, names[0], name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
-    every, declared = pl.concat(pairs), pl.concat(family)
-    if every.is_empty():
+    every, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
+    if every.is_empty() and asking.is_empty():
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
@@ -93,11 +101,19 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     margin, _ = evidence_settings(base)
     cells = compare_pairs(every, ["run", *CELL], declared, limits, margin)
     averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES, margin)
-    return RunComparison(names, cells, averages, tuple(notes))
+    uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
+    return RunComparison(names, cells, averages, tuple(notes), asking, tuple(uncertified))
 
 
 def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
-    """Yield a table per further run and protocol: the average's difference with interval and p, and each scenario's."""
+    """Yield a table per further run and protocol: the average's difference with interval and p, and each scenario's.
+
+    The last one splits differences of operating curves, if both runs have any.
+    """
+    return (add_notes(table, comparison.input_notes) for table in _comparison_tables(comparison))
+
+
+def _comparison_tables(comparison: RunComparison) -> Iterator[Table]:
     groups = comparison.averages.group_by(["run", "protocol"], maintain_order=True)
     for number, ((run, protocol), averages) in enumerate(groups):
         cells = comparison.cells.filter(run=run, protocol=protocol)
@@ -106,6 +122,8 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         title = f"{run} less {comparison.names[0]} ({protocol}), points of acc on the same samples"
         lines = tuple(_difference_line(row, cells, scenarios) for row in averages.iter_rows(named=True))
         yield Table(f"difference-{number}", title, heads, lines, search=len(lines) > 1)
+    if comparison.splits.height:
+        yield splits_table_of(comparison.splits, "asking")
 
 
 def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) -> Line:

@@ -24,6 +24,7 @@ from orchestrator.report.html.text import inert, policy_hash, visible
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.table import Table, filter_values
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
@@ -98,6 +99,8 @@ def build_page(
     intervals, verdicts = estimate(run_data), read_verdicts(run_data.folder)
     browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, episodes)
     images = (figures or run_figures(run_data)).images()
+    paper, resources = paper_table(compare_with_paper(run_data, intervals)), resources_table(run_data)
+    notes = input_notes(run_data.sweep, run_data.folder)
     return ReportPage(
         title=visible(run_data.sweep.name),
         facts=list_facts(run_data),
@@ -105,9 +108,9 @@ def build_page(
         answer=build_answer(run_data, intervals),
         findings=find_headlines(run_data, intervals),
         tables=report_tables(run_data, intervals),
-        cells=cells_table(run_data, intervals),
-        paper=paper_table(compare_with_paper(run_data, intervals)),
-        resources=resources_table(run_data),
+        cells=add_notes(cells_table(run_data, intervals), notes),
+        paper=paper and add_notes(paper, notes),
+        resources=resources and add_notes(resources, notes),
         figures=[(name, CAPTIONS[name], image) for name, image in images.items()],
         about=about,
         browser=browser,

@@ -108,7 +108,8 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
         *(Column(f"{scenario} %", f"accuracy on {scenario}, with its 95% interval") for scenario in leaderboard.scenarios),
         PLAYED, *((RUN,) if several_runs else ()),
     )  # fmt: skip
-    return Table(name, title, columns, tuple(lines), search=len(lines) > 1 and title != "Baselines")
+    search = len(lines) > 1 and title != "Baselines"
+    return Table(name, title, columns, tuple(lines), search=search, notes=leaderboard.input_notes)
 
 
 def _played(row: Row) -> TableCell:

@@ -19,6 +19,7 @@ from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import Row, order_models
 from orchestrator.report.wording import format_share, pluralize
 from orchestrator.storage.part_files import damaged_parts
+from orchestrator.storage.replica_time import describe
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import judge_counts
 from sweeps.conditions import CONDITIONS
@@ -49,6 +50,7 @@ def list_facts(run_data: RunData) -> list[Fact]:
         Fact("Intervals", describe_clusters(run_data)),
         Fact("Seed", str(sweep.seed)),
         Fact("Cost", describe_resources(run_data)),
+        Fact("Workers", "".join(describe(run_data.folder))),
         Fact("Program", _program(status)),
     ]  # fmt: skip
     return [fact for fact in facts if fact.text]

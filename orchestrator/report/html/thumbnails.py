@@ -64,18 +64,23 @@ class Thumbnails:
             self.left_out += 1
             return "left out: the number of pictures of a page is bounded"
         try:
-            uri = _uri(renderer, ref)
+            return self.store(renderer, ref)
         except UnreadablePicture as problem:
             return visible(problem)
+
+    def store(self, renderer: Renderer, ref: ImageRef) -> int:
+        """Keep the picture and return its number; raises UnreadablePicture."""
+        uri = "data:image/webp;base64," + b64encode(make_thumbnail(renderer, ref)).decode()
         self.uris.append(uri)
         self.bytes += len(uri)
         return len(self.uris) - 1
 
 
-def _uri(renderer: Renderer, ref: ImageRef) -> str:
+def make_thumbnail(renderer: Renderer, ref: ImageRef) -> bytes:
+    """Return the picture in WebP, its longer side at most ``EDGE`` pixels; raises UnreadablePicture."""
     picture = renderer.picture(ref)
     scale = min(1.0, EDGE / max(picture.size))
     small = picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))))
     buffer = io.BytesIO()
     small.save(buffer, "WEBP", quality=QUALITY, method=4)
-    return "data:image/webp;base64," + b64encode(buffer.getvalue()).decode()
+    return buffer.getvalue()

@@ -27,7 +27,7 @@ from orchestrator.operating.policy import (
     uniform_policy,
 )
 from orchestrator.operating.split import Curve
-from orchestrator.operating.values import Values, greedy_values, sample_values, well_timed_values
+from orchestrator.operating.values import Values, can_end_right, greedy_values, sample_values, well_timed_values
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.storage.episode_store import options
 from sweeps.conditions import Condition
@@ -113,6 +113,7 @@ class OperatingCell:
             "persistent": max(unbiased, float(mean["persistent"].max())),
             "well_timed": timed,
             "right_suggestion": chosen,
+            "recognition": float(np.mean([can_end_right(graph) for graph in self.graphs[0]])),
         }
 
     def _mean_timed(self, chooses: bool) -> float:

@@ -23,7 +23,7 @@ from sweeps.conditions import Condition
 from sweeps.sampling import Sampling
 
 NAMES = ("model", "scenario", "condition")
-BOUNDS = ("unbiased", "persistent", "well_timed", "right_suggestion")
+BOUNDS = ("unbiased", "persistent", "well_timed", "right_suggestion", "recognition")
 FAMILIES = ("plain", "persistent")
 MOST_PAIRS = 15
 """Pairs of models that are split."""
@@ -87,13 +87,13 @@ def _detections(
 ) -> dict[str, float | None]:
     """Return AUC and neutral b by label with their intervals; null without probabilities or labels of both kinds."""
     columns: dict[str, float | None] = {}
-    weights = resampling_weights(clusters, DRAWS, seed)
+    weights, size = resampling_weights(clusters, DRAWS, seed), [len(set(clusters))]
     for label, known in labels.items():
         usable = cell.exact and known is not None
         point = cell.detection(known) if usable and known is not None else Detection(float("nan"), float("nan"))
         drawn = [cell.detection(known, row) for row in weights] if usable and known is not None else [point]
         for name in Detection._fields:
-            value = interval(getattr(point, name), np.array([getattr(each, name) for each in drawn]))
+            value = interval(getattr(point, name), np.array([getattr(each, name) for each in drawn]), size)
             columns |= {
                 f"{name}_{label}{end}": None if np.isnan(part) else part
                 for end, part in zip(("", "_low", "_high"), value, strict=True)
@@ -114,35 +114,65 @@ def operating_splits(run_data: RunData) -> pl.DataFrame:
 
     ``scenario`` is null for the mean over the ``scenarios`` that have a split.
     """
-    lines: dict[tuple[str, str], dict[str, OperatingCell]] = {}
-    for cell in operating_cells(run_data):
-        if cell.exact and cell.model not in run_data.baselines:
-            lines.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
-    pairs = [pair for pair in combinations(lines, 2) if pair[0][0] == pair[1][0] or pair[0][1] == pair[1][1]]
+    series = exact_series(run_data)
+    pairs = [pair for pair in combinations(series, 2) if pair[0][0] == pair[1][0] or pair[0][1] == pair[1][1]]
     rows = [
         row
         for before, after in pairs[:MOST_PAIRS]
         for family in FAMILIES
-        for row in _split_rows(run_data, (before, lines[before]), (after, lines[after]), family)
+        for row in split_rows(
+            run_data, (_series_name(*before), series[before]), (_series_name(*after), series[after]), family
+        )
     ]
     return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
 
 
-Series = tuple[tuple[str, str], dict[str, OperatingCell]]
+def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:
+    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are theirs."""
+    before, after = exact_series(base), exact_series(run)
+    rows = [
+        row
+        for key in before
+        if key in after
+        for family in FAMILIES
+        for row in split_rows(
+            base,
+            (f"{_series_name(*key)} of {names[0]}", before[key]),
+            (f"{_series_name(*key)} of {names[1]}", after[key]),
+            family,
+        )
+    ]
+    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
 
 
-def _split_rows(run_data: RunData, before: Series, after: Series, family: str) -> list[tuple[Any, ...]]:
+def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
+    """Return (model, condition) -> scenario -> cell, of models with exact curves."""
+    series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
+    for cell in operating_cells(run_data):
+        if cell.exact and cell.model not in run_data.baselines:
+            series.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
+    return series
+
+
+Series = tuple[str, dict[str, OperatingCell]]
+"""Its name in the table, and scenario -> cell."""
+
+
+def split_rows(run_data: RunData, before: Series, after: Series, family: str) -> list[tuple[Any, ...]]:
+    """Return rows of ``SPLIT_SCHEMA``: one per scenario with the same samples, then the mean; clusters are of ``run_data``."""
     shared = [
         (scenario, cell, after[1][scenario])
         for scenario, cell in before[1].items()
-        if scenario in after[1] and [s.id for s in cell.samples] == [s.id for s in after[1][scenario].samples]
+        if scenario in after[1] and cell.samples == after[1][scenario].samples
     ]
+    if not shared:
+        return []
     curves = [
         (one.curve(family == "persistent"), two.curve(family == "persistent"), _clusters(run_data, one))
         for _, one, two in shared
     ]
     each, mean, count = split_intervals(curves, run_data.sweep.seed)
-    names = [_series_name(*series[0]) for series in (before, after)]
+    names = [before[0], after[0]]
     rows = [
         (*names, family, scenario, *_points(parts), 1) for (scenario, _, _), parts in zip(shared, each, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""How far a reader agrees with the truth, or two readers with each other: sensitivity, specificity and Cohen's kappa."""
+"""How far a reader agrees with the truth: sensitivity, specificity, kappa. Loads no numpy, for ``status``."""
 
 from __future__ import annotations
 

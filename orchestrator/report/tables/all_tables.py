@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from orchestrator.inspection.certificate import footnotes, read_certificates
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.clusters import clustering_table
 from orchestrator.report.tables.decisions import knowledge_table, regret_table
+from orchestrator.report.tables.effects import effects_table
 from orchestrator.report.tables.evidence import (
     package_measure_tables,
     paired_table,
@@ -20,6 +20,7 @@ from orchestrator.report.tables.evidence import (
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.report.tables.hard_samples import hard_samples_table
 from orchestrator.report.tables.missing import missing_table
+from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.open_ended import corrected_table, open_ended_table
 from orchestrator.report.tables.operating import exact_table, operating_table, splits_table
 from orchestrator.report.tables.paper_tables import (
@@ -29,6 +30,7 @@ from orchestrator.report.tables.paper_tables import (
     several_turns_table,
     tool_calls_table,
 )
+from orchestrator.report.tables.replica_time import replica_time_table
 from orchestrator.report.tables.reply_kinds import reply_kinds_table
 from orchestrator.report.tables.table import Table
 from orchestrator.report.tables.tool_calls import malformed_calls_table
@@ -57,6 +59,7 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         reply_kinds_table(run_data),
         clustering_table(run_data),
         paired_table(run_data),
+        effects_table(run_data),
         open_ended_table(run_data),
         corrected_table(run_data),
         paired_table(run_data, Protocol.OEG),
@@ -67,13 +70,18 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         paired_table(run_data, Protocol.TOOLS),
         hard_samples_table(run_data),
         flip_rate_table(run_data),
+        replica_time_table(run_data),
         *package_measure_tables(run_data),
     ]
-    uncertified = footnotes(run_data.sweep.models, read_certificates(run_data.folder))
-    return [replace(table, notes=(*table.notes, *uncertified)) for table in tables if table.rows]
+    return _with_rows(run_data, tables)
 
 
 def terminal_tables(run_data: RunData) -> list[Table]:
     """Return the tables that a terminal shows below those of the paper: changes, missing episodes, operating curves."""
-    tables = (paired_table(run_data), missing_table(run_data), operating_table(run_data))
-    return [table for table in tables if table.rows]
+    return _with_rows(run_data, (paired_table(run_data), missing_table(run_data), operating_table(run_data)))
+
+
+def _with_rows(run_data: RunData, tables: Sequence[Table]) -> list[Table]:
+    """Return the tables that have rows, each with a note on models whose input is not certified."""
+    notes = input_notes(run_data.sweep, run_data.folder)
+    return [add_notes(table, notes) for table in tables if table.rows]

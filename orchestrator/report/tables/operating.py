@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from envs import in_paper_order
+from orchestrator.report.measures.operating_differences import explain_difference
 from orchestrator.report.measures.operating_points import BOUNDS, exact_and_played, operating_points, operating_splits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
@@ -15,8 +16,8 @@ SURPRISING_Z = 3.0
 """Distance of a played accuracy from the exact one, in standard deviations, that the report warns of."""
 HEADS = {
     "acc": "own point", "greedy": "greedy", "unbiased": "any bias ≤", "persistent": "never giving up ≤",
-    "well_timed": "timed ≤", "right_suggestion": "right suggestion ≤", "position_sd": "order sd", "auc_own": "AUC, own map",
-    "auc_others": "AUC, others' map", "neutral_own": "neutral b",
+    "well_timed": "timed ≤", "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤", "position_sd": "order sd",
+    "auc_own": "AUC, own map", "auc_others": "AUC, others' map", "neutral_own": "neutral b",
 }  # fmt: skip
 
 
@@ -66,9 +67,10 @@ def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
     for row in exact_and_played(run_data).iter_rows(named=True):
         far = abs(row["z"]) > SURPRISING_Z if row["z"] is not None else abs(row["exact_acc"] - row["played_acc"]) > 1e-6
         if far:
+            kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
             notes.append(
                 f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} differs from the exact "
-                f"{row['exact_acc']:.1f}; replies that name no option have {row['unreadable']:.1f}% of the probability"
+                f"{row['exact_acc']:.1f}; replies that name no option have {row['unreadable']:.1f}% of the probability; {kinds}"
             )
     return tuple(notes)
 
@@ -100,7 +102,8 @@ def sentences(row: Row) -> list[str]:
     )
     knowledge = (
         f"{name} has higher odds of asking where it cannot know than where it can in {100 * row['auc_own']:.0f}% of pairs (50% "
-        f"is blind); perfect timing of its questions would bring acc to {row['well_timed']:.1f}% at most."
+        f"is blind); perfect timing of its questions would bring acc to {row['well_timed']:.1f}% at most, the right suggestions "
+        f"to {row['right_suggestion']:.1f}%; the rest is what it does not recognize."
     )
     return [point, will, knowledge]
 
@@ -112,7 +115,11 @@ def _factor(bias: float) -> str:
 
 def splits_table(run_data: RunData) -> Table:
     """Return how much of each difference between two models is asking more and how much asking better."""
-    rows = operating_splits(run_data)
+    return splits_table_of(operating_splits(run_data), "operating-splits")
+
+
+def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
+    """Return rows of splits (``SPLIT_SCHEMA``) as a table, a line per pair and family."""
     scenarios, lines = in_paper_order(rows["scenario"].drop_nulls()), []
     for (before, after, family), part in rows.group_by(["before", "after", "family"], maintain_order=True):
         cells = by_column(part.filter(pl.col("scenario").is_not_null()))
@@ -125,19 +132,20 @@ def splits_table(run_data: RunData) -> Table:
         "numbers of suggestions; 95% intervals by paired bootstrap over samples, or their clusters where these count"
     )
     heads = columns("models", [*scenarios, f"mean of {pluralize(len(scenarios), 'scenario')}"])
-    return Table("operating-splits", title, heads, tuple(lines), rows)
+    return Table(table_name, title, heads, tuple(lines), rows)
 
 
 def _split_cell(row: Row, planned: int = 1) -> TableCell:
     if row["more"] is None:
         return TableCell("no overlap")
     text = " / ".join(format_signed(row[part]) for part in ("more", "better"))
-    limits = "; ".join(_limits(row, part) for part in ("more", "better"))
+    limits = "; ".join(interval_text(row, part) for part in ("more", "better"))
     few = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
     return TableCell(f"{text}{few}", row["better"], limits)
 
 
-def _limits(row: Row, part: str) -> str:
+def interval_text(row: Row, part: str) -> str:
+    """Return the limits of a part of a split, ``-`` without an interval."""
     if row[f"{part}_low"] is None:
         return "-"
     return f"{format_signed(row[f'{part}_low'])} to {format_signed(row[f'{part}_high'])}"

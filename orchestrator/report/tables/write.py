@@ -20,6 +20,7 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.latex import latex
 from orchestrator.report.tables.markdown import markdown
+from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.report.tables.precision import stopped_averages
 from orchestrator.storage import atomic_write
 
@@ -56,5 +57,6 @@ def measure_frames(run_data: RunData) -> dict[str, pl.DataFrame]:
         "samples-difficulty": sample_accuracy(run_data),
         "resources": resources(run_data),
         "precision": stopped_averages(run_data),
+        "model-input": certificate_rows(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}

@@ -100,7 +100,7 @@ def architectures(device: str, small: bool) -> dict[str, Any]:
 def _compare(name: str, device: str, dtype: str) -> str:
     from actors.engine.hf.package_call import PackageCall
     from tests.actors.architectures import write
-    from tests.actors.rehearsal import draw, picture
+    from tests.actors.rehearsal_prompts import draw, picture
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -147,7 +147,7 @@ def _request(pictures: Sequence[Any], text: str = "What is this?", tokens: int =
 def _tiny(folder: Path) -> list[Any]:
     """An Idefics3 that needs no torchvision, ten pictures, and sixteen requests of several lengths."""
     from tests.actors.architectures import write
-    from tests.actors.rehearsal import draw, picture
+    from tests.actors.rehearsal_prompts import draw, picture
 
     draw(folder)
     write("idefics3", folder / "model")

@@ -103,6 +103,7 @@ def train_short(ground, short, name, overrides=()):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_short_training_learns_to_ask(ground, short, short_before):
     after = train_short(ground, short, "learnt")
 
@@ -113,6 +114,7 @@ def test_a_short_training_learns_to_ask(ground, short, short_before):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_shuffled_rewards_teach_nothing(ground, short, short_before):
     after = train_short(ground, short, "shuffled", proof.CONTROLS["shuffled"])
 

@@ -23,6 +23,7 @@ from orchestrator.operating.split import Curve, split, split_intervals
 from orchestrator.operating.values import greedy_values, sample_values, well_timed_values
 from orchestrator.report.measures.exact_chance import any_option, chance_correct
 from sweeps.conditions import CONDITIONS, VARIANTS
+from tests.orchestrator.operating.planted import planted
 
 PLAIN = VARIANTS["every-state"]
 
@@ -31,25 +32,6 @@ PLAIN = VARIANTS["every-state"]
 def graphs(demo_data):
     """Scenario -> the graphs of its samples."""
     return {name: [build_graph(sample, PLAIN) for sample in load_samples(demo_data, name)] for name in SCENARIOS}
-
-
-def planted(graph, rng, asks=0.0, skill=2.0, noise=0.5):
-    """A policy with random odds: ``asks`` moves its will to ask, ``skill`` makes it right and quiet on telling views."""
-    chances = []
-    game = SCENARIOS[graph.sample.scenario]
-    for number, question in enumerate(graph.questions):
-        kinds = [graph.kind(number, option) for option in range(len(question.options))]
-        sees = game.telling(graph.sample, question.state)
-        wish = asks - skill * sees + skill / 2
-        logits = [
-            wish
-            if kind == "suggestion"
-            else (skill if kind == "right" and sees else 0.0) - (3 if kind == "abstention" else 0)
-            for kind in kinds
-        ]
-        weights = np.exp(np.array(logits) + noise * np.array([rng.gauss(0, 1) for _ in kinds]))
-        chances.append(0.97 * weights / weights.sum())
-    return make_policy(graph, chances, [int(np.argmax(each)) for each in chances])
 
 
 def tilted(policy, bias):

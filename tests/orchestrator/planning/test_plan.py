@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from orchestrator.planning.build_plan import build_plan
@@ -206,7 +207,30 @@ def test_scenario_without_samples_has_no_episodes():
 
 
 def test_single_cell_sweep_is_pending_from_ordinal_zero():
-    assert small_plan(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()) == {"builtin": [0, 1, 2]}
+    (queue,) = small_plan(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()).values()
+
+    assert sorted(queue) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rule", [{}, {"precision": {"half_width": 1.0}}])
+@pytest.mark.parametrize("protocol", ["mcqa", "oeg"])
+def test_cells_are_played_in_a_drawn_order(rule, protocol):
+    """A stopped run has a random sample of a cell, whatever the order of its file, and the same one of every condition."""
+    played = samples({"ROD": 200})
+    judge = {"judge": {"model": "qwen3-8b"}} if protocol == "oeg" else {}
+    wanted = sweep(
+        models=["internvl3-8b"], scenarios=["ROD"], protocol=protocol, **judge, **(rule if not judge else {})
+    )
+    plan = make_plan(wanted, {Protocol(protocol): played}, played)
+    (queue,) = plan.pending(()).values()
+    ids = [plan.task(ordinal)[1].id for ordinal in queue]
+    conditions = len(plan.cells)
+
+    assert ids == [number for number in ids[::conditions] for _ in range(conditions)]
+    first_half = np.array(ids[: len(ids) // 2 : conditions]) - 10
+    assert 40 <= (first_half < 100).sum() <= 60 and abs(first_half.mean() - 99.5) < 15
+    keys = set(plan.all_keys())
+    assert {plan.key(*plan.task(ordinal)) for ordinal in queue} == keys
 
 
 def test_function_call_style_changes_tool_keys_only(demo_data):

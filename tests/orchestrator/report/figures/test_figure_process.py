@@ -37,6 +37,8 @@ def children() -> list[str]:
     return [line for line in lines if "figures.process" in line]
 
 
+@pytest.mark.slow
+@pytest.mark.long
 def test_another_process_draws_the_same_bytes(run_data, large_run):
     with figure_set(run_data) as figures:
         assert isinstance(figures, FigureProcess) and len(children()) == 1

@@ -28,6 +28,7 @@ from orchestrator.report.html.thumbnails import EDGE, Thumbnails, parse_image_ke
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
+from orchestrator.storage import checksums
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import VERDICTS
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -246,6 +247,7 @@ def judge(folder: Path, key: str) -> None:
     pl.DataFrame([row], schema=VERDICTS).write_parquet(verdict_folder / "part-00000001.parquet")
     (verdict_folder / "part-00000002.parquet").write_bytes(b"PAR1 torn")
     pl.DataFrame({"other": [1]}).write_parquet(verdict_folder / "part-00000003.parquet")
+    (folder / checksums.NAME).unlink()  # else parts that it does not list are left out
 
 
 def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_path):

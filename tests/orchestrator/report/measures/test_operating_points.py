@@ -14,13 +14,18 @@ import pytest
 from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
 from envs import SCENARIOS
 from envs.scenario import suggestions
+from orchestrator.api.open_run import open_run
+from orchestrator.learning.asking import asking_rows, asking_table
+from orchestrator.report.comparisons.run_comparison import compare_runs, comparison_tables
 from orchestrator.report.figures.draw import run_figures
 from orchestrator.report.html import write_page
+from orchestrator.report.measures.exact_results import EXACT, add_exact_values
 from orchestrator.report.measures.operating_points import exact_and_played, operating_points, operating_splits
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.results import result_tables
+from orchestrator.tracking.rollup import model_measures
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
@@ -118,6 +123,70 @@ def test_the_report_says_so_and_counts_no_question_as_an_episode(greedy_run: Run
     assert set(greedy_run.episodes["condition"]) == {"zero-shot"}
     assert [table.name for table in result_tables(greedy_run.rows)] == ["zero-shot"]
     assert "operating.svg" in run_figures(greedy_run).files()
+
+
+def test_the_page_has_a_section_with_three_sentences_per_model(greedy_run: RunData) -> None:
+    html = write_page(greedy_run).read_text()
+    section = html.split('<section id="unwilling"')[1].split("</section>")[0]
+    assert section.count("shy (every-state)") == section.count("eager (every-state)") == 3
+    assert 'id="table-operating"' not in html.split('<section id="results"')[1].split("</section>")[0]
+    assert 'href="#unwilling"' in html
+
+
+def test_results_hold_the_exact_values_in_the_row_of_the_published_order(greedy_run: RunData) -> None:
+    rows = add_exact_values(
+        greedy_run.planned.join(greedy_run.states.select("cell").unique(), on="cell"), greedy_run.folder
+    )
+    assert rows.is_empty(), "the plan of played cells has no curve"
+    cells = greedy_run.states.select("cell", "model", "scenario", "condition").unique().sort("cell")
+    rows = add_exact_values(cells, greedy_run.folder)
+    assert rows.select("cell").equals(cells.select("cell"))
+    assert set(rows.filter(pl.col("exact_acc").is_not_null())["condition"]) == {"every-state"}
+    points = operating_points(greedy_run).filter(model="shy", scenario="QD").row(0, named=True)
+    own = rows.filter(model="shy", scenario="QD", condition="every-state").row(0, named=True)
+    assert (own["exact_acc"], own["asking_auc"]) == pytest.approx((points["acc"], points["auc_own"]))
+    assert rows.filter(model="uniform", condition="every-state")[EXACT[5]].null_count() == 2
+    mine = [
+        {"protocol": "mcqa", **{k: v for k, v in row.items() if v is not None}}
+        for row in rows.filter(model="shy").to_dicts()
+    ]
+    assert model_measures(mine, "zero-shot")["neutral_b"] == pytest.approx(own["neutral_b"], abs=1.0)
+
+
+def test_two_runs_are_split_and_a_run_has_its_curves_in_python(greedy_run: RunData) -> None:
+    comparison = compare_runs([greedy_run, replace(greedy_run, folder=greedy_run.folder)])
+    assert set(comparison.splits["before"]) == {f"{name} of {comparison.names[0]}" for name in KEENNESS}
+    assert comparison.splits["better"].abs().max() == pytest.approx(0.0, abs=1e-9)
+    assert [table.name for table in comparison_tables(comparison)][-1] == "asking"
+    run = open_run(greedy_run.folder)
+    assert run.operating_points.height == operating_points(greedy_run).height
+    assert run.operating_splits.height and run.operating_curves.height
+    assert run.options.height > run.operating_points.height
+
+
+def test_learning_is_split_into_trained_and_unseen_scenarios(greedy_run: RunData) -> None:
+    rows = asking_rows(greedy_run, [("shy", "eager", "rp 0.5", ("QD",))])
+    assert rows["group"].to_list() == ["trained", "trained", "unseen", "unseen"]
+    assert (rows["more"] > 5).all() and rows["better"].abs().max() == pytest.approx(0.0, abs=1e-9)
+    assert len(asking_table("shy", rows).rows) == 4
+    assert asking_rows(greedy_run, [("shy", "nobody", "rp 0.5", ("QD",))]).is_empty()
+
+
+class WordyModel(PlantedModel):
+    """It plays in words of its own, which no scored form covers, and never asks."""
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(f"B. {request.situation.view.categories[0]}\nC. Something else")
+
+
+def test_played_values_that_differ_are_explained_by_kinds_of_replies(demo_data: Path, tmp_path: Path) -> None:
+    wanted = sweep(
+        demo_data, ["shy"], ["zero-shot", "every-state"], scenarios=["MVP-N"], model=[{**MODEL, "name": "shy"}]
+    )
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={"shy": WordyModel(0.0)}))
+    notes = " ".join(note for table in report_tables(run) if table.name == "operating" for note in table.notes)
+    assert "differs from the exact" in notes and "100.0% of its replies are in another form" in notes
+    assert "names what is not offered: 100.0%" in notes or "repeats the option list: 100.0%" in notes
 
 
 def test_without_the_samples_there_are_no_curves(greedy_run: RunData) -> None:
