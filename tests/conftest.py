@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,14 @@ LONG_UNTIL = float(os.environ.get("LONG_UNTIL", "inf"))
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("long") and time.time() > LONG_UNTIL:
         pytest.skip("the time for long tests is over; `make long` runs this one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give vLLM a folder for its sockets, which engines that are killed leave behind; removed at the end."""
+    if not hasattr(config, "workerinput"):
+        sockets = tempfile.TemporaryDirectory(prefix="vllm-")
+        os.environ["VLLM_RPC_BASE_PATH"] = sockets.name
+        config.add_cleanup(sockets.cleanup)
 
 
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.__main__ import BENCHES, main
 from tests.bench.alternate import ALLOWED, Others, Row, ratio, run_alternately
+from tests.bench.planted import TABLES, print_planted
 from tests.oracle import oracle_python
 
 NEEDS = {
@@ -79,3 +80,10 @@ def test_a_bench_that_fails_says_so_after_the_others(monkeypatch, capsys):
     output = capsys.readouterr().out
     assert "steps: failed with exit code 1" in output and "No module named tests.bench.nosuch" in output
     assert output.index("a table") > output.index("steps: failed")
+
+
+@pytest.mark.long
+def test_planted_truths_are_found_with_few_runs(capsys):
+    assert print_planted(runs=8, seed=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "seed 2, 8 runs" and len(lines) > 3 * len(TABLES)

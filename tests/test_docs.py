@@ -30,6 +30,7 @@ LINES = [len(text.strip().splitlines()) for text in blocks(QUICKSTART, "toml")]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_quickstart_runs_as_written(tmp_path, ray_address, monkeypatch):
     for name, value in working_folder(tmp_path).items():
         monkeypatch.setenv(name, value)

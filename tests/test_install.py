@@ -49,6 +49,7 @@ def test_the_pages_install_the_paper_and_the_laptop() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_install_line_resolves() -> None:
     """Pinned lines on every Python, the others on one: they take what the index has, whatever the Python."""
     pairs = [

@@ -25,6 +25,7 @@ def build_site(root, into):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_site_builds_strictly_and_holds_the_api(tmp_path):
     pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
     pytest.importorskip("mkdocstrings", reason="the extra `docs` is not installed")

@@ -56,6 +56,7 @@ def text(outputs):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_page_runs_and_interrupted_cell_stops_cleanly(tmp_path, monkeypatch, ray_address):
     pages = cells()
     outputs = execute_cells([*pages, SLOW_SWEEP], tmp_path, monkeypatch, ray_address)

@@ -122,6 +122,7 @@ def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_writes_reports_beside_a_writer(writer, empty, tmp_path):
     folder, _, process = writer
     shutil.copy(empty, tmp_path / "mlflow.db")

@@ -123,6 +123,8 @@ def judges_ready(out: Path) -> int:
 @pytest.mark.parametrize(
     ("backend", "numbers"), [("transformers", (2,)), pytest.param("vllm", (1, 2), marks=pytest.mark.long)]
 )
+@pytest.mark.slow
+@pytest.mark.long
 def test_judge_on_its_own_engine_gives_the_same_bytes(backend, numbers, cli, demo_data, tmp_path):
     pytest.importorskip(backend, reason=f"the extra '{backend}' is not installed")
     table = marking_judge_table(tmp_path / "judge", backend)

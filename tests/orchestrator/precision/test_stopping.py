@@ -10,7 +10,7 @@ from orchestrator.precision import stopping
 from orchestrator.precision.stopping import LOOK, StoppingRule
 from orchestrator.storage import run_folder
 from sweeps.load import SweepError, build
-from tests.bench import planted
+from tests.bench import planted_stopping as planted
 from tests.orchestrator.planning.test_plan import samples
 
 BOTH = ["zero-shot", "hint"]
@@ -131,7 +131,7 @@ def test_no_rank_is_certain_before_every_model_has_begun():
 
 
 def test_planted_ranks_are_wrong_in_at_most_a_twentieth_of_the_sweeps(monkeypatch):
-    """Published models, and models whose accuracies hardly differ, from tests/bench/planted.py, with fewer looks."""
+    """Published models, and models whose accuracies hardly differ, from tests/bench/planted_stopping.py, with fewer looks."""
     monkeypatch.setattr(stopping, "LOOK", 200)
     far = [planted.play_ranked(seed, 3) for seed in range(12)]
     close = [planted.play_ranked(seed, 3, close=True) for seed in range(12)]
@@ -247,7 +247,7 @@ def test_rule_unfit_for_sweep_is_refused(options, message):
 
 
 def test_planted_sweeps_stop_early_cover_the_truth_and_are_not_biased():
-    """Play a few of the sweeps of tests/bench/planted.py, with wider intervals so that they take seconds."""
+    """Play a few of the sweeps of tests/bench/planted_stopping.py, with wider intervals so that they take seconds."""
     summary = planted.summary(
         [outcome for seed in range(12) for outcome in planted.play_planted(seed, {"half_width": 3.0})]
     )
