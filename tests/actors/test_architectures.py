@@ -60,7 +60,7 @@ def ask(run_tasks: Callable[..., dict[str, Outcome]]) -> Callable[[str, str], Ou
     short = [f"ids:{name}" for name in ARCHITECTURES]
     others = [f"ids:{name}" for name in NEWER]
     others += [f"replies:{name}" for name in EVERY] + [f"tensors:{name}" for name in EVERY]
-    run = cache(lambda is_short: run_tasks(*((short, 600) if is_short else (others, 1500))))
+    run = cache(lambda is_short: run_tasks(*((short, 1400) if is_short else (others, 1500))))
 
     def outcome(kind: str, name: str) -> Outcome:
         task = f"{kind}:{name}"
