@@ -9,7 +9,8 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.measures.families import evidence_settings
-from orchestrator.report.measures.lenient import leniency
+from orchestrator.report.measures.lenient import READINGS, leniency
+from orchestrator.report.measures.mean_bounds import average_bounds
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
@@ -27,14 +28,12 @@ from orchestrator.report.tables.parts import (
     format_limits,
     lines_by_scenario,
     model_conditions,
-    one_decimal,
     order_models,
 )
 from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from sweeps.protocol import ZERO_SHOT, Protocol
 
-READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
 PAIRED = {
     Protocol.MCQA: ("paired", "accuracy"),
     Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
@@ -143,14 +142,10 @@ def _variance(row: Row) -> TableCell:
 def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
     numbers = leniency(run_data).filter(condition=condition, protocol="mcqa")
-    readings = pl.col(READINGS)
-    averages = numbers.group_by("model").agg(readings.mean(), readings.null_count().name.suffix("_gaps"))
-    means, lines = by_column(averages, "model"), []
+    means, lines = by_column(average_bounds(numbers, ["model"], READINGS), "model"), []
     for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
-        row = means[model]
-        strict, *others = [
-            MISSING if row[f"{name}_gaps"] else TableCell(one_decimal(row, name), row[name]) for name in READINGS
-        ]
+        gaps = numbers.filter(model=model).select(READINGS).null_count().row(0, named=True)
+        strict, *others = [MISSING if gaps[name] else _reading(means[model], name) for name in READINGS]
         lines.append(line(model, [strict, _range(*others[:2]), _range(*others[2:])]))
     title = (
         f"{condition}: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant "
@@ -159,8 +154,16 @@ def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     return Table("readings", title, columns("model", ("strict", "lenient", "fuzzy")), tuple(lines), numbers)
 
 
+def _reading(row: Row, name: str) -> TableCell:
+    return TableCell(f"{row[name]:.1f}", row[name], f"{row[f'{name}_low']:.1f}–{row[f'{name}_high']:.1f}")
+
+
 def _range(low: TableCell, high: TableCell) -> TableCell:
-    return low if low.text == high.text else TableCell(f"{low.text} to {high.text}", low.value)
+    """Return both figures; their interval reaches from the lower bound of the one to the upper bound of the other."""
+    if low.text == high.text:
+        return low
+    note = f"{low.note.split('–')[0]}–{high.note.split('–')[-1]}" if low.note and high.note else ""
+    return TableCell(f"{low.text} to {high.text}", low.value, note)
 
 
 def package_measure_tables(run_data: RunData) -> list[Table]:
