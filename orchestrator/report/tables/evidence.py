@@ -23,6 +23,7 @@ from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
+    average_heading,
     by_column,
     change_cell,
     format_limits,
@@ -126,12 +127,21 @@ def _rank_texts(row: Row, bounded: bool) -> Iterable[str]:
 def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
     numbers = robustness(run_data)
-    scenarios, lines = lines_by_scenario(run_data, numbers.filter(condition=condition), _variance)
+    rows, averages = numbers.filter(condition=condition), _variance_averages(numbers.filter(condition=condition))
+    scenarios, lines = lines_by_scenario(run_data, rows, _variance)
+    means = by_column(averages, "model")
     title = (
         f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
-        "option order / random draw of the decoding, percent (with one seed the order includes the draw)"
+        "wording / option order / random draw of the decoding, percent (- : one level only, so the part before includes it)"
     )
-    return Table("robustness", title, columns("model", scenarios), lines, numbers)
+    heads = columns("model", [*scenarios, average_heading(scenarios)])
+    wider = tuple((*cells, _variance(means[cells[0].text])) for cells in lines)
+    return Table("robustness", title, heads, wider, numbers)
+
+
+def _variance_averages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per model: the means over scenarios of accuracy, of its range, and of the parts of variance."""
+    return rows.group_by("model").agg(pl.col("acc", "least", "most", *VARIANCE_COLUMNS).mean())
 
 
 def _variance(row: Row) -> TableCell:
