@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -14,14 +15,12 @@ from envs.types import Mode
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
+from sweeps.wordings import Text, check_template
 
-QUESTION, OPTIONS = "{question}", "{options}"
-"""Placeholders of ``template``."""
 ORDERS = 4
 """Seeded orders of the options of ``every_state``."""
-REPLICATE = re.compile(r"-(order|seed)\d+$")
+REPLICATE = re.compile(r"-(wording|order|seed)\d+$")
 """Suffixes of the names of replicates."""
-Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Condition(Frozen):
@@ -76,13 +75,15 @@ class Condition(Frozen):
     """The order of a replicate's options, 0 for the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
     """The seed of a replicate's episodes, 0 for the sweep's own."""
+    wording: int = Field(default=0, ge=0)
+    """The wording of a replicate's messages, 0 for the condition's own; ours come first, yours from ``FIRST_OWN`` on."""
+    hint_wordings: Mapping[str, Text] = {}
+    """Published hint -> its text in a replicate."""
 
     @field_validator("template")
     @classmethod
     def _check_template(cls, value: str) -> str:
-        if value and not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
-            raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
-        return value
+        return check_template(value)
 
     @model_validator(mode="after")
     def _check_fields(self) -> Condition:
@@ -116,10 +117,15 @@ class Condition(Frozen):
         suffix = (f"-order{order}" if order else "") + (f"-seed{draw}" if draw else "")
         return self.model_copy(update={"name": self.name + suffix, "order": order, "draw": draw})
 
+    def reword(self, number: int, template: str, hints: Mapping[str, str]) -> Condition:
+        """Return the condition in another wording, named ``hint-wording2``; ``hints``: published hint -> text."""
+        update = {"name": f"{self.name}-wording{number}", "wording": number, "template": template}
+        return self.model_copy(update=update | ({"hint_wordings": dict(hints)} if self.hint and hints else {}))
+
     @property
     def is_replicate(self) -> bool:
         """Return True if it repeats another condition."""
-        return bool(self.order or self.draw)
+        return bool(self.order or self.draw or self.wording)
 
     @property
     def unscored(self) -> bool:
@@ -158,34 +164,11 @@ class OwnCondition(Condition):
     def _check_name(self) -> OwnCondition:
         if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
             raise ValueError(f"{self.name} is the name of a condition that ships; choose another")
-        if REPLICATE.search(self.name) or self.is_replicate:
-            raise ValueError("order and draw, and names that end like -order1 or -seed1, are for replicates")
+        if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:
+            raise ValueError(
+                "order, draw, wording and hint_wordings, and names that end like -order1, -seed1 or -wording1, are for replicates"
+            )
         return self
-
-
-class Replicates(Frozen):
-    """The repeats of each multiple-choice episode: every order of the options under every seed.
-
-    Tables show the first one; the others measure the effect of order and draw.
-    """
-
-    orders: Annotated[Whole, Field(ge=1, le=100)] = 1
-    """Orders of the options: the published one, then seeded ones. ``replicates = 3`` means three orders."""
-    seeds: Annotated[Whole, Field(ge=1, le=100)] = 1
-    """Seeds of the decoding and of random moves, for each order."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_number(cls, fields: Any) -> Any:
-        return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
-
-    def expand(self, condition: Condition) -> tuple[Condition, ...]:
-        """Return the condition and its replicates; a decision map has none, and ``every_state`` counts its own orders."""
-        if condition.every_frame:
-            return (condition,)
-        if condition.every_state:
-            return tuple(condition.replicate(order, 0) for order in range(1 + condition.orders))
-        return tuple(condition.replicate(order, seed) for order in range(self.orders) for seed in range(self.seeds))
 
 
 WITH_EXAMPLES = ("ROD", "MVP-N")

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from envs.types import Mode
-from sweeps.conditions import Condition, Replicates
+from sweeps.conditions import Condition
 from sweeps.evidence import Evidence
 from sweeps.model import ModelSpec as ModelSpec
 from sweeps.precision import Precision
 from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol import Protocol as Protocol
+from sweeps.replicates import Replicates
 from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.unplayable import Only, unplayable_reason

@@ -17,8 +17,9 @@ from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT, lettered, multiple_choice
 from envs.tool_wording import VERSION as TOOLS_VERSION
 from envs.types import NO_PICTURE, ImageRef, Mode, Sample, State, View
-from sweeps.conditions import OPTIONS, QUESTION, Condition
+from sweeps.conditions import Condition
 from sweeps.spec import Protocol
+from sweeps.wordings import OPTIONS, QUESTION
 
 VERSIONS = {Protocol.MCQA: "mcqa-1", Protocol.OEG: "oeg-1", Protocol.OEG_MULTI: "oeg-1", Protocol.TOOLS: TOOLS_VERSION}
 EXAMPLES_VERSION = "examples-2"
@@ -65,8 +66,16 @@ def turn_view(sample: Sample, state: State, condition: Condition) -> View:
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
     options = () if condition.every_frame else view.options
-    question = " ".join(filter(None, (condition.preface, view.prompt, condition.hint_text)))
+    question = " ".join(filter(None, (condition.preface, reword_hint(view.prompt, condition), condition.hint_text)))
     return View(turn_image(view, sample, condition), question + budget, options, view.categories)
+
+
+def reword_hint(question: str, condition: Condition) -> str:
+    """Return a question with the published hint at its end in the condition's wording."""
+    for published, text in condition.hint_wordings.items():
+        if question.endswith(published):
+            return question.removesuffix(published) + text
+    return question
 
 
 def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
@@ -167,5 +176,7 @@ def examples(
         message
         for other in chosen
         for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
-        for message in exchange(view, reply, edge, condition.template)
+        for message in exchange(
+            replace(view, prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
+        )
     )

@@ -122,7 +122,10 @@ def _scenario_table(rows: pl.DataFrame, percent: int, models: int) -> Table:
 
     needed = models_needed(percent, models)
     title = f"dropped: samples that {percent}% of the models ({needed} of {models}) get right at the first turn"
-    texts = ((row["scenario"], *(_figure(row[name]) for name in COLUMNS)) for row in rows.iter_rows(named=True))
+    texts = (
+        (row["scenario"], *(_figure(row[name]) + _limits(row, name) for name in COLUMNS))
+        for row in rows.iter_rows(named=True)
+    )
     return text_table(("scenario", *HEADINGS), texts, title, numbers=len(HEADINGS))
 
 
@@ -171,6 +174,12 @@ def _notes(turns: FirstTurns, undecided: pl.DataFrame, percent: int, into: Path 
     if into is not None:
         count = sum(map(len, turns.ids(percent).values()))
         yield f"{into} holds the {count:,} kept ids; play only them with --set selection.ids_file={into}"
+
+
+def _limits(row: Mapping[str, Any], name: str) -> str:
+    """Return the 95% interval of a figure that has one."""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    return "" if low is None or high is None else f" ({low:.0f}–{high:.0f})"
 
 
 def _figure(value: float | None) -> str:

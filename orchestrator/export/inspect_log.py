@@ -1,7 +1,8 @@
 """Export to the logs of Inspect (``.eval``): one log per model, condition and protocol, with a sample per episode.
 
 A log is a zip of JSON members (log schema 2). Members hold every field that Inspect itself writes, because its viewer reads
-them without a check. Pictures are named, never linked, so that a viewer requests nothing from other hosts.
+them without a check. Episodes drawn evenly have the pictures as attachments, the others name them; none is linked, so that a
+viewer requests nothing from other hosts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
+from hashlib import md5, sha256
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from actors.playing.tool_prompts import tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
 from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, rows_by_key
+from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.storage import software
@@ -32,6 +34,8 @@ from sweeps.spec import ModelSpec, Protocol
 
 SCHEMA = 2
 PLAN: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
+PICTURED, PICTURE_BYTES = 300, 8_000_000
+"""Most episodes of a log that have their pictures, and most bytes of these."""
 CHUNK = 2_000
 """Number of episodes whose turns are in memory at once."""
 LONGEST_SUMMARY = 500
@@ -47,30 +51,46 @@ Row = Mapping[str, Any]
 Json = dict[str, Any]
 
 
-def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
-    """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode."""
+def write(run_data: RunData, folder: Path, evaluator: str = "", data: Path | None = None) -> None:
+    """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode.
+
+    ``data`` is the benchmark's folder with the pictures, by default that of the sweep.
+    """
+    pictures = picture_folder(run_data, data)
     written_at = max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))
     models = {model.name: model for model in run_data.sweep.models}
     groups = run_data.episodes.select("model", "condition", "protocol").unique().sort("model", "condition", "protocol")
     for model, condition, protocol in groups.iter_rows():
         if model in models:
-            _Log(run_data, models[model], condition, Protocol(protocol), int(written_at), evaluator).write(folder)
+            log = _Log(run_data, models[model], condition, Protocol(protocol), int(written_at), evaluator, pictures)
+            log.write(folder)
 
 
 class _Log:
     """The log of one model, condition and protocol."""
 
     def __init__(
-        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: int, evaluator: str
+        self,
+        run_data: RunData,
+        model: ModelSpec,
+        condition: str,
+        protocol: Protocol,
+        written_at: int,
+        evaluator: str,
+        pictures: Path | None,
     ) -> None:
         self.run_data, self.model, self.protocol, self.evaluator = run_data, model, protocol, evaluator
         self.time = datetime.fromtimestamp(written_at, UTC).isoformat()
+        planned_at = min(written_at, int((run_data.folder / "plan.json").stat().st_mtime))
+        self.started = datetime.fromtimestamp(planned_at, UTC).isoformat()
         self.condition = run_data.conditions.get(condition, Condition(name=condition))
         columns = {"model": model.name, "condition": condition, "protocol": protocol.value}
         self.episodes = run_data.episodes.filter(**columns).sort("key")
         self.cells = run_data.rows.filter(**columns).sort("cell")
         self.verdicts = {row["key"]: row for row in run_data.verdicts.iter_rows(named=True)}
         self.task = "proactivebench-" + condition + ("" if protocol is Protocol.MCQA else f"-{protocol}")
+        self.thumbnails = Thumbnails(pictures, most=PICTURED * 100, most_bytes=PICTURE_BYTES)
+        self.pictured = set(self.episodes["key"].gather_every(-(-self.episodes.height // PICTURED)))
         self.id = sha256("\n".join([self.task, model.name, *self.episodes["key"]]).encode()).hexdigest()[:22]
 
     def write(self, folder: Path) -> None:
@@ -94,7 +114,7 @@ class _Log:
             "eval": self._spec(),
             "plan": PLAN,
             "results": self._results(),
-            "stats": {"started_at": self.time, "completed_at": self.time, "model_usage": {self.model.name: usage}},
+            "stats": {"started_at": self.started, "completed_at": self.time, "model_usage": {self.model.name: usage}},
         }
 
     def _spec(self) -> Json:
@@ -155,7 +175,10 @@ class _Log:
     def _sample(self, row: Row, turns: Sequence[Row]) -> Json:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
         views, _ = replay_episode(self.run_data, row, turns)
-        messages = [message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]))]
+        attachments = self._attachments(row, turns)
+        messages = [
+            message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]), attachments)
+        ]
         usage = _usage(row["prompt_tokens"], row["reply_tokens"])
         error = row["error"] or row["ending"] if row["ending"] in ERRORS else None
         return {
@@ -170,7 +193,7 @@ class _Log:
             "metadata": {name: row[name] for name in ("key", "scenario", "sample_id", "seed", "ending")},
             "store": {},
             "events": [],
-            "attachments": {},
+            "attachments": {name: uri for name, uri in attachments.values()},
             "model_usage": {self.model.name: usage},
             "started_at": self.time,
             "completed_at": self.time,
@@ -178,15 +201,35 @@ class _Log:
             **({"error": {"message": error, "traceback": "", "traceback_ansi": ""}} if error else {}),
         }
 
-    def _messages(self, row: Row, turn: Row, replayed: ReplayedTurn | None) -> Iterator[Json]:
-        """Yield the question, with its picture named, and the reply."""
+    def _attachments(self, row: Row, turns: Sequence[Row]) -> dict[str, tuple[str, str]]:
+        """Return picture -> (name of its attachment, data URI); empty for an episode that only names its pictures."""
+        if row["key"] not in self.pictured:
+            return {}
+        numbers = {turn["image"]: self.thumbnails.number(turn["image"]) for turn in turns}
+        uris = {image: self.thumbnails.uris[n] for image, n in numbers.items() if isinstance(n, int)}
+        return {image: (md5(uri.encode(), usedforsecurity=False).hexdigest(), uri) for image, uri in uris.items()}
+
+    def _messages(
+        self, row: Row, turn: Row, replayed: ReplayedTurn | None, attachments: Mapping[str, tuple[str, str]]
+    ) -> Iterator[Json]:
+        """Yield the question, with its picture attached or named, and the reply."""
         message_id = f"{row['key']}/{turn['turn']}"
         text = f"[picture: {turn['image']}]"
         if replayed is not None:
             text = f"{text}\n\n{self._question(row, replayed.view)}"
+        content: str | list[Json] = text
+        if turn["image"] in attachments:
+            picture = {"type": "image", "image": f"attachment://{attachments[turn['image']][0]}", "detail": "auto"}
+            content = [picture, {"type": "text", "text": text}]
         parsed = {name: turn[name] for name in ("frame", "image", "option", "category", "action", "move")}
         parsed |= {name: turn[name] for name in ("read_as", "judged") if turn[name] is not None}
-        yield {"id": f"{message_id}/question", "role": "user", "source": "input", "content": text, "metadata": parsed}
+        yield {
+            "id": f"{message_id}/question",
+            "role": "user",
+            "source": "input",
+            "content": content,
+            "metadata": parsed,
+        }
         yield {
             "id": f"{message_id}/reply", "role": "assistant", "source": "generate", "content": turn["reply"] or "",
             "model": self.model.name,

@@ -25,6 +25,7 @@ from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model,
 from orchestrator.object_store.control_client import ControlClient
 from orchestrator.storage.control_log import ALL, JUDGE, parse_command
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.replica_time import describe
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.status import read_status
 
@@ -45,13 +46,18 @@ class RunView:
     """Where the driver runs, and the change of the sweep that is waiting."""
     replies: tuple[str, ...]
     commands: tuple[str, ...]
+    held: str = ""
+    """What replicas did with the time that they held; "" before the ledger has any."""
 
 
 class Top(App[None]):
     """The screen of one run."""
 
     TITLE = "proactive-sweep top"
-    CSS = "#head {height: 2;} DataTable {height: 1fr;} #replies {height: 8;} #commands {height: 5;} Input {display: none;}"
+    CSS = (
+        "#head {height: auto; max-height: 3;} DataTable {height: 1fr;} #replies {height: 8;} #commands {height: 5;}"
+        " Input {display: none;}"
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "send('pause')", "pause"),
         Binding("r", "send('resume')", "resume"),
@@ -103,7 +109,9 @@ class Top(App[None]):
         for name, row in rows.items():
             table.add_row(*(Text(row[heading]) for heading in headings), key=name)
         table.move_cursor(row=min(cursor, max(0, table.row_count - 1)))
-        self.query_one("#head", Static).update(f"{headline(view.snapshot)}\n{view.driver}")
+        self.query_one("#head", Static).update(
+            "\n".join(filter(None, (headline(view.snapshot), view.driver, view.held)))
+        )
         self.query_one("#replies", Static).update("\n".join(("last replies", *view.replies)))
         self.query_one("#commands", Static).update("\n".join(("last commands", *view.commands)))
 
@@ -163,7 +171,7 @@ def read_view(folder: Path) -> RunView:
     driver = f"process {running.get('pid', '?')} on {running.get('host', '?')}" if running else "no driver is running"
     history = ControlClient(str(folder)).read_history()[-COMMANDS:]
     commands = tuple(one_line(entry.sentence) for entry in reversed(history))
-    return RunView(snapshot, one_line(driver), last_replies(folder), commands)
+    return RunView(snapshot, one_line(driver), last_replies(folder), commands, "".join(describe(folder)))
 
 
 def row_texts(row: GroupRow) -> dict[str, str]:

@@ -102,12 +102,12 @@ def _every_state_names(sweep: Sweep) -> list[str]:
 
 def _replicate_rows(sweep: Sweep, episodes: pl.DataFrame) -> pl.DataFrame:
     rows = [
-        (replicate.name, condition.name, replicate.order, replicate.draw)
+        (replicate.name, condition.name, replicate.wording, replicate.order, replicate.draw)
         for condition in sweep.conditions
         for replicate in sweep.replicates.expand(condition)
         if replicate.is_replicate
     ]
-    schema = {"condition": pl.String, "repeats": pl.String, "order": pl.Int64, "draw": pl.Int64}
+    schema = dict.fromkeys(("condition", "repeats"), pl.String) | dict.fromkeys(("wording", "order", "draw"), pl.Int64)
     conditions = pl.DataFrame(rows, schema=schema, orient="row")
     answered = episodes.filter(~pl.col("ending").is_in(UNSCORED)).join(conditions, on="condition")
     return answered.drop("condition").rename({"repeats": "condition"})

@@ -64,7 +64,7 @@ class RunData:
     package_measures: pl.DataFrame | None = None
     """Measures of installed packages, one row per cell (``scores.package_measures``); None if none was requested."""
     replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Answered ``EPISODES`` rows of replicates, with ``order`` and ``draw``; ``condition`` is the repeated one."""
+    """Answered ``EPISODES`` rows of replicates, with ``wording``, ``order`` and ``draw``; ``condition`` is the repeated one."""
     decision_maps: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``EPISODES`` rows of decision maps (``Condition.every_frame``); they are not in ``episodes``."""
     planned_decision_maps: pl.DataFrame = field(default_factory=pl.DataFrame)

@@ -102,6 +102,13 @@ def describe(folder: Path) -> Iterator[str]:
     yield f"{_format(held, unit)} held: {parts}{waited}"
 
 
+def held_shares(folder: Path) -> dict[str, float]:
+    """Return part -> its share of the held time of all attempts, without parts of no time; empty if nothing was held."""
+    hours = weigh([*time_by_group(folder).values()])[1]
+    held = sum(hours[part] for part in HELD)
+    return {part: hours[part] / held for part in HELD if hours[part]} if held else {}
+
+
 def _format(hours: float, unit: str) -> str:
     return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
 

@@ -17,10 +17,9 @@ from typing import Any
 import polars as pl
 
 from actors.text.printable import spell_invisible
-from orchestrator.datasets.staging import data_folder
 from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
 from orchestrator.report.html.text import visible
-from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
@@ -63,8 +62,7 @@ def transcripts(
     run_data: RunData, data: Path | None = None, limit: int = MAX_TRANSCRIPTS, seed: int = 0
 ) -> Iterator[Transcript]:
     """Yield at most ``limit`` transcripts; without the data folder they have no pictures and no questions."""
-    folder = data_folder(run_data.sweep) if data is None else data
-    thumbnails = Thumbnails(folder if run_data.samples and folder.is_dir() else None, MAX_PICTURES)
+    thumbnails = Thumbnails(picture_folder(run_data, data), MAX_PICTURES)
     kinds = endings(run_data)
     keys = sample_keys(kinds, limit, seed)
     views = EpisodeViews(run_data, thumbnails)

@@ -134,5 +134,5 @@ def test_the_page_shows_a_condition_that_loads_and_names_every_key(demo_data):
 
     assert [c.name for c in sweep(demo_data, text).conditions] == ["hint", "polite"]
     table = page.partition("## A condition of your own")[2]
-    fields = Condition.model_fields.keys() - {"name", "description", "order", "draw"}
+    fields = Condition.model_fields.keys() - {"name", "description", "order", "draw", "wording", "hint_wordings"}
     assert all(f"`{name}`" in table for name in fields)

@@ -28,6 +28,7 @@ from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.table import Table, filter_values
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
+from orchestrator.storage.replica_time import held_shares
 
 NAME = "report.html"
 SCRIPTS = ("report.js", "tables.js", "episode_view.js", "browser.js")
@@ -62,6 +63,8 @@ class ReportPage:
     cells: Table
     paper: Table | None
     resources: Table | None
+    held: Mapping[str, float]
+    """Part -> its share of the time that replicas held; empty in a run without workers."""
     figures: Sequence[tuple[str, str, FigureImage]]
     """Name, caption and image of each figure."""
     about: Sequence[str]
@@ -111,6 +114,7 @@ def build_page(
         cells=add_notes(cells_table(run_data, intervals), notes),
         paper=paper and add_notes(paper, notes),
         resources=resources and add_notes(resources, notes),
+        held=held_shares(run_data.folder),
         figures=[(name, CAPTIONS[name], image) for name, image in images.items()],
         about=about,
         browser=browser,

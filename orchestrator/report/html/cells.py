@@ -20,7 +20,7 @@ from orchestrator.report.measures.paired_tests import compare_conditions, is_sig
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.statistics.exact_tests import ALPHA
-from orchestrator.report.tables.parts import Row, by_column, number_cell, order_models, signed_cell
+from orchestrator.report.tables.parts import Row, by_column, format_limits, order_models, signed_cell
 from orchestrator.report.tables.table import MISSING, Column, Line, Style, Table, TableCell
 from orchestrator.report.wording import format_signed
 from sweeps.conditions import CONDITIONS
@@ -83,13 +83,13 @@ def cells_table(run_data: RunData, intervals: Estimates) -> Table:
             (
                 *_name_cells(row),
                 measure_cell(row, "acc", span=True),
-                number_cell(row["acc_first"]),
+                measure_cell(row, "acc_first"),
                 measure_cell(row, "ps"),
                 _answers(row),
                 _change(changes.get(_names(row))),
-                signed_cell(lift["lift"] if lift else None),
-                number_cell(turns["efficiency"] if turns else None),
-                number_cell(row["loops"]),
+                _lift(lift),
+                measure_cell({**row, **turns}, "efficiency") if turns else MISSING,
+                measure_cell(row, "loops"),
                 _readable(reading),
                 _played(row),
                 *(_cut_short(row, str(ending)) for ending in CUT_SHORT),
@@ -157,6 +157,13 @@ def _change(row: Row | None) -> TableCell:
     direction: Style = "up" if row["difference"] > 0 else "down"
     text = format_signed(row["difference"]) + "*" * significant
     return TableCell(text, row["difference"], style=direction if significant else "")
+
+
+def _lift(row: Row | None) -> TableCell:
+    if row is None or row["lift"] is None:
+        return MISSING
+    limits = "" if row["lift_low"] is None else format_limits(row, "lift")
+    return TableCell(format_signed(row["lift"]), row["lift"], limits)
 
 
 def _readable(row: Row | None) -> TableCell:

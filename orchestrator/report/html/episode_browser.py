@@ -11,9 +11,8 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
-from orchestrator.datasets.staging import data_folder
 from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
-from orchestrator.report.html.thumbnails import Thumbnails
+from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.measures.endings import EndingKind, endings
 from orchestrator.report.measures.sample_accuracy import hardest_samples
 from orchestrator.report.run_data import RunData
@@ -49,7 +48,7 @@ def build_episode_browser(
     kind_by_key = kinds.select("key", "kind").filter(pl.col("key").is_in(keys))
     rows = {row["key"]: row for row in run_data.episodes.join(kind_by_key, on="key").to_dicts()}
     turns, verdict_rows = rows_by_key(run_data.turns, keys), rows_by_key(verdicts.lazy(), keys)
-    views = EpisodeViews(run_data, Thumbnails(_data_folder(run_data, data), most_pictures))
+    views = EpisodeViews(run_data, Thumbnails(picture_folder(run_data, data), most_pictures))
     for key in keys:
         if not views.add(rows[key], turns.get(key, []), verdict_rows.get(key, [])):
             break
@@ -62,12 +61,6 @@ def build_episode_browser(
         "episodes": _sort_views(run_data, views.views),
     }
     return browser, _about(run_data, views)
-
-
-def _data_folder(run_data: RunData, data: Path | None) -> Path | None:
-    """Return the data folder if it holds the samples of the run."""
-    folder = data_folder(run_data.sweep) if data is None else data
-    return folder if run_data.samples and folder.is_dir() else None
 
 
 def _sort_views(run_data: RunData, views: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
+from orchestrator.datasets.staging import data_folder
 from orchestrator.report.html.text import visible
+from orchestrator.report.run_data import RunData
 
 EDGE = 208
 """Pixels of a thumbnail's longer side."""
@@ -23,6 +25,12 @@ CACHE = 64 << 20
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(#grey)?(?:\^(\d{{1,6}}))?", re.DOTALL)
+
+
+def picture_folder(run_data: RunData, data: Path | None = None) -> Path | None:
+    """Return the data folder, by default that of the sweep, if it is here and holds the samples of the run."""
+    folder = data_folder(run_data.sweep) if data is None else data
+    return folder if run_data.samples and folder.is_dir() else None
 
 
 def parse_image_key(key: str) -> ImageRef:

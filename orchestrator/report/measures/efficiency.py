@@ -10,8 +10,9 @@ import polars as pl
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
-from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.estimates import estimate, suggestion_limits
 from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
+from orchestrator.report.measures.mean_bounds import Range, add_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.statistics.intervals import combine_intervals
@@ -48,6 +49,7 @@ def turns_needed(run_data: RunData) -> pl.DataFrame:
 def efficiency(run_data: RunData) -> pl.DataFrame:
     """Return one row per planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
 
+    The last four measures have 95% bounds (``_low``, ``_high``); those of ``surplus`` take the needs of the samples as given.
     ``measured`` counts the scored episodes of samples whose needed turns are known. ``needed`` and ``asked`` are mean
     suggestions, ``surplus`` their ratio in percent (null if nothing is needed). ``efficiency`` is success weighted by path
     length in percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky
@@ -61,14 +63,23 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     measured = measured.join(guess_penalty(run_data), on="key", how="left")
     credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
     at_hand = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
-    means = measured.group_by("cell").agg(
+    episodes = measured.select(
+        "cell", "scenario", "sample_id",
+        (pl.col("needed") - 1).alias("needed"),
+        (turns - 1).alias("asked"),
+        (100 * pl.col("correct") * path).alias("efficiency"),
+        pl.when(at_hand).then(100 * credit * path).alias("efficiency_above_chance"),
+    )  # fmt: skip
+    means = episodes.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("measured"),
-        (pl.col("needed") - 1).mean().alias("needed"),
-        (turns - 1).mean().alias("asked"),
-        (100 * (pl.col("correct") * path).mean()).alias("efficiency"),
-        pl.when(at_hand.all()).then(100 * (credit * path).mean()).alias("efficiency_above_chance"),
+        pl.col("needed", "asked", "efficiency").mean(),
+        pl.when(pl.col("efficiency_above_chance").null_count() == 0).then(pl.col("efficiency_above_chance").mean()),
     )
-    ratio = pl.when(pl.col("needed") > 0).then(100 * pl.col("asked") / pl.col("needed")).alias("surplus")
+    means = add_bounds(means, episodes, run_data, _ranges(run_data, episodes))
+    ratios = [
+        pl.when(pl.col("needed") > 0).then(100 * pl.col(f"asked{end}") / pl.col("needed")).alias(f"surplus{end}")
+        for end in ("", "_low", "_high")
+    ]
     reason = (
         pl.when(pl.col("scored") == 0)
         .then(pl.lit("nothing is scored yet"))
@@ -76,7 +87,15 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
         .then(pl.lit("neither an oracle episode nor the data folder is available"))
     )
     rows = run_data.rows.select(*NAMES, "scored").join(means, on="cell", how="left")
-    return rows.with_columns(ratio, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
+    return rows.with_columns(*ratios, reason.alias("reason"), pl.col("measured").fill_null(0)).sort("cell")
+
+
+def _ranges(run_data: RunData, episodes: pl.DataFrame) -> dict[str, Range]:
+    """Return the least and greatest value that an episode may have."""
+    longest = max(suggestion_limits(run_data).values(), default=0)
+    worst = episodes["efficiency_above_chance"].min()
+    above_chance = (min(-100.0, worst if isinstance(worst, float) else 0.0), 100.0)
+    return {"asked": (0.0, longest), "efficiency": (0.0, 100.0), "efficiency_above_chance": above_chance}
 
 
 @cached_per_run

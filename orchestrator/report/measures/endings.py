@@ -16,6 +16,7 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
+from orchestrator.report.measures.mean_bounds import add_bounds
 from orchestrator.report.run_data import RunData, cached_per_run, rank_of
 
 
@@ -60,6 +61,7 @@ class EndingKind(StrEnum):
 
 VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]
 """Columns of ``RunData.last_turns`` that determine a view."""
+BOUNDS = {"cell": pl.String, "kind": pl.String, "percent_low": pl.Float64, "percent_high": pl.Float64}
 SIZE = r"\^\d+$"
 """Suffix of a picture's name with its size (``ImageRef.key``), which does not change the view."""
 
@@ -75,12 +77,29 @@ def endings(run_data: RunData) -> pl.DataFrame:
 
 
 def ending_counts(run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes)."""
+    """Return one row per cell and kind that occurs: names, kind, count, finished, percent (of the cell's finished episodes).
+
+    ``percent_low`` and ``percent_high`` are its 95% bounds.
+    """
     names = ["model", "scenario", "condition", "protocol", "cell"]
-    kinds = endings(run_data).group_by(*names, "kind").len("count")
+    rows = endings(run_data)
+    kinds = rows.group_by(*names, "kind").len("count")
     finished = pl.col("count").sum().over("cell").alias("finished")
     percent = (100 * pl.col("count") / pl.col("count").sum().over("cell")).alias("percent")
-    return kinds.with_columns(finished, percent).sort("cell", rank_of("kind", EndingKind))
+    counts = kinds.with_columns(finished, percent)
+    return counts.join(_kind_bounds(rows, run_data), on=["cell", "kind"]).sort("cell", rank_of("kind", EndingKind))
+
+
+def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
+    """Return one row per cell and kind that occurs anywhere: cell, kind, percent_low, percent_high."""
+    kinds = rows["kind"].unique().to_list()
+    wide = rows.with_columns((pl.col("kind") == kind).alias(kind) for kind in kinds)
+    bounds = add_bounds(rows.select("cell").unique(), wide, run_data, dict.fromkeys(kinds))
+    parts = [
+        bounds.select("cell", pl.lit(kind).alias("kind"), percent_low=f"{kind}_low", percent_high=f"{kind}_high")
+        for kind in kinds
+    ]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=BOUNDS)
 
 
 @cached_per_run

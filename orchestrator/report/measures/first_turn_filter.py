@@ -16,7 +16,10 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 
 from envs import in_paper_order
 from envs.samples import paper_ids
+from orchestrator.report.measures.mean_bounds import average_bounds
 from orchestrator.report.run_data import RunData, rank_of
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
@@ -31,6 +34,8 @@ CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
 """Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
 rate at which it reports the recall of both (A.8)."""
 TOTAL = "all"
+STEPS = 1_000
+"""Shares are rounded to a thousandth for their interval."""
 SAMPLE = ("scenario", "sample_id")
 
 
@@ -90,8 +95,9 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     """Return one row per scenario, and ``all``, with the effect of a threshold.
 
     samples, kept, gone, undecided; published (of these samples, those that the paper keeps) and shared (kept by both), null for
-    a scenario that the paper does not have; first_turn and first_turn_kept, the percent right at the first turn over all
-    samples and over the kept ones: mean over models, and of ``all`` the unweighted mean over scenarios.
+    a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
+    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: mean over models, and of
+    ``all`` the unweighted mean over scenarios. The last three have 95% bounds over samples (``_low``, ``_high``).
     """
     decided = turns.decide(percent)
     published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
@@ -109,9 +115,23 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     kept_rates = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
     counts = counts.join(_mean_rate(kept_rates, "first_turn_kept"), on="scenario", how="left")
+    counts = _add_kept_share(counts)
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
-    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum(), cs.float().mean())
-    return pl.concat([ordered, total])
+    means = average_bounds(ordered.with_columns(every=True), ["every"], ("kept_share", "first_turn", "first_turn_kept"))
+    sums = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum())
+    return pl.concat([ordered, sums.hstack(means.drop("every")).select(ordered.columns)])
+
+
+def _add_kept_share(counts: pl.DataFrame) -> pl.DataFrame:
+    """Return the counts with ``kept_share`` and its bounds, null where no sample is decided."""
+    shares = [
+        (100 * kept / (kept + gone), *(100 * bound for bound in proportion_interval(kept, kept + gone)))
+        if kept + gone
+        else (None, None, None)
+        for kept, gone in counts.select("kept", "gone").iter_rows()
+    ]
+    names = ("kept_share", "kept_share_low", "kept_share_high")
+    return counts.hstack(pl.DataFrame(shares, schema=dict.fromkeys(names, pl.Float64), orient="row"))
 
 
 def models_needed(percent: int, models: int) -> int:
@@ -161,6 +181,19 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the percentage of right answers per scenario, as a mean over models."""
+    """Return the percentage of right answers per scenario, as a mean over models, with its bounds over samples."""
     each = answered.group_by("scenario", "model").agg(pl.col("right").mean())
-    return each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
+    means = each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
+    samples = answered.group_by(SAMPLE).agg((pl.col("right").mean() * STEPS).round().cast(pl.Int64)).sort(SAMPLE)
+    bounds = {}
+    for (scenario,), part in samples.group_by("scenario", maintain_order=True):
+        low, high = score_interval([stratum_from_values(part["right"].to_numpy(), 0, STEPS)])
+        bounds[scenario] = 100 * low / STEPS, 100 * high / STEPS
+    rows = [(scenario, value, *_widen(value, *bounds[scenario])) for scenario, value in means.iter_rows()]
+    schema = {"scenario": pl.String, **dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _widen(value: float, low: float, high: float) -> tuple[float, float]:
+    """Return the bounds with the value inside: a model that misses samples weighs differently in both."""
+    return min(low, value), max(high, value)

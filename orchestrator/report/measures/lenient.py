@@ -13,8 +13,12 @@ from envs.answers import letter
 from envs.lenient import nearest_option, read_leniently
 from envs.types import Action, Ending
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
+from orchestrator.report.measures.mean_bounds import add_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.spec import Protocol
+
+READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
+"""Accuracy under each reading; ``_most`` if all episodes that would go on ended right."""
 
 
 @cached_per_run
@@ -42,6 +46,7 @@ def leniency(run_data: RunData) -> pl.DataFrame:
 
     Accuracy in percent under three readings: ``acc``, the benchmark's own; ``acc_lenient`` and ``acc_fuzzy`` count those that
     would be correct at once, ``acc_lenient_most`` and ``acc_fuzzy_most`` also all that would go on, whose ending is unknown.
+    Each has 95% bounds (``_low``, ``_high``).
     """
     would, read, fuzzy = pl.col("would"), pl.col("letter").is_not_null(), pl.col("would_fuzzy")
     counts = lenient_readings(run_data).group_by("cell").agg(
@@ -60,6 +65,7 @@ def leniency(run_data: RunData) -> pl.DataFrame:
         pl.col("unparsable", "readable", "otherwise", "would_correct", "fuzzy_correct", "fuzzy_otherwise").fill_null(0),
         pl.col("unknown", "blind").fill_null(False),
     )
+    rows = add_bounds(rows, _read_episodes(run_data), run_data, dict.fromkeys(READINGS))
     determined = pl.when(~pl.col("unknown"))
     return rows.with_columns(
         pl.when(pl.col("unparsable") > 0).then(100 * pl.col("readable") / pl.col("unparsable")).alias("share_readable"),
@@ -72,8 +78,20 @@ def leniency(run_data: RunData) -> pl.DataFrame:
     ).drop("unknown", "blind", "correct", "fuzzy_correct", "fuzzy_otherwise").sort("cell")  # fmt: skip
 
 
+def _read_episodes(run_data: RunData) -> pl.DataFrame:
+    """Return the scored episodes: cell, scenario, sample_id, and whether each is right under each of ``READINGS``."""
+    readings = lenient_readings(run_data).select("key", "would", "would_fuzzy")
+    episodes = run_data.scored.select("key", "cell", "scenario", "sample_id", acc="correct")
+    joined = episodes.join(readings, on="key", how="left").with_columns(pl.col("would", "would_fuzzy").fill_null(""))
+    return joined.with_columns(
+        (pl.col("acc") | pl.col(column).is_in(endings)).alias(name)
+        for column, prefix in (("would", "lenient"), ("would_fuzzy", "fuzzy"))
+        for name, endings in ((f"acc_{prefix}", ["correct"]), (f"acc_{prefix}_most", ["correct", "go on"]))
+    )
+
+
 def _accuracy_columns() -> list[pl.Expr]:
-    """Return accuracy under each reading, null if unknown."""
+    """Return accuracy under each reading with its bounds, null if unknown."""
     lenient, fuzzy = ~pl.col("unknown"), ~pl.col("blind")
     gains = {
         "acc": (pl.lit(True), pl.lit(0)),
@@ -83,10 +101,16 @@ def _accuracy_columns() -> list[pl.Expr]:
         "acc_fuzzy_most": (fuzzy, pl.col("fuzzy_otherwise")),
     }
     right, scored = pl.col("correct"), pl.col("scored")
-    return [
+    values = [
         pl.when(determined & (scored > 0)).then(100 * (right + gain) / scored).alias(name)
         for name, (determined, gain) in gains.items()
     ]
+    bounds = [
+        pl.when(determined).then(pl.col(f"{name}_{end}")).alias(f"{name}_{end}")
+        for name, (determined, _) in gains.items()
+        for end in ("low", "high")
+    ]
+    return [*values, *bounds]
 
 
 def _read_leniently(

@@ -14,6 +14,8 @@ from orchestrator.report.measures.decision_map import (
     decisions,
     decisions_by_cell,
 )
+from orchestrator.report.measures.estimates import suggestion_limits
+from orchestrator.report.measures.mean_bounds import Range, add_bounds, average_bounds
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
@@ -22,8 +24,8 @@ from orchestrator.report.tables.table import MISSING, Table, TableCell, columns,
 def knowledge_table(run_data: RunData) -> Table:
     """Return the share of samples that each model knows at the first picture and at any, and the moves in between."""
     title = (
-        "decision map: percent of samples whose category it names at the first picture / at any that play can reach; mean moves "
-        "to the nearest of these (of samples that have one)"
+        "decision map: percent of samples whose category it names at the first picture / at any that play can reach (with the "
+        "interval of this); mean moves to the nearest of these (of samples that have one)"
     )
     return _table(run_data, "decision-map", title, KNOWLEDGE_COLUMNS, _knowledge, "{model}")
 
@@ -32,7 +34,7 @@ def regret_table(run_data: RunData) -> Table:
     """Return how well the questions and answers of each condition agree with the model's own map."""
     title = (
         "percent of episodes that asked although it knew / answered although it could not know; mean turns of regret (moves "
-        "asked for too many, and moves that were still needed), by the decision map of the same model and sample"
+        "asked for too many, and moves that were still needed; with the interval), by the decision map of the same model"
     )
     return _table(run_data, "decisions", title, DECISION_COLUMNS, _regret, "{model}, {condition}")
 
@@ -40,30 +42,51 @@ def regret_table(run_data: RunData) -> Table:
 def _table(
     run_data: RunData, name: str, title: str, measures: Sequence[str], cell: Callable[[Row], TableCell], label: str
 ) -> Table:
-    rows = _decision_rows(run_data).drop_nulls(measures[0])
+    rows = _decision_rows(run_data, measures)
+    bounded = [f"{measure}{end}" for measure in measures for end in ("", "_low", "_high")]
+    averages = average_bounds(rows, ["model", "condition"], measures)
+    means = {(row["model"], row["condition"]): row for row in averages.iter_rows(named=True)}
     scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
     for model, condition, part in model_conditions(run_data, rows):
-        cells, means = by_column(part), part.select(pl.col(measures).mean()).row(0, named=True)
+        cells = by_column(part)
         texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
-        lines.append(line(label.format(model=model, condition=condition), [*texts, cell(means)]))
+        lines.append(line(label.format(model=model, condition=condition), [*texts, cell(means[model, condition])]))
         ranked += model not in run_data.baselines
-    numbers = rows.select("model", "scenario", "condition", "mapped", *measures)
+    numbers = rows.select("model", "scenario", "condition", "mapped", *bounded)
     heads = columns("model", [*scenarios, average_heading(scenarios)])
     return Table(name, title, heads, tuple(lines), numbers, ranked)
 
 
-def _decision_rows(run_data: RunData) -> pl.DataFrame:
+def _decision_rows(run_data: RunData, measures: Sequence[str]) -> pl.DataFrame:
+    """Return one row per cell that has these measures, with their bounds."""
     maps = run_data.planned_decision_maps
     planned = [run_data.planned, maps] if maps.height else [run_data.planned]
     names = pl.concat(planned).select("cell", "model", "scenario", "condition")
-    return names.join(decisions_by_cell(decisions(run_data)).drop(MAP_COLUMN), on="cell").sort("cell")
+    compared = decisions(run_data)
+    rows = names.join(decisions_by_cell(compared).drop(MAP_COLUMN), on="cell").drop_nulls(measures[0])
+    longest = (0.0, float(max(suggestion_limits(run_data).values(), default=0)))
+    late, early = pl.col("regret_late"), pl.col("regret_early").fill_null(0)
+    ranges: dict[str, Range | None] = {"known_first": None, "known_ever": None, "needed": longest}
+    episodes = compared.samples.with_columns(known_ever=pl.col("needed").is_not_null())
+    if measures == DECISION_COLUMNS:
+        ranges = {"asked_knowing": None, "answered_unknowing": None}
+        ranges |= dict.fromkeys(("regret", "regret_late", "regret_early"), longest)
+        episodes = compared.episodes.with_columns(regret=late + early)
+    return add_bounds(rows, episodes, run_data, ranges).sort("cell")
 
 
 def _knowledge(row: Row) -> TableCell:
     moves = "-" if row["needed"] is None else f"{row['needed']:.1f}"
-    return TableCell(f"{row['known_first']:.0f} / {row['known_ever']:.0f}; {moves}", row["known_ever"])
+    text = f"{row['known_first']:.0f} / {row['known_ever']:.0f}; {moves}"
+    return TableCell(text, row["known_ever"], _limits(row, "known_ever", 0))
 
 
 def _regret(row: Row) -> TableCell:
     text = f"{row['asked_knowing']:.0f} / {row['answered_unknowing']:.0f}; {row['regret']:.1f}"
-    return TableCell(text, row["regret"])
+    return TableCell(text, row["regret"], _limits(row, "regret", 1))
+
+
+def _limits(row: Row, name: str, digits: int) -> str:
+    """Return the 95% interval of one measure, "" without one."""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return "" if low is None else f"{low:.{digits}f}–{high:.{digits}f}"

@@ -9,7 +9,8 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.measures.families import evidence_settings
-from orchestrator.report.measures.lenient import leniency
+from orchestrator.report.measures.lenient import READINGS, leniency
+from orchestrator.report.measures.mean_bounds import average_bounds
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
@@ -22,19 +23,18 @@ from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
+    average_heading,
     by_column,
     change_cell,
     format_limits,
     lines_by_scenario,
     model_conditions,
-    one_decimal,
     order_models,
 )
 from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from sweeps.protocol import ZERO_SHOT, Protocol
 
-READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
 PAIRED = {
     Protocol.MCQA: ("paired", "accuracy"),
     Protocol.OEG: ("open-ended-paired", "open-ended, share of answers that the judge accepts,"),
@@ -127,12 +127,21 @@ def _rank_texts(row: Row, bounded: bool) -> Iterable[str]:
 def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
     numbers = robustness(run_data)
-    scenarios, lines = lines_by_scenario(run_data, numbers.filter(condition=condition), _variance)
+    rows, averages = numbers.filter(condition=condition), _variance_averages(numbers.filter(condition=condition))
+    scenarios, lines = lines_by_scenario(run_data, rows, _variance)
+    means = by_column(averages, "model")
     title = (
         f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
-        "option order / random draw of the decoding, percent (with one seed the order includes the draw)"
+        "wording / option order / random draw of the decoding, percent (- : one level only, so the part before includes it)"
     )
-    return Table("robustness", title, columns("model", scenarios), lines, numbers)
+    heads = columns("model", [*scenarios, average_heading(scenarios)])
+    wider = tuple((*cells, _variance(means[cells[0].text])) for cells in lines)
+    return Table("robustness", title, heads, wider, numbers)
+
+
+def _variance_averages(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per model: the means over scenarios of accuracy, of its range, and of the parts of variance."""
+    return rows.group_by("model").agg(pl.col("acc", "least", "most", *VARIANCE_COLUMNS).mean())
 
 
 def _variance(row: Row) -> TableCell:
@@ -143,14 +152,10 @@ def _variance(row: Row) -> TableCell:
 def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     """Return accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
     numbers = leniency(run_data).filter(condition=condition, protocol="mcqa")
-    readings = pl.col(READINGS)
-    averages = numbers.group_by("model").agg(readings.mean(), readings.null_count().name.suffix("_gaps"))
-    means, lines = by_column(averages, "model"), []
+    means, lines = by_column(average_bounds(numbers, ["model"], READINGS), "model"), []
     for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
-        row = means[model]
-        strict, *others = [
-            MISSING if row[f"{name}_gaps"] else TableCell(one_decimal(row, name), row[name]) for name in READINGS
-        ]
+        gaps = numbers.filter(model=model).select(READINGS).null_count().row(0, named=True)
+        strict, *others = [MISSING if gaps[name] else _reading(means[model], name) for name in READINGS]
         lines.append(line(model, [strict, _range(*others[:2]), _range(*others[2:])]))
     title = (
         f"{condition}: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant "
@@ -159,8 +164,16 @@ def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     return Table("readings", title, columns("model", ("strict", "lenient", "fuzzy")), tuple(lines), numbers)
 
 
+def _reading(row: Row, name: str) -> TableCell:
+    return TableCell(f"{row[name]:.1f}", row[name], f"{row[f'{name}_low']:.1f}–{row[f'{name}_high']:.1f}")
+
+
 def _range(low: TableCell, high: TableCell) -> TableCell:
-    return low if low.text == high.text else TableCell(f"{low.text} to {high.text}", low.value)
+    """Return both figures; their interval reaches from the lower bound of the one to the upper bound of the other."""
+    if low.text == high.text:
+        return low
+    note = f"{low.note.split('–')[0]}–{high.note.split('–')[-1]}" if low.note and high.note else ""
+    return TableCell(f"{low.text} to {high.text}", low.value, note)
 
 
 def package_measure_tables(run_data: RunData) -> list[Table]:

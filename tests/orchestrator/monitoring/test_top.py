@@ -10,7 +10,8 @@ from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 from orchestrator.monitoring.top import Top, last_replies
-from orchestrator.storage import control_log, lock
+from orchestrator.storage import control_log, lock, replica_time
+from orchestrator.storage.replica_time import ReplicaTime
 from tests.orchestrator.report import runs
 
 ROWS = (
@@ -80,6 +81,13 @@ def test_screen_shows_models_driver_and_last_replies(folder):
     assert screen["head"].startswith("73 of 147 episodes (50%), 3.2/s, 20 s left\nprocess ")
     assert screen["table"].splitlines()[0] == "qwen 2 4 64 70/140 3.2 40 30 2"
     assert screen["replies"].splitlines()[1:] == list(last_replies(folder)) and len(last_replies(folder)) == 6
+
+
+def test_third_line_says_what_replicas_did(folder):
+    assert drive_view(folder)["head"].count("\n") == 1, "no ledger, no line"
+
+    replica_time.write_attempts(folder, {"1": {"qwen": ReplicaTime(gpus=2, loading=900, playing=2700)}})
+    assert drive_view(folder)["head"].splitlines()[2] == "2.0 GPU-hours held: 25% loading, 75% playing"
 
 
 def test_empty_columns_are_hidden_and_cursor_stays(folder):

@@ -28,8 +28,9 @@ from orchestrator.report.html.thumbnails import EDGE, Thumbnails, parse_image_ke
 from orchestrator.report.measures.endings import endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
-from orchestrator.storage import checksums
+from orchestrator.storage import checksums, replica_time
 from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.replica_time import ReplicaTime
 from orchestrator.storage.schemas import VERDICTS
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -375,3 +376,18 @@ def test_empty_run_has_page(demo_data, tmp_path):
 def test_folder_without_run_is_refused(tmp_path):
     with pytest.raises(RunFolderError, match="holds no run"):
         write_page(read_run(tmp_path))
+
+
+def test_bar_of_held_time_has_every_part_once(tmp_path, demo_data):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["uniform"], ["zero-shot"], scenarios=["ROD"]))
+    assert 'id="held"' not in write_page(read_run(folder)).read_text()
+
+    times = {"qwen": ReplicaTime(gpus=1, loading=10, playing=60, lost=10), "judge:x": ReplicaTime(gpus=2, judging=10)}
+    replica_time.write_attempts(folder, {"1": times})
+    page = write_page(read_run(folder)).read_text()
+
+    bar = re.search(r'<figure class="held".*?</figure>', page, re.DOTALL)[0]
+    widths = {part: (float(x), float(width)) for part, x, width in re.findall(r'h-(\w+)" x="(.*?)" width="(.*?)"', bar)}
+    assert widths == {"loading": (0, 10), "playing": (10, 60), "judging": (70, 20), "lost": (90, 10)}
+    assert re.findall(r"</i>(\w+ \d+%)", bar) == ["loading 10%", "playing 60%", "judging 20%", "lost 10%"]
+    assert page.count('id="table-replica-time"') == 1

@@ -3,38 +3,56 @@
 import numpy as np
 import pytest
 
-from actors.playing.prompts import apply_condition
+from actors.playing.prompts import apply_condition, messages, turn_view
+from envs import SCENARIOS
+from envs.stimulus import OPTIONS_FOLLOW, lettered
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures.robustness import robustness, variance_components
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.evidence import robustness_table
 from sweeps.load import SweepError
+from sweeps.wordings import SHIPPED, shipped_wording
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODELS = ["uniform", "first-option", "guess"]
+CONTENT = {
+    "moving", "occluding", "object", "reveal", "behind", "occlusion", "waiting", "rewinding", "video", "rotating", "view",
+    "informative", "enhancing", "image", "quality", "classification", "adding", "details", "quickdraw", "camera", "zooming",
+    "answer", "question", "disappear", "appear",
+}  # fmt: skip
+"""Words of published hints that carry meaning."""
 
 
 @pytest.mark.parametrize(
-    ("sample", "order", "orders", "seeds"), [(0.3, 0.2, 3, 2), (0.0, 0.0, 2, 3), (0.25, 0.0, 4, 2), (0.0, 0.35, 2, 2)]
+    ("sample", "wording", "order", "levels"),
+    [
+        (0.3, 0.0, 0.2, (1, 3, 2)),
+        (0.0, 0.0, 0.0, (1, 2, 3)),
+        (0.15, 0.16, 0.17, (3, 2, 2)),
+        (0.0, 0.35, 0.0, (4, 1, 2)),
+    ],
 )
-def test_planted_variance_components_are_found(sample, order, orders, seeds):
-    """Chances are 1/2 +- sample +- order, so the variances are sample^2 and order^2; the rest of 1/4 is the draw's."""
+def test_planted_variance_components_are_found(sample, wording, order, levels):
+    """Chances are 1/2 plus or minus each effect, so the variances are their squares; the rest of 1/4 is the draw's."""
     rng, runs, n = np.random.default_rng(1), 60, 150
-    components = np.zeros(3)
+    (wordings, orders, _), parts = levels, []
     for _ in range(runs):
-        signs = rng.choice([-1, 1], (n, 1, 1)), rng.choice([-1, 1], (n, orders, 1))
-        chances = 0.5 + sample * signs[0] + order * signs[1]
-        components += variance_components((rng.random((n, orders, seeds)) < chances).astype(np.int64))
-    expected = np.array([sample**2, order**2, 0.25 - sample**2 - order**2]) / 0.25
+        signs = [rng.choice([-1, 1], (n, *shape)) for shape in ((1, 1, 1), (wordings, 1, 1), (wordings, orders, 1))]
+        chances = 0.5 + sample * signs[0] + wording * signs[1] + order * signs[2]
+        parts.append(variance_components((rng.random((n, *levels)) < chances).astype(np.int64)))
+    means = [None if None in column else np.mean(column) for column in zip(*parts, strict=True)]
+    rest = 0.25 - sample**2 - wording**2 - order**2
 
-    assert components / runs == pytest.approx(expected, abs=0.03)
+    for value, expected, level in zip(means, (sample**2, wording**2, order**2, rest), (n, *levels), strict=True):
+        assert (value is None) == (level == 1)
+        assert value is None or value == pytest.approx(expected / 0.25, abs=0.03)
 
 
 def test_one_seed_attributes_draw_to_order():
     rng = np.random.default_rng(2)
-    sample, order, decoding = variance_components((rng.random((400, 5, 1)) < 0.5).astype(np.int64))
+    sample, wording, order, decoding = variance_components((rng.random((400, 1, 5, 1)) < 0.5).astype(np.int64))
 
-    assert decoding is None and order > 0.9 and sample < 0.1
+    assert decoding is None and wording is None and order > 0.9 and sample < 0.1
 
 
 def test_first_replicate_keeps_keys_of_plain_sweep(demo_data):
@@ -93,8 +111,62 @@ def test_order_permutes_options_and_draw_changes_seed_only(run, demo_data):
 @pytest.mark.parametrize(
     ("table", "message"),
     [({"replicates": 0}, "replicates"), ({"replicates": {"order": 3}}, "did you mean 'replicates.orders'"),
-     ({"replicates": 2, "protocol": "oeg"}, "multiple choice")],
+     ({"replicates": 2, "protocol": "oeg"}, "multiple choice"),
+     ({"replicates": {"wordings": 10}}, "9"), ({"replicates": {"own_wordings": [{"template": "{question}"}]}}, "options"),
+     ({"replicates": {"own_wordings": [{"template": "{question}{options}", "hints": {"RODD": "x"}}]}}, "RODD")],
 )  # fmt: skip
 def test_bad_replicates_are_refused(demo_data, table, message):
     with pytest.raises(SweepError, match=message):
         sweep(demo_data, MODELS, ["zero-shot"], **table)
+
+
+def test_wordings_change_message_and_hint_and_keep_question_and_options(demo_data):
+    own = {"template": "{question}\n{options}Go.", "hints": {"COCO": "Maybe zoom or move."}}
+    wanted = sweep(
+        demo_data, ["uniform"], ["zero-shot", "hint"], replicates={"wordings": 9, "own_wordings": [own]}
+    )  # fmt: skip
+    plan = build_plan(wanted)
+    texts: dict[str, set[str]] = {}
+    for cell in plan.cells:
+        sample, game = plan.samples[cell.scenario][0], SCENARIOS[cell.scenario]
+        state = game.initial(sample)
+        view, plain = turn_view(sample, state, cell.condition), game.view(sample, state)
+        (message,) = messages(sample, view, cell.condition)
+        options = (*plain.options, *plain.categories)
+        assert plain.prompt in message.text and lettered(options) in message.text
+        assert not cell.condition.wording or OPTIONS_FOLLOW not in message.text
+        texts.setdefault(cell.key, set()).add(message.text)
+        if cell.condition.hint and cell.condition.wording and (cell.scenario == "COCO" or cell.condition.wording < 11):
+            assert game.hint_for(sample) not in message.text, "its hint has another wording"
+    assert len(plan.cells) == 7 * 2 * 10 and len({text for group in texts.values() for text in group}) == 7 * 2 * 10
+    assert "Maybe zoom or move." in next(iter(texts["uniform/COCO/hint-wording11"]))
+
+
+def test_each_shipped_hint_says_what_the_published_one_says():
+    for number in range(1, SHIPPED + 1):
+        template, hints = shipped_wording(number)
+        assert template.count("{question}") == template.count("{options}") == 1
+        for scenario, game in SCENARIOS.items():
+            words = set(game.hint.lower().rstrip(".").replace(",", "").split()) & CONTENT
+            text = hints[game.hint].lower()
+            assert all(word[:3] in text for word in words), (scenario, text)
+            assert text.endswith(".") and "{" not in text
+
+
+def test_wordings_of_a_condition_with_its_own_template_are_left_out(demo_data):
+    own = {"name": "mine", "template": "{options}{question}"}
+    wanted = sweep(demo_data, ["uniform"], ["mine", "zero-shot"], condition=[own], replicates={"wordings": 3})
+
+    assert [c.name for c in wanted.replicated_conditions] == ["zero-shot-wording1", "zero-shot-wording2"]
+
+
+def test_wordings_are_played_and_have_their_part_of_variance(demo_data, tmp_path):
+    wanted = sweep(
+        demo_data, MODELS, ["hint"], scenarios=["QD"], replicates={"wordings": 3, "seeds": 2}, selection={"limit": 8}
+    )  # fmt: skip
+    run_data = read_run(play_sweep(tmp_path / "run", wanted))
+    row = robustness(run_data).filter(model="uniform").row(0, named=True)
+
+    assert (row["wordings"], row["orders"], row["seeds"]) == (3, 1, 2) and row["var_order"] is None
+    assert row["var_sample"] + row["var_wording"] + row["var_decoding"] == pytest.approx(100)
+    assert set(run_data.rows["condition"]) == {"hint"}
