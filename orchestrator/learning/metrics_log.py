@@ -17,7 +17,7 @@ from orchestrator.learning.settings import Train
 from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.run import MlflowRun
 from orchestrator.tracking.mlflow.run_tree import LEVEL
-from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
+from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
 from sweeps.spec import Sweep
 
 HISTORY = 1_000
@@ -39,7 +39,7 @@ class MetricsLog:
         self.history: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=HISTORY)
         self.unsent: list[tuple[int, int, Mapping[str, float]]] = []
         """Step, time in milliseconds, and metrics."""
-        self.off = sweep.tracking.uri == UNTRACKED
+        self.off = not is_mlflow(sweep.tracking.uri)
         self.run: MlflowRun | None = None
 
     def __enter__(self) -> MetricsLog:

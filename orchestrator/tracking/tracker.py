@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow.tracker import MlflowTracker
+from orchestrator.tracking.otlp import OtlpTracker
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 
 
@@ -62,6 +63,8 @@ class NullTracker:
 
 TRACKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
     UNTRACKED: lambda run: NullTracker(),
+    "otlp": OtlpTracker,
+    "otlps": OtlpTracker,
 }
 """Scheme of ``[tracking] uri`` -> its tracker. Every other address is MLflow's, which has many schemes."""
 
