@@ -53,6 +53,7 @@ class OtlpTracker:
         self._cells: dict[str, Span] = {}
         self._complete: set[str] = set()
         self._gauges: dict[str, Any] = {}
+        self._data: dict[str, str] = {}
         self._refused = _Refusals()
         try:
             self._open_providers()
@@ -84,12 +85,11 @@ class OtlpTracker:
         """Begin the span of the attempt."""
         self._refused.listen()
         parameters = {f"{PREFIX}.{name}": value for name, value in self.run.params.items()}
-        self._attempt = self._tracer.start_span(self.run.name, attributes=parameters)
+        self._attempt = self._tracer.start_span(self.run.name, attributes={**parameters, **self._data})
 
     def dataset(self, description: Mapping[str, Any]) -> None:
-        """Add the data set to the span of the attempt."""
-        for name in ("name", "digest"):
-            self._attempt.set_attribute(f"{PREFIX}.data.{name}", str(description[name]))
+        """Keep name and digest of the data set for the span of the attempt; called before ``start``."""
+        self._data = {f"{PREFIX}.data.{name}": str(description[name]) for name in ("name", "digest")}
 
     def cell(self, row: Mapping[str, Any]) -> None:
         """Set the newest figures of a cell's span; end it once the cell is complete."""
@@ -149,7 +149,7 @@ class _Refusals(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.count += 1
-        self.first = self.first or record.getMessage().splitlines()[0][:200]
+        self.first = self.first or record.getMessage().splitlines()[0][:200].rstrip(".")
 
     def listen(self) -> None:
         """Take the place of other handlers."""

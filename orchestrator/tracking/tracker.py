@@ -25,7 +25,7 @@ class Tracker(Protocol):
         """Begin to record."""
 
     def dataset(self, description: Mapping[str, Any]) -> None:
-        """Record the data set (``describe_dataset``)."""
+        """Record the data set (``describe_dataset``); called before ``start``."""
 
     def cell(self, row: Mapping[str, Any]) -> None:
         """Record the newest row of a cell, in place of older rows of that cell."""

@@ -52,8 +52,8 @@ def collector():
 def play(folder, uri: str) -> None:
     """Record an attempt with one complete cell and one that is not."""
     tracker = open_tracker(TrackedRun(uri, "e", folder, "my-sweep", {"seed": "3"}))
-    tracker.start()
     tracker.dataset({"name": "demo", "digest": "0123abcd"})
+    tracker.start()
     tracker.cell(row(0, finished=4))
     tracker.cell(row(0, finished=10))
     tracker.cell(row(1, finished=4))
