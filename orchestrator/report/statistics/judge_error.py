@@ -107,12 +107,14 @@ def labels_to_halve(strata: Sequence[Labels], shares: Sequence[float] | None = N
 def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Floats:
     """Return variance of the truth, of the verdict, and their covariance (strata, 3), with the imagined labels.
 
-    These are spread like the labels of the other strata; where strata are parts of a population, like its answers.
+    These are spread like the labels of the other strata; where strata are parts of a population, half like its answers and
+    half evenly, without which intervals of 50 labels cover only 87% in the worst of five planted cases.
     """
     counts = np.array([part.labelled for part in strata], dtype=np.float64)
     rest = counts.sum(axis=0) - counts + 0.5
     if weights is not None:
-        rest = np.tile(weights @ ((counts + 0.5) / (counts + 0.5).sum(axis=1, keepdims=True)), (len(counts), 1))
+        mean = weights @ ((counts + 0.5) / (counts + 0.5).sum(axis=1, keepdims=True))
+        rest = np.tile((mean + 1 / len(mean)) / 2, (len(counts), 1))
     shares = counts + PRIOR * rest / rest.sum(axis=1, keepdims=True)
     shares /= shares.sum(axis=1, keepdims=True)
     true, judged, both = shares @ TRUE, shares @ JUDGED, shares[:, 0]
