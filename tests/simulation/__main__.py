@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envs.demo import draw as draw_benchmark
+from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutants
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.replay import replay
 from tests.simulation.schedule import Schedule, draw, shrink
