@@ -163,7 +163,8 @@ class SimulatedRun:
             problem = str(refusal)
         lock.release(self.folder, "store")
         if self.image is not None:
-            self.disk.restore(self.image)
+            if not self.moved.exists():
+                self.disk.restore(self.image)
             outcome, problem = None, problem or "the driver is killed"
         self.note(problem or f"attempt {number} ends: complete {outcome is not None and outcome.complete}")
         assert not self.ray.faults, self.ray.faults[0]
