@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # its tables are small: waking threads takes longer than the work
+
 import sys
 import tempfile
 import time
