@@ -50,6 +50,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(worker_pool, "Worker", _CurrentWorker(run))
     replace(ray_cluster, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
     replace(ray_cluster, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
+    replace(ray_cluster, "_open_own_gcs", lambda: None)
     replace(ray_cluster, "read_output", _CurrentOutput())
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
@@ -66,6 +67,8 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(importlib.metadata, "version", _read_version_once)
     replace(status, "commit", _read_commit_once)
     replace(ShownPictures, "uses_pictures", staticmethod(lambda cell: False))
+    if run.remote:
+        patches.enter_context(run.remote.replaced(replace))
     for module in list(sys.modules.values()):
         if module.__name__.startswith(("orchestrator", "actors")) and getattr(module, "time", None) is time:
             replace(module, "time", run.clock)
