@@ -14,7 +14,8 @@ from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
-from orchestrator.report.measures.operating_points import operating_curves, operating_points, operating_splits
+from orchestrator.report.measures.operating_points import operating_budgets, operating_curves, operating_points
+from orchestrator.report.measures.operating_splits import operating_splits
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -73,13 +74,18 @@ class Run:
 
     @property
     def operating_points(self) -> pl.DataFrame:
-        """One row per cell under ``every-state``: exact acc and ps, bounds, AUC, neutral b (docs/operating-curves.md)."""
+        """One row per cell under ``every-state`` and one per mean over scenarios: exact acc and ps, bounds, AUC, neutral b."""
         return operating_points(self._read)
 
     @property
     def operating_curves(self) -> pl.DataFrame:
         """Accuracy and ps of each exact cell as the will to ask moves."""
         return operating_curves(self._read)
+
+    @property
+    def operating_budgets(self) -> pl.DataFrame:
+        """Exact accuracy of each exact cell when only so many suggestions are allowed."""
+        return operating_budgets(self._read)
 
     @property
     def operating_splits(self) -> pl.DataFrame:

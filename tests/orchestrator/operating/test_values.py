@@ -20,7 +20,7 @@ from orchestrator.operating.policy import (
     uniform_policy,
 )
 from orchestrator.operating.split import Curve, split, split_intervals
-from orchestrator.operating.values import greedy_values, sample_values, well_timed_values
+from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_values
 from orchestrator.report.measures.exact_chance import any_option, chance_correct
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
@@ -71,6 +71,19 @@ def test_values_are_the_means_of_drawn_episodes(graphs, name, asks):
     error = np.std(drawn, axis=0) / len(drawn) ** 0.5
     assert (np.abs(np.mean(drawn, axis=0) - exact) <= 4 * error + 1e-3).all()
     assert (values.limited[0] > 0.05) == (asks > 0)
+
+
+@pytest.mark.parametrize("name", ["VSOD", "QD"])
+def test_counts_of_suggestions_agree_with_the_exact_means(graphs, name):
+    for graph in graphs[name]:
+        policy = planted(graph, Random(3), asks=1.0)
+        values, counts = sample_values(graph, policy, np.zeros(1)), count_suggestions(graph, policy)
+        assert counts.ended.sum() == pytest.approx(1.0)
+        assert counts.right.sum() == pytest.approx(values.accuracy[0])
+        assert counts.ended @ np.arange(len(counts.ended)) == pytest.approx(values.suggestions[0])
+        whole = persistent(policy)
+        own = sample_values(graph, whole, np.zeros(1))
+        assert own.answered[0] + own.limited[0] == pytest.approx(1.0) and own.abstained[0] == 0.0
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
