@@ -21,7 +21,7 @@ from orchestrator.operating.policy import (
 )
 from orchestrator.operating.split import Curve, split, split_intervals
 from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_values
-from orchestrator.report.measures.exact_chance import any_option, chance_correct
+from orchestrator.report.measures.exact_chance import any_option, blind_play
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
 
@@ -47,8 +47,10 @@ def tilted(policy, bias):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_uniform_play_has_the_exact_chance(graphs, name):
     for graph in graphs[name]:
-        exact = sample_values(graph, uniform_policy(graph), np.zeros(1)).accuracy[0]
-        assert exact == pytest.approx(chance_correct(graph.sample, any_option), abs=1e-9)
+        exact = sample_values(graph, uniform_policy(graph), np.zeros(1))
+        right, suggestions = blind_play(graph.sample, any_option)
+        assert exact.accuracy[0] == pytest.approx(right, abs=1e-9)
+        assert exact.suggestions[0] == pytest.approx(suggestions, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "asks"), [("ROD", 0.0), ("QD", 3.0), ("COCO", 0.0)])
