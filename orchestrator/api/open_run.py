@@ -15,7 +15,7 @@ from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
 from orchestrator.report.measures.operating_points import operating_budgets, operating_curves, operating_points
-from orchestrator.report.measures.operating_splits import operating_splits
+from orchestrator.report.measures.operating_splits import operating_splits, split_between
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -91,6 +91,10 @@ class Run:
     def operating_splits(self) -> pl.DataFrame:
         """Asking more and asking better between two models, or two conditions of a model, with intervals."""
         return operating_splits(self._read)
+
+    def asking_split(self, before: str, after: str) -> pl.DataFrame:
+        """Return asking more and asking better for two models, or ``MODEL, CONDITION``; raises RunFolderError for others."""
+        return split_between(self._read, before, after)
 
     def replay(self, key: str) -> pl.DataFrame:
         """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.

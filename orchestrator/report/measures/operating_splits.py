@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +13,7 @@ from orchestrator.operating.split import Interval, split_intervals
 from orchestrator.report.measures.operating_curves import OperatingCell, operating_cells
 from orchestrator.report.measures.operating_points import cell_clusters
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
 MOST_PAIRS = 15
@@ -28,19 +29,44 @@ SPLIT_SCHEMA = {
 def operating_splits(run_data: RunData) -> pl.DataFrame:
     """Return the splits between two models of a condition and two conditions of a model (``SPLIT_SCHEMA``), in points.
 
-    ``scenario`` is null for the mean over the ``scenarios`` that have a split.
+    ``scenario`` is null for the mean over the ``scenarios`` that have a split. Only the first ``MOST_PAIRS`` are computed;
+    ``split_between`` computes any other.
     """
+    rows = [row for before, after in _pairs(run_data)[:MOST_PAIRS] for row in _pair_rows(run_data, before, after)]
+    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
+
+
+def count_left_out(run_data: RunData) -> int:
+    """Return the number of pairs that ``operating_splits`` leaves out."""
+    return max(0, len(_pairs(run_data)) - MOST_PAIRS)
+
+
+def split_between(run_data: RunData, before: str, after: str) -> pl.DataFrame:
+    """Return the splits between two models or conditions, named as in the table: ``MODEL`` or ``MODEL, CONDITION``.
+
+    Raises RunFolderError for a name without exact curves.
+    """
+    keys = {_series_name(*key): key for key in exact_series(run_data)}
+    if missing := [name for name in (before, after) if name not in keys]:
+        raise RunFolderError(f"{missing[0]} has no exact curves; those of this run: {', '.join(keys) or 'none'}")
+    return pl.DataFrame(list(_pair_rows(run_data, keys[before], keys[after])), schema=SPLIT_SCHEMA, orient="row")
+
+
+Key = tuple[str, str]
+"""Model and condition."""
+
+
+def _pairs(run_data: RunData) -> list[tuple[Key, Key]]:
+    """Return the pairs of models under one condition, and of conditions of one model."""
+    return [(a, b) for a, b in combinations(exact_series(run_data), 2) if a[0] == b[0] or a[1] == b[1]]
+
+
+def _pair_rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any, ...]]:
     series = exact_series(run_data)
-    pairs = [pair for pair in combinations(series, 2) if pair[0][0] == pair[1][0] or pair[0][1] == pair[1][1]]
-    rows = [
-        row
-        for before, after in pairs[:MOST_PAIRS]
-        for family in FAMILIES
-        for row in split_rows(
+    for family in FAMILIES:
+        yield from split_rows(
             run_data, (_series_name(*before), series[before]), (_series_name(*after), series[after]), family
         )
-    ]
-    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
 
 
 def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from envs import in_paper_order
 from orchestrator.report.measures.operating_differences import explain_difference
 from orchestrator.report.measures.operating_played import exact_and_played
 from orchestrator.report.measures.operating_points import operating_points
-from orchestrator.report.measures.operating_splits import operating_splits
+from orchestrator.report.measures.operating_splits import count_left_out, operating_splits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
@@ -137,7 +138,12 @@ def _factor(bias: float) -> str:
 
 def splits_table(run_data: RunData) -> Table:
     """Return how much of each difference between two models is asking more and how much asking better."""
-    return splits_table_of(operating_splits(run_data), "operating-splits")
+    table = splits_table_of(operating_splits(run_data), "operating-splits")
+    if not (left_out := count_left_out(run_data)):
+        return table
+    return replace(
+        table, notes=(f"{pluralize(left_out, 'more pair')}: open_run(DIR).asking_split(BEFORE, AFTER) in Python",)
+    )
 
 
 def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:

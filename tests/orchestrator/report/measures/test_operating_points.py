@@ -27,6 +27,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.results import result_tables
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.rollup import model_measures
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -194,6 +195,10 @@ def test_two_runs_are_split_and_a_run_has_its_curves_in_python(greedy_run: RunDa
     run = open_run(greedy_run.folder)
     assert run.operating_points.height == operating_points(greedy_run).height
     assert run.operating_splits.height and run.operating_curves.height
+    back = run.asking_split("eager", "shy").filter(pl.col("scenario").is_null(), family="plain").row(0, named=True)
+    assert back["more"] < -10 and back["better"] == pytest.approx(0.0, abs=1e-9)
+    with pytest.raises(RunFolderError, match="nobody has no exact curves; those of this run: shy, eager"):
+        run.asking_split("shy", "nobody")
     assert run.options.height > run.operating_points.height
 
 
