@@ -33,17 +33,15 @@ SAMPLES = 20
 """Held-out samples per scenario."""
 SHORT = ("train.batch=64", "train.steps=60", "train.checkpoint_every=60", "train.warmup=3")
 MORE_VIEWS = ("train.states.middle=1",)
-HOT = ("train.temperature=1.5",)
 ARMS: dict[str, tuple[str, ...]] = {
     "demo": (),
-    "middle": MORE_VIEWS,
-    "hot": (*MORE_VIEWS, *HOT),
-    "episode": (*MORE_VIEWS, 'train.credit="episode"'),
-    "episode-hot": (*MORE_VIEWS, *HOT, 'train.credit="episode"'),
+    "hot": (*MORE_VIEWS, "train.temperature=1.5"),
+    "episode": (*MORE_VIEWS, "train.temperature=1.5", 'train.credit="episode"'),
+    "wide": (*MORE_VIEWS, 'train.lora.targets=["q_proj","k_proj","v_proj","o_proj"]'),
     "low-rp": (*MORE_VIEWS, "train.rp=0.25"),
-    "shuffled": (*MORE_VIEWS, *HOT, "train.shuffle_rewards=true"),
+    "shuffled": ("train.shuffle_rewards=true",),
 }
-"""Name -> settings beside those of sweeps/demo-learning.toml; ``shuffled`` is the control."""
+"""Name -> settings beside those of sweeps/demo-learning.toml and ``SHORT``; ``shuffled`` is the control."""
 
 
 def ask_everything(policy: Policy, folder: Path) -> dict[str, Summary]:

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.registry import open_engine
 from envs import SCENARIOS
 from envs.scenario import suggestions
 from orchestrator.api.open_run import open_run
@@ -29,6 +30,7 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.results import result_tables
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.rollup import model_measures
+from sweeps.registry import registry
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
@@ -246,3 +248,21 @@ def test_without_probabilities_and_in_one_order_there_is_a_table(demo_data: Path
         part = replace(run, states=run.states.filter(**names))
         tables = {table.name: table for table in report_tables(part)}
         assert all("-" in [cell.text for cell in row] for row in tables["operating"].rows), names
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_embedded_models_play_their_exact_greedy_values_in_every_scenario(demo_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the embedded model needs torch (extra `transformers`)")
+    pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
+    models = ["embedded", "embedded-asks"]
+    wanted = sweep(
+        demo_data, models, ["zero-shot", "one-order"], selection={"limit": 2},
+        condition=[{"name": "one-order", "every_state": True, "orders": 0}],
+    )  # fmt: skip
+    engines = {name: open_engine(registry()[name], demo_data) for name in models}
+    rows = exact_and_played(read_run(play_sweep(tmp_path / "run", wanted, backends=engines)))
+    assert rows.height == 14 and (rows["point"] == "greedy").all()
+    assert rows["exact_acc"].to_list() == rows["played_acc"].to_list()
+    assert rows["exact_ps"].to_list() == pytest.approx(rows["played_ps"].to_list())
+    assert rows["played_ps"].max() > 1.0, "models that ask were played"  # type: ignore[operator]
