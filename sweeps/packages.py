@@ -71,8 +71,9 @@ def pin_policy(model: ModelSpec) -> ModelSpec:
 
 def policy_model(name: str) -> ModelSpec | None:
     """Return an installed policy as a model; None if no package offers it."""
-    model = ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin")
-    return pin_policy(model) if name in policies() else None
+    if name not in policies():
+        return None
+    return pin_policy(ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin"))
 
 
 def versions() -> Mapping[str, str]:

@@ -11,10 +11,10 @@ from sweeps.values import Frozen
 
 
 class Tracking(Frozen):
-    """The MLflow server of a sweep."""
+    """Where a sweep is recorded, by default in MLflow."""
 
     uri: str = "sqlite"
-    """``sqlite`` (a file under the output folder), a server's address, or ``none``."""
+    """``sqlite`` (a file under the output folder), a server's address, ``otlp://HOST:PORT`` of OpenTelemetry, or ``none``."""
     experiment: str = ""
     """Defaults to the sweep's name."""
 

@@ -44,12 +44,14 @@ def resolve_data(data: str, file: Path) -> str:
 
 
 def data_candidates(data: str, file: Path) -> tuple[Path, ...]:
-    """Return the candidates for a relative data folder, in order of precedence; none for an address.
+    """Return the candidates for a data folder, in order of precedence; none for an address.
 
     A sweep that ships has its data in the working folder, not next to its file.
     """
-    if "://" in data or Path(data).is_absolute():
+    if "://" in data:
         return ()
+    if Path(data).is_absolute():
+        return (Path(data),)
     ships = file.resolve().is_relative_to(FOLDER.resolve())
     return (Path(data),) if ships else (file.parent / data, Path(data))
 
@@ -60,10 +62,21 @@ def missing_data(data: str, path: Path) -> str:
     if not candidates or any(candidate.exists() for candidate in candidates):
         return ""
     paths = " and ".join(dict.fromkeys(str(candidate.absolute()) for candidate in candidates))
+    near = next(filter(None, map(_nearest_folder, candidates)), "")
     return (
-        f"there is no data folder {data!r} (looked for {paths}); `proactive-sweep data demo {data}` draws a small one,"
+        f"there is no data folder {data!r} (looked for {paths}); {near}`proactive-sweep data demo {data}` draws a small one,"
         " `proactive-sweep data fetch DIR` brings the published one"
     )
+
+
+def _nearest_folder(missing: Path) -> str:
+    """Return ``did you mean 'demo-data'? `` if a folder beside the missing one has a similar name, else ""."""
+    try:
+        names = [path.name for path in missing.parent.iterdir() if path.is_dir()]
+    except OSError:
+        return ""
+    (match,) = get_close_matches(missing.name, names, 1) or ("",)
+    return f"did you mean {str(missing.with_name(match))!r}? " if match else ""
 
 
 def copy_sweep_text(source: Path, file: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise SweepError(f"{path} is not TOML: {problem}") from None
 
 
+LISTS = ("models", "scenarios", "conditions", "protocol", "measures")
+"""Keys whose values are often lists."""
+
+
 def override_key(table: dict[str, Any], override: str) -> None:
     """Set a nested key by ``selection.limit=5``; a value that is not TOML is text."""
     key, equals, text = override.partition("=")
@@ -62,4 +67,9 @@ def override_key(table: dict[str, Any], override: str) -> None:
     except RecursionError:
         raise SweepError(f"--set: a value of {len(text):,} characters is nested too deep") from None
     except tomllib.TOMLDecodeError:
+        if text.startswith("[") or ("," in text and last in LISTS):
+            names = [part.strip(" \"'") for part in text.strip("[]").split(",")]
+            raise SweepError(
+                f"--set {override!r} must be a list of quoted names; type --set '{key}={json.dumps(names)}'"
+            ) from None
         table[last] = text

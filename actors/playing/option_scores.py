@@ -14,6 +14,7 @@ from math import exp, inf, log
 from actors.engine.backend import Backend, Reply, ReplyScore, Request
 from actors.playing.judge import derive_seed
 from actors.playing.state_graph import Question, option_forms, read_option
+from envs.types import Sample
 from sweeps.conditions import Condition
 
 SAMPLES = 10
@@ -49,13 +50,18 @@ async def score_options(backend: Backend, request: Request, condition: Condition
     if not backend.scores_replies:
         scored_letters = await _letter_options(backend, request, question, condition)
         return scored_letters or await _sample_options(backend, request, question, condition)
-    numbers = range(len(question.options))
-    forms = list(dict.fromkeys(form for number in numbers for form in option_forms(question, number)))
-    named = [read_option(situation.sample, situation.state, condition, form) for form in forms]
-    readable = [(form, number) for form, number in zip(forms, named, strict=True) if number >= 0]
+    readable = readable_forms(question, situation.sample, condition)
     scored = await backend.option_log_probabilities(request, [form for form, _ in readable])
     options = sum_scores(len(question.options), [number for _, number in readable], scored.scores)
     return _as_reply(question, scored.usage, options)
+
+
+def readable_forms(question: Question, sample: Sample, condition: Condition) -> list[tuple[str, int]]:
+    """Return the replies to score, each with the option that the game reads in it."""
+    numbers = range(len(question.options))
+    forms = dict.fromkeys(form for number in numbers for form in option_forms(question, number))
+    named = [(form, read_option(sample, question.state, condition, form)) for form in forms]
+    return [(form, number) for form, number in named if number >= 0]
 
 
 def sum_scores(count: int, named: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:

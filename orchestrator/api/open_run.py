@@ -14,7 +14,8 @@ from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
-from orchestrator.report.measures.operating_points import operating_curves, operating_points, operating_splits
+from orchestrator.report.measures.operating_points import operating_budgets, operating_curves, operating_points
+from orchestrator.report.measures.operating_splits import operating_splits, split_between
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -73,7 +74,7 @@ class Run:
 
     @property
     def operating_points(self) -> pl.DataFrame:
-        """One row per cell under ``every-state``: exact acc and ps, bounds, AUC, neutral b (docs/operating-curves.md)."""
+        """One row per cell under ``every-state`` and one per mean over scenarios: exact acc and ps, bounds, AUC, neutral b."""
         return operating_points(self._read)
 
     @property
@@ -82,9 +83,18 @@ class Run:
         return operating_curves(self._read)
 
     @property
+    def operating_budgets(self) -> pl.DataFrame:
+        """Exact accuracy of each exact cell when only so many suggestions are allowed."""
+        return operating_budgets(self._read)
+
+    @property
     def operating_splits(self) -> pl.DataFrame:
         """Asking more and asking better between two models, or two conditions of a model, with intervals."""
         return operating_splits(self._read)
+
+    def asking_split(self, before: str, after: str) -> pl.DataFrame:
+        """Return asking more and asking better for two models, or ``MODEL, CONDITION``; raises RunFolderError for others."""
+        return split_between(self._read, before, after)
 
     def replay(self, key: str) -> pl.DataFrame:
         """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.table import Table
 
+    from orchestrator.report.run_data import RunData
+
 
 def judge(
     output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
@@ -39,11 +41,14 @@ def judge(
         int,
         typer.Option(metavar="N", min=0, help="With --labels: write N answers, drawn at random, into FILE to label."),
     ] = 0,
+    active: Annotated[
+        bool, typer.Option("--active", help="With --draw: half of the answers are ones on which two judges differ.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
     if labels is not None or draw:
-        _label_answers(output, labels, draw, as_json)
+        _label_answers(output, labels, draw, active, as_json)
         return
     if agreement:
         _show_agreement(viewed(output), as_json)
@@ -73,7 +78,7 @@ def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnS
     raise typer.Exit(location.exit_code(0 if complete else 1))
 
 
-def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> None:
+def _label_answers(output: str, path: Path | None, draw: int, active: bool, as_json: bool) -> None:
     """Write a file of answers to label, or store labels and print the shares that they correct."""
     from orchestrator.gold import labels
     from orchestrator.report.read_run import read_run
@@ -95,9 +100,9 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
     if draw:
         if path.exists():
             raise RunFolderError(f"{path} exists; name another file, or omit --draw to read its labels")
-        keys = labels.draw_answers(answers, labels.read_labels(folder)["key"], draw, run_data.sweep.seed)
-        atomic_write.write(path, csv_text(labels.label_sheet(folder, answers, keys, run_data.samples)).encode())
-        print_lines([f"{len(keys):,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
+        rows = _draw_sheet(run_data, answers, draw, active)
+        atomic_write.write(path, csv_text(rows).encode())
+        print_lines([f"{rows.height:,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
         return
     samples = labels.samples_by_key(answers, run_data.samples)
     read, stored = labels.store_labels(folder, path, answers["key"], samples)
@@ -108,6 +113,27 @@ def _label_answers(output: str, path: Path | None, draw: int, as_json: bool) -> 
     print_lines([f"{read:,} labels read, {stored:,} in {folder / labels.FILE}"])
     few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
     show(rich_table(table) if table.rows else few, min_width=WIDTH)
+
+
+def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: bool) -> pl.DataFrame:
+    """Return the rows to label; raises RunFolderError if ``active`` and no second judge has read the answers."""
+    from orchestrator.gold import labels
+    from orchestrator.report.scores.judge_agreement import disputed_answers
+    from orchestrator.storage.lock import RunFolderError
+    from orchestrator.storage.verdict_store import judge_names
+
+    folder, stored = run_data.folder, labels.read_labels(run_data.folder)
+    drawing = (answers, stored["key"], number, run_data.sweep.seed)
+    if not active:
+        return labels.label_sheet(folder, answers, labels.draw_answers(*drawing), run_data.samples)
+    seconds = [*filter(None, stored["drawn"].sort()), *(name for name in judge_names(folder) if name != run_data.judge)]
+    if not seconds:
+        raise RunFolderError(
+            f"--active needs the verdicts of a second judge; `judge {folder} --by rule-judge` reads all answers and costs nothing"
+        )
+    disputed = disputed_answers(folder, run_data.judge, seconds[0])
+    keys = labels.draw_disputed(*drawing, disputed)
+    return labels.label_sheet(folder, answers, keys, run_data.samples, seconds[0])
 
 
 def _show_agreement(folder: Path, as_json: bool) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from orchestrator.planning.plan import Plan
     from sweeps.spec import Sweep
 
+LISTED = 5
+"""Most left-out products that the summary lists."""
 NODE_GPUS = 8
 """GPUs for which the GPU-hours of a sample size are computed without --gpus."""
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on this many GPUs.")]
@@ -54,9 +56,10 @@ def plan(
     timeline: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of the timeline.")] = None,
     precision: Precision = None,
     detect: Detect = None,
+    cells: Annotated[bool, typer.Option("--cells", help="List every cell and every note.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show cells, episodes and what is already done; with --gpus, hours, a lower bound, cost and a timeline.
+    """Show models, episodes and what is already done; with --gpus, hours, a lower bound, cost and a timeline.
 
     With --precision or --detect: the samples per cell that are needed, and their GPU-hours. With --reuse: the episodes that
     other runs already have.
@@ -78,7 +81,7 @@ def plan(
     else:
         require_data(readable_sweep, sweep)
         notes = [*_unpinned_notes(readable_sweep, sweep), *training_lines(sweep, set_, gpu_type)]
-        _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse))
+        _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse), cells)
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
 
@@ -88,8 +91,10 @@ def _check_reuse(reuse: Sequence[str], counts_episodes: bool) -> None:
         raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
 
 
-def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = ()) -> None:
-    """Print the table of cells and the notes below it."""
+def _show_cells(
+    sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = (), by_cell: bool = False
+) -> None:
+    """Print the total, the table of models or cells, and the notes below it."""
     from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
@@ -105,11 +110,28 @@ def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequen
         print_json({"cells": cells, "notes": [*left_out, *may_overflow, *notes, *precision, *reused, *costs]})
         return
     heads = ("planned", "done", *(["reused"] if reuse else []))
-    rows = ([row["cell"], *(f"{row[name]:,}" for name in heads)] for row in cells)
-    table = text_table(("cell", *heads), rows, numbers=len(heads))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
-    show(table, *left_out, *may_overflow, *notes, *precision, *map(printable, [*reused, *costs]), total)
+    shown = cells if by_cell else _sum_by_model(cells, heads)
+    names = ("cell",) if by_cell else ("model", "cells")
+    rows = ([f"{row[name]:,}" if name in heads else str(row[name]) for name in (*names, *heads)] for row in shown)
+    table = text_table((*names, *heads), rows, numbers=len(heads) + len(names) - 1)
+    hidden = 0 if by_cell else max(0, len(left_out) - LISTED)
+    more = [f"left out: {hidden:,} more (--cells lists them)"] if hidden else []
+    listed = left_out[: len(left_out) - hidden]
+    show(total, table, *listed, *more, *may_overflow, *notes, *precision, *map(printable, [*reused, *costs]))
+
+
+def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one row per model: its cells and the sums of the columns ``heads``."""
+    rows: dict[str, dict[str, Any]] = {}
+    for cell in cells:
+        model = cell["cell"].partition("/")[0]
+        row = rows.setdefault(model, {"model": model, "cells": 0, **dict.fromkeys(heads, 0)})
+        row["cells"] += 1
+        for name in heads:
+            row[name] += cell[name]
+    return list(rows.values())
 
 
 def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -18,13 +20,17 @@ from orchestrator.cli.printing import (
     text_table,
 )
 from orchestrator.monitoring.console import show
+from orchestrator.report.wording import pluralize
 from orchestrator.storage.lock import RunFolderError
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
+LISTED = 10
+"""Most cells with a reason that the summary lists."""
+Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 
 
-def status(folder: RunFolder, as_json: AsJson = False) -> None:
-    """Show the progress of a run by cell and model; while it runs, also replicas, rates and ETA."""
+def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> None:
+    """Show the progress of a run by model and, with --cells, by cell; while it runs, also replicas, rates and ETA."""
     from orchestrator.gold.gold_check import gold_notes
     from orchestrator.monitoring.render import status_tables
     from orchestrator.storage import engine_cache, replica_time, reused
@@ -49,7 +55,8 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
         exit_for_faults([folder])
         return
     table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
-    show(table, *status_tables(progress), *precision)
+    summary = [] if cells else list(_count_states(progress["cells"]))
+    show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
     print_lines(engine_cache.sentences(folder))
     print_lines(replica_time.describe(folder))
     print_lines((counts.sentence(judge) for judge, counts in judges.items()), "judge ")
@@ -57,6 +64,16 @@ def status(folder: RunFolder, as_json: AsJson = False) -> None:
     print_sources(folder, progress["left_out"])
     print_mlflow(folder)
     exit_for_faults([folder])
+
+
+def _count_states(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the number of cells in each state, and the first cells that have a reason for theirs."""
+    counts = Counter(str(cell["state"]) for cell in cells)
+    yield f"{pluralize(len(cells), 'cell')}: {', '.join(f'{count:,} {state}' for state, count in counts.items())} (--cells)"
+    stopped = [cell for cell in cells if cell["reason"]]
+    yield from (f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in stopped[:LISTED])
+    if len(stopped) > LISTED:
+        yield f"and {pluralize(len(stopped) - LISTED, 'more cell')} with a reason (--cells)"
 
 
 def top(

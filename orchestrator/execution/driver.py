@@ -144,7 +144,7 @@ class Driver:
 
     def lose_cluster(self) -> None:
         """Stop because Ray has ended on this machine and will end this process."""
-        log.warning("Ray's raylet on this machine has ended")
+        log.warning("Ray on this machine has ended")
         self.cluster_lost = True
         self.stop()
 

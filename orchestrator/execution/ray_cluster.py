@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -60,27 +61,27 @@ def current_node() -> str:
 
 
 @contextlib.contextmanager
-def watch_raylet(on_end: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_end`` in the running loop when Ray's process on this node, its raylet, ends before the block does.
+def watch_servers(on_end: Callable[[], None]) -> Iterator[None]:
+    """Call ``on_end`` in the running loop when Ray's raylet on this node, or the GCS that this process started, ends.
 
-    Some seconds later Ray ends every process that has joined through this node, including this one.
+    Some seconds later Ray ends every process that has joined through them, including this one.
     """
-    handle = _open_raylet()
-    if handle is None:
-        yield
-        return
+    handles = [handle for handle in (_open_raylet(), _open_own_gcs()) if handle is not None]
     loop = asyncio.get_running_loop()
 
     def end() -> None:
-        loop.remove_reader(handle)
+        for handle in handles:
+            loop.remove_reader(handle)
         on_end()
 
-    loop.add_reader(handle, end)
+    for handle in handles:
+        loop.add_reader(handle, end)
     try:
         yield
     finally:
-        loop.remove_reader(handle)
-        os.close(handle)
+        for handle in handles:
+            loop.remove_reader(handle)
+            os.close(handle)
 
 
 def _open_raylet() -> int | None:
@@ -93,6 +94,19 @@ def _open_raylet() -> int | None:
         return os.pidfd_open(pid)
     except (OSError, AttributeError):  # another kernel, or a raylet in another container
         return None
+
+
+def _open_own_gcs() -> int | None:
+    """Return such a handle of the GCS server that this process has started; None if it started none."""
+    own = str(os.getpid())
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+            if parent == own and b"gcs_server" in (entry / "cmdline").read_bytes().partition(b"\0")[0]:
+                return os.pidfd_open(int(entry.name))
+        except (OSError, AttributeError, IndexError):
+            continue
+    return None
 
 
 async def read_output_on(node: str, streams: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     clock = ReplicaClock(state.output, state.log.name)
     metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
     measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
-    with progress, ray_cluster.watch_raylet(driver.lose_cluster):
+    with progress, ray_cluster.watch_servers(driver.lose_cluster):
         await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
         clock.write()
         progress.record(held_metrics(state.output))
@@ -116,7 +116,7 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
 
 
 def _report_interruption(state: AttemptState, sink: ResultSink) -> None:
-    cause = "Ray's raylet on this machine has ended" if state.cluster_lost else "stopped"
+    cause = "Ray on this machine has ended" if state.cluster_lost else "stopped"
     message = f"{cause}: {sink.stored_count:,} new episodes are stored; run the same command to continue"
     log.info(message)  # a closed terminal shows nothing
     print(message, file=sys.stderr)

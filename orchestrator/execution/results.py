@@ -23,6 +23,7 @@ from orchestrator.report.scores.package_measures import add_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.control_state import ControlState
 from orchestrator.storage.episode_store import turns
+from orchestrator.storage.manifest import put_aside_unmended
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import verdicts
 
@@ -54,7 +55,7 @@ class AttemptOutcome:
 
 
 def write_outcome(state: AttemptState) -> AttemptOutcome:
-    """Score what the run folder holds, and write its results and status."""
+    """Score what the run folder holds, write its results and status, and put aside what is still damaged."""
     if state.plan.precision:
         state.find_stops()
         state.replan()
@@ -62,6 +63,7 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     write_results(state.output, rows)
     states = cell_states(rows, state.reasons, state.standing)
     write_status(state.output, states, finished=not state.interrupted)
+    put_aside_unmended(state.output)
     played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
     unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
     complete = played and (not state.sweep.is_judged or (rows.filter(unread != 0).is_empty() and _judge_reads(rows)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,12 +20,16 @@ BITS = ("category", "suggestion")
 COLUMNS = ("key", *BITS)
 OPTION_COLUMNS = ("key", "labeler", "label")
 """Columns of a file of ``labels export``, whose labels name options."""
-SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean)}
+SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean), "drawn": pl.String}
 YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
 
 def read_labels(folder: Path) -> pl.DataFrame:
-    """Return the labels of a run folder: key, category, suggestion and aggregate (either)."""
+    """Return the labels of a run folder: key, category, suggestion, aggregate (either) and drawn.
+
+    ``drawn`` is "" for answers drawn at random within their cell, else the key of the second judge whose differing verdicts
+    were drawn more often (``draw_disputed``).
+    """
     path = folder / FILE
     return parse_labels(path) if path.is_file() else pl.DataFrame(schema=SCHEMA)
 
@@ -53,10 +57,12 @@ def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({}
         raise RunFolderError(
             f"{path}: the label of {bad['key'][0]} is not 1 or 0 in both columns, {' and '.join(BITS)}; correct it or empty both"
         )
+    drawn = dict(rows.select("key", "drawn").iter_rows()) if "drawn" in rows.columns else {}
     labels = texts.select("key", *[pl.col(bit).is_in(YES).alias(bit) for bit in BITS])
     if (twice := labels.filter(pl.col("key").is_duplicated())).height:
         raise RunFolderError(f"{path} has two labels of {twice['key'][0]}; keep one of them")
-    return labels.with_columns(pl.any_horizontal(BITS).alias("aggregate")).sort("key")
+    sources = pl.Series("drawn", [drawn.get(key) or "" for key in labels["key"]], dtype=pl.String)
+    return labels.with_columns(pl.any_horizontal(BITS).alias("aggregate"), sources).sort("key")
 
 
 def _read_options(path: Path, samples: Mapping[str, Sample]) -> pl.DataFrame:
@@ -96,7 +102,7 @@ def store_labels(
             "writes a file with the keys of this run"
         )
     merged = pl.concat([labels, read_labels(folder)]).unique("key", keep="first").sort("key")
-    bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS])
+    bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS], "drawn")
     atomic_write.write(folder / FILE, bits.write_csv().encode())
     return labels.height, merged.height
 
@@ -112,15 +118,29 @@ def draw_answers(answers: pl.DataFrame, labelled: Iterable[str], number: int, se
     return drawn["key"].head(number).to_list()
 
 
+def draw_disputed(
+    answers: pl.DataFrame, labelled: Iterable[str], number: int, seed: int, disputed: Collection[str]
+) -> list[str]:
+    """Return keys as ``draw_answers``, in turn from those that two judges read differently and from the others of each cell."""
+    parts = answers.with_columns(
+        (pl.col("cell") + "/" + pl.col("key").is_in(list(disputed)).cast(pl.String)).alias("cell")
+    )
+    return draw_answers(parts, labelled, number, seed)
+
+
 def label_sheet(
-    folder: Path, answers: pl.DataFrame, keys: list[str], samples: Mapping[str, Mapping[int, Sample]]
+    folder: Path,
+    answers: pl.DataFrame,
+    keys: list[str],
+    samples: Mapping[str, Mapping[int, Sample]],
+    drawn: str = "",
 ) -> pl.DataFrame:
-    """Return the rows to fill in: key, empty category and suggestion, and what a person needs to judge the answer."""
+    """Return the rows to fill in: key, empty category and suggestion, what a person needs to judge the answer, and ``drawn``."""
     replies = final_replies(folder, keys)
     scenarios, known = dict(answers.select("key", "scenario").iter_rows()), samples_by_key(answers, samples)
     rows = []
     for key in keys:
         scenario, right = scenarios[key], as_text(known[key].answer) if key in known else ""
-        rows.append((key, None, None, scenario, right, replies.get(key, "")))
-    columns = ("key", *BITS, "scenario", "right_category", "answer")
+        rows.append((key, None, None, scenario, right, replies.get(key, ""), drawn))
+    columns = ("key", *BITS, "scenario", "right_category", "answer", "drawn")
     return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from orchestrator.report.measures.operating_points import FAMILIES, SPLIT_SCHEMA, exact_series, split_rows
+from orchestrator.report.measures.operating_splits import FAMILIES, SPLIT_SCHEMA, exact_series, split_rows
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.operating import interval_text
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line

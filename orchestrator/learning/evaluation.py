@@ -16,6 +16,7 @@ from envs.render import Renderer
 from envs.samples import limit_samples, load_samples
 from envs.scenario import suggestions
 from envs.types import Action, Sample
+from orchestrator.learning.asking_signals import Signal, asking_signals, detection_measures
 from orchestrator.learning.states import GameState, solution_path
 from orchestrator.learning.student import Student
 
@@ -35,6 +36,8 @@ class ScenarioEvaluation:
     """The same at the clear view, of the samples that still offer suggestions there."""
     clear_right: tuple[bool, ...]
     """True if the reply to the clear view names the right category."""
+    signals: tuple[Signal, ...] = ()
+    """Of every state on the way from the first to the clear view."""
 
 
 def evaluate(
@@ -64,13 +67,15 @@ def _evaluate_scenario(policy: Student, samples: Sequence[Sample], renderer: Ren
             if outcome.next_state is not None:
                 asks[number] += 1
                 live.append((number, state.successor(outcome.next_state)))
-    clear = [solution_path(sample, renderer)[-1] for sample in samples]
+    paths = [solution_path(sample, renderer) for sample in samples]
+    clear = [path[-1] for path in paths]
     clear_outcomes = [state.outcome(reply) for state, reply in zip(clear, greedy_replies(policy, clear), strict=True)]
     offers = [bool(suggestions(SCENARIOS[s.scenario].offered(s.sample, s.state))) for s in clear]
     clear_asks = [o.action is Action.SUGGESTION for o, offer in zip(clear_outcomes, offers, strict=True) if offer]
     return ScenarioEvaluation(
-        tuple(right), tuple(asks), tuple(hidden_asks), tuple(clear_asks), tuple(o.right for o in clear_outcomes)
-    )
+        tuple(right), tuple(asks), tuple(hidden_asks), tuple(clear_asks), tuple(o.right for o in clear_outcomes),
+        asking_signals(policy, [state for path in paths for state in path]),
+    )  # fmt: skip
 
 
 def greedy_replies(policy: Student, states: Sequence[GameState]) -> list[str]:
@@ -93,7 +98,8 @@ def _reply(policy: Student, jobs: Sequence[Job]) -> list[str]:
 
 
 def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[str]) -> dict[str, float]:
-    """Return unweighted means over scenarios, in percent: accuracy in and out of domain, asks at hidden and clear views."""
+    """Return unweighted means over scenarios: accuracy in and out of domain, asks at hidden and clear views, in percent; AUC and
+    neutral b of asking (``asking_signals``)."""
     scenarios = evaluations.items()
     outcomes = {
         "acc_in_domain": [scenario.right for name, scenario in scenarios if name in trained],
@@ -101,7 +107,8 @@ def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[st
         "eval_asks_hidden": [scenario.hidden_asks for _, scenario in scenarios],
         "eval_asks_clear": [scenario.clear_asks for _, scenario in scenarios if scenario.clear_asks],
     }
-    return {name: 100 * _mean([_mean(values) for values in lists]) for name, lists in outcomes.items() if lists}
+    means = {name: 100 * _mean([_mean(values) for values in lists]) for name, lists in outcomes.items() if lists}
+    return means | detection_measures({name: scenario.signals for name, scenario in scenarios}, trained)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -17,7 +17,7 @@ from orchestrator.learning.settings import Train
 from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.run import MlflowRun
 from orchestrator.tracking.mlflow.run_tree import LEVEL
-from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
+from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
 from sweeps.spec import Sweep
 
 HISTORY = 1_000
@@ -28,6 +28,8 @@ NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 - `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
   to ask raises the first and not the second.
 - `acc_in_domain`, `acc_out_of_domain`: percent of greedy episodes on the sweep's own data that end right, if evaluations are on.
+- `asking_auc_in_domain`, `asking_auc_out_of_domain`, `neutral_b_...`: with them, how well the odds of asking tell what cannot be
+  known (knowledge; 0.5 is blind), and how far asking is from even (habit; positive: too rare).
 """
 
 
@@ -39,7 +41,7 @@ class MetricsLog:
         self.history: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=HISTORY)
         self.unsent: list[tuple[int, int, Mapping[str, float]]] = []
         """Step, time in milliseconds, and metrics."""
-        self.off = sweep.tracking.uri == UNTRACKED
+        self.off = not is_mlflow(sweep.tracking.uri)
         self.run: MlflowRun | None = None
 
     def __enter__(self) -> MetricsLog:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from actors.embedded import resolve_embedded
+from actors.engine.backend import ReplyScore
 from actors.engine.batching import Job
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from orchestrator.learning.settings import Lora, Train, TrainError
@@ -53,6 +54,11 @@ class Student:
         sampling = Sampling(max_tokens=self.train.max_tokens)
         greedy_jobs = [Job(replace(job.request, sampling=sampling), job.pictures) for job in jobs]
         return [reply.text for reply in self.model.replies(PreparedBatch(greedy_jobs, self.model.inputs(greedy_jobs)))]
+
+    def scores(self, job: Job, replies: Sequence[str]) -> Sequence[ReplyScore]:
+        """Return the log-probability of each reply to a question, its end token included."""
+        asked = Job(job.request, job.pictures, tuple(replies))
+        return self.model.scored(PreparedBatch([asked], self.model.inputs([asked])))[0].scores
 
     # -- weights ------------------------------------------------------------------------------------------------------
     def weights(self) -> dict[str, Tensor]:

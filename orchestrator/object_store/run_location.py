@@ -35,6 +35,7 @@ from orchestrator.object_store.uploader import (
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
 from orchestrator.storage.atomic_write import move_aside
+from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import Part, damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
@@ -74,8 +75,10 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
     writer.start_renewing(_stop)
     try:
         location = RunLocation(cache_folder(bucket.url, "run"))
-        uploader = Uploader(bucket, location.folder, writer, _fetch_run(bucket, location.folder, writer.attempt, say))
-        uploader.fetch_commands()  # commands sent between attempts may make episodes pending
+        with disk_errors(location.folder):
+            remote = _fetch_run(bucket, location.folder, writer.attempt, say)
+            uploader = Uploader(bucket, location.folder, writer, remote)
+            uploader.fetch_commands()  # commands sent between attempts may make episodes pending
         uploader.start()
         try:
             with _address_errors(bucket.url, location.folder):
@@ -113,7 +116,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     Files that the last attempt did not upload are kept if it ran on this machine; else they are moved aside.
     """
     last = bucket.read(ATTEMPT)
-    if last is None or last != _read(folder / ATTEMPT):
+    if last is None or last not in (_read(folder / ATTEMPT) or b"").split(b"\n"):
         _put_aside(folder, bucket.url, say)
     atomic_write.make_private(folder)
     local = set(shared_files(folder))
@@ -125,7 +128,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
-    atomic_write.write(folder / ATTEMPT, attempt.encode())
+    atomic_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may not succeed
     bucket.write(ATTEMPT, attempt.encode())
     return remote
 
@@ -232,7 +235,8 @@ def _reader_lock(folder: Path) -> Iterator[None]:
 def _finish(uploader: Uploader, location: RunLocation) -> None:
     problem = uploader.close()
     if problem is None:
-        atomic_write.write(location.folder / SENT, b"")
+        with contextlib.suppress(OSError):  # a folder without this mark is put aside and not deleted
+            atomic_write.write(location.folder / SENT, b"")
         return
     location.unsent = f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
     print(location.unsent, file=sys.stderr, flush=True)

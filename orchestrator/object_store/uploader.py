@@ -89,9 +89,12 @@ def parse_part(name: str) -> Part | None:
 
 
 def shared_files(folder: Path) -> list[str]:
-    """Return the shared files of a run folder; episodes are listed first, since the store writes them last."""
-    episodes = _list_shared(folder, folder / "episodes")
-    return episodes + [name for name in _list_shared(folder, folder) if not name.startswith("episodes/")]
+    """Return the shared files of a run folder, listed in the opposite order of writing: verdicts, episodes, all others.
+
+    So the episodes of a listed part of verdicts are listed too, and the turns of a listed part of episodes.
+    """
+    last = [name for table in ("verdicts", "episodes") for name in _list_shared(folder, folder / table)]
+    return last + [name for name in _list_shared(folder, folder) if not name.startswith(("verdicts/", "episodes/"))]
 
 
 def _list_shared(folder: Path, root: Path) -> list[str]:
@@ -146,23 +149,29 @@ class Uploader:
         """
         local = shared_files(self.folder)
         new, merged = pending_parts(local, self.remote_names)
+        removed = self._removed(local)
         look = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if look else []
         if look:
             self._compared_at = time.monotonic()
-        if not (new or merged or changed):
+        if not (new or merged or changed or removed):
             return False
         self.lock.check()
         for name in filter(parse_part, changed):
             self._replace(name)
+        if new and self._changed([checksums.NAME]):
+            self._replace(checksums.NAME)  # a part without a sum does not count, should this machine be lost now
         for name in new:
-            self._upload(name)
+            if not self._upload(name):
+                break  # merged since it was listed; the merge, and what must follow it, are in the next round
         gone = [name for name in merged if name in replaced_parts(merged, self.remote_names & set(local))]
         self.bucket.delete(gone)
         self.remote_names -= set(gone)
         for name in changed:
             if not parse_part(name):
                 self._replace(name)
+        self.bucket.delete(removed)  # after the sums, which say so
+        self.remote_names -= set(removed)
         return True
 
     def forget_lost_parts(self) -> set[str]:
@@ -184,13 +193,13 @@ class Uploader:
                 atomic_write.write(self.folder / path, content)
                 self.bucket.delete([path])
 
-    def _upload(self, name: str) -> None:
-        """Write a part that the bucket lacks; the lock is checked again before the commit of episodes."""
+    def _upload(self, name: str) -> bool:
+        """Write a part, checking the lock again before the commit of episodes; return False if its file has gone."""
         state = _file_state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
         except FileNotFoundError:
-            return  # merged since it was listed; the merge is in the next round
+            return False
         if not name.startswith("turns/"):
             self.lock.check()
         if not self.bucket.create(name, content) and (stored := self.bucket.read(name)) != content:
@@ -199,11 +208,18 @@ class Uploader:
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
         self.remote_names.add(name)
         self._uploaded_states[name] = state
+        return True
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Return changed files, and parts from which an episode was removed."""
         candidates = (name for name in local if not parse_part(name) or name in self.remote_names)
         return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
+
+    def _removed(self, local: Iterable[str]) -> list[str]:
+        """Return objects whose files this package has removed or moved aside, as its sums say."""
+        absent = {name for name in self.remote_names.difference(local) if is_shared(name)}
+        sums = checksums.read_sums(self.folder) if absent else {}
+        return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
 
     def _replace(self, name: str) -> None:
         """Replace an object, after the sums that include it, so that readers never see it with older sums only."""
@@ -215,6 +231,7 @@ class Uploader:
         if name != checksums.NAME and self._changed([checksums.NAME]):
             self._replace(checksums.NAME)
         self.bucket.write(name, content)
+        self.remote_names.add(name)
         self._uploaded_states[name] = state
 
     def _work(self) -> None:
@@ -230,10 +247,10 @@ class Uploader:
                 if done:
                     self._complete = True
                     return
-            except BucketError as problem:
+            except (BucketError, OSError) as problem:
                 self._failure(problem)
-                if closing and time.monotonic() - since >= self.patience:
-                    return
+                if closing and (isinstance(problem, OSError) or time.monotonic() - since >= self.patience):
+                    return  # of this machine's own disk no waiting makes a better one
                 if closing:
                     time.sleep(min(self._pause(), self.patience / 4))
             except RunFolderError as taken:
@@ -245,7 +262,9 @@ class Uploader:
         pause: float = RETRY_PAUSE_S * 2 ** max(0, self._failures - 1)
         return min(pause, LONGEST_PAUSE_S)
 
-    def _failure(self, problem: BucketError) -> None:
+    def _failure(self, problem: BucketError | OSError) -> None:
+        if isinstance(problem, OSError):
+            problem = BucketError(f"{self.folder} cannot be read or written ({problem.strerror})")
         if not self._failures:
             print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
         self._failed, self._failures = problem, min(self._failures + 1, 10)

@@ -17,6 +17,8 @@ from orchestrator.operating.policy import Booleans, Floats, QuestionPolicy, log_
 
 KNOWN = 0.5
 """Chance of the right category from which a question can be known."""
+ROWS = 50
+"""Draws that are computed at once, which bounds memory."""
 
 
 class Signals(NamedTuple):
@@ -54,19 +56,31 @@ def collect_signals(policies: list[tuple[QuestionPolicy, ...]]) -> Signals:
     return Signals(columns[0].astype(int), columns[1], columns[2])
 
 
-def detect(signals: Signals, known: Booleans, weights: Floats | None = None) -> Detection:
-    """Return AUC and neutral b for these labels; ``weights`` (samples,) weigh each sample's questions."""
-    weight = np.ones(len(known)) if weights is None else weights[signals.sample]
-    unknown_total, known_total = weight[~known].sum(), weight[known].sum()
-    if not unknown_total or not known_total:
-        return Detection(float("nan"), float("nan"))
-    means = [np.average(signals.odds[side], weights=weight[side]) for side in (known, ~known)]
-    return Detection(_weighted_auc(signals.odds, ~known, weight), -float(np.mean(means)))
+def detect(signals: Signals, known: Booleans) -> Detection:
+    """Return AUC and neutral b for these labels, each question counted once."""
+    auc, neutral = detect_draws(signals, known, np.ones((1, int(signals.sample.max(initial=0)) + 1)))
+    return Detection(float(auc[0]), float(neutral[0]))
 
 
-def _weighted_auc(values: Floats, positive: Booleans, weight: Floats) -> float:
-    """Return the weighted share of pairs in which the positive one is higher; ties count half."""
-    ranks = np.unique(values, return_inverse=True)[1]
-    above, below = (np.bincount(ranks[side], weight[side], minlength=ranks.max() + 1) for side in (positive, ~positive))
-    lower = np.concatenate([[0.0], np.cumsum(below)[:-1]])
-    return float((above * (lower + below / 2)).sum() / (above.sum() * below.sum()))
+def detect_draws(signals: Signals, known: Booleans, weights: Floats) -> tuple[Floats, Floats]:
+    """Return AUC and neutral b under each row of ``weights`` (draws, samples), which weigh the samples' questions."""
+    order = np.argsort(signals.odds, kind="stable")
+    odds, known = signals.odds[order], known[order]
+    below, upto = (np.searchsorted(odds, odds, side) for side in ("left", "right"))
+    auc, neutral = np.full((2, len(weights)), np.nan)
+    for start in range(0, len(weights), ROWS):
+        rows = weights[start : start + ROWS, signals.sample[order]]
+        totals = [rows[:, side].sum(axis=1) for side in (known, ~known)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            means = [rows[:, side] @ odds[side] / total for side, total in zip((known, ~known), totals, strict=True)]
+            neutral[start : start + ROWS] = -(means[0] + means[1]) / 2
+            auc[start : start + ROWS] = _auc(rows, known, below, upto) / (totals[0] * totals[1])
+    return auc, neutral
+
+
+def _auc(rows: Floats, known: Booleans, below: NDArray[np.int64], upto: NDArray[np.int64]) -> Floats:
+    """Return the weight of pairs in which the question that cannot be known has higher odds; ties count half."""
+    lower = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(np.where(known, rows, 0.0), axis=1)], axis=1)
+    beaten = (lower[:, below] + lower[:, upto]) / 2
+    pairs: Floats = np.where(known, 0.0, rows * beaten).sum(axis=1)
+    return pairs

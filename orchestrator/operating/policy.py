@@ -74,19 +74,17 @@ def persistent(policy: Policy) -> Policy:
 
 
 def shifted(question: QuestionPolicy, biases: Floats = BIASES) -> Floats:
-    """Return the family's probabilities, (biases, options); rows sum to 1 less what is unreadable."""
-    chances = np.append(question.probabilities, max(0.0, 1.0 - question.probabilities.sum()))
-    suggests = np.append(question.suggests, False)
+    """Return the family's probabilities, (options, biases); columns sum to 1 less what is unreadable."""
+    chances = question.probabilities
+    asking = float(chances[question.suggests].sum())
+    rest = float(chances[~question.suggests].sum()) + max(0.0, 1.0 - float(chances.sum()))
     finite = np.isfinite(biases)
-    with np.errstate(divide="ignore"):
-        scores = np.log(chances) + np.where(suggests, np.where(finite, biases, 0.0)[:, None], 0.0)
-    scores -= scores.max(axis=1, keepdims=True)
-    weights = np.exp(scores)
-    for side, kept in ((np.inf, suggests), (-np.inf, ~suggests)):
-        if chances[kept].sum() > 0:
-            weights[biases == side] = np.where(kept, chances, 0.0)
-    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
-    return shares[:, :-1]
+    growth = np.exp(np.where(finite, biases, 0.0))
+    shares: Floats = chances[:, None] * np.where(question.suggests[:, None], growth, 1.0) / (asking * growth + rest)
+    for side, kept, total in ((np.inf, question.suggests, asking), (-np.inf, ~question.suggests, rest)):
+        if total > 0:
+            shares[:, biases == side] = np.where(kept, chances / total, 0.0)[:, None]
+    return shares
 
 
 def only(question: QuestionPolicy, side: Booleans) -> Floats:

@@ -8,7 +8,7 @@ the other model's number of suggestions lies outside a curve, that scenario has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -30,8 +30,8 @@ class Curve(NamedTuple):
     """(samples, biases), rising with the bias."""
 
     def mean(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Return accuracy and suggestions by bias, averaged over samples; ``weights`` (samples,) sum to 1."""
-        return weights @ self.accuracy, np.maximum.accumulate(weights @ self.suggestions)
+        """Return accuracy and suggestions by bias, averaged over samples; ``weights`` (..., samples) sum to 1."""
+        return weights @ self.accuracy, np.maximum.accumulate(weights @ self.suggestions, axis=-1)
 
 
 class Split(NamedTuple):
@@ -52,7 +52,17 @@ class Interval(NamedTuple):
 
 def split(before: Curve, after: Curve, weights: Floats) -> Split:
     """Return the parts of the difference between two curves over the same samples."""
-    (accuracy, turns), (accuracy_after, turns_after) = before.mean(weights), after.mean(weights)
+    return _split(before.mean(weights), after.mean(weights))
+
+
+def split_draws(before: Curve, after: Curve, weights: Floats) -> Floats:
+    """Return the parts of the difference under each row of ``weights`` (draws, samples), (draws, 3)."""
+    one, other = before.mean(weights), after.mean(weights)
+    return np.array([_split((a, n), (b, m)) for a, n, b, m in zip(*one, *other, strict=True)])
+
+
+def _split(before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> Split:
+    (accuracy, turns), (accuracy_after, turns_after) = before, after
     own, own_after = accuracy[NEUTRAL_INDEX], accuracy_after[NEUTRAL_INDEX]
     along = _at(turns, accuracy, turns_after[NEUTRAL_INDEX])
     back = _at(turns_after, accuracy_after, turns[NEUTRAL_INDEX])
@@ -79,8 +89,7 @@ def split_intervals(
     for number, (before, after, clusters) in enumerate(scenarios):
         size = len(before.accuracy)
         points.append(split(before, after, np.full(size, 1 / size)))
-        weights = resampling_weights(clusters, draws, seed + number)
-        sampled.append(np.array([split(before, after, row) for row in weights]))
+        sampled.append(split_draws(before, after, resampling_weights(clusters, draws, seed + number)))
     used = [number for number, point in enumerate(points) if not np.isnan(point.more)]
     sizes = [len(set(clusters)) for _, _, clusters in scenarios]
     each = [_intervals(point, drawn, [size]) for point, drawn, size in zip(points, sampled, sizes, strict=True)]
@@ -99,13 +108,6 @@ def resampling_weights(clusters: Sequence[str], draws: int, seed: int) -> Floats
     weights = counts[:, indices].astype(np.float64)
     scaled: Floats = weights / weights.sum(axis=1, keepdims=True)
     return scaled
-
-
-def bootstrap(statistic: Callable[[Floats], float], clusters: Sequence[str], seed: int, draws: int = DRAWS) -> Interval:
-    """Return a statistic of weighted samples with its percentile interval."""
-    size = len(clusters)
-    drawn = np.array([statistic(row) for row in resampling_weights(clusters, draws, seed)])
-    return interval(statistic(np.full(size, 1 / size)), drawn, [len(set(clusters))])
 
 
 def interval(value: float, drawn: Floats, sizes: Sequence[int]) -> Interval:

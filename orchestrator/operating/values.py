@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from actors.playing.state_graph import END, StateGraph
+from envs import SCENARIOS
 from envs.types import Ending
 from orchestrator.operating.policy import BIASES, Floats, Policy, only, shifted
 
@@ -24,7 +25,9 @@ class Values(NamedTuple):
     suggestions: Floats
     """Mean number of turns less one, the benchmark's ps."""
     answered: Floats
-    """Chance to end with a category, right or wrong; the rest abstains, is unreadable, or reaches the limit."""
+    """Chance to end with a category, right or wrong."""
+    abstained: Floats
+    """Chance to end with an abstention; the rest of all endings is unreadable."""
     limited: Floats
     """Chance to end at the turn limit."""
 
@@ -36,23 +39,46 @@ def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) ->
 
 
 def graph_values(graph: StateGraph, policy: Policy, chances: list[Floats]) -> Values:
-    """Return the exact values for probabilities per state, (policies, options) each."""
-    size, policies = len(graph.asked), len(chances[0])
-    right, turns, answered, limited = (np.zeros((size, policies)) for _ in range(4))
-    for state in range(size - 1, -1, -1):
-        names = policy[graph.asked[state]].names
-        for option, target in enumerate(graph.targets[state]):
-            chance = chances[state][:, option]
-            if target >= 0:
-                right[state] += chance * right[target]
-                turns[state] += chance * (1 + turns[target])
-                answered[state] += chance * answered[target]
-                limited[state] += chance * limited[target]
-                continue
-            right[state] += chance * (target == CORRECT)
-            limited[state] += chance * (target == LIMIT)
-            answered[state] += chance * names[option]
-    return Values(right[0], turns[0], answered[0], limited[0])
+    """Return the exact values for probabilities per state, (options, policies) each."""
+    values = np.zeros((len(graph.asked), len(Values._fields), chances[0].shape[1]))
+    for state in range(len(values) - 1, -1, -1):
+        question, own, targets = policy[graph.asked[state]], chances[state], np.array(graph.targets[state])
+        ended, onward = targets < 0, np.flatnonzero(targets >= 0)
+        abstains = ~(question.names | question.suggests)
+        counted = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])
+        values[state] = counted.astype(np.float64) @ own
+        for option in onward:
+            values[state] += own[option] * values[targets[option]]
+    return Values(*values[0])
+
+
+class SuggestionCounts(NamedTuple):
+    """Chances by number of suggestions, from 0 to the most that play can make."""
+
+    right: Floats
+    """Chance to end right after so many suggestions."""
+    ended: Floats
+    """Chance to end at all after so many."""
+
+
+def count_suggestions(graph: StateGraph, policy: Policy) -> SuggestionCounts:
+    """Return the distribution of the number of suggestions of a policy, and of those that end right."""
+    mass, right, ended = {0: 1.0}, list[float](), list[float]()
+    while mass:
+        after: dict[int, float] = {}
+        right.append(0.0)
+        ended.append(0.0)
+        for state, weight in mass.items():
+            chances = policy[graph.asked[state]].probabilities
+            ended[-1] += weight * max(0.0, 1.0 - float(chances.sum()))
+            for chance, target in zip(chances.tolist(), graph.targets[state], strict=True):
+                if target >= 0:
+                    after[target] = after.get(target, 0.0) + weight * chance
+                else:
+                    ended[-1] += weight * chance
+                    right[-1] += weight * chance * (target == CORRECT)
+        mass = after
+    return SuggestionCounts(np.array(right), np.array(ended))
 
 
 def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None:
@@ -71,6 +97,14 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
 def can_end_right(graph: StateGraph) -> bool:
     """Return True if any play of this sample ends right: the accuracy of perfect recognition, timing and suggestions."""
     return any(CORRECT in targets for targets in graph.targets)
+
+
+def oracle_suggestions(graph: StateGraph) -> int:
+    """Return the number of suggestions of the game's own solution, which asks until the answer is visible."""
+    game, state = SCENARIOS[graph.sample.scenario], SCENARIOS[graph.sample.scenario].initial(graph.sample)
+    while state.ending is None:
+        state, _ = game.step(graph.sample, state, game.solve(graph.sample, state))
+    return state.turn - 1
 
 
 def well_timed_values(graph: StateGraph, policy: Policy, chooses: bool = False) -> tuple[float, float]:

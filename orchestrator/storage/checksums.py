@@ -44,10 +44,15 @@ def record_sums(folder: Path, files: Iterable[Path]) -> None:
 
 
 def record_removals(folder: Path, files: Iterable[Path]) -> None:
-    """Record that files with a sum are about to be removed, so that nobody misses them. Raises OSError."""
+    """Record that files, unless they neither exist nor have a sum, are about to be removed, so that nobody misses them.
+
+    Raises OSError.
+    """
     recorded = read_sums(folder)
-    names = [path.relative_to(folder).as_posix() for path in files]
-    if gone := [(GONE, name) for name in names if GONE not in recorded.get(name, {GONE})]:
+    names = {path.relative_to(folder).as_posix(): path.exists() for path in files}
+    if gone := [
+        (GONE, name) for name, exists in names.items() if GONE not in recorded.get(name, () if exists else {GONE})
+    ]:
         _append(folder, gone)
 
 

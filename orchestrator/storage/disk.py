@@ -21,12 +21,16 @@ DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 
 @contextlib.contextmanager
 def disk_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of a full, failing or inaccessible disk into RunFolderError."""
+    """Turn errors of a full, failing or inaccessible disk, and of a folder that was moved, into RunFolderError."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as problem:
         match = re.search(r"os error (\d+)", str(problem))
         number = int(match[1]) if match else getattr(problem, "errno", None)
+        if number == errno.ENOENT and not folder.exists():
+            raise RunFolderError(
+                f"{folder} was moved or removed while it was written. Move it back, and rerun the same command to resume"
+            ) from None
         if number in DENIED and str(folder) in str(problem):
             raise RunFolderError(f"{folder} cannot be written ({problem}); copy it to a folder of your own") from None
         if number not in DISK:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from orchestrator.storage.column_docs import ROWS, parquet_metadata
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import (
     Part,
+    delete_parts,
+    describe_parts,
     has_options,
     list_parts,
     list_parts_during_run,
@@ -31,10 +33,12 @@ from orchestrator.storage.part_files import (
     part_numbers,
     scan_part,
 )
-from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, TABLES, TURNS
+from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, TABLES, TURNS, UNREADABLE
 
 LARGE = 100_000
 """Episodes of a part that is not merged further."""
+MOST_SMALL = 128
+"""Small parts of a run that goes on; with more of them, listing and starting would take seconds after days."""
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
 """Table -> the metadata of its parts: what each column means."""
@@ -52,6 +56,8 @@ class EpisodeStore:
         ``append`` or ``flush_old``.
         """
         self.folder, self.rows, self.seconds = Path(folder), rows, seconds
+        self._heights: dict[Part, int] = {}
+        self._merges = True
         lock.acquire(self.folder, "store")
         try:
             self._parts = self._open_parts()
@@ -64,7 +70,7 @@ class EpisodeStore:
     def append(self, batch: EpisodeBatch) -> None:
         """Buffer finished episodes and their turns. Raises ValueError for wrong columns, lengths or duplicate keys."""
         tables = {"episodes": batch.episodes, "turns": batch.turns, "options": batch.options}
-        keys = _check_columns(tables)
+        keys = row_check.check_columns(tables)
         if not self._keys.isdisjoint(keys):
             self.flush()  # a part never holds a key twice; readers keep the first part's rows
         self._keys |= keys
@@ -96,6 +102,7 @@ class EpisodeStore:
             self._commit(Part(self._next, self._next), frames)
             self._next += 1
         self._clear_buffer()
+        self._merge_during_run()
 
     def finished_episodes(self) -> pl.DataFrame:
         """Return the columns key and cell of every durable episode."""
@@ -114,6 +121,7 @@ class EpisodeStore:
                 atomic_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
                 checksums.record_sums(self.folder, [path])
                 atomic_write.publish(path)
+                self._heights.pop(part, None)
 
     def compact(self) -> None:
         """Merge neighboring small parts.
@@ -124,17 +132,30 @@ class EpisodeStore:
         self.flush()
         self._forget_missing()
         for group in self._groups():
-            merged = Part(group[0].first, group[-1].last)
-            frames = {"episodes": _episodes(self.folder, group), "turns": _owned(self.folder, "turns", group)}
-            sums = checksums.read_sums(self.folder)
-            if any(has_options(part, sums) for part in group):
-                frames["options"] = _owned(self.folder, "options", group)
-            self._commit(merged, frames)
-            heights = [_row_count(self.folder / "episodes" / part.name) for part in (*group, merged)]
-            if duplicates := sum(heights[:-1]) - heights[-1]:
-                log.error("%d episodes were stored twice in %s", duplicates, self.folder)
-            self._parts = sorted(set(self._parts) - set(group))
-            _delete_parts(self.folder, group)
+            self._merge(group)
+
+    def _merge_during_run(self) -> None:
+        """Merge once neighboring small parts are many, or make a large one; on a full disk they stay as they are."""
+        try:
+            small = sum(self._row_count(part) < LARGE for part in self._parts) if self._merges else 0
+            for group in self._groups() if small > 1 else ():
+                if small >= MOST_SMALL or sum(map(self._row_count, group)) >= LARGE:
+                    self._merge(group)
+        except (OSError, *UNREADABLE) as problem:
+            self._merges = False
+            log.warning("parts of %s are merged at the end only: %s", self.folder, problem)
+
+    def _merge(self, group: Sequence[Part]) -> None:
+        merged = Part(group[0].first, group[-1].last)
+        frames = {"episodes": _episodes(self.folder, group), "turns": _owned(self.folder, "turns", group)}
+        sums = checksums.read_sums(self.folder)
+        if any(has_options(part, sums) for part in group):
+            frames["options"] = _owned(self.folder, "options", group)
+        self._commit(merged, frames)
+        if duplicates := sum(map(self._row_count, group)) - self._row_count(merged):
+            log.error("%d episodes were stored twice in %s", duplicates, self.folder)
+        self._parts = sorted(set(self._parts) - set(group))
+        delete_parts(self.folder, group)
 
     def close(self) -> None:
         """Flush, and release the folder."""
@@ -156,11 +177,9 @@ class EpisodeStore:
         """Drop parts that somebody removed while this process holds the folder; their episodes are pending again."""
         sums = checksums.read_sums(self.folder)
         tables = {part: TABLES if has_options(part, sums) else PAIRED for part in self._parts}
-        present = {
-            part for part in tables if all((self.folder / table / part.name).is_file() for table in tables[part])
-        }
+        present = {p for p in tables if all((self.folder / table / p.name).is_file() for table in tables[p])}
         if gone := [part.name for part in self._parts if part not in present]:
-            log.error("%s of %s was removed; its episodes are pending again", _describe_parts(gone), self.folder)
+            log.error("%s of %s was removed; its episodes are pending again", describe_parts(gone), self.folder)
         self._parts = sorted(present)
 
     def _commit(self, part: Part, frames: Mapping[str, pl.DataFrame | pl.LazyFrame]) -> None:
@@ -176,12 +195,19 @@ class EpisodeStore:
             atomic_write.publish(path)
         self._parts = sorted({*self._parts, part})
 
+    def _row_count(self, part: Part) -> int:
+        """Return the number of episodes of a part; its file is read once."""
+        if part not in self._heights:
+            rows = scan_part(self.folder / "episodes" / part.name)
+            self._heights[part] = int(rows.select(pl.len()).collect().item())
+        return self._heights[part]
+
     def _groups(self) -> list[list[Part]]:
         """Return runs of two or more neighboring small parts to merge into a large one."""
         groups: list[list[Part]] = [[]]
         rows = 0
         for part in self._parts:
-            height = _row_count(self.folder / "episodes" / part.name)
+            height = self._row_count(part)
             group = groups[-1]
             if group and (rows >= LARGE or height >= LARGE or part.first != group[-1].last + 1):
                 groups.append(group := [])
@@ -206,12 +232,12 @@ class EpisodeStore:
         for path in files.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
         if len(lone := sorted({path.name for path in files.lone})) > 1:  # a crash leaves one
-            names = _describe_parts(lone)
+            names = describe_parts(lone)
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
         checksums.record_removals(self.folder, [*files.bad, *files.lone])
         for path in (*files.bad, *files.lone):
             atomic_write.move_aside(self.folder, path)
-        _delete_parts(self.folder, files.merged)
+        delete_parts(self.folder, files.merged)
         absent = [name for name in missing_files(self.folder) if name.partition("/")[0] in TABLES]
         checksums.record_removals(self.folder, [self.folder / name for name in absent])
         return files.parts
@@ -271,33 +297,3 @@ def _owned(folder: Path, table: str, parts: Sequence[Part]) -> pl.LazyFrame:
     )
     owned = _scan_parts(folder, table, parts).join(owners, on=["key", "part"], how="semi", maintain_order="left")
     return owned.drop("part")
-
-
-def _row_count(path: Path) -> int:
-    return int(scan_part(path).select(pl.len()).collect().item())
-
-
-def _describe_parts(names: Sequence[str]) -> str:
-    """Return part names in one line, however many."""
-    return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
-
-
-def _check_columns(tables: dict[str, Columns]) -> set[str]:
-    for table, expected in TABLES.items():
-        columns = tables[table]
-        if columns.keys() != expected.keys():
-            raise ValueError(f"{table} must have the columns {', '.join(expected)}, not {', '.join(columns)}")
-        if len({len(values) for values in columns.values()}) > 1:
-            raise ValueError(f"the columns of {table} differ in length")
-    keys = set(tables["episodes"]["key"])
-    if len(keys) < len(tables["episodes"]["key"]):
-        raise ValueError("a batch holds an episode twice")
-    return keys
-
-
-def _delete_parts(folder: Path, parts: Iterable[Part]) -> None:
-    """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for table in (name for name in TABLES if (folder / name).is_dir()):
-        for part in parts:
-            (folder / table / part.name).unlink(missing_ok=True)
-        atomic_write.fsync(folder / table)

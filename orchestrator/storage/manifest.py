@@ -6,12 +6,15 @@ Every part, and every file that a figure or the next run depends on, has a line.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.storage import checksums, lock
+from orchestrator.storage import atomic_write, checksums, lock
 from orchestrator.storage.part_files import damaged_parts, missing_files, part_names
 from orchestrator.storage.verdict_store import damaged_verdicts
+
+log = logging.getLogger(__name__)
 
 DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
 MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
@@ -46,6 +49,22 @@ def find_faults(folder: Path) -> list[Fault]:
         if not checksums.read_sums(folder) and part_names(folder):
             faults[checksums.NAME] = Fault(checksums.NAME, NO_SUMS)
     return [faults[name] for name in sorted(faults)]
+
+
+def put_aside_unmended(folder: Path) -> list[str]:
+    """Move damaged files that an attempt did not rewrite to ``damaged/``, expect missing ones no longer, and return their names.
+
+    Call it at the end of an attempt, which has rewritten what it needs; the caller must hold the folder's lock.
+    """
+    damaged = [name for name in checksums.damaged_files(folder) if not name.endswith("/")]
+    missing = [name for name in missing_files(folder) if "/" not in name]
+    names = sorted({*damaged, *missing})
+    checksums.record_removals(folder, [folder / name for name in names])
+    for name in names:
+        log.warning("%s was damaged or missing, and nothing that this run still knows can rewrite it", name)
+        if (folder / name).exists():
+            atomic_write.move_aside(folder, folder / name)
+    return names
 
 
 def _unlisted(folder: Path) -> list[str]:

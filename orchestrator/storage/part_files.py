@@ -6,13 +6,13 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from orchestrator.storage import checksums
+from orchestrator.storage import atomic_write, checksums
 from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
 
@@ -176,3 +176,16 @@ def _list_names(folder: Path) -> dict[str, set[str]]:
         if names["episodes"] <= names["turns"]:
             break  # else a merge may just have deleted a pair between the two listings
     return names
+
+
+def describe_parts(names: Sequence[str]) -> str:
+    """Return part names in one line, however many."""
+    return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
+
+
+def delete_parts(folder: Path, parts: Iterable[Part]) -> None:
+    """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
+    for table in (name for name in TABLES if (folder / name).is_dir()):
+        for part in parts:
+            (folder / table / part.name).unlink(missing_ok=True)
+        atomic_write.fsync(folder / table)

@@ -17,6 +17,7 @@ import polars as pl
 from actors.playing.records import Columns
 from actors.text.printable import one_line
 from orchestrator.storage import atomic_write
+from orchestrator.storage.schemas import TABLES
 
 FILE = "damaged/rows.jsonl"
 MAX_CHARS = 2000
@@ -82,3 +83,17 @@ def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
 
 def _replace_surrogates(value: Any) -> Any:
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def check_columns(tables: dict[str, Columns]) -> set[str]:
+    """Return the keys of a batch; raises ValueError for wrong columns or lengths, or an episode that is in it twice."""
+    for table, expected in TABLES.items():
+        columns = tables[table]
+        if columns.keys() != expected.keys():
+            raise ValueError(f"{table} must have the columns {', '.join(expected)}, not {', '.join(columns)}")
+        if len({len(values) for values in columns.values()}) > 1:
+            raise ValueError(f"the columns of {table} differ in length")
+    keys = set(tables["episodes"]["key"])
+    if len(keys) < len(tables["episodes"]["key"]):
+        raise ValueError("a batch holds an episode twice")
+    return keys

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow.tracker import MlflowTracker
+from orchestrator.tracking.otlp import OtlpTracker
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 
 
@@ -24,7 +25,7 @@ class Tracker(Protocol):
         """Begin to record."""
 
     def dataset(self, description: Mapping[str, Any]) -> None:
-        """Record the data set (``describe_dataset``)."""
+        """Record the data set (``describe_dataset``); called before ``start``."""
 
     def cell(self, row: Mapping[str, Any]) -> None:
         """Record the newest row of a cell, in place of older rows of that cell."""
@@ -62,6 +63,8 @@ class NullTracker:
 
 TRACKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
     UNTRACKED: lambda run: NullTracker(),
+    "otlp": OtlpTracker,
+    "otlps": OtlpTracker,
 }
 """Scheme of ``[tracking] uri`` -> its tracker. Every other address is MLflow's, which has many schemes."""
 

@@ -262,7 +262,7 @@ async function ask(path, query) {
     const parameters = new URLSearchParams(query);
     return path === "rows" ? await listRows(parameters) : path === "episode" ? await viewEpisodes(parameters) : stateFields();
   } catch (problem) {
-    const advice = location.protocol === "file:" ? "Serve this folder, for example with `python -m http.server`, and open its address." : "A file of this folder could not be read.";
+    const advice = location.protocol === "file:" ? "Serve this folder, for example with `python -m http.server --bind 127.0.0.1`, and open its address." : "A file of this folder could not be read.";
     byId("progress").textContent = advice;
     console.error(problem);
     return null;

@@ -43,7 +43,7 @@ sdk: static
 ---
 
 `index.html` shows every episode in a browser. Any web server that sends static files can serve this folder, for example
-`python -m http.server`; the lines above make it a static Space on Hugging Face.
+`python -m http.server --bind 127.0.0.1`; the lines above make it a static Space on Hugging Face.
 """
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from tests.bench.planted_changes import change_lines, effect_lines, order_lines, rerun_lines
 from tests.bench.planted_evidence import (
     Planted,
+    active_label_lines,
     cluster_lines,
     equivalence_lines,
     judge_lines,
@@ -37,6 +38,7 @@ TABLES: tuple[Callable[[int, np.random.Generator], Iterator[Planted]], ...] = (
     refused_ranking_lines,
     cluster_lines,
     judge_lines,
+    active_label_lines,
     equivalence_lines,
     power_lines,
 )

@@ -189,6 +189,29 @@ def judge_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
             yield Planted(what, target, f"{100 * mean[name]:.1f}%, {100 * worst[name]:.1f}%", reached)
 
 
+def active_label_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
+    """Yield the coverage of shares where half of the labels are of answers that two judges read differently."""
+    for disputed, errors in ((0.1, (0.5, 0.02)), (0.3, (0.3, 0.05)), (0.02, (0.5, 0.1))):
+        for labelled in (50, 200):
+            hits = [_active_covers(rng, disputed, errors, labelled) for _ in range(runs * 5)]
+            what = f"judge, {labelled} active labels, judges differ on {disputed:.0%}: interval by labels covers"
+            yield share_line(what, hits, 0.935, 1.0)
+
+
+def _active_covers(rng: np.random.Generator, disputed: float, errors: tuple[float, float], labelled: int) -> bool:
+    """Return whether the interval by active labels contains the true rate of 2,000 answers, 30%."""
+    parts, shares, true = [], [], 0.3
+    for share, wrong in zip((disputed, 1 - disputed), errors, strict=True):
+        size = round(2_000 * share)
+        n = min(labelled // 2, size)
+        chances = [true * (1 - wrong), true * wrong, (1 - true) * wrong, (1 - true) * (1 - wrong)]
+        yes = int(rng.binomial(size - n, chances[0] + chances[2]))
+        parts.append(Labels(Confusion(*rng.multinomial(n, chances).tolist()), yes, size - n))
+        shares.append(size / 2_000)
+    estimate = prediction_powered(parts, shares=shares)
+    return estimate is not None and estimate.low <= true <= estimate.high
+
+
 def _judge_covers(
     rng: np.random.Generator, rate: float, sensitivity: float, specificity: float, labelled: int
 ) -> list[bool]:

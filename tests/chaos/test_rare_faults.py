@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import Ground, finish_process, parts, wait_until_playing
+from tests.chaos.ground import ROOT, Ground, finish_process, parts, sweep, tally, wait_until_playing
 from tests.orchestrator.buckets import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -169,3 +169,23 @@ def test_a_full_object_store_stops_nothing(undisturbed, sweep_file, check_surviv
         check_survival("the object store full", out)
     finally:
         small.close()
+
+
+NO_SHARED_MEMORY = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && head -c 1048576 /dev/zero > /dev/shm/full && exec "$@"'
+
+
+@pytest.mark.timeout(600)
+def test_a_full_dev_shm_stops_nothing(demo_data, tmp_path):
+    """A run on one machine whose ``/dev/shm`` another program has filled, in a mount namespace of its own."""
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("this user may make no mount namespace")
+    file, out = sweep(tmp_path / "small.toml", demo_data, 2), tmp_path / "run"
+    file.write_text(file.read_text().replace("gpus = 1", "gpus = 0"))
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--output", str(out)]
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", NO_SHARED_MEMORY, "run", *command],
+        capture_output=True, text=True, cwd=ROOT, env={**environment, "PYTHONPATH": str(ROOT)}, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert tally(out) == (2 * 2 * 70, 0)

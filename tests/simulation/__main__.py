@@ -7,6 +7,9 @@
 from __future__ import annotations
 
 import os
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # its tables are small: waking threads takes longer than the work
+
 import sys
 import tempfile
 import time
@@ -16,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envs.demo import draw as draw_benchmark
+from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutants
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.replay import replay
 from tests.simulation.schedule import Schedule, draw, shrink

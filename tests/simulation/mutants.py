@@ -72,18 +72,16 @@ def _() -> list[Patch]:
 
 @mutant("a merge deletes the old parts first")
 def _() -> list[Patch]:
-    def compact(store: EpisodeStore) -> None:
-        store.flush()
-        for group in store._groups():
-            merged = part_files.Part(group[0].first, group[-1].last)
-            scans = {"episodes": episode_store._episodes(store.folder, group)}
-            scans["turns"] = episode_store._owned(store.folder, "turns", group)
-            frames = {table: scan.collect() for table, scan in scans.items()}
-            store._parts = sorted(set(store._parts) - set(group))
-            episode_store._delete_parts(store.folder, group)
-            store._commit(merged, frames)
+    def merge(store: EpisodeStore, group: list[part_files.Part]) -> None:
+        merged = part_files.Part(group[0].first, group[-1].last)
+        scans = {"episodes": episode_store._episodes(store.folder, group)}
+        scans["turns"] = episode_store._owned(store.folder, "turns", group)
+        frames = {table: scan.collect() for table, scan in scans.items()}
+        store._parts = sorted(set(store._parts) - set(group))
+        part_files.delete_parts(store.folder, group)
+        store._commit(merged, frames)
 
-    return [(EpisodeStore, "compact", compact)]
+    return [(EpisodeStore, "_merge", merge)]
 
 
 @mutant("a torn part is not told from a whole one")

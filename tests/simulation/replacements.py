@@ -20,7 +20,7 @@ import actors.worker
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import cluster_view, node_request, ray_cluster, ray_session, worker_pool
 from orchestrator.planning.pictures import ShownPictures
-from orchestrator.storage import software, status
+from orchestrator.storage import episode_store, software, status
 from tests.simulation.observed import ObservedDriver, ObservedStore
 from tests.simulation.scripted import ScriptedEngine
 from tests.simulation.simulated_actor import ActorClass
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _read_version_once, _read_commit_once = functools.cache(importlib.metadata.version), functools.cache(software.commit)
 """They are the same in every attempt of this process."""
+MOST_SMALL = 3
+"""Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
 REAL_WORKER = actors.worker.Worker.__ray_metadata__.modified_class.__bases__[0]
 
 
@@ -48,6 +50,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(worker_pool, "Worker", _CurrentWorker(run))
     replace(ray_cluster, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
     replace(ray_cluster, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
+    replace(ray_cluster, "_open_own_gcs", lambda: None)
     replace(ray_cluster, "read_output", _CurrentOutput())
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
@@ -60,9 +63,12 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         lambda model, *rest: ScriptedEngine(model, run.chance, run.poisoned, run.world.pace),
     )
     replace(actors.worker, "freeze_heap", lambda: None)
+    replace(episode_store, "MOST_SMALL", MOST_SMALL)
     replace(importlib.metadata, "version", _read_version_once)
     replace(status, "commit", _read_commit_once)
     replace(ShownPictures, "uses_pictures", staticmethod(lambda cell: False))
+    if run.remote:
+        patches.enter_context(run.remote.replaced(replace))
     for module in list(sys.modules.values()):
         if module.__name__.startswith(("orchestrator", "actors")) and getattr(module, "time", None) is time:
             replace(module, "time", run.clock)

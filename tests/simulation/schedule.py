@@ -25,7 +25,7 @@ class Event:
     value: float = 0.0
 
 
-TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain")
+TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain", "move folder")
 """Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
 POISON, POISON_SHARE, POISON_S = "poison", 0.25, 3.0
 """An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of
@@ -36,6 +36,8 @@ NUMBERED = {
     "power loss at disk operation": OPERATIONS,
     "power loss at step": STEPS,
     "disk full": OPERATIONS,
+    "disk fails": OPERATIONS,
+    "rename fails": OPERATIONS,
     "slow disk": OPERATIONS,
     "lying flush": OPERATIONS,
     "doubled item": ITEMS,
@@ -43,6 +45,12 @@ NUMBERED = {
     "lost object": ITEMS,
 }
 """Faults at a number -> the largest one."""
+IN_BUCKET = ("bucket away", "bucket throttles", "stale lists", "second driver")
+"""Faults of a bucket at a virtual time."""
+BUCKET_WRITES = {"forgotten write": 60, "unanswered write": 60}
+"""Faults of the write with a number, counted from the attempt's begin -> the largest one."""
+OTHER_MACHINE_SHARE = 0.4
+"""Share of the attempts in a bucket that begin on another machine than the last one."""
 ENDS = ("kill at step", "kill at disk operation", "power loss at disk operation", "power loss at step")
 """Faults that end the driver."""
 
@@ -72,6 +80,11 @@ def is_judged(seed: int) -> bool:
     return seed % 3 == 1
 
 
+def is_in_bucket(seed: int) -> bool:
+    """Return True if the run folder of a seed is in a bucket: of every 18 seeds the last nine are."""
+    return seed // 9 % 2 == 1
+
+
 def draw(seed: int) -> Schedule:
     """Draw a storm of one to four disturbed attempts, each ended in its middle or not."""
     chance, size = Random(f"storm {seed}"), 2 if is_judged(seed) else 1
@@ -88,7 +101,21 @@ def draw(seed: int) -> Schedule:
             events.append(Event(attempt, POISON, round(chance.uniform(0, POISON_S), 2), round(chance.random(), 3)))
         if chance.random() < 0.8:
             events.append(_numbered(attempt, chance.choice(ENDS), chance, size))
+        if is_in_bucket(seed):
+            events += _bucket_events(attempt, chance)
     return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
+
+
+def _bucket_events(attempt: int, chance: Random) -> list[Event]:
+    """Draw up to two faults of the bucket in an attempt, and whether it is on another machine than the last one."""
+    events = []
+    for _ in range(chance.randint(0, 2)):
+        kind = chance.choice([*IN_BUCKET, *BUCKET_WRITES])
+        at = chance.randint(1, BUCKET_WRITES[kind]) if kind in BUCKET_WRITES else round(chance.uniform(0, STORM_S), 2)
+        events.append(Event(attempt, kind, at, round(chance.random(), 3)))
+    if attempt and chance.random() < OTHER_MACHINE_SHARE:
+        events.append(Event(attempt, "other machine", 0.0, round(chance.random(), 3)))
+    return events
 
 
 def _numbered(attempt: int, kind: str, chance: Random, size: int) -> Event:

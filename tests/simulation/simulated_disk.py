@@ -81,6 +81,8 @@ class SimulatedDisk:
                 self._count("rename")
                 self._file(source)
             real(source, target, **options)
+            if str(source) == str(self.folder):
+                self._forget()
             if self._is_inside(target):
                 self._files[str(target)] = self._files.pop(str(source))
                 self.after_rename(Path(target))
@@ -121,7 +123,7 @@ class SimulatedDisk:
 
     def _is_inside(self, path: Any) -> bool:
         text = os.fspath(path)
-        return isinstance(text, str) and text.startswith(str(self.folder))
+        return isinstance(text, str) and f"{text}/".startswith(f"{self.folder}/")
 
     def _file(self, path: Any) -> int:
         if str(path) not in self._files:
@@ -139,6 +141,18 @@ class SimulatedDisk:
         """Return the names in a folder that survive a loss of power now, each with its file's number and flushed bytes."""
         names = self._flushed_names.get(f"{self.folder}/{folder}", {})
         return {name: (file, self._flushed[file]) for name, file in names.items() if file in self._flushed}
+
+    def move_to(self, folder: Path) -> None:
+        """Become the disk of another machine, on which this folder may be; all that it holds is durable."""
+        self.folder = Path(os.path.realpath(folder))
+        self._forget()
+
+    def _forget(self) -> None:
+        self._files.clear()
+        self._flushed.clear()
+        self._flushed_names.clear()
+        for path in (self.folder, *self.folder.rglob("*")) if self.folder.is_dir() else ():
+            self._flush(str(path))
 
     # -- crashes ---------------------------------------------------------------------------------------------------------
     def image(self) -> Image:
@@ -193,6 +207,7 @@ class SimulatedDisk:
 
     def restore(self, image: Image) -> None:
         """Put the folder into this state; all of it is durable from then on."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in self.folder.iterdir():
             if path.is_dir():
                 shutil.rmtree(path)
@@ -204,12 +219,23 @@ class SimulatedDisk:
                 path.mkdir(exist_ok=True)
             else:
                 path.write_bytes(content)
-        self._files.clear()
-        self._flushed.clear()
-        self._flushed_names.clear()
-        for path in (self.folder, *self.folder.rglob("*")):
-            self._flush(str(path))
+        self._forget()
 
 
-def disk_full(path: Path) -> OSError:
-    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+FAULTS = {
+    "disk full": (errno.ENOSPC,),
+    "disk fails": (errno.EROFS, errno.EIO, errno.EDQUOT, errno.EACCES),
+    "rename fails": (errno.EPERM, errno.EIO),
+}
+"""Fault -> the errors that it may give: a read-only or broken disk, a spent quota, a file of another user."""
+FAILED_OPERATIONS = 3
+"""Operations in a row that a fault lets fail."""
+
+
+def find_failure(fault: str, first: int, choice: float, number: int, kind: str) -> OSError | None:
+    """Return the error of an operation, or None: removing a file needs no space, and a rename fails alone."""
+    hits = kind == "rename" if fault == "rename fails" else kind != "unlink"
+    if not hits or not first <= number < first + (10 if fault == "rename fails" else FAILED_OPERATIONS):
+        return None
+    code = FAULTS[fault][int(10 * choice) % len(FAULTS[fault])]
+    return OSError(code, os.strerror(code))

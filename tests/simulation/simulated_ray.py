@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.simulation.schedule import Event
 from tests.simulation.simulated_actor import ActorHandle, ActorProcess, current_actor
 
 NODE_LOSS_S = (3.0, 12.0)
@@ -190,3 +191,14 @@ class _RuntimeContext:
 
     def get_actor_id(self) -> str:
         return f"{current_actor.get().number:032x}"
+
+
+def build_cluster(shape: Sequence[tuple[float, float]], chance: Random, events: Sequence[Event]) -> SimulatedRay:
+    """Return a cluster of nodes with these GPUs and CPUs, with the faults of its messages."""
+    ray = SimulatedRay(
+        chance, [SimulatedNode(f"{n:056x}", gpus, cpus) for n, (gpus, cpus) in enumerate(shape, start=1)]
+    )
+    ray.doubled = {int(e.at) for e in events if e.kind == "doubled item"}
+    ray.lost_objects = {int(e.at) for e in events if e.kind == "lost object"}
+    ray.late = {int(e.at): e.value for e in events if e.kind == "late item"}
+    return ray

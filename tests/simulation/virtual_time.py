@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.simulation.virtual_threads import Threads
 
 EPOCH_S = 1_800_000_000.0
 """Seconds since 1970 at which virtual time begins."""
 READING_S = 1e-6
 """Seconds that one reading of the clock takes: no two are equal, as on a real machine."""
+
+NEVER = float("inf")
 
 
 class Stuck(AssertionError):
@@ -22,10 +27,20 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.deadline = float("inf")
+        self.deadline = NEVER
         """Virtual time after which the run counts as stuck."""
+        self.threads: Threads | None = None
+        """Threads of the process besides the main one."""
 
     def advance(self, seconds: float) -> None:
+        """Let time pass in which the other threads get their turns."""
+        until = self.now + max(0.0, seconds)
+        if self.threads is not None:
+            self.threads.run_until(until)
+        self.stand_still(until - self.now)
+
+    def stand_still(self, seconds: float) -> None:
+        """Let time pass in which nothing of the process runs."""
         self.now += max(0.0, seconds)
         if self.now > self.deadline:
             raise Stuck(f"the sweep has not ended after {self.now:,.0f} s of virtual time")
@@ -43,7 +58,10 @@ class VirtualClock:
         return int(self.time() * 1e9)
 
     def sleep(self, seconds: float) -> None:
-        self.advance(seconds)
+        if self.threads is None:
+            self.advance(seconds)
+        else:
+            self.threads.wait(seconds)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -73,6 +91,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timers: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
         while timers and timers[0].cancelled():
             heapq.heappop(timers)
+        if self.clock.threads is not None and self.clock.threads.next_turn < (timers[0].when() if timers else NEVER):
+            self.clock.advance(self.clock.threads.next_turn - self.clock.now)
+            return
         if not timers:
             if not self._stopping:  # type: ignore[attr-defined]
                 raise Stuck("every task waits, and no timer is set")

@@ -6,6 +6,7 @@ Replaced are: Ray, the clock, the disk's power, the event loop and the engines. 
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -18,13 +19,16 @@ from orchestrator.storage import control_log, lock
 from orchestrator.storage.control_log import Command
 from orchestrator.storage.lock import RunFolderError
 from tests.simulation.attempt_checks import check_attempt
+from tests.simulation.bucket_run import BucketRun
+from tests.simulation.faults import happen, move_back
 from tests.simulation.invariants import Promises, PublishedParts, check_end
 from tests.simulation.observed import ObservedDriver
 from tests.simulation.replacements import simulated
-from tests.simulation.schedule import Event, Schedule
+from tests.simulation.schedule import Event, Schedule, is_in_bucket
 from tests.simulation.scripted import Benchmark
-from tests.simulation.simulated_disk import Image, SimulatedDisk, disk_full
-from tests.simulation.simulated_ray import SimulatedNode, SimulatedRay
+from tests.simulation.simulated_disk import FAULTS, Image, SimulatedDisk, find_failure
+from tests.simulation.simulated_ray import build_cluster
+from tests.simulation.virtual_threads import running
 from tests.simulation.virtual_time import VirtualClock
 
 BOUND_S = 4 * 3600.0
@@ -33,7 +37,8 @@ RESTART_S = (1.0, 20.0)
 """Virtual seconds between two attempts."""
 CLEAN_ATTEMPTS = 2
 """Undisturbed attempts after the storm: the first must play everything, the other replays episodes given up in the storm."""
-DISK_FULL_OPERATIONS = 3
+OPERATION_S = 0.001
+"""Virtual seconds of a disk operation while other threads run."""
 
 
 class DriverKilled(SystemExit):
@@ -79,12 +84,17 @@ class SimulatedRun:
         self.world, self.schedule = world, schedule
         self.sweep, self.plan = world.benchmark.sweep(schedule.seed), world.benchmark.plan(schedule.seed)
         self.keys = [key for index in range(len(self.plan.cells)) for _, key in self.plan.numbered_keys(index)]
-        self.folder = world.scratch / "run"
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(mode=0o700)
         self.clock, self.chance = world.clock, Random(f"world {schedule.seed}")
         self.clock.now = 0.0
+        self.remote = BucketRun(self, schedule) if is_in_bucket(schedule.seed) else None
+        self.folder = self.remote.folder if self.remote else world.scratch / "run"
+        if self.remote is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(mode=0o700)
         self.disk = SimulatedDisk(self.folder, self._before_operation, self._after_rename, self._before_unlink)
+        self.moved = self.folder.with_name("moved")
+        """Where a person has moved the run folder while its driver was running."""
+        shutil.rmtree(self.moved, ignore_errors=True)
         self.published = PublishedParts(self.disk)
         self.driver: ObservedDriver | None = None
         """The driver of the last attempt, if it had anything to play."""
@@ -100,20 +110,30 @@ class SimulatedRun:
         """Commands that end a pause or a drain, verb and target: the person sends them again if the driver died before."""
         self.image: Image | None = None
         """What the killed process left on the disk."""
+        self.stop_reason = ""
+        """Why a thread has asked the driver to stop."""
+        self.update = False
+        """True once a lying disk made the person add ``--update``."""
+        self.ends_now = False
+        """True if a thread had a fault that ends the whole process."""
 
     def play(self, is_first: bool = False) -> bytes:
         with simulated(self):
             for number in range(self.schedule.attempts):
-                self._attempt(number, [event for event in self.schedule.events if event.attempt == number])
+                self.attempt(number, [event for event in self.schedule.events if event.attempt == number])
             retry: tuple[Ending, ...] = ()
             for number in range(CLEAN_ATTEMPTS):
-                outcome = self._attempt(self.schedule.attempts + number, [], retry)
+                outcome = self.attempt(self.schedule.attempts + number, [], retry)
+                if outcome is None and self.update:
+                    outcome = self.attempt(self.schedule.attempts + CLEAN_ATTEMPTS, [], retry)
                 assert outcome is not None, "an undisturbed attempt ended with an error"
                 if outcome.complete:
                     break
                 retry = (Ending.FAILED,)
             else:
                 raise AssertionError(f"not complete after the storm: {dict(outcome.reasons)}")
+            if self.remote:
+                self.remote.check_end((self.folder / "results.json").read_bytes())
         results = (self.folder / "results.json").read_bytes()
         check_end(self.folder, self.plan)
         if not is_first:
@@ -123,23 +143,15 @@ class SimulatedRun:
         return results
 
     # -- an attempt ------------------------------------------------------------------------------------------------------
-    def _attempt(self, number: int, events: list[Event], retry: tuple[Ending, ...] = ()) -> AttemptOutcome | None:
+    def attempt(self, number: int, events: list[Event], retry: tuple[Ending, ...] = ()) -> AttemptOutcome | None:
         """Run an attempt with these faults; return its outcome, or None if a fault ended it."""
-        self.events, self.steps, self.disk.operations, self.image = events, 0, 0, None
-        self.chance = Random(f"{self.schedule.seed}/{number}")
-        self.clock.advance(self.chance.uniform(*RESTART_S))
-        self.clock.deadline = self.clock.now + BOUND_S
-        self._make_cluster()
-        if any(event.kind == "damage" for event in events) and self.disk.damage_part(self.chance):
-            self.promises.suspended = True
-            self._note("damage")
-        self.by_number = {event.kind: event for event in events}
-        self.disk.skip_flushes = {int(e.at) for e in events if e.kind == "lying flush"}
-        self.promises.suspended |= bool(self.disk.skip_flushes)
-        self.poisoned.clear()
-        self.driver, outcome, problem = None, None, ""
+        self._begin_attempt(number, events)
+        outcome, problem = None, ""
         try:
-            with attempt_module.open_attempt(self.sweep, self.plan, self.folder, lambda line: None) as attempt:
+            with (
+                self.remote.open() if self.remote else nullcontext(self.folder) as folder,
+                attempt_module.open_attempt(self.sweep, self.plan, folder, lambda line: None, self.update) as attempt,
+            ):
                 self.promises.check(attempt.store)
                 outcome = attempt.run(retry)
         except (DriverKilled, RuntimeError):  # asyncio complains if it is killed in its last step
@@ -147,144 +159,141 @@ class SimulatedRun:
                 raise
             problem = "the driver is killed"
         except RunFolderError as refusal:
-            assert "disk full" in self.by_number or self.image is not None, refusal
+            assert self._expects(str(refusal)), refusal
             problem = str(refusal)
         lock.release(self.folder, "store")
         if self.image is not None:
-            self.disk.restore(self.image)
+            if not self.moved.exists():
+                self.disk.restore(self.image)
             outcome, problem = None, problem or "the driver is killed"
-        self._note(problem or f"attempt {number} ends: complete {outcome is not None and outcome.complete}")
+        self.note(problem or f"attempt {number} ends: complete {outcome is not None and outcome.complete}")
         assert not self.ray.faults, self.ray.faults[0]
         if outcome is not None:
+            assert events or not (self.remote and self.remote.unsent), f"it is not in the bucket: {self.remote}"
             check_attempt(self, outcome)
         elif self.driver is not None:
             self.given_up |= self.driver.given_up
         return outcome
 
-    def _make_cluster(self) -> None:
-        shape = self.world.benchmark.nodes(self.schedule.seed)
-        nodes = [SimulatedNode(f"{n:056x}", gpus, cpus) for n, (gpus, cpus) in enumerate(shape, start=1)]
-        self.ray = SimulatedRay(self.chance, nodes)
-        self.ray.doubled = {int(e.at) for e in self.events if e.kind == "doubled item"}
-        self.ray.lost_objects = {int(e.at) for e in self.events if e.kind == "lost object"}
-        self.ray.late = {int(e.at): e.value for e in self.events if e.kind == "late item"}
+    def _expects(self, refusal: str) -> bool:
+        """Return True if an attempt may be refused; what a person would do about it is noted."""
+        if self.promises.suspended and not self.update and "--update" in refusal:
+            self.update = True
+            return True
+        is_hit = not {*FAULTS, "move folder"}.isdisjoint(self.by_number)
+        return is_hit or self.image is not None or (self.remote is not None and bool(self.events))
+
+    def _begin_attempt(self, number: int, events: list[Event]) -> None:
+        """Bring cluster, disk and bucket into the state in which an attempt begins, and set its numbered faults."""
+        self.events, self.steps, self.disk.operations, self.image = events, 0, 0, None
+        self.stop_reason, self.ends_now = "", False
+        self.chance = Random(f"{self.schedule.seed}/{number}")
+        self.clock.advance(self.chance.uniform(*RESTART_S))
+        self.clock.deadline = self.clock.now + BOUND_S
+        self.ray = build_cluster(self.world.benchmark.nodes(self.schedule.seed), self.chance, events)
+        if self.remote:
+            self.remote.begin_attempt(events)
+        elif self.moved.exists():
+            move_back(self)
+        if any(event.kind == "damage" for event in events) and self.disk.damage_part(self.chance):
+            self.promises.suspended = True
+            self.note("damage")
+        self.by_number = {event.kind: event for event in events}
+        self.disk.skip_flushes = {int(e.at) for e in events if e.kind == "lying flush"}
+        self.promises.suspended |= bool(self.disk.skip_flushes)
+        if self.remote:
+            self.remote.bucket.is_strict &= not self.promises.suspended
+        self.poisoned.clear()
+        self.driver = None
 
     def begin_events(self, driver: ObservedDriver) -> None:
         """Set the timers of an attempt's timed faults; the driver calls this when it begins to play."""
         self.driver, self.began = driver, self.clock.now
         owed, self.owed = self.owed, []
         for verb, target in owed:
-            self._owe(verb, target, 0.0)
+            self.owe(verb, target, 0.0)
         for event in self.events:
             self.ray.later(event.at, lambda e=event: self._happen(e, driver))  # type: ignore[misc]
 
     def _happen(self, event: Event, driver: ObservedDriver) -> None:
-        if self._hit_cluster(event) or self._command(event) or self._hit_driver(event, driver):
-            self._note(f"{event.kind} ({event.value:g})")
+        if happen(self, event, driver) or (self.remote is not None and self.remote.hit(event)):
+            self.note(f"{event.kind} ({event.value:g})")
 
-    def _hit_cluster(self, event: Event) -> bool:
-        """Let workers or nodes fail; return False if the event is another one, or there is nothing to hit."""
-        ray, alive = self.ray, [node for node in self.ray.all_nodes if node.alive]
-        match event.kind:
-            case "kill actor" if ray.running:
-                self._chosen(ray.running, event).end()
-            case "hang actor" if ray.running:
-                self._chosen(ray.running, event).hung = True
-            case "kill node" if len(alive) > 1:
-                node = self._chosen(alive[1:], event)  # the driver is on the first
-                ray.kill_node(node)
-                ray.later(30.0 + 60.0 * event.value, lambda: ray.join_node(node))
-            case "poison":
-                self.poisoned.add(self._chosen(self.keys, event))
-            case _:
-                return False
-        return True
-
-    def _command(self, event: Event) -> bool:
-        """Send a person's command; return False if the event is another one."""
-        nodes = [node.name for node in self.ray.all_nodes if node.alive]
-        match event.kind:
-            case "pause":
-                self._owe("resume", "all", 1.0 + 30.0 * event.value)
-                self._send("pause", "all")
-            case "limit":
-                self._send("set", "cluster.gpus", "2" if event.value < 0.5 else "all")
-            case "drain" if len(nodes) > 1:
-                name = self._chosen(nodes, event)
-                self._owe("undrain", name, 10.0 + 30.0 * event.value)
-                self._send("drain", name)
-            case _:
-                return False
-        return True
-
-    def _hit_driver(self, event: Event, driver: ObservedDriver) -> bool:
-        """Stop, kill or hold up the driver; return False if the event is another one."""
-        match event.kind:
-            case "stand still":
-                self.ray.later(0.0, lambda: self.clock.advance(5.0 + 15.0 * event.value))
-            case "fill disk":
-                self.by_number["disk full"] = Event(event.attempt, "disk full", self.disk.operations + 1)
-            case "kill driver":
-                self._end_driver(event, is_power_loss=False)
-            case "stop":
-                driver.stop()
-            case _:
-                return False
-        return True
-
-    @staticmethod
-    def _chosen(candidates: list[Any], event: Event) -> Any:
-        return candidates[int(event.value * len(candidates)) % len(candidates)]
-
-    def _owe(self, verb: str, target: str, seconds: float) -> None:
+    def owe(self, verb: str, target: str, seconds: float) -> None:
         """Send a command later, in the next attempt if this one ends before."""
         self.owed.append((verb, target))
-        self.ray.later(seconds, lambda: self._send(verb, target))
+        self.ray.later(seconds, lambda: self.send(verb, target))
 
-    def _send(self, verb: Any, target: str, value: str = "") -> None:
+    def send(self, verb: Any, target: str, value: str = "") -> None:
         """Send a command as ``ctl`` does, in a file of the folder; again and again if the disk is full and it is owed."""
         command = Command(verb=verb, target=target, value=value, who="simulation", host="here", asked="")
         try:
-            control_log.send_command(self.folder, command)
+            if self.remote:
+                self.remote.send(command)
+            else:
+                control_log.send_command(self.folder, command)
         except OSError:
             if (verb, target) in self.owed:
-                self.ray.later(1.0, lambda: self._send(verb, target, value))
+                self.ray.later(1.0, lambda: self.send(verb, target, value))
 
     # -- ends of the driver ------------------------------------------------------------------------------------------------
     def before_step(self) -> None:
         """Kill the driver between two awaits, if this is the step."""
         self.steps += 1
+        self._end_with_thread()
+        if self.stop_reason and self.driver:
+            self.stop_reason = ""
+            self.driver.stop()
         for kind, is_power_loss in (("kill at step", False), ("power loss at step", True)):
             if (event := self.by_number.get(kind)) and event.at == self.steps:
-                self._end_driver(event, is_power_loss)
+                self.end_driver(event, is_power_loss)
 
     def _before_operation(self, number: int, kind: str) -> None:
+        self._end_with_thread()
         if self.image is not None:
             return
+        if self.remote and not running:
+            self.clock.advance(OPERATION_S)
         for end, is_power_loss in (("kill at disk operation", False), ("power loss at disk operation", True)):
             if (event := self.by_number.get(end)) and event.at == number:
-                self._end_driver(event, is_power_loss)
-        full = self.by_number.get("disk full")
-        if full and 0 <= number - full.at < DISK_FULL_OPERATIONS and kind != "unlink":
-            raise disk_full(self.folder)
+                self.end_driver(event, is_power_loss)
+        for fault, event in ((name, self.by_number[name]) for name in FAULTS if name in self.by_number):
+            if failure := find_failure(fault, int(event.at), event.value, number, kind):
+                failure.filename = str(self.folder)
+                raise failure
         if (slow := self.by_number.get("slow disk")) and slow.at <= number < slow.at + 10:
-            self.clock.advance(slow.value)
+            self.clock.sleep(slow.value)
 
     def _after_rename(self, path: Path) -> None:
-        if self.image is None and not self.promises.suspended:
+        if self._is_watched():
             self.ray.faults += self.published.find_faults(path)
 
     def _before_unlink(self, path: Path) -> None:
-        if self.image is None and not self.promises.suspended:
+        if self._is_watched():
             self.ray.faults += self.published.find_losses(path, self.promises.keys)
 
-    def _end_driver(self, event: Event, is_power_loss: bool) -> None:
+    def _is_watched(self) -> bool:
+        """Return True if the parts that come and go are the store's own, and the disk has flushed what it said."""
+        return self.image is None and not self.promises.suspended and (self.remote is None or self.remote.is_open)
+
+    def stop_soon(self, reason: str) -> None:
+        """Let the driver stop at its next step, as a signal does."""
+        self.stop_reason = reason
+
+    def _end_with_thread(self) -> None:
+        """End the main thread after a fault that ended the process in another one."""
+        if self.ends_now and not running:
+            self.ends_now = False
+            raise DriverKilled
+
+    def end_driver(self, event: Event, is_power_loss: bool) -> None:
         """Save what the process leaves on the disk and end it; what its cleanup does afterwards is undone."""
         if self.image is None:
             chance = Random(f"{self.schedule.seed}/{event}")
             self.image = self.disk.image_after_power_loss(chance) if is_power_loss else self.disk.image()
-            self._note(f"{event.kind} ({event.at:g})")
+            self.note(f"{event.kind} ({event.at:g})")
+            self.ends_now = bool(running)
             raise DriverKilled
 
-    def _note(self, line: str) -> None:
+    def note(self, line: str) -> None:
         self.trace.append(f"{self.clock.now:10.3f} {line}")

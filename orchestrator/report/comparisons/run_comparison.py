@@ -18,7 +18,7 @@ from orchestrator.inspection.certificate import compare_certificates, read_certi
 from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.families import evidence_settings
-from orchestrator.report.measures.operating_points import splits_between
+from orchestrator.report.measures.operating_splits import splits_between
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs

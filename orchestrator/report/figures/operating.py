@@ -17,7 +17,7 @@ MOST_CURVES = 8
 
 
 def operating_figure(context: FigureContext) -> Figure | None:
-    """Draw each model's curve per scenario, with its own point, the greedy point, and exact chance; None without curves."""
+    """Draw each model's curve per scenario, with its own point, the greedy point, chance and oracle; None without curves."""
     curves, points = context.numbers.operating_curves, context.numbers.operating_points
     names = [
         row
@@ -39,7 +39,7 @@ def operating_figure(context: FigureContext) -> Figure | None:
         for name, look in looks.items():
             chosen = [frame.filter(scenario=scenario, model=name[0], condition=name[1]) for frame in (curves, points)]
             _draw(panel, chosen[0], chosen[1], look)
-        _chance(panel, points.filter(scenario=scenario))
+        _limits(panel, points.filter(scenario=scenario))
         panel.set_title(scenario, pad=2)
         panel.set_ylim(0, 104)
         panel.grid(axis="both")
@@ -67,10 +67,12 @@ def _draw(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[st
             )
 
 
-def _chance(panel: Axes, points: pl.DataFrame) -> None:
-    known = points.drop_nulls("chance_acc")
-    if known.height:
-        panel.plot(known["chance_ps"][0], known["chance_acc"][0], "x", color=GRAY, markersize=4, zorder=3)
+def _limits(panel: Axes, points: pl.DataFrame) -> None:
+    """Draw uniform chance, and the oracle, which asks until the answer is visible."""
+    for turns, accuracy, marker in (("chance_ps", "chance_acc", "x"), ("oracle_ps", "recognition", "*")):
+        known = points.drop_nulls([turns, accuracy])
+        if known.height:
+            panel.plot(known[turns][0], known[accuracy][0], marker, color=GRAY, markersize=5, zorder=3)
 
 
 def _legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
@@ -81,4 +83,8 @@ def _legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
         for (model, condition), (color, marker) in looks.items()
     ]  # fmt: skip
     hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
-    return [*curves, hollow, Line2D([], [], color=GRAY, marker="x", linewidth=0, markersize=4, label="uniform chance")]
+    limits = [
+        Line2D([], [], color=GRAY, marker=marker, linewidth=0, markersize=5, label=label)
+        for marker, label in (("x", "uniform chance"), ("*", "oracle"))
+    ]
+    return [*curves, hollow, *limits]

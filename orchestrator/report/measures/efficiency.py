@@ -138,8 +138,8 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
     ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
-    ``exact``), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the points above it, with
-    ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is 100 x lift / (100 - chance).
+    ``exact``; ``chance_ps`` is its ps), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the
+    points above it, with ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is 100 x lift / (100 - chance).
     """
     same = ["scenario", "condition", "protocol"]
     baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))

@@ -1,4 +1,4 @@
-"""The exact chance that a blind policy is right, computed from the rules of the game, sample by sample.
+"""The exact chance that a blind policy is right, and its mean number of suggestions, from the rules of the game, by sample.
 
 Every possible reply that counts is played once at every reachable state, weighted with its chance. A reply that does not
 count ends the episode as wrong.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import NamedTuple
 
 import polars as pl
 
@@ -39,9 +40,23 @@ def any_category(game: Scenario, sample: Sample, state: State) -> tuple[str, ...
 POLICIES: dict[str, Replies] = {"uniform": any_option, "guess": any_category}
 
 
+class BlindPlay(NamedTuple):
+    """The exact values of a blind policy on one sample."""
+
+    right: float
+    """Chance (0 to 1) that an episode ends correct."""
+    suggestions: float
+    """Mean number of turns less one, the benchmark's ps."""
+
+
 def chance_correct(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> float:
     """Return the chance (0 to 1) that an episode of this policy ends correct; ``seed`` is the episode's (random-proactive)."""
-    game, right = SCENARIOS[sample.scenario], 0.0
+    return blind_play(sample, replies, mode, seed).right
+
+
+def blind_play(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:
+    """Return the exact values of this policy; ``seed`` is the episode's (random-proactive)."""
+    game, right, suggestions = SCENARIOS[sample.scenario], 0.0, 0.0
     states = {game.initial(sample, mode, seed): 1.0}
     while states:
         after: dict[State, float] = defaultdict(float)
@@ -53,8 +68,9 @@ def chance_correct(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, see
                     right += weight / len(possible)
                 elif reached.ending is None:  # the last move decides which picture is shown, and nothing else
                     after[reached._replace(last=None)] += weight / len(possible)
+        suggestions += sum(after.values())
         states = after
-    return right
+    return BlindPlay(right, suggestions)
 
 
 def guess_chance(sample: Sample, state: State) -> float:
@@ -66,11 +82,11 @@ def guess_chance(sample: Sample, state: State) -> float:
 
 @cached_per_run
 def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
-    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent).
+    """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
 
     The mean is over the scenario's samples; a scenario without them has no row. ``policy`` is ``uniform`` or ``guess``.
     """
-    chance_by_rules: dict[tuple[object, ...], float] = {}
+    chance_by_rules: dict[tuple[object, ...], tuple[float, float]] = {}
     rows = []
     planned = run_data.planned.filter(protocol=Protocol.MCQA.value).select("scenario", "condition").unique()
     for scenario, name in planned.sort("scenario", "condition").iter_rows():
@@ -80,12 +96,14 @@ def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
         rules = (scenario, condition.mode, condition.source, condition.shuffled)
         if rules not in chance_by_rules:
             chances = [_sample_chance(run_data, sample, condition, POLICIES[policy]) for sample in samples.values()]
-            chance_by_rules[rules] = 100 * sum(chances) / len(chances)
-        rows.append((scenario, name, Protocol.MCQA.value, chance_by_rules[rules]))
-    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), "chance": pl.Float64}, orient="row")
+            right, suggestions = (sum(column) / len(chances) for column in zip(*chances, strict=True))
+            chance_by_rules[rules] = 100 * right, suggestions
+        rows.append((scenario, name, Protocol.MCQA.value, *chance_by_rules[rules]))
+    numbers = {"chance": pl.Float64, "chance_ps": pl.Float64}
+    return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
 
 
-def _sample_chance(run_data: RunData, sample: Sample, condition: Condition, replies: Replies) -> float:
+def _sample_chance(run_data: RunData, sample: Sample, condition: Condition, replies: Replies) -> BlindPlay:
     seed = run_data.sweep.seed
     staged_sample = apply_condition(sample, condition, seed)
-    return chance_correct(staged_sample, replies, condition.mode, episode_seed(seed, sample.scenario, sample.id))
+    return blind_play(staged_sample, replies, condition.mode, episode_seed(seed, sample.scenario, sample.id))

@@ -15,6 +15,7 @@ from orchestrator.gold.labels import read_labels
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.judge_agreement import disputed_answers
 from orchestrator.report.scores.metrics import BITS, strict_bit
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
@@ -51,14 +52,21 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
 
 
 def _answers(run_data: RunData) -> pl.DataFrame:
-    """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one."""
+    """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one.
+
+    ``disputed`` is true where the second judge differs whose differing verdicts were labelled more often.
+    """
     cells = run_data.rows.filter(protocol="oeg").select("cell")
     bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
     if run_data.strict:
         bits = bits.with_columns(strict_bit(bit) for bit in BITS)
     judged = bits.filter(pl.col("aggregate").is_not_null())
     names = ("key", "model", "condition", "scenario", "cluster", *BITS)
-    return judged.select(names).join(read_labels(run_data.folder), on="key", how="left", suffix="_true").sort("key")
+    labels = read_labels(run_data.folder)
+    seconds = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
+    disputed = disputed_answers(run_data.folder, run_data.judge, seconds[0]) if seconds else set[str]()
+    rows = judged.select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
+    return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 
 
 def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
@@ -82,12 +90,19 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     else:
         raw = IntervalEstimate(share, *(bound / 100 for bound in score_interval(strata)))
     effective = _average_size(shares, sizes)
-    labels = [_count_labels(cell, bit) for cell in cells]
-    by_labels = prediction_powered(labels)
+    parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in _split_disputed(cell)]
+    labels = [_count_labels(part, bit) for part, _ in parts]
+    weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
+    by_labels = prediction_powered(labels, shares=weights)
     estimates = (raw, rogan_gladen(share * effective, effective, judge), by_labels)
     figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
-    counts = (sum(cell.height for cell in cells), sum(part.size for part in labels))
-    return (*counts, *figures, labels_to_halve(labels) if by_labels else None)
+    counts = (sum(cell.height for cell in cells), sum(counted.size for counted in labels))
+    return (*counts, *figures, labels_to_halve(labels, weights) if by_labels else None)
+
+
+def _split_disputed(cell: pl.DataFrame) -> list[pl.DataFrame]:
+    """Return the disputed answers of a cell and the others, which were labelled at different rates; one part without any."""
+    return [part for part in (cell.filter("disputed"), cell.filter(~pl.col("disputed"))) if part.height]
 
 
 def _average_size(shares: Sequence[float], sizes: Sequence[float]) -> float:

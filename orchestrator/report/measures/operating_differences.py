@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.playing.state_graph import option_forms
 from envs.reply_kinds import KINDS
-from orchestrator.report.measures.operating_curves import operating_cells
+from orchestrator.report.measures.operating_curves import condition_graph, operating_cells
 from orchestrator.report.measures.reply_kinds import reply_kinds
 from orchestrator.report.run_data import RunData
 
@@ -14,14 +14,15 @@ def covered_share(run_data: RunData, model: str, scenario: str, condition: str) 
     cell = next((c for c in operating_cells(run_data) if (c.model, c.scenario) == (model, scenario)), None)
     if cell is None:
         return None
+    source = run_data.conditions[cell.condition]
     forms = {
         sample.id: {
             form
-            for question in graph.questions
+            for question in condition_graph(run_data, sample, source).questions
             for option in range(len(question.options))
             for form in option_forms(question, option)
         }
-        for sample, graph in zip(cell.samples, cell.graphs[0], strict=True)
+        for sample in cell.samples
     }
     episodes = run_data.episodes.filter(model=model, scenario=scenario, condition=condition, protocol="mcqa")
     turns = run_data.select_turns(episodes).join(episodes.lazy().select("key", "sample_id"), on="key").collect()

@@ -60,6 +60,16 @@ def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
     return judge_keys[0] if len(judge_keys) == 1 else own_key
 
 
+def disputed_answers(folder: Path, judge: str, other: str) -> set[str]:
+    """Return the keys of answers on which two judges differ in a bit; an answer that one has not read is not disputed."""
+    rows = verdicts(folder).filter(pl.col("judge").is_in([judge, other])).select("key", "judge", *BITS).drop_nulls()
+    each = {name: part.drop("judge") for (name,), part in rows.collect().group_by("judge")}
+    if not {judge, other} <= each.keys():
+        return set()
+    both = each[judge].join(each[other], on="key", suffix="_other")
+    return set(both.filter(pl.any_horizontal(pl.col(bit) != pl.col(f"{bit}_other") for bit in BITS))["key"])
+
+
 def agreement(folder: Path) -> pl.DataFrame:
     """Return one row per pair of judges and bit, also for a judge without verdicts: how often both bits are equal.
 

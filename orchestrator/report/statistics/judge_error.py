@@ -19,7 +19,7 @@ from orchestrator.report.statistics.proportion import Z, proportion_interval
 
 Floats = NDArray[np.float64]
 FEWEST_LABELS = 20
-"""Labels from which a share is corrected by them; each stratum needs two."""
+"""Labels from which a share is corrected by them; each stratum needs two, or all that it has."""
 PRIOR = 2.0
 """Imagined labels of a stratum, spread like those of the other strata, for variances: none is 0 where all labels agree."""
 TRUE, JUDGED = np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0])
@@ -59,34 +59,41 @@ class Labels(NamedTuple):
         return sum(self.labelled)
 
 
-def prediction_powered(strata: Sequence[Labels], tuning: float | None = None) -> IntervalEstimate | None:
+def prediction_powered(
+    strata: Sequence[Labels], tuning: float | None = None, shares: Sequence[float] | None = None
+) -> IntervalEstimate | None:
     """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
 
     ``tuning`` is PPI++'s weight of the judge, by default the one that makes the variance least. The variance counts imagined
     labels (``PRIOR``); the interval is that of a proportion at the effective size that the variance gives.
+    ``shares`` weigh the strata and sum to 1 (default: equally). Where strata are parts of a population that were labelled at
+    different rates, weights by size are the inverse probability weights of their labels.
     """
-    if sum(map(sum, (part.labelled for part in strata))) < FEWEST_LABELS or min(part.size for part in strata) < 2:
+    if sum(part.size for part in strata) < FEWEST_LABELS or any(part.size < 2 and part.others for part in strata):
         return None
-    moments = _moments(strata)
+    moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
-    weight = _best_weight(moments, sizes, others) if tuning is None else tuning
-    value = float(np.mean([_point(part, weight) for part in strata]))
+    weights = _weights(strata, shares)
+    weight = _best_weight(moments, sizes, others, weights) if tuning is None else tuning
+    value = float(weights @ [_point(part, weight) for part in strata])
     n, total = sizes.sum(), sizes.sum() + others.sum()
     inside = min(max(value, 0.5 / total), 1 - 0.5 / total)
-    effective = inside * (1 - inside) / _variance(moments, sizes, others, weight)
+    effective = inside * (1 - inside) / _variance(moments, sizes, others, weight, weights)
     effective, value = float(np.clip(effective, n / 2, total)), min(max(value, 0.0), 1.0)
     return IntervalEstimate(value, *proportion_interval(value * effective, effective))
 
 
-def labels_to_halve(strata: Sequence[Labels]) -> int | None:
+def labels_to_halve(strata: Sequence[Labels], shares: Sequence[float] | None = None) -> int | None:
     """Return how many labels in all would halve the width of ``prediction_powered``; None if even all answers would not."""
-    moments = _moments(strata)
+    weights = _weights(strata, shares)
+    moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
 
     def variance(factor: float) -> tuple[float, float]:
         more = np.minimum(sizes * factor, sizes + others - 1)
         left = sizes + others - more
-        return _variance(moments, more, left, _best_weight(moments, more, left)), float(more.sum())
+        tuning = _best_weight(moments, more, left, weights)
+        return _variance(moments, more, left, tuning, weights), float(more.sum())
 
     target, low, high = variance(1.0)[0] / 4, 1.0, 1 + float((others / sizes).max())
     if variance(high)[0] > target:
@@ -97,25 +104,36 @@ def labels_to_halve(strata: Sequence[Labels]) -> int | None:
     return int(np.ceil(variance(high)[1]))
 
 
-def _moments(strata: Sequence[Labels]) -> Floats:
-    """Return variance of the truth, of the verdict, and their covariance (strata, 3), with the imagined labels."""
+def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Floats:
+    """Return variance of the truth, of the verdict, and their covariance (strata, 3), with the imagined labels.
+
+    These are spread like the labels of the other strata; where strata are parts of a population, half like its answers and
+    half evenly, without which intervals of 50 labels cover only 87% in the worst of five planted cases.
+    """
     counts = np.array([part.labelled for part in strata], dtype=np.float64)
     rest = counts.sum(axis=0) - counts + 0.5
+    if weights is not None:
+        mean = weights @ ((counts + 0.5) / (counts + 0.5).sum(axis=1, keepdims=True))
+        rest = np.tile((mean + 1 / len(mean)) / 2, (len(counts), 1))
     shares = counts + PRIOR * rest / rest.sum(axis=1, keepdims=True)
     shares /= shares.sum(axis=1, keepdims=True)
     true, judged, both = shares @ TRUE, shares @ JUDGED, shares[:, 0]
     return np.column_stack([true * (1 - true), judged * (1 - judged), both - true * judged])
 
 
-def _best_weight(moments: Floats, sizes: Floats, others: Floats) -> float:
-    covariance = float((moments[:, 2] / sizes).sum())
-    return float(np.clip(covariance / (moments[:, 1] * (1 / sizes + 1 / others)).sum(), 0, 1))
+def _weights(strata: Sequence[Labels], shares: Sequence[float] | None) -> Floats:
+    return np.full(len(strata), 1 / len(strata)) if shares is None else np.array(shares, dtype=np.float64)
 
 
-def _variance(moments: Floats, sizes: Floats, others: Floats, weight: float) -> float:
+def _best_weight(moments: Floats, sizes: Floats, others: Floats, weights: Floats) -> float:
+    covariance = float((weights**2 * moments[:, 2] / sizes).sum())
+    return float(np.clip(covariance / (weights**2 * moments[:, 1] * (1 / sizes + 1 / others)).sum(), 0, 1))
+
+
+def _variance(moments: Floats, sizes: Floats, others: Floats, weight: float, weights: Floats) -> float:
     true, judged, both = moments.T
     parts = weight**2 * judged / others + (true - 2 * weight * both + weight**2 * judged) / sizes
-    return float(parts.sum()) / len(moments) ** 2
+    return float((weights**2 * parts).sum())
 
 
 def _point(part: Labels, weight: float) -> float:

@@ -22,7 +22,7 @@ from orchestrator.report.tables.hard_samples import hard_samples_table
 from orchestrator.report.tables.missing import missing_table
 from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.open_ended import corrected_table, open_ended_table
-from orchestrator.report.tables.operating import exact_table, operating_table, splits_table
+from orchestrator.report.tables.operating import bounds_table, exact_table, operating_table, splits_table
 from orchestrator.report.tables.paper_tables import (
     conditions_table,
     main_table,
@@ -50,6 +50,7 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         knowledge_table(run_data),
         regret_table(run_data),
         operating_table(run_data),
+        bounds_table(run_data),
         splits_table(run_data),
         exact_table(run_data),
         share_changes_table(run_data),

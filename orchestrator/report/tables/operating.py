@@ -2,108 +2,131 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 
 from envs import in_paper_order
 from orchestrator.report.measures.operating_differences import explain_difference
-from orchestrator.report.measures.operating_points import BOUNDS, exact_and_played, operating_points, operating_splits
+from orchestrator.report.measures.operating_played import exact_and_played
+from orchestrator.report.measures.operating_points import operating_points
+from orchestrator.report.measures.operating_splits import count_left_out, operating_splits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed, pluralize
 
 SURPRISING_Z = 3.0
-"""Distance of a played accuracy from the exact one, in standard deviations, that the report warns of."""
-HEADS = {
-    "acc": "own point", "greedy": "greedy", "unbiased": "any bias ≤", "persistent": "never giving up ≤",
-    "well_timed": "timed ≤", "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤", "position_sd": "order sd",
-    "auc_own": "AUC, own map", "auc_others": "AUC, others' map", "neutral_own": "neutral b",
+"""Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
+NORMAL_95 = 1.96
+POINTS = {
+    "acc": "own point", "greedy_acc": "greedy", "auc_own": "AUC, own map", "auc_others": "AUC, others' map",
+    "neutral_own": "neutral b", "position_sd": "order sd", "position_effect": "published order",
 }  # fmt: skip
+CHAIN = {
+    "acc": "own point", "unbiased": "any bias ≤", "persistent": "never giving up ≤", "well_timed": "timed ≤",
+    "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤",
+}  # fmt: skip
+WITH_PS = {"acc": "ps", "greedy_acc": "greedy_ps"}
+SIGNED = ("neutral_own", "position_effect")
 
 
 def operating_table(run_data: RunData) -> Table:
-    """Return a line per model and condition with the means over scenarios of exact points, bounds and detection."""
+    """Return a line per model and condition with the means over scenarios of exact points, detection and position bias."""
+    title = (
+        "unwilling or unable: exact acc % / ps of the model's own probabilities (temperature 1) and of greedy decoding; how well "
+        "its odds of asking detect what cannot be known; points of acc by which orders of the options differ"
+    )
+    return _means_table(run_data, "operating", title, POINTS, _notes(run_data))
+
+
+def bounds_table(run_data: RunData) -> Table:
+    """Return a line per model and condition with the chain of upper bounds on accuracy."""
+    title = "what would raise acc %, at most: each column removes one weakness more, from the model's own point on"
+    return _means_table(run_data, "operating-bounds", title, CHAIN)
+
+
+def _means_table(
+    run_data: RunData, name: str, title: str, heads: Mapping[str, str], notes: tuple[str, ...] = ()
+) -> Table:
     rows = operating_points(run_data)
     lines, ranked = [], 0
     for model, condition, part in model_conditions(run_data, rows) if rows.height else ():
-        scenarios = in_paper_order(part["scenario"])
-        heading = f"{model}, {condition} ({average_heading(scenarios)})"
-        means = part.select(pl.col(pl.Float64).mean()).row(0, named=True)
-        lines.append(line(heading, _cells(means, bool(part["exact"].all()))))
+        mean = part.filter(pl.col("scenario").is_null()).row(0, named=True)
+        heading = f"{model}, {condition} ({average_heading(part['scenario'].drop_nulls().to_list())})"
+        lines.append(line(heading, [_mean_cell(mean, measure) for measure in heads]))
         ranked += model not in run_data.baselines
-    title = (
-        "unwilling or unable: exact acc % / ps of the model's own probabilities (temperature 1) and of greedy decoding; upper "
-        "bounds on acc, each with one weakness less; how well its odds of asking detect what cannot be known"
-    )
-    return Table(
-        "operating", title, columns("model", HEADS.values()), tuple(lines), rows, ranked, _notes(run_data, rows)
-    )
+    return Table(name, title, columns("model", heads.values()), tuple(lines), rows, ranked, notes)
 
 
-def _cells(means: Row, exact: bool) -> list[TableCell]:
-    greedy = None if means["greedy_acc"] is None or not exact else (means["greedy_acc"], means["greedy_ps"])
-    cells = [
-        TableCell(f"{means['acc']:.1f} / {means['ps']:.2f}", means["acc"]),
-        MISSING if greedy is None else TableCell(f"{greedy[0]:.1f} / {greedy[1]:.2f}", greedy[0]),
-        *(_number(means[name], 1) for name in (*BOUNDS, "position_sd")),
-        *(_number(means[name], 3) for name in ("auc_own", "auc_others")),
-    ]
-    neutral = means["neutral_own"]
-    return [*cells, MISSING if neutral is None else TableCell(format_signed(neutral, 2), neutral)]
+def _mean_cell(row: Row, measure: str) -> TableCell:
+    value = row[measure]
+    if value is None:
+        return MISSING
+    text = f"{value:.1f} / {row[WITH_PS[measure]]:.2f}" if measure in WITH_PS else _number(measure, value)
+    return TableCell(text, value, _limits(row, measure))
 
 
-def _number(value: float | None, digits: int) -> TableCell:
-    return MISSING if value is None else TableCell(f"{value:.{digits}f}", value)
+def _number(measure: str, value: float) -> str:
+    if measure in SIGNED:
+        return format_signed(value, 2 if measure.startswith("neutral") else 1)
+    return f"{value:.3f}" if measure.startswith("auc") else f"{value:.1f}"
 
 
-def _notes(run_data: RunData, rows: pl.DataFrame) -> tuple[str, ...]:
+def _limits(row: Row, measure: str) -> str:
+    """Return the 95% interval of a measure, empty without one."""
+    limits = [row.get(f"{measure}{end}") for end in ("_low", "_high")]
+    return " to ".join(_number(measure, limit) for limit in limits if limit is not None)
+
+
+def _notes(run_data: RunData) -> tuple[str, ...]:
     """Return three sentences per model, and the warnings about sampled and differing cells."""
-    notes = [sentence for row in _mean_rows(run_data, rows) for sentence in sentences(row)]
-    sampled = rows.filter(~pl.col("exact"))["model"].unique().sort().to_list() if rows.height else []
-    if sampled:
+    rows = operating_points(run_data)
+    means = rows.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(run_data.baselines)))
+    notes = [sentence for row in means.filter("exact").iter_rows(named=True) for sentence in sentences(row)]
+    if sampled := rows.filter(~pl.col("exact"))["model"].unique().sort().to_list():
         notes.append(
             f"{', '.join(sampled)}: the engine gives no probabilities, so shares of sampled replies estimate the own point alone"
         )
     for row in exact_and_played(run_data).iter_rows(named=True):
-        far = abs(row["z"]) > SURPRISING_Z if row["z"] is not None else abs(row["exact_acc"] - row["played_acc"]) > 1e-6
-        if far:
+        if _differs(row):
             kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
             notes.append(
-                f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} differs from the exact "
-                f"{row['exact_acc']:.1f}; replies that name no option have {row['unreadable']:.1f}% of the probability; {kinds}"
+                f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
+                f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
+                f"{row['unreadable']:.1f}% of the probability; {kinds}"
             )
     return tuple(notes)
 
 
-def _mean_rows(run_data: RunData, rows: pl.DataFrame) -> list[Row]:
-    exact = rows.filter("exact") if rows.height else rows
-    models = [] if exact.is_empty() else list(model_conditions(run_data, exact))
-    return [
-        {"model": model, "condition": condition, **part.select(pl.col(pl.Float64).mean()).row(0, named=True)}
-        for model, condition, part in models
-        if model not in run_data.baselines
-    ]
+def _differs(row: Row) -> bool:
+    """Return True if played values differ from exact ones by more than decoding explains: at all, if greedy."""
+    if row["point"] == "greedy":
+        return any(abs(row[f"exact_{name}"] - row[f"played_{name}"]) > 1e-6 for name in ("acc", "ps"))
+    return any(abs(row[name] or 0.0) > SURPRISING_Z for name in ("z", "z_ps"))
 
 
 def sentences(row: Row) -> list[str]:
     """Return three sentences on a model: its point, its will to ask, its knowledge of when to ask."""
     name = f"{row['model']} ({row['condition']})"
-    gain = row["unbiased"] - row["acc"]
     point = (
-        f"{name} ends right in {row['acc']:.1f}% of episodes with {row['ps']:.2f} suggestions by its own probabilities; "
-        f"chance is {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}."
+        f"{name} ends right in {row['acc']:.1f}% of episodes [{_limits(row, 'acc')}] with {row['ps']:.2f} suggestions by its own "
+        f"probabilities (chance: {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}); {row['answered']:.0f}% end with a "
+        f"category, {row['abstained']:.0f}% with an abstention, {row['limited']:.0f}% at the turn limit."
     )
     if row["neutral_own"] is None:
         return [point]
     way = "too rarely" if row["neutral_own"] > 0 else "too readily"
     will = (
         f"{name} asks {way}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
-        f"cannot know; any bias at all would gain at most {gain:.1f} points."
+        f"cannot know; any bias at all would gain at most {row['unbiased'] - row['acc']:.1f} points."
     )
     knowledge = (
-        f"{name} has higher odds of asking where it cannot know than where it can in {100 * row['auc_own']:.0f}% of pairs (50% "
-        f"is blind); perfect timing of its questions would bring acc to {row['well_timed']:.1f}% at most, the right suggestions "
-        f"to {row['right_suggestion']:.1f}%; the rest is what it does not recognize."
+        f"{name} has higher odds of asking where it cannot know than where it can in {100 * row['auc_own']:.0f}% of pairs "
+        f"[{_limits(row, 'auc_own')}; .5 is blind]; perfect timing of its questions would bring acc to {row['well_timed']:.1f}% "
+        f"at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is what it does not recognize."
     )
     return [point, will, knowledge]
 
@@ -115,7 +138,12 @@ def _factor(bias: float) -> str:
 
 def splits_table(run_data: RunData) -> Table:
     """Return how much of each difference between two models is asking more and how much asking better."""
-    return splits_table_of(operating_splits(run_data), "operating-splits")
+    table = splits_table_of(operating_splits(run_data), "operating-splits")
+    if not (left_out := count_left_out(run_data)):
+        return table
+    return replace(
+        table, notes=(f"{pluralize(left_out, 'more pair')}: open_run(DIR).asking_split(BEFORE, AFTER) in Python",)
+    )
 
 
 def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
@@ -163,9 +191,22 @@ def exact_table(run_data: RunData) -> Table:
     title = (
         "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
     )
-    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows)
+    return Table("operating-played", title, columns("model", scenarios), tuple(lines), rows, notes=_spread_notes(rows))
+
+
+def _spread_notes(rows: pl.DataFrame) -> tuple[str, ...]:
+    """Return how far played values are from exact ones, if they were sampled."""
+    z = rows["z"].drop_nulls()
+    if z.is_empty():
+        return ()
+    inside = 100 * float(np.mean(np.abs(z.to_numpy()) < NORMAL_95))
+    rms = float(np.sqrt(np.mean(z.to_numpy() ** 2)))
+    return (
+        f"z of acc in {pluralize(len(z), 'cell')}: root mean square {rms:.2f} (1 is expected), {inside:.0f}% within 1.96",
+    )
 
 
 def _exact_cell(row: Row) -> TableCell:
     text = f"{row['exact_acc']:.1f} / {row['played_acc']:.1f}; {row['exact_ps']:.2f} / {row['played_ps']:.2f}"
-    return TableCell(text, row["exact_acc"], "" if row["z"] is None else f"z {format_signed(row['z'], 1)}")
+    z = [format_signed(row[name], 1) for name in ("z", "z_ps") if row[name] is not None]
+    return TableCell(text, row["exact_acc"], f"z {'; '.join(z)}" if z else "")

@@ -18,7 +18,7 @@ from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.local_store import LOCAL
 from orchestrator.tracking.mlflow.run import MlflowRun, Update
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES
-from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
+from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
@@ -69,7 +69,7 @@ def _stored_address(folder: Path, uri: str) -> str:
     """
     if "//***@" in uri:
         raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")
-    if uri in (LOCAL, UNTRACKED):
+    if uri == LOCAL or not is_mlflow(uri):
         return LOCAL
     check_tracking(folder, uri)
     return uri

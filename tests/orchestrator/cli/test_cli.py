@@ -127,6 +127,44 @@ def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
     assert "168 cells, 1,680 episodes, 0 done" in outcome.output
 
 
+def test_plan_and_status_begin_with_a_summary_and_list_cells_on_request(demo_data, tmp_path):
+    command = ("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
+    summary, every = call(*command).output, call(*command, "--cells").output
+    assert summary.startswith("168 cells, 1,680 episodes, 0 done") and "oracle/ROD/hint" not in summary
+    assert re.search(r"oracle +28 +280 +0", summary) and "oracle/ROD/hint" in every
+
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    assert "7 cells: 7 complete (--cells)" in call("status", run).output
+    assert (
+        "uniform/ROD/hint" not in call("status", run).output
+        and "uniform/ROD/hint" in call("status", run, "--cells").output
+    )
+
+
+def test_status_lists_the_first_cells_with_a_reason(demo_data, tmp_path):
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    cell = {"planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": "its GPU left"}
+    write_status(run, [{**cell, "cell": f"m/QD/hint-{number}"} for number in range(12)], finished=True)
+    output = call("status", run).output
+
+    assert "12 cells: 12 partial" in output and "m/QD/hint-9: partial, its GPU left" in output
+    assert "m/QD/hint-10" not in output and "and 2 more cells with a reason (--cells)" in output
+
+
+@pytest.mark.parametrize("value", ["a,b", "[a, b]", "['a', b]"])
+def test_a_list_without_quotes_gets_the_command_to_type(value):
+    outcome = call("plan", "sweeps/baselines.toml", "--set", f"models={value}")
+
+    assert outcome.exit_code == 2 and """type --set 'models=["a", "b"]'""" in outcome.stderr
+
+
+def test_a_missing_data_folder_gets_the_nearest_name(tmp_path):
+    (tmp_path / "demo-data").mkdir()
+    outcome = call("plan", "sweeps/baselines.toml", "--set", f"data={tmp_path / 'demo-dat'}")
+
+    assert outcome.exit_code == 2 and f"did you mean '{tmp_path / 'demo-data'}'?" in outcome.stderr
+
+
 def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
     sample = load_samples(demo_data, "ROD")[0]
     ask = next(option for option in sample.options if "left" in option)

@@ -67,7 +67,7 @@ def test_clean_checkout_is_a_small_package_and_job_ends_like_sweep(head, checkou
     packages = list(head.folder.glob("session_2*/runtime_resources/working_dir_files/_ray_pkg_*/"))
     assert [sorted(path.name for path in package.iterdir() if path.is_dir()) for package in packages] == [ROOMS]
     size = sum(path.stat().st_size for path in packages[0].rglob("*"))
-    assert size < 10 * 2**20, "a package is far below the 100 MiB that Ray takes"
+    assert size < 20 * 2**20, "a package is far below the 100 MiB that Ray takes"
 
 
 @pytest.mark.slow

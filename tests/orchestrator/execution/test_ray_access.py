@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
+import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,6 +22,7 @@ from orchestrator.execution.ray_access import (
     describe_open_ports,
 )
 from tests.conftest import ROOT
+from tests.orchestrator.report import runs
 
 STRANGER = """
 import sys
@@ -157,26 +161,94 @@ def ask_as_stranger(address: str, environment: dict[str, str]) -> str:
     return subprocess.run(command, env=stranger, capture_output=True, text=True, timeout=60).stderr
 
 
-@pytest.mark.long
-def test_page_of_play_listens_on_loopback(demo_data, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "orchestrator",
-        "play",
-        str(demo_data),
-        "--as",
-        "ada",
-        "--output",
-        str(tmp_path / "run"),
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def commands_of_docs() -> set[str]:
+    """Return the commands of the documentation, and of the program's own messages, that listen on this machine."""
+    files = [
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "README.md",
+        *ROOT.glob("orchestrator/**/*.py"),
+        *ROOT.glob("orchestrator/**/*.js"),
     ]
+    text = "\n".join(path.read_text("utf-8") for path in files)
+    return set(re.findall(r"(?:mlflow (?:ui|server)|python -m http\.server)[^`\"#,\n]*", text))
+
+
+SERVERS = {
+    "play": ["-m", "orchestrator", "play", "{data}", "--as", "ada", "--output", "{folder}/played"],
+    "view": ["-m", "orchestrator", "view", "{folder}/run"],
+    "mlflow ui": ["-m", "mlflow", "ui", "--backend-store-uri", "sqlite:///{folder}/mlflow.db", "--port", "{port}"],
+    "python -m http.server": ["-m", "http.server", "{port}", "--directory", "{folder}", "--bind", "127.0.0.1"],
+}
+"""Command -> its arguments; the last two are the documentation's, on a free port."""
+
+
+def test_documentation_names_no_other_server():
+    for command in commands_of_docs():
+        assert command.split()[:2] == ["mlflow", "ui"] or "--bind 127.0.0.1" in command, command
+        assert "0.0.0.0" not in command and "--host" not in command
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", SERVERS)
+def test_every_page_listens_on_loopback(demo_data, tmp_path, name):
+    if name == "view":
+        runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"]))
+    values = {"data": demo_data, "folder": tmp_path, "port": free_port()}
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "BROWSER": "true"}
-    process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    process = psutil.Popen(
+        [sys.executable, *(part.format(**values) for part in SERVERS[name])],
+        env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path,
+    )  # fmt: skip
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not (sockets := listening(process)) and process.is_running() and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert sockets and all(is_local(address) for _, address, _ in sockets)
+        assert sockets and all(is_local(address) for _, address, _ in sockets), sockets
+    finally:
+        children = process.children(recursive=True)
+        process.terminate()
+        process.wait(60)
+        for child in children:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+
+
+RUN = """# A test.
+data = "{data}"
+conditions = ["zero-shot", "hint"]
+"""
+POLICY = """[[model]]
+name = "u{number}"
+source = "builtin:uniform"
+backend = "builtin"
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_live_run_with_mlflow_listens_on_loopback(demo_data, tmp_path):
+    file = tmp_path / "run.toml"
+    file.write_text(RUN.format(data=demo_data) + "".join(POLICY.format(number=number) for number in range(12)))
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | {
+        "PYTHONPATH": str(ROOT)
+    }
+    command = [sys.executable, "-m", "orchestrator", "run", str(file), "--output", str(tmp_path / "run")]
+    process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path)
+    sockets, deadline = set(), time.monotonic() + 300
+    try:
+        while process.poll() is None and time.monotonic() < deadline:
+            sockets |= listening(process)
+            if any((tmp_path / "run/episodes").glob("part-*")):
+                break
+            time.sleep(0.5)
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
+    assert {"gcs_server", "raylet", "ray::Worker"} <= {program.split(".")[0].split()[0] for program, _, _ in sockets}
+    assert [socket for socket in sockets if not is_local(socket[1])] == []

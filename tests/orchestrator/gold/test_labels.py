@@ -16,6 +16,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.open_ended import corrected_table
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import OptionLabel, to_csv
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from tests.orchestrator.report import runs
 
 
@@ -46,10 +47,7 @@ def test_a_drawn_sheet_is_filled_in_and_corrects_the_judge(judged_run, tmp_path)
     judged = dict(before.verdicts.select("key", "suggestion").iter_rows())
     for number, row in enumerate(rows):
         row |= {"category": "0", "suggestion": str(int(judged[row["key"]] and number % 8 < 4))}
-    with sheet.open("w") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows(sheet, rows)
     stored = command(judged_run, "--labels", sheet)
     shares = corrected_shares(run := read_run(judged_run)).filter(
         model="ask-properly", bit="suggestion", scenario="avg"
@@ -67,6 +65,47 @@ def test_a_drawn_sheet_is_filled_in_and_corrects_the_judge(judged_run, tmp_path)
         line for line in corrected_table(run).rows if line[0].text == "ask-properly, zero-shot, suggestion"
     ]
     assert asked.text
+
+
+def test_active_labels_are_of_answers_where_judges_differ_and_correct_without_bias(demo_data, tmp_path):
+    """The second judge sees what the first one misses: it takes every eighth suggestion for none, as the truth has it."""
+    options = {"protocol": "oeg", "judge": {"model": "rule-judge"}, "scenarios": ["ROD", "QD"]}
+    wanted = runs.sweep(demo_data, ["ask-properly"], ["zero-shot"], **options)
+    folder = runs.play_sweep(tmp_path / "run", wanted)
+    runs.judge_answers(folder, wanted, wanted.judge, Baseline("rule-judge"))
+    alone = command(folder, "--labels", tmp_path / "none.csv", "--draw", 8, "--active")
+    assert alone.exit_code == 2 and "judge " in alone.stderr and "--by rule-judge" in alone.stderr
+
+    first = verdicts(folder).collect().sort("key")
+    wrong = pl.int_range(pl.len()) % 8 == 0
+    second = first.with_columns(
+        pl.lit("second").alias("judge"), pl.when(wrong).then(False).otherwise("suggestion").alias("suggestion"),
+        pl.when(wrong).then(False).otherwise("aggregate").alias("aggregate"),
+    )  # fmt: skip
+    store = VerdictStore(folder)
+    store.append(second.to_dict(as_series=False))
+    store.flush()
+    truth = dict(second.select("key", "suggestion").iter_rows())
+    disputed = {key for key, suggestion in truth.items() if not suggestion}
+
+    sheet = tmp_path / "sheet.csv"
+    assert command(folder, "--labels", sheet, "--draw", 24, "--active").exit_code == 0
+    rows = list(csv.DictReader(sheet.open()))
+    assert {row["drawn"] for row in rows} == {"second"} and disputed <= {row["key"] for row in rows}, "they are few"
+    write_rows(sheet, [row | {"category": "0", "suggestion": str(int(truth[row["key"]]))} for row in rows])
+    assert command(folder, "--labels", sheet).exit_code == 0
+    row = corrected_shares(read_run(folder)).filter(bit="suggestion", scenario="avg").row(0, named=True)
+    share = 100 * (1 - len(disputed) / len(truth))
+    assert row["raw"] == 100 and row["labels"] == pytest.approx(share, abs=1), (
+        "not half, though half of the labels are no"
+    )
+
+
+def write_rows(path, rows):
+    with path.open("w") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def test_cells_take_turns_and_no_answer_is_drawn_twice():
@@ -99,7 +138,9 @@ def test_later_labels_win_and_empty_rows_are_skipped(tmp_path):
     store_labels(tmp_path, write_csv(tmp_path / "x.csv", "a,1,0", "b,0,0", "c,,"), "abc")
     assert store_labels(tmp_path, write_csv(tmp_path / "y.csv", "a,yes,No"), "abc") == (1, 2)
 
-    assert parse_labels(tmp_path / "labels.csv").rows() == [("a", True, False, True), ("b", False, False, False)]
+    assert parse_labels(tmp_path / "labels.csv").rows() == [
+        ("a", True, False, True, ""), ("b", False, False, False, "")
+    ]  # fmt: skip
 
 
 def test_labels_that_name_options_are_read_as_verdicts(demo_data, tmp_path):

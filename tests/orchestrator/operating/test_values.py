@@ -20,8 +20,8 @@ from orchestrator.operating.policy import (
     uniform_policy,
 )
 from orchestrator.operating.split import Curve, split, split_intervals
-from orchestrator.operating.values import greedy_values, sample_values, well_timed_values
-from orchestrator.report.measures.exact_chance import any_option, chance_correct
+from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_values
+from orchestrator.report.measures.exact_chance import any_option, blind_play
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
 
@@ -47,8 +47,10 @@ def tilted(policy, bias):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_uniform_play_has_the_exact_chance(graphs, name):
     for graph in graphs[name]:
-        exact = sample_values(graph, uniform_policy(graph), np.zeros(1)).accuracy[0]
-        assert exact == pytest.approx(chance_correct(graph.sample, any_option), abs=1e-9)
+        exact = sample_values(graph, uniform_policy(graph), np.zeros(1))
+        right, suggestions = blind_play(graph.sample, any_option)
+        assert exact.accuracy[0] == pytest.approx(right, abs=1e-9)
+        assert exact.suggestions[0] == pytest.approx(suggestions, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "asks"), [("ROD", 0.0), ("QD", 3.0), ("COCO", 0.0)])
@@ -71,6 +73,19 @@ def test_values_are_the_means_of_drawn_episodes(graphs, name, asks):
     error = np.std(drawn, axis=0) / len(drawn) ** 0.5
     assert (np.abs(np.mean(drawn, axis=0) - exact) <= 4 * error + 1e-3).all()
     assert (values.limited[0] > 0.05) == (asks > 0)
+
+
+@pytest.mark.parametrize("name", ["VSOD", "QD"])
+def test_counts_of_suggestions_agree_with_the_exact_means(graphs, name):
+    for graph in graphs[name]:
+        policy = planted(graph, Random(3), asks=1.0)
+        values, counts = sample_values(graph, policy, np.zeros(1)), count_suggestions(graph, policy)
+        assert counts.ended.sum() == pytest.approx(1.0)
+        assert counts.right.sum() == pytest.approx(values.accuracy[0])
+        assert counts.ended @ np.arange(len(counts.ended)) == pytest.approx(values.suggestions[0])
+        whole = persistent(policy)
+        own = sample_values(graph, whole, np.zeros(1))
+        assert own.answered[0] + own.limited[0] == pytest.approx(1.0) and own.abstained[0] == 0.0
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

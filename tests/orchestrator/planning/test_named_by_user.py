@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socketserver
 import sqlite3
+import sys
 import threading
 
 import pytest
@@ -188,6 +189,29 @@ def test_database_that_keeps_files_elsewhere_is_refused(tmp_path):
     store.close()
     with pytest.raises(ValueError, match="keeps files at s3://evil/run"):
         check_files_local(tmp_path / "mlflow.db")
+
+
+PACKAGE = """[proactive_sweep.policies]
+evil = evil:act
+[proactive_sweep.measures]
+evil = evil:act
+"""
+
+
+def test_package_that_comes_in_a_folder_is_not_installed(demo_data, tmp_path, monkeypatch):
+    folder = runs.play_sweep(tmp_path / "received", runs.sweep(demo_data, ["uniform"], ["hint"]))
+    (folder / "evil.py").write_text("import pathlib; pathlib.Path('ran').touch()")
+    (folder / "evil-1.dist-info").mkdir()
+    (folder / "evil-1.dist-info/entry_points.txt").write_text(PACKAGE)
+    text = (folder / run_folder.RESOLVED).read_text()
+    hostile = text.replace('"builtin:uniform"', '"builtin:evil"').replace("measures = []", 'measures = ["evil"]')
+    assert hostile != text
+    checksums.write(folder / run_folder.RESOLVED, hostile.encode())
+    monkeypatch.chdir(tmp_path)
+
+    for command in ("report {}", "status {}", "flip-rate {} --yes", "export {} --to csv"):
+        CliRunner().invoke(app, command.replace("{}", str(folder)).split())
+    assert "evil" not in sys.modules and not list(tmp_path.rglob("ran"))
 
 
 def test_a_run_says_which_models_may_run_code():

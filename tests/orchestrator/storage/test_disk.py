@@ -29,6 +29,11 @@ def test_a_folder_of_somebody_else_says_to_copy_it(tmp_path, number):
         attempt(tmp_path, OSError(number, "x", str(tmp_path / "plan.json")))
 
 
+def test_a_folder_that_was_moved_away_is_named(tmp_path):
+    with pytest.raises(RunFolderError, match=r"run was moved or removed while it was written\. Move it back"):
+        attempt(tmp_path / "run", FileNotFoundError(errno.ENOENT, "x", str(tmp_path / "run/plan.json")))
+
+
 @pytest.mark.parametrize(
     "problem",
     [

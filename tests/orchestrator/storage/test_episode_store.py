@@ -304,6 +304,40 @@ def test_crash_leftovers_are_removed(tmp_path):
     assert checked_ids(tmp_path) == {1}
 
 
+def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):
+    """A run of days must neither list nor open ten thousand files."""
+    monkeypatch.setattr(episode_store, "MOST_SMALL", 8)
+    monkeypatch.setattr(episode_store, "LARGE", 20)
+    store, most = EpisodeStore(tmp_path), 0
+    for number in range(100):
+        store.append(batch_of(number))
+        store.flush()
+        most = max(most, len(files(tmp_path, "episodes")))
+        assert len(files(tmp_path, "turns")) == len(files(tmp_path, "episodes"))
+    assert most <= 8 + 100 / 20 and checked_ids(tmp_path) == set(range(100))
+    assert ids(tmp_path) == list(range(100)), "in the order of play"
+    store.discard({episode(5)["key"], episode(99)["key"]})
+    store.append(batch_of(99))
+    store.close()
+    assert checked_ids(tmp_path) == set(range(100)) - {5}
+    assert checked_ids(write_store(tmp_path, (5,))) == set(range(100))
+
+
+def test_a_merge_that_finds_no_room_waits_for_the_end(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(episode_store, "MOST_SMALL", 3)
+    commit = EpisodeStore._commit
+
+    def fail_to_merge(store, part, frames):
+        if part.first < part.last:
+            raise OSError(28, "No space left on device")
+        commit(store, part, frames)
+
+    monkeypatch.setattr(EpisodeStore, "_commit", fail_to_merge)
+    write_store(tmp_path, *((number,) for number in range(9)))
+    assert checked_ids(tmp_path) == set(range(9)) and len(files(tmp_path, "episodes")) == 9
+    assert caplog.text.count("are merged at the end only") == 1
+
+
 def test_small_parts_are_merged_and_large_ones_left(tmp_path, monkeypatch):
     monkeypatch.setattr(episode_store, "LARGE", 5)
     write_store(tmp_path, (1,), (2, 3), (4, 5, 6), tuple(range(10, 16)), (20,), (21,))

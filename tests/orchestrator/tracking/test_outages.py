@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 def test_refused_connection_prints_one_warning_and_a_summary(tmp_path, capfd):
-    run_tracker = tracker(tmp_path, closed_address().replace("//", "//me:hid@den@"))
+    run_tracker = tracker(tmp_path, uri=closed_address().replace("//", "//me:hid@den@"))
     run_tracker.start()
     hand_over(run_tracker)
     err = wait_for("cannot be reached", capfd)
@@ -53,7 +53,7 @@ def test_hanging_server_prints_one_warning_and_delay_is_bounded(tmp_path, capfd)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen(64)
-        run_tracker = tracker(tmp_path, f"http://127.0.0.1:{deaf.getsockname()[1]}")
+        run_tracker = tracker(tmp_path, uri=f"http://127.0.0.1:{deaf.getsockname()[1]}")
         run_tracker.start()
         hand_over(run_tracker)
         err = wait_for("cannot be reached", capfd)
@@ -102,7 +102,7 @@ def test_returning_server_ends_with_right_values(tmp_path, empty, capfd):
     port = int(closed_address().rsplit(":", 1)[1])
     plain, secret = f"http://127.0.0.1:{port}", f"http://me:hidden@127.0.0.1:{port}"
     (tmp_path / "results.json").write_text("[]")
-    run_tracker = tracker(tmp_path, secret)
+    run_tracker = tracker(tmp_path, uri=secret)
     with server(tmp_path, port):
         run_tracker.start()
         for number in range(10):

@@ -106,3 +106,36 @@ def test_labels_that_halve_the_interval_do():
 def test_too_few_labels_correct_nothing():
     assert prediction_powered([Labels(Confusion(5, 1, 1, FEWEST_LABELS - 8), 10, 90)]) is None
     assert prediction_powered([Labels(Confusion(10, 1, 1, 20), 10, 90), Labels(Confusion(1, 0, 0, 0), 10, 90)]) is None
+
+
+def draw_active(rng, disputed_share, errors, n, population):
+    """Return disputed and other answers of a population, each labelled for half of ``n``, and their shares."""
+    sizes = [round(population * disputed_share), population - round(population * disputed_share)]
+    parts = []
+    for size, wrong in zip(sizes, errors, strict=True):
+        labelled = min(n // 2, size)
+        parts.append(draw_labels(rng, 0.3, 1 - wrong, 1 - wrong, labelled, size - labelled))
+    return parts, [size / population for size in sizes]
+
+
+@pytest.mark.parametrize(("disputed_share", "errors"), [(0.1, (0.5, 0.02)), (0.3, (0.3, 0.05)), (0.02, (0.5, 0.1))])
+def test_labels_where_judges_differ_weigh_as_many_answers_as_they_stand_for(disputed_share, errors):
+    rng, covered, widths, plain = np.random.default_rng(5), 0, [], []
+    wrong = disputed_share * errors[0] + (1 - disputed_share) * errors[1]
+    for _ in range(400):
+        parts, shares = draw_active(rng, disputed_share, errors, 100, 2_000)
+        estimate = prediction_powered(parts, shares=shares)
+        covered += estimate.low <= 0.3 <= estimate.high
+        widths.append(estimate.high - estimate.low)
+        uniform = prediction_powered([draw_labels(rng, 0.3, 1 - wrong, 1 - wrong, 100, 1_900)])
+        plain.append(uniform.high - uniform.low)
+
+    assert 0.93 <= covered / 400 <= 1
+    if disputed_share == 0.1:  # most errors are where judges differ
+        assert np.mean(widths) < 0.95 * np.mean(plain), "some 20% fewer labels for the same interval"
+
+
+def test_a_small_stratum_is_enough_if_all_of_it_is_labelled():
+    rest = Labels(Confusion(10, 1, 1, 20), 10, 90)
+    assert prediction_powered([Labels(Confusion(1, 0, 0, 0), 0, 0), rest], shares=[0.01, 0.99]) is not None
+    assert prediction_powered([Labels(Confusion(1, 0, 0, 0), 0, 1), rest], shares=[0.01, 0.99]) is None

@@ -1,0 +1,129 @@
+"""Splits of the difference between two models, or two conditions of a model: asking more, and asking better."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from orchestrator.operating.split import Interval, split_intervals
+from orchestrator.report.measures.operating_curves import OperatingCell, operating_cells
+from orchestrator.report.measures.operating_points import cell_clusters
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.storage.lock import RunFolderError
+
+FAMILIES = ("plain", "persistent")
+MOST_PAIRS = 15
+"""Pairs of models that are split."""
+SPLIT_SCHEMA = {
+    **dict.fromkeys(("before", "after", "family", "scenario"), pl.String),
+    **{f"{part}{end}": pl.Float64 for part in ("difference", "more", "better") for end in ("", "_low", "_high")},
+    "scenarios": pl.Int64,
+}
+
+
+@cached_per_run
+def operating_splits(run_data: RunData) -> pl.DataFrame:
+    """Return the splits between two models of a condition and two conditions of a model (``SPLIT_SCHEMA``), in points.
+
+    ``scenario`` is null for the mean over the ``scenarios`` that have a split. Only the first ``MOST_PAIRS`` are computed;
+    ``split_between`` computes any other.
+    """
+    rows = [row for before, after in _pairs(run_data)[:MOST_PAIRS] for row in _pair_rows(run_data, before, after)]
+    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
+
+
+def count_left_out(run_data: RunData) -> int:
+    """Return the number of pairs that ``operating_splits`` leaves out."""
+    return max(0, len(_pairs(run_data)) - MOST_PAIRS)
+
+
+def split_between(run_data: RunData, before: str, after: str) -> pl.DataFrame:
+    """Return the splits between two models or conditions, named as in the table: ``MODEL`` or ``MODEL, CONDITION``.
+
+    Raises RunFolderError for a name without exact curves.
+    """
+    keys = {_series_name(*key): key for key in exact_series(run_data)}
+    if missing := [name for name in (before, after) if name not in keys]:
+        raise RunFolderError(f"{missing[0]} has no exact curves; those of this run: {', '.join(keys) or 'none'}")
+    return pl.DataFrame(list(_pair_rows(run_data, keys[before], keys[after])), schema=SPLIT_SCHEMA, orient="row")
+
+
+Key = tuple[str, str]
+"""Model and condition."""
+
+
+def _pairs(run_data: RunData) -> list[tuple[Key, Key]]:
+    """Return the pairs of models under one condition, and of conditions of one model."""
+    return [(a, b) for a, b in combinations(exact_series(run_data), 2) if a[0] == b[0] or a[1] == b[1]]
+
+
+def _pair_rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any, ...]]:
+    series = exact_series(run_data)
+    for family in FAMILIES:
+        yield from split_rows(
+            run_data, (_series_name(*before), series[before]), (_series_name(*after), series[after]), family
+        )
+
+
+def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:
+    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are theirs."""
+    before, after = exact_series(base), exact_series(run)
+    rows = [
+        row
+        for key in before
+        if key in after
+        for family in FAMILIES
+        for row in split_rows(
+            base,
+            (f"{_series_name(*key)} of {names[0]}", before[key]),
+            (f"{_series_name(*key)} of {names[1]}", after[key]),
+            family,
+        )
+    ]
+    return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
+
+
+def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
+    """Return (model, condition) -> scenario -> cell, of models with exact curves."""
+    series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
+    for cell in operating_cells(run_data):
+        if cell.exact and cell.model not in run_data.baselines:
+            series.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
+    return series
+
+
+Series = tuple[str, dict[str, OperatingCell]]
+"""Its name in the table, and scenario -> cell."""
+
+
+def split_rows(run_data: RunData, before: Series, after: Series, family: str) -> list[tuple[Any, ...]]:
+    """Return rows of ``SPLIT_SCHEMA``: one per scenario with the same samples, then the mean; clusters are of ``run_data``."""
+    shared = [
+        (scenario, cell, after[1][scenario])
+        for scenario, cell in before[1].items()
+        if scenario in after[1] and cell.samples == after[1][scenario].samples
+    ]
+    if not shared:
+        return []
+    curves = [
+        (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
+        for _, one, two in shared
+    ]
+    each, mean, count = split_intervals(curves, run_data.sweep.seed)
+    names = [before[0], after[0]]
+    rows = [
+        (*names, family, scenario, *_points(parts), 1) for (scenario, _, _), parts in zip(shared, each, strict=True)
+    ]
+    return [*rows, (*names, family, None, *_points(mean), count)]
+
+
+def _series_name(model: str, condition: str) -> str:
+    return model if condition == "every-state" else f"{model}, {condition}"
+
+
+def _points(parts: Sequence[Interval]) -> list[float | None]:
+    return [None if np.isnan(value) else 100 * value for part in parts for value in part]

@@ -1,0 +1,71 @@
+"""Planted bugs in the upload, the lists and the lock of a run folder in a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.object_store import run_location, uploader
+from orchestrator.object_store.bucket import Bucket, StoredObject
+from orchestrator.object_store.uploader import Uploader
+from orchestrator.object_store.writer_lock import WriterLock
+from tests.simulation.mutants import Patch, mutant
+
+
+@mutant("episodes are uploaded before their turns")
+def _() -> list[Patch]:
+    return [(uploader, "_upload_order", lambda name: name)]
+
+
+@mutant("merged parts leave the bucket before their merge is in it")
+def _() -> list[Patch]:
+    real = Uploader.upload_round
+
+    def upload_round(up: Uploader, everything: bool) -> bool:
+        _, merged = uploader.pending_parts(uploader.shared_files(up.folder), up.remote_names)
+        up.bucket.delete(merged)
+        return real(up, everything)
+
+    return [(Uploader, "upload_round", upload_round)]
+
+
+@mutant("a write that the bucket confirms is not looked at")
+def _() -> list[Patch]:
+    return [(Bucket, "_check_stored", lambda bucket, name, content, response: None)]
+
+
+@mutant("the end of an attempt does not wait for its upload")
+def _() -> list[Patch]:
+    real = Uploader.upload_round
+    return [(Uploader, "upload_round", lambda up, everything: not everything and real(up, everything))]
+
+
+@mutant("a file that changed after its upload is not uploaded again")
+def _() -> list[Patch]:
+    def changed(up: Uploader, local: Any) -> list[str]:
+        return [name for name in local if not uploader.parse_part(name) and name not in up._uploaded_states]
+
+    return [(Uploader, "_changed", changed)]
+
+
+@mutant("a list of the bucket counts as complete")
+def _() -> list[Patch]:
+    def list_run(bucket: Bucket) -> Mapping[str, StoredObject]:
+        return {name: stored for name, stored in bucket.list_objects().items() if uploader.is_shared(name)}
+
+    return [(run_location, "list_run", list_run)]
+
+
+@mutant("the folder of a machine is used although another machine wrote since")
+def _() -> list[Patch]:
+    return [(run_location, "_put_aside", lambda folder, url, say: None)]
+
+
+@mutant("the lock of a driver counts as abandoned at once")
+def _() -> list[Patch]:
+    return [(WriterLock, "_wait_for_silence", lambda lock, old, say: True)]
+
+
+@mutant("the lock stays in the bucket")
+def _() -> list[Patch]:
+    return [(WriterLock, "release", lambda lock: lock._released.set())]
