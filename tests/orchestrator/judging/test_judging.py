@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -225,9 +226,9 @@ def test_unread_answers_of_a_judge_that_reads_can_be_asked_again(cli, demo_data,
         assert cli.run("run", path, "--output", out).returncode == 0
         asked, unread = len(judge.bodies), verdicts(out).filter(pl.col("aggregate").is_null()).collect().height
         assert 0 < unread < 40
-        assert f"{unread // 2} of 20 answers without a verdict" in unwrap_lines(
-            cli.run("report", out, "--brief").stdout
-        )
+        report = unwrap_lines(cli.run("report", out, "--brief").stdout)
+        counts = re.findall(r"(\d+) of 20 answers without a verdict", report)
+        assert len(counts) == 2 and sum(map(int, counts)) == unread, "whichever condition was read first"
         healthy.set()
         assert cli.run("judge", out).returncode == 0 and len(judge.bodies) == asked, "what was tried is not tried again"
         assert cli.run("judge", out, "--again").returncode == 0 and len(judge.bodies) == asked + unread
