@@ -3,6 +3,8 @@
 import re
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -14,7 +16,8 @@ from orchestrator.execution.ray_cluster import CONNECT_PAUSES_S, ClusterError, c
 @pytest.fixture
 def pauses(monkeypatch):
     slept: list[float] = []
-    monkeypatch.setattr(ray_cluster.time, "sleep", slept.append)
+    own_time = SimpleNamespace(**{**vars(time), "sleep": slept.append})  # threads of other tests may sleep, too
+    monkeypatch.setattr(ray_cluster, "time", own_time)
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     return slept
 

@@ -90,7 +90,8 @@ def test_call_is_shown_with_its_options_and_exported(both_protocols, tmp_path):
     log = sorted(tmp_path.glob("*hint-tools*"))[0]
     with ZipFile(log) as packed:
         sample = json.loads(packed.read(next(name for name in packed.namelist() if name.startswith("samples/COCO"))))
-    assert "- answer(category: " in sample["messages"][0]["content"] and "choices" not in sample
+    picture, question = sample["messages"][0]["content"]
+    assert picture["type"] == "image" and "- answer(category: " in question["text"] and "choices" not in sample
 
 
 def test_tool_calls_have_no_published_figures(tmp_path):
