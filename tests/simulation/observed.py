@@ -69,7 +69,8 @@ class ObservedDriver(Driver):
             state = self.schedule.slots[slot]
             if worker.actor._process.dead and (state.leases or not state.ready):
                 dead_for = now - self._dead_since.setdefault(slot, now)
-                assert dead_for < LOSS_S, f"a worker is dead for {dead_for:.0f} s, and its work still waits for it"
+                bound = LOSS_S + self.simulated_run.disk_delay
+                assert dead_for < bound, f"a worker is dead for {dead_for:.0f} s, and its work still waits for it"
             else:
                 self._dead_since.pop(slot, None)
 

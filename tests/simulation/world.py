@@ -39,6 +39,8 @@ CLEAN_ATTEMPTS = 2
 """Undisturbed attempts after the storm: the first must play everything, the other replays episodes given up in the storm."""
 OPERATION_S = 0.001
 """Virtual seconds of a disk operation while other threads run."""
+SLOW_OPERATIONS = 10
+"""Operations for which a slow disk stays slow."""
 
 
 class DriverKilled(SystemExit):
@@ -248,6 +250,12 @@ class SimulatedRun:
             if (event := self.by_number.get(kind)) and event.at == self.steps:
                 self.end_driver(event, is_power_loss)
 
+    @property
+    def disk_delay(self) -> float:
+        """Seconds for which a slow disk may hold the driver up: a merge needs all slow operations in one step."""
+        slow = self.by_number.get("slow disk")
+        return SLOW_OPERATIONS * slow.value if slow else 0.0
+
     def _before_operation(self, number: int, kind: str) -> None:
         self._end_with_thread()
         if self.image is not None:
@@ -261,7 +269,7 @@ class SimulatedRun:
             if failure := find_failure(fault, int(event.at), event.value, number, kind):
                 failure.filename = str(self.folder)
                 raise failure
-        if (slow := self.by_number.get("slow disk")) and slow.at <= number < slow.at + 10:
+        if (slow := self.by_number.get("slow disk")) and slow.at <= number < slow.at + SLOW_OPERATIONS:
             self.clock.sleep(slow.value)
 
     def _after_rename(self, path: Path) -> None:
