@@ -137,11 +137,7 @@ def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image], s
 
 def solution_path(sample: Sample, renderer: Renderer) -> list[GameState]:
     """Return the states of a player who always gives the right reply: the first is hidden, the last clear."""
-    game, states = SCENARIOS[sample.scenario], list[State]()
-    state = game.initial(sample)
-    while state.ending is None:
-        states.append(state)
-        state, _ = game.step(sample, state, game.solve(sample, state))
+    states = SCENARIOS[sample.scenario].solution(sample)[:-1]
     kinds = ["hidden", *["middle"] * (len(states) - 2), "clear"] if len(states) > 1 else ["clear"]
     return [GameState(sample, state, kind, renderer) for state, kind in zip(states, kinds, strict=True)]
 

@@ -101,10 +101,7 @@ def can_end_right(graph: StateGraph) -> bool:
 
 def oracle_suggestions(graph: StateGraph) -> int:
     """Return the number of suggestions of the game's own solution, which asks until the answer is visible."""
-    game, state = SCENARIOS[graph.sample.scenario], SCENARIOS[graph.sample.scenario].initial(graph.sample)
-    while state.ending is None:
-        state, _ = game.step(graph.sample, state, game.solve(graph.sample, state))
-    return state.turn - 1
+    return SCENARIOS[graph.sample.scenario].solution(graph.sample)[-1].turn - 1
 
 
 def well_timed_values(graph: StateGraph, policy: Policy, chooses: bool = False) -> tuple[float, float]:

@@ -184,8 +184,4 @@ def _mode_column(run_data: RunData) -> pl.Expr:
 
 def _turns_by_rules(run_data: RunData, scenario: str, number: int, mode: Mode) -> int:
     """Return the number of turns of the rules' own solution (``Scenario.solve``)."""
-    game, sample = SCENARIOS[scenario], run_data.samples[scenario][number]
-    state = game.initial(sample, mode)
-    while state.ending is None:
-        state, _ = game.step(sample, state, game.solve(sample, state))
-    return state.turn
+    return SCENARIOS[scenario].solution(run_data.samples[scenario][number], mode)[-1].turn
