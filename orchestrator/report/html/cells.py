@@ -20,7 +20,7 @@ from orchestrator.report.measures.paired_tests import compare_conditions, is_sig
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.statistics.exact_tests import ALPHA
-from orchestrator.report.tables.parts import Row, by_column, format_limits, order_models, signed_cell
+from orchestrator.report.tables.parts import Row, by_column, format_limits, format_range, order_models, signed_cell
 from orchestrator.report.tables.table import MISSING, Column, Line, Style, Table, TableCell
 from orchestrator.report.wording import format_signed
 from sweeps.conditions import CONDITIONS
@@ -119,11 +119,11 @@ def _sort(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
 
 def measure_cell(row: Row, name: str, span: bool = False) -> TableCell:
     """Return a measure with its interval, which the page also draws if ``span``."""
-    value, low, high = row[name], row[f"{name}_low"], row[f"{name}_high"]
+    value = row[name]
     if value is None:
         return MISSING
-    limits = (value, low, high) if span else None
-    return TableCell(f"{value:.1f}", value, f"{low:.1f}–{high:.1f}", progress_style(row), span=limits)
+    limits = (value, row[f"{name}_low"], row[f"{name}_high"]) if span else None
+    return TableCell(f"{value:.1f}", value, format_range(row, name), progress_style(row), span=limits)
 
 
 def progress_style(row: Row) -> Style:

@@ -16,9 +16,8 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 
 from envs import in_paper_order
 from envs.samples import paper_ids
-from orchestrator.report.measures.mean_bounds import average_bounds
+from orchestrator.report.measures.mean_bounds import average_bounds, mean_interval
 from orchestrator.report.run_data import RunData, rank_of
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
@@ -34,8 +33,6 @@ CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
 """Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
 rate at which it reports the recall of both (A.8)."""
 TOTAL = "all"
-STEPS = 1_000
-"""Shares are rounded to a thousandth for their interval."""
 SAMPLE = ("scenario", "sample_id")
 
 
@@ -184,11 +181,11 @@ def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return the percentage of right answers per scenario, as a mean over models, with its bounds over samples."""
     each = answered.group_by("scenario", "model").agg(pl.col("right").mean())
     means = each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
-    samples = answered.group_by(SAMPLE).agg((pl.col("right").mean() * STEPS).round().cast(pl.Int64)).sort(SAMPLE)
-    bounds = {}
-    for (scenario,), part in samples.group_by("scenario", maintain_order=True):
-        low, high = score_interval([stratum_from_values(part["right"].to_numpy(), 0, STEPS)])
-        bounds[scenario] = 100 * low / STEPS, 100 * high / STEPS
+    samples = answered.group_by(SAMPLE).agg(pl.col("right").mean()).sort(SAMPLE)
+    bounds = {
+        scenario: [100 * bound for bound in mean_interval(part["right"], (0.0, 1.0))]
+        for (scenario,), part in samples.group_by("scenario", maintain_order=True)
+    }
     rows = [(scenario, value, *_widen(value, *bounds[scenario])) for scenario, value in means.iter_rows()]
     schema = {"scenario": pl.String, **dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)}
     return pl.DataFrame(rows, schema=schema, orient="row")

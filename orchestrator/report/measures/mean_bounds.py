@@ -12,7 +12,7 @@ import polars as pl
 from orchestrator.report.measures.estimates import proportion
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData
-from orchestrator.report.statistics.intervals import combine_intervals, score_interval, stratum_from_values
+from orchestrator.report.statistics.intervals import Integers, combine_intervals, score_interval, stratum_from_values
 
 STEPS = 1_000
 """Values are rounded to a thousandth: the score interval is one of integers."""
@@ -49,10 +49,16 @@ def _bounds(name: str, part: pl.DataFrame, limits: Range | None) -> dict[str, fl
         hits = 100 * valued[name].cast(pl.Int64).to_numpy()
         _, low, high = proportion(stratum_from_values(hits, 0, 100, groups))
     else:
-        steps = (STEPS * valued[name]).round().cast(pl.Int64).to_numpy()
-        stratum = stratum_from_values(steps, STEPS * limits[0], STEPS * limits[1], groups)
-        low, high = (bound / STEPS for bound in score_interval([stratum]))
+        low, high = mean_interval(valued[name], limits, groups)
     return {f"{name}_low": low, f"{name}_high": high}
+
+
+def mean_interval(values: pl.Series, limits: Range, groups: Integers | None = None) -> tuple[float, float]:
+    """Return the interval of the mean of values (n,) within ``limits``; ``groups`` (n,) are their clusters."""
+    steps = (STEPS * values).round().cast(pl.Int64).to_numpy()
+    stratum = stratum_from_values(steps, STEPS * limits[0], STEPS * limits[1], groups)
+    low, high = score_interval([stratum])
+    return low / STEPS, high / STEPS
 
 
 def average_bounds(rows: pl.DataFrame, by: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:

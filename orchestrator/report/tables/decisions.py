@@ -17,7 +17,7 @@ from orchestrator.report.measures.decision_map import (
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.mean_bounds import Range, add_bounds, average_bounds
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
+from orchestrator.report.tables.parts import Row, average_heading, by_column, format_range, model_conditions
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 
 
@@ -78,15 +78,9 @@ def _decision_rows(run_data: RunData, measures: Sequence[str]) -> pl.DataFrame:
 def _knowledge(row: Row) -> TableCell:
     moves = "-" if row["needed"] is None else f"{row['needed']:.1f}"
     text = f"{row['known_first']:.0f} / {row['known_ever']:.0f}; {moves}"
-    return TableCell(text, row["known_ever"], _limits(row, "known_ever", 0))
+    return TableCell(text, row["known_ever"], format_range(row, "known_ever", 0))
 
 
 def _regret(row: Row) -> TableCell:
     text = f"{row['asked_knowing']:.0f} / {row['answered_unknowing']:.0f}; {row['regret']:.1f}"
-    return TableCell(text, row["regret"], _limits(row, "regret", 1))
-
-
-def _limits(row: Row, name: str, digits: int) -> str:
-    """Return the 95% interval of one measure, "" without one."""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if low is None else f"{low:.{digits}f}–{high:.{digits}f}"
+    return TableCell(text, row["regret"], format_range(row, "regret"))

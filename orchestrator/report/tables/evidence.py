@@ -27,6 +27,7 @@ from orchestrator.report.tables.parts import (
     by_column,
     change_cell,
     format_limits,
+    format_range,
     lines_by_scenario,
     model_conditions,
     order_models,
@@ -165,7 +166,7 @@ def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
 
 
 def _reading(row: Row, name: str) -> TableCell:
-    return TableCell(f"{row[name]:.1f}", row[name], f"{row[f'{name}_low']:.1f}–{row[f'{name}_high']:.1f}")
+    return TableCell(f"{row[name]:.1f}", row[name], format_range(row, name))
 
 
 def _range(low: TableCell, high: TableCell) -> TableCell:

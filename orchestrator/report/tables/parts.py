@@ -135,6 +135,12 @@ def format_limits(row: Row, measure: str) -> str:
     return f"{format_signed(row[f'{measure}_low'])} to {format_signed(row[f'{measure}_high'])}"
 
 
+def format_range(row: Row, measure: str, digits: int = 1) -> str:
+    """Return the interval of a measure as ``41.2–45.0``, "" without one."""
+    low, high = row[f"{measure}_low"], row[f"{measure}_high"]
+    return "" if low is None else f"{low:.{digits}f}–{high:.{digits}f}"
+
+
 def acc_and_ps(row: Row) -> str:
     """Return accuracy and suggestions as text."""
     return f"{row['acc']:.1f} / {row['ps']:.1f}"
