@@ -50,10 +50,7 @@ def export(folder: Path, to: str, into: Path, data: Path | None = None, by: str 
         into.absolute().parent.mkdir(parents=True, exist_ok=True)
         draft = Path(mkdtemp(prefix=f".{into.name}-", dir=into.absolute().parent))
         try:
-            if to == "inspect":
-                inspect_log.write(run_data, draft, by, data)
-            else:
-                FORMATS[to](run_data, draft, by)
+            FORMATS[to](run_data, draft, by)
             draft.chmod(0o755)
             draft.rename(into)
         finally:

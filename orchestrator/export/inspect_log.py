@@ -51,33 +51,21 @@ Row = Mapping[str, Any]
 Json = dict[str, Any]
 
 
-def write(run_data: RunData, folder: Path, evaluator: str = "", data: Path | None = None) -> None:
-    """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode.
-
-    ``data`` is the benchmark's folder with the pictures, by default that of the sweep.
-    """
-    pictures = picture_folder(run_data, data)
+def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
+    """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode."""
     written_at = max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))
     models = {model.name: model for model in run_data.sweep.models}
     groups = run_data.episodes.select("model", "condition", "protocol").unique().sort("model", "condition", "protocol")
     for model, condition, protocol in groups.iter_rows():
         if model in models:
-            log = _Log(run_data, models[model], condition, Protocol(protocol), int(written_at), evaluator, pictures)
-            log.write(folder)
+            _Log(run_data, models[model], condition, Protocol(protocol), int(written_at), evaluator).write(folder)
 
 
 class _Log:
     """The log of one model, condition and protocol."""
 
     def __init__(
-        self,
-        run_data: RunData,
-        model: ModelSpec,
-        condition: str,
-        protocol: Protocol,
-        written_at: int,
-        evaluator: str,
-        pictures: Path | None,
+        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: int, evaluator: str
     ) -> None:
         self.run_data, self.model, self.protocol, self.evaluator = run_data, model, protocol, evaluator
         self.time = datetime.fromtimestamp(written_at, UTC).isoformat()
@@ -89,7 +77,7 @@ class _Log:
         self.cells = run_data.rows.filter(**columns).sort("cell")
         self.verdicts = {row["key"]: row for row in run_data.verdicts.iter_rows(named=True)}
         self.task = "proactivebench-" + condition + ("" if protocol is Protocol.MCQA else f"-{protocol}")
-        self.thumbnails = Thumbnails(pictures, most=PICTURED * 100, most_bytes=PICTURE_BYTES)
+        self.thumbnails = Thumbnails(picture_folder(run_data), most=PICTURED * 100, most_bytes=PICTURE_BYTES)
         self.pictured = set(self.episodes["key"].gather_every(-(-self.episodes.height // PICTURED)))
         self.id = sha256("\n".join([self.task, model.name, *self.episodes["key"]]).encode()).hexdigest()[:22]
 

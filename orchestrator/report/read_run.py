@@ -72,7 +72,7 @@ def read_run(
     notes += failed
     return RunData(
         folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, replicates,
-        *maps, states,
+        *maps, states, data,
     )  # fmt: skip
 
 

@@ -71,6 +71,8 @@ class RunData:
     """Planned cells of decision maps, as ``planned``."""
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``EPISODES`` rows of operating curves (``Condition.every_state``), all orders; they are not in ``episodes``."""
+    data: Path | None = None
+    """The benchmark folder that a command names; None for that of the sweep."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of functions that are ``cached_per_run``."""
 

@@ -28,8 +28,8 @@ _KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(
 
 
 def picture_folder(run_data: RunData, data: Path | None = None) -> Path | None:
-    """Return the data folder, by default that of the sweep, if it is here and holds the samples of the run."""
-    folder = data_folder(run_data.sweep) if data is None else data
+    """Return the data folder, by default the one that the run was read with, if it is here and holds the samples of the run."""
+    folder = data or run_data.data or data_folder(run_data.sweep)
     return folder if run_data.samples and folder.is_dir() else None
 
 
