@@ -17,7 +17,8 @@ from orchestrator.learning.settings import Train
 from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.run import MlflowRun
 from orchestrator.tracking.mlflow.run_tree import LEVEL
-from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
+from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import is_mlflow
 from sweeps.spec import Sweep
 
 HISTORY = 1_000

@@ -16,8 +16,6 @@ from sweeps.protocol import ZERO_SHOT
 
 UNTRACKED = "none"
 """The ``tracking.uri`` of a sweep that no tracker records."""
-OTHERS = ("otlp", "otlps")
-"""Schemes of addresses that are not MLflow's."""
 MODEL, BASELINE = "model", "baseline"
 """The kinds of a sweep's models (tag and parameter ``kind``)."""
 SAMPLE_COLUMNS = ("scenario", "id", "prompt", "options", "categories", "answer")
@@ -61,11 +59,6 @@ class Roster(NamedTuple):
 
 
 EMPTY_ROSTER = Roster()
-
-
-def is_mlflow(uri: str) -> bool:
-    """Return True if an address is MLflow's."""
-    return uri != UNTRACKED and uri.partition("://")[0] not in OTHERS
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow.tracker import MlflowTracker
-from orchestrator.tracking.otlp import OtlpTracker
+from orchestrator.tracking.otlp import SCHEMES, OtlpTracker
 from orchestrator.tracking.tracked_run import UNTRACKED, TrackedRun
 
 
@@ -63,12 +63,20 @@ class NullTracker:
 
 TRACKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
     UNTRACKED: lambda run: NullTracker(),
-    "otlp": OtlpTracker,
-    "otlps": OtlpTracker,
+    **dict.fromkeys(SCHEMES, OtlpTracker),
 }
 """Scheme of ``[tracking] uri`` -> its tracker. Every other address is MLflow's, which has many schemes."""
 
 
 def open_tracker(run: TrackedRun) -> Tracker:
     """Return the tracker of the run's address; not started."""
-    return TRACKERS.get(run.uri.partition("://")[0], MlflowTracker)(run)
+    return TRACKERS.get(_scheme(run.uri), MlflowTracker)(run)
+
+
+def is_mlflow(uri: str) -> bool:
+    """Return True if an address is MLflow's."""
+    return _scheme(uri) not in TRACKERS
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition("://")[0]

@@ -18,7 +18,8 @@ from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.local_store import LOCAL
 from orchestrator.tracking.mlflow.run import MlflowRun, Update
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES
-from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
+from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import is_mlflow
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:

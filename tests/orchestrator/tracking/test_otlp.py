@@ -11,8 +11,8 @@ import pytest
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.otlp import collector_address
-from orchestrator.tracking.tracked_run import TrackedRun, is_mlflow
-from orchestrator.tracking.tracker import open_tracker
+from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import is_mlflow, open_tracker
 from tests.orchestrator.mlflow_stores import client, closed_address, row
 from tests.orchestrator.rayhead import free_ports
 from tests.orchestrator.tracking.test_outages import server
