@@ -83,7 +83,7 @@ class Condition(Frozen):
     @field_validator("template")
     @classmethod
     def _check_template(cls, value: str) -> str:
-        return check_template(value)
+        return check_template(value) if value else value
 
     @model_validator(mode="after")
     def _check_fields(self) -> Condition:

@@ -22,8 +22,8 @@ FIRST_OWN = 11
 
 
 def check_template(value: str) -> str:
-    """Return a template, "" for the published one; raises ValueError without exactly one of each placeholder."""
-    if value and not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
+    """Return a template; raises ValueError without exactly one of each placeholder."""
+    if not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
         raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
     return value
 
@@ -39,8 +39,6 @@ class Wording(Frozen):
     @field_validator("template")
     @classmethod
     def _check_template(cls, value: str) -> str:
-        if not value:
-            raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
         return check_template(value)
 
     @field_validator("hints")

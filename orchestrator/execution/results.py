@@ -89,9 +89,7 @@ def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
     conditions = {condition.name: condition for condition in state.sweep.conditions}
     rows = add_decisions(rows, DecisionInputs(stored, replies, conditions, state.plan.samples_by_id))
     rows = add_package_measures(rows, state.sweep.measures, stored, replies, state.say)
-    if any(condition.every_state for condition in state.sweep.conditions):
-        rows = add_exact_values(rows, state.output)
-    return add_resources(rows, state.output, state.sweep)
+    return add_resources(add_exact_values(rows, state.output), state.output, state.sweep)
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:

@@ -50,19 +50,19 @@ def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({}
         raise RunFolderError(
             f"{path} has no column {missing[0]}; a file of labels has the columns {', '.join(COLUMNS)}"
         )
-    texts = rows.select("key", *[pl.col(bit).str.strip_chars().str.to_lowercase() for bit in BITS])
+    drawn = pl.col("drawn") if "drawn" in rows.columns else pl.lit("").alias("drawn")
+    texts = rows.select("key", *[pl.col(bit).str.strip_chars().str.to_lowercase() for bit in BITS], drawn)
     texts = texts.filter(pl.any_horizontal(pl.col(bit).fill_null("") != "" for bit in BITS))
     bad = texts.filter(~pl.all_horizontal(pl.col(bit).is_in([*YES, *NO]).fill_null(False) for bit in BITS))
     if bad.height:
         raise RunFolderError(
             f"{path}: the label of {bad['key'][0]} is not 1 or 0 in both columns, {' and '.join(BITS)}; correct it or empty both"
         )
-    drawn = dict(rows.select("key", "drawn").iter_rows()) if "drawn" in rows.columns else {}
-    labels = texts.select("key", *[pl.col(bit).is_in(YES).alias(bit) for bit in BITS])
+    labels = texts.with_columns(pl.col(bit).is_in(YES) for bit in BITS)
     if (twice := labels.filter(pl.col("key").is_duplicated())).height:
         raise RunFolderError(f"{path} has two labels of {twice['key'][0]}; keep one of them")
-    sources = pl.Series("drawn", [drawn.get(key) or "" for key in labels["key"]], dtype=pl.String)
-    return labels.with_columns(pl.any_horizontal(BITS).alias("aggregate"), sources).sort("key")
+    either = pl.any_horizontal(BITS).alias("aggregate")
+    return labels.select("key", *BITS, either, pl.col("drawn").fill_null("")).sort("key")
 
 
 def _read_options(path: Path, samples: Mapping[str, Sample]) -> pl.DataFrame:

@@ -216,9 +216,7 @@ def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     results = add_package_measures(
         add_decisions(results, stored), run.sweep.measures, stored_episodes, stored.turns, log.warning
     )
-    if any(condition.every_state for condition in run.sweep.conditions):
-        results = add_exact_values(results, into)
-    return add_resources(results, into, run.sweep)
+    return add_resources(add_exact_values(results, into), into, run.sweep)
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict]) -> str:

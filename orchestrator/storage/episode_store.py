@@ -141,7 +141,7 @@ class EpisodeStore:
             for group in self._groups() if small > 1 else ():
                 if small >= MOST_SMALL or sum(map(self._row_count, group)) >= LARGE:
                     self._merge(group)
-        except (OSError, *UNREADABLE) as problem:
+        except UNREADABLE as problem:
             self._merges = False
             log.warning("parts of %s are merged at the end only: %s", self.folder, problem)
 

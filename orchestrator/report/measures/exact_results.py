@@ -8,6 +8,7 @@ import polars as pl
 
 from orchestrator.report.measures.operating_points import operating_points
 from orchestrator.report.read_run import read_run
+from orchestrator.storage.run_folder import stored_sweep
 
 NAMES = ("model", "scenario", "condition")
 SOURCES = ("acc", "ps", "greedy_acc", "greedy_ps", "auc_own", "neutral_own", "position_sd", "unreadable")
@@ -16,7 +17,12 @@ EXACT = ("exact_acc", "exact_ps", "greedy_acc", "greedy_ps", "asking_auc", "neut
 
 
 def add_exact_values(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """Add the columns ``EXACT`` to scored rows; they are null where there is no curve, or its samples are not at hand."""
+    """Add the columns ``EXACT`` to scored rows of a run that has operating curves; return those of any other as they are.
+
+    They are null where there is no curve, or its samples are not at hand.
+    """
+    if not any(condition.every_state for condition in stored_sweep(folder).conditions):
+        return rows
     points = operating_points(read_run(folder)).filter(pl.col("scenario").is_not_null())
     values = points.select(*NAMES, *map(pl.col, SOURCES)).rename(dict(zip(SOURCES, EXACT, strict=True)))
     return rows.join(values, on=NAMES, how="left", maintain_order="left", nulls_equal=True)
