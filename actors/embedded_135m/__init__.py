@@ -38,7 +38,7 @@ SMOLLM2 = f"{BUILTIN}smollm2-135m"
 PICTURE_MODEL = f"{BUILTIN}embedded-135m"
 """Source of the picture model, whose language half is SmolLM2-135M-Instruct."""
 TRAINED = Path(__file__).with_name("trained.safetensors")
-"""What was trained here of the picture model: vision tower, connector, adapter."""
+"""The trained weights of the picture model: vision tower, connector, adapter."""
 LICENSES = {
     SMOLLM2: "Apache-2.0 (HuggingFaceTB/SmolLM2-135M-Instruct)",
     PICTURE_MODEL: "Apache-2.0 (its language half, HuggingFaceTB/SmolLM2-135M-Instruct) and MIT (what was trained on it)",

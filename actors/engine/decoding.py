@@ -146,8 +146,8 @@ def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]
 
 def unknown_fields(checkpoint: Mapping[str, Any]) -> list[str]:
     """Return the fields of a file that no engine knows, and so ignores."""
-    known = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
-    return sorted(name for name in checkpoint.keys() - known if not name.startswith("_"))
+    listed = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
+    return sorted(name for name in checkpoint.keys() - listed if not name.startswith("_"))
 
 
 def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:

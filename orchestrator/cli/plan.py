@@ -112,9 +112,9 @@ def _show_cells(
     heads = ("planned", "done", *(["reused"] if reuse else []))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
-    shown = cells if by_cell else _sum_by_model(cells, heads)
+    counted = cells if by_cell else _sum_by_model(cells, heads)
     names = ("cell",) if by_cell else ("model", "cells")
-    rows = ([f"{row[name]:,}" if name in heads else str(row[name]) for name in (*names, *heads)] for row in shown)
+    rows = ([f"{row[name]:,}" if name in heads else str(row[name]) for name in (*names, *heads)] for row in counted)
     table = text_table((*names, *heads), rows, numbers=len(heads) + len(names) - 1)
     hidden = 0 if by_cell else max(0, len(left_out) - LISTED)
     more = [f"left out: {hidden:,} more (--cells lists them)"] if hidden else []

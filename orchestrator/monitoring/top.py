@@ -47,7 +47,7 @@ class RunView:
     replies: tuple[str, ...]
     commands: tuple[str, ...]
     held: str = ""
-    """What replicas did with the time that they held; "" before the ledger has any."""
+    """A sentence on the time that replicas held; "" before the ledger has any."""
 
 
 class Top(App[None]):

@@ -1,4 +1,4 @@
-"""What is reported on one model in one scenario, as functions of the samples' weights: once for the value, again per draw."""
+"""Measures of one model in one scenario, as functions of the samples' weights: once for the value, again per draw."""
 
 from __future__ import annotations
 

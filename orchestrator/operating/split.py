@@ -57,8 +57,8 @@ def split(before: Curve, after: Curve, weights: Floats) -> Split:
 
 def split_draws(before: Curve, after: Curve, weights: Floats) -> Floats:
     """Return the parts of the difference under each row of ``weights`` (draws, samples), (draws, 3)."""
-    one, other = before.mean(weights), after.mean(weights)
-    return np.array([_split((a, n), (b, m)) for a, n, b, m in zip(*one, *other, strict=True)])
+    draws = zip(*before.mean(weights), *after.mean(weights), strict=True)
+    return np.array([_split((acc, turns), (acc_after, turns_after)) for acc, turns, acc_after, turns_after in draws])
 
 
 def _split(before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> Split:

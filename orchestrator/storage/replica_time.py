@@ -43,7 +43,8 @@ class ReplicaTime:
 
     @property
     def held(self) -> float:
-        return self.loading + self.playing + self.judging + self.idle + self.lost
+        total: float = sum(getattr(self, part) for part in HELD)
+        return total
 
     def __add__(self, other: ReplicaTime) -> ReplicaTime:
         sums = (getattr(self, name) + getattr(other, name) for name in (field.name for field in fields(self)[1:]))
@@ -94,19 +95,19 @@ def weigh(groups: Sequence[ReplicaTime]) -> tuple[str, dict[str, float]]:
 def describe(folder: Path) -> Iterator[str]:
     """Yield one sentence about the held time of all attempts; none without the file or time."""
     unit, hours = weigh([*time_by_group(folder).values()])
-    waiting, held = hours.pop("waiting"), sum(hours.values())
-    if not held:
+    waiting, total = hours.pop("waiting"), sum(hours.values())
+    if not total:
         return
-    parts = ", ".join(f"{100 * value / held:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * held)
-    waited = f"; {_format(waiting, unit)} waiting in Ray" if waiting >= 0.005 * held else ""
-    yield f"{_format(held, unit)} held: {parts}{waited}"
+    parts = ", ".join(f"{100 * value / total:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * total)
+    waited = f"; {_format(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
+    yield f"{_format(total, unit)} held: {parts}{waited}"
 
 
 def held_shares(folder: Path) -> dict[str, float]:
     """Return part -> its share of the held time of all attempts, without parts of no time; empty if nothing was held."""
     hours = weigh([*time_by_group(folder).values()])[1]
-    held = sum(hours[part] for part in HELD)
-    return {part: hours[part] / held for part in HELD if hours[part]} if held else {}
+    total = sum(hours[part] for part in HELD)
+    return {part: hours[part] / total for part in HELD if hours[part]} if total else {}
 
 
 def _format(hours: float, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""What must hold in every simulated run, whatever goes wrong in it.
+"""Invariants of every simulated run, whatever goes wrong in it.
 
 Planned = stored at the end, each episode once; what a flush has stored survives every crash; every readable episode is whole; no
 verdict is on the disk before its episode. ``observed`` checks the schedule, ``attempt_checks`` each attempt that ends by itself.

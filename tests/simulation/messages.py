@@ -1,4 +1,4 @@
-"""What an actor sends: replies, streams of items, and the count of a lease's results."""
+"""Messages of an actor: replies, streams of items, and the count of a lease's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the simulated process has in place of Ray, the clock, the event loop and the engines, in the modules that use them."""
+"""Replacements of Ray, the clock, the event loop and the engines, in the modules that use them."""
 
 from __future__ import annotations
 

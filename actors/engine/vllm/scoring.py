@@ -41,7 +41,7 @@ class Engine(Protocol):
 
 
 class NextToken(NamedTuple):
-    """What the model writes after a prefix."""
+    """The probabilities of the token after a prefix."""
 
     logs: Mapping[int, float]
     """Log-probability of each token that was asked for."""

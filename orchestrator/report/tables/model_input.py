@@ -1,4 +1,4 @@
-"""What the certificates of a run say below its tables, and as a table of their own."""
+"""The certificates of a run: sentences below its tables, and a table of their own."""
 
 from __future__ import annotations
 

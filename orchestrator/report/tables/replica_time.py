@@ -30,6 +30,6 @@ def replica_time_table(run_data: RunData) -> Table:
 def _time_line(name: str, time: ReplicaTime) -> Line:
     hours = weigh([time])[1]
     shares = (TableCell(f"{100 * getattr(time, part) / time.held:.0f}", getattr(time, part)) for part in HELD)
-    held = sum(hours[part] for part in HELD)
-    cells = (TableCell(f"{time.gpus:g}", time.gpus), TableCell(f"{held:,.2f}", held), *shares)
+    total = sum(hours[part] for part in HELD)
+    cells = (TableCell(f"{time.gpus:g}", time.gpus), TableCell(f"{total:,.2f}", total), *shares)
     return line(name, (*cells, TableCell(f"{hours['waiting']:,.2f}", hours["waiting"])))
