@@ -25,8 +25,8 @@ SUSPECT_LEASE = 16
 """Suspects per lease when they are played again; one by one if that kills another worker."""
 MAX_FAILED_STARTS = 3
 """Failed starts in a row after which a group is abandoned."""
-MAX_JUDGE_LOSSES = 10
-"""Ready workers of a judge lost in a row, with no episode delivered between, after which the judge is abandoned."""
+MAX_LOSSES = 10
+"""Ready workers of a group lost one after another, with no episode delivered between, after which it is abandoned."""
 
 
 class Scheduler(Control):
@@ -58,7 +58,8 @@ class Scheduler(Control):
             return []
         worker = self.slots[slot]
         worker.placed = worker.ready = True
-        worker.last_heard, worker.group.failed_starts = self.now, 0
+        worker.last_heard = worker.ready_at = self.now
+        worker.group.failed_starts = 0
         worker.group.start_times.append(self.now - worker.started_at)
         worker.group.demand = replace(worker.group.demand, concurrency=at_once or worker.group.demand.concurrency)
         return self._assign(slot)
@@ -202,10 +203,8 @@ class Scheduler(Control):
                 commands += self._abandon(worker.group, reason)
         if worker.group.demand.slow_batches:
             return commands + self._requeue_whole(worker, reason)
-        if worker.ready and worker.group.demand.standing_replicas:
-            worker.group.losses += 1
-            if worker.group.losses >= MAX_JUDGE_LOSSES:
-                return commands + self._abandon(worker.group, reason)
+        if worker.ready and self._count_loss(worker) >= MAX_LOSSES:
+            return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in leases:
             is_alone, episode = len(leases) == len(ordinals) == 1, (worker.group.name, ordinals[0])
@@ -215,6 +214,13 @@ class Scheduler(Control):
             else:
                 self._suspect(worker.group, ordinals)
         return commands
+
+    def _count_loss(self, worker: WorkerSlot) -> int:
+        """Return the group's losses in a row; workers that ran together count as one loss, those of a lost node as none."""
+        group, node_left = worker.group, worker.node and worker.node not in self.nodes.free
+        if worker.ready_at >= group.last_loss_at and not node_left:
+            group.losses, group.last_loss_at = group.losses + 1, self.now
+        return group.losses
 
     def _requeue_whole(self, worker: WorkerSlot, reason: str) -> list[Command]:
         """Requeue slow batches as they were: the next worker finds them at the service, and small leases would take days."""

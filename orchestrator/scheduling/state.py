@@ -45,7 +45,8 @@ class WorkerGroup:
     """Small leases of episodes that were in play when a worker died, split until the crashing episode is isolated."""
     failed_starts: int = 0
     losses: int = 0
-    """Workers lost in a row with no episode delivered between; counted for slow batches and standing replicas."""
+    """Workers lost in a row with no episode delivered between, each ready after the loss before it."""
+    last_loss_at: float = 0.0
     played: int = 0
     """Episodes delivered, over ``busy_s`` seconds of its replicas."""
     busy_s: float = 0.0
@@ -157,6 +158,7 @@ class WorkerSlot:
     placed: bool = False
     """True once Ray has given it its GPUs and CPUs."""
     ready: bool = False
+    ready_at: float = 0.0
     suspected: bool = False
     """True while it plays a lease of suspects only."""
     leaving: bool = False

@@ -39,7 +39,7 @@ from tests.bench.resume import repeat_demo
 from tests.bench.sweep import CONDITIONS, resident_mib
 
 PACE = 12
-"""Episodes a second of one worker, and of one batch: a batch leaves after a second at the latest."""
+"""Episodes a second of one worker; a batch leaves after a second, or later where the pool has many workers."""
 MODELS = 22
 HOSTS = 2
 """Processes that stand in for workers."""
@@ -56,11 +56,14 @@ class Crowd:
         self.free: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         """Slot -> the lock that its leases wait for: a worker plays one lease after another."""
 
-    async def play(self, slot: int, ordinals: Sequence[int]) -> AsyncIterator[EpisodeBatch]:
+    async def play(self, slot: int, ordinals: Sequence[int], batch_age: float) -> AsyncIterator[EpisodeBatch]:
+        """Play a lease; a batch is at least as old as the pool asks."""
         async with self.free[slot]:
-            for first in range(0, len(ordinals), PACE):
-                ready = time.monotonic() + 1.0
-                yield episode_batch([await self._episode(ordinal) for ordinal in ordinals[first : first + PACE]])
+            age = max(1.0, batch_age)
+            size = round(PACE * age)
+            for first in range(0, len(ordinals), size):
+                ready = time.monotonic() + age
+                yield episode_batch([await self._episode(ordinal) for ordinal in ordinals[first : first + size]])
                 await asyncio.sleep(max(0.0, ready - time.monotonic()))
 
     async def _episode(self, ordinal: int) -> PlayedEpisode:
@@ -152,10 +155,12 @@ def main(folder: Path, workers: int, seconds: float) -> None:
     watcher = threading.Thread(target=watch)
     watcher.start()
     before, began = time.process_time(), time.perf_counter()
-    outcome = run(sweep, output, say=lambda line: None)
-    taken, used = time.perf_counter() - began, time.process_time() - before
-    ended.set()
-    watcher.join()
+    try:
+        outcome = run(sweep, output, say=lambda line: None)
+    finally:
+        taken, used = time.perf_counter() - began, time.process_time() - before
+        ended.set()
+        watcher.join()
     done = int(outcome.rows["finished"].sum())
     others = sum(sum(child.cpu_times()[:2]) for child in psutil.Process().children(recursive=True))
     print(json.dumps({

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.scheduler import MAX_LOSSES, Scheduler
 
 
 def one_group(pending, gpus=1, cpus=2.0, **demand) -> Scheduler:
@@ -79,6 +79,42 @@ def test_three_failed_starts_in_a_row_abandon_group():
     assert schedule.on_death(6, "no such file") == [Abandon("m", "no such file")]
     assert schedule.done and schedule.groups["m"].abandoned
     assert schedule.on_answers("m", [9]) == [] and schedule.groups["m"].queued_count == 0
+
+
+def ready_and_die(schedule: Scheduler, slots, now) -> list:
+    """Return the commands of workers that all become ready at ``now`` and die one second later."""
+    for slot in slots:
+        schedule.on_ready(slot, now)
+    return [command for slot in slots for command in schedule.on_death(slot, "TypeError: no", now + 1.0)]
+
+
+def test_a_model_whose_every_worker_dies_before_a_reply_is_abandoned():
+    schedule = one_group(range(5000), concurrency=16)
+    starts, commands = schedule.on_begin(), []
+    for loss in range(MAX_LOSSES):
+        assert not any(isinstance(command, Abandon) for command in commands), loss
+        commands = ready_and_die(schedule, [start.slot for start in starts], 60.0 * loss)
+        starts = [command for command in commands if isinstance(command, Start)]
+    assert commands == [Abandon("m", "TypeError: no")] and schedule.done
+
+
+def test_workers_that_die_together_count_as_one_loss():
+    schedule = one_group(range(50_000), gpus=3 * MAX_LOSSES, cpus=100)
+    starts = schedule.on_begin()
+    commands = ready_and_die(schedule, [start.slot for start in starts], 1.0)
+    assert len(starts) == 3 * MAX_LOSSES and schedule.groups["m"].losses == 1
+    assert not any(isinstance(command, Abandon) for command in commands)
+
+
+def test_a_delivered_episode_ends_the_losses_in_a_row():
+    schedule = one_group(range(5000), concurrency=16)
+    slot = schedule.on_begin()[0].slot
+    for loss in range(3 * MAX_LOSSES):
+        lease = schedule.on_ready(slot, 60.0 * loss)[0]
+        if loss % (MAX_LOSSES - 1) == 0:
+            schedule.on_delivery(slot, lease.lease, lease.ordinals[:1], 60.0 * loss)
+        slot = schedule.on_death(slot, "killed", 60.0 * loss + 1)[-1].slot
+    assert not schedule.groups["m"].abandoned
 
 
 def test_a_group_whose_other_worker_plays_is_not_abandoned():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, MAX_JUDGE_LOSSES, Scheduler
+from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, MAX_LOSSES, Scheduler
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 from tests.orchestrator.scheduling.test_scheduler import World
 
@@ -116,10 +116,10 @@ def test_judge_dying_without_progress_ends_attempt():
         scheduler.on_begin()
         leases = [command for command in scheduler.on_ready(2) if isinstance(command, Lease)]
         abandoned = []
-        for death in range(MAX_JUDGE_LOSSES):
+        for death in range(MAX_LOSSES):
             slot = next(slot for slot, worker in scheduler.slots.items() if worker.group.name == JUDGE)
             scheduler.on_ready(slot)
-            if episode and death == MAX_JUDGE_LOSSES // 2:
+            if episode and death == MAX_LOSSES // 2:
                 scheduler.on_delivery(2, leases[0].lease, leases[0].ordinals[:1])
             abandoned += [c.group for c in scheduler.on_death(slot, "killed") if isinstance(c, Abandon)]
         assert abandoned == ([] if episode else [JUDGE, "m"])
