@@ -1,6 +1,6 @@
 """Row types of the tables episodes, turns, options and verdicts.
 
-They are the only definition of each table: the store derives its Parquet schemas from their fields, in order, and ``schema``
+They are the only definition of each table: the store derives its Parquet schemas from their fields, in order, and ``ls columns``
 prints their documentation.
 """
 

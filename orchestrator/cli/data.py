@@ -1,4 +1,4 @@
-"""``data``: draw, download or check the benchmark's files."""
+"""``data``: draw, download, check or filter the benchmark's files."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import typer
 from actors.text.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
+from orchestrator.cli.data_filter import filter_samples
 from orchestrator.cli.printing import print_lines
 
-data_app = typer.Typer(help="The benchmark's data: draw a demo, download it, check a folder.", no_args_is_help=True)
+data_app = typer.Typer(help="The benchmark's data: draw a demo, download it, check or filter it.", no_args_is_help=True)
 Scenarios = Annotated[str, typer.Option(help="Names joined by commas, or all.")]
 
 
@@ -87,6 +88,9 @@ def check(
     outcome = check_folder(folder, _scenario_names(scenarios), filtered=not unfiltered, deep=deep)
     print_lines(outcome.lines())
     raise typer.Exit(0 if outcome.ok else 1)
+
+
+data_app.command("filter")(filter_samples)
 
 
 def _scenario_names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""``flip-rate``: replay a share of a run at other batch sizes and worker counts, and count changed answers."""
+"""``models flip-rate``: replay a share of a run at other batch sizes and worker counts, and count changed answers."""
 
 from __future__ import annotations
 

@@ -1,22 +1,17 @@
-"""``judge``: have open-ended answers read by a judge, and show how far judges agree."""
+"""``judge``: have open-ended answers read by a judge."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from orchestrator.cli.agreement import show_agreement
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, OwnSweep, required_name, viewed
-from orchestrator.cli.printing import print_lines, print_tables, text_table
-from orchestrator.monitoring.console import show
-
-if TYPE_CHECKING:
-    import polars as pl
-    from rich.table import Table
-
-    from orchestrator.report.run_data import RunData
+from orchestrator.cli.labels import label_answers
+from orchestrator.cli.options import OwnSweep, required_name, viewed
+from orchestrator.cli.printing import print_tables
 
 
 def judge(
@@ -27,14 +22,14 @@ def judge(
     ] = [],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Also answers that it failed to judge before.")] = False,
     agreement: Annotated[
-        bool, typer.Option("--agreement", help="Judge nothing; show how far the judges of the run agree.")
+        bool, typer.Option("--agreement", help="Judge nothing; show how far judges agree, and people's labels.")
     ] = False,
     own: OwnSweep = None,
     labels: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `labels export`.",
+            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `view --export-labels`.",
         ),
     ] = None,
     draw: Annotated[
@@ -48,10 +43,10 @@ def judge(
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
     if labels is not None or draw:
-        _label_answers(output, labels, draw, active, as_json)
+        label_answers(output, labels, draw, active, as_json)
         return
     if agreement:
-        _show_agreement(viewed(output), as_json)
+        show_agreement(viewed(output), as_json)
         return
     _judge_answers(output, by, set_, again, own, as_json)
 
@@ -76,107 +71,3 @@ def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnS
     else:
         print_tables(open_ended, sweep, location.folder)
     raise typer.Exit(location.exit_code(0 if complete else 1))
-
-
-def _label_answers(output: str, path: Path | None, draw: int, active: bool, as_json: bool) -> None:
-    """Write a file of answers to label, or store labels and print the shares that they correct."""
-    from orchestrator.gold import labels
-    from orchestrator.report.read_run import read_run
-    from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-    from orchestrator.report.tables.console import rich_table
-    from orchestrator.report.tables.csv import csv_text
-    from orchestrator.report.tables.model_input import add_notes, input_notes
-    from orchestrator.report.tables.open_ended import corrected_table
-    from orchestrator.storage import atomic_write
-    from orchestrator.storage.lock import RunFolderError
-
-    if path is None:
-        raise RunFolderError("--draw needs a file to write; add --labels FILE")
-    if "://" in output and not draw:
-        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
-    folder = viewed(output)
-    run_data = read_run(folder)
-    answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
-    if draw:
-        if path.exists():
-            raise RunFolderError(f"{path} exists; name another file, or omit --draw to read its labels")
-        rows = _draw_sheet(run_data, answers, draw, active)
-        atomic_write.write(path, csv_text(rows).encode())
-        print_lines([f"{rows.height:,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
-        return
-    samples = labels.samples_by_key(answers, run_data.samples)
-    read, stored = labels.store_labels(folder, path, answers["key"], samples)
-    table = add_notes(corrected_table(run_data), input_notes(run_data.sweep, run_data.folder))
-    if as_json:
-        print_json(table.numbers.to_dicts() if table.numbers is not None else [])
-        return
-    print_lines([f"{read:,} labels read, {stored:,} in {folder / labels.FILE}"])
-    few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
-    show(rich_table(table) if table.rows else few, min_width=WIDTH)
-
-
-def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: bool) -> pl.DataFrame:
-    """Return the rows to label; raises RunFolderError if ``active`` and no second judge has read the answers."""
-    from orchestrator.gold import labels
-    from orchestrator.report.scores.judge_agreement import disputed_answers
-    from orchestrator.storage.lock import RunFolderError
-    from orchestrator.storage.verdict_store import judge_names
-
-    folder, stored = run_data.folder, labels.read_labels(run_data.folder)
-    drawing = (answers, stored["key"], number, run_data.sweep.seed)
-    if not active:
-        return labels.label_sheet(folder, answers, labels.draw_answers(*drawing), run_data.samples)
-    seconds = [*filter(None, stored["drawn"].sort()), *(name for name in judge_names(folder) if name != run_data.judge)]
-    if not seconds:
-        raise RunFolderError(
-            f"--active needs the verdicts of a second judge; `judge {folder} --by rule-judge` reads all answers and costs nothing"
-        )
-    disputed = disputed_answers(folder, run_data.judge, seconds[0])
-    keys = labels.draw_disputed(*drawing, disputed)
-    return labels.label_sheet(folder, answers, keys, run_data.samples, seconds[0])
-
-
-def _show_agreement(folder: Path, as_json: bool) -> None:
-    """Print the agreement of every pair of judges and, of three or more, that of all together."""
-    from orchestrator.report.scores import judge_agreement
-    from orchestrator.storage.run_folder import stored_sweep
-
-    stored_sweep(folder)
-    rows = judge_agreement.agreement(folder)
-    if as_json:
-        print_json(rows.to_dicts())
-        return
-    few = "fewer than two judges have read answers of this run"
-    show(_agreement_table(rows) if rows.height else few, min_width=WIDTH)
-    if rows["other"].n_unique() > 1:
-        show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
-
-
-def _agreement_table(rows: pl.DataFrame) -> Table:
-    heads = ("judge", "other", "bit", "answers", "equal %", "kappa", "95% interval", "yes %", "other's yes %")
-    texts = []
-    for row in rows.iter_rows(named=True):
-        names = (row["judge"], row["other"], row["bit"], f"{row['answers']:,}")
-        kappa = (_figure(row["kappa"]), _limits(row, "kappa"))
-        texts.append((*names, _figure(row["equal"]), *kappa, *map(_figure, (row["first_yes"], row["other_yes"]))))
-    return text_table(heads, texts, numbers=6)
-
-
-def _jury_table(rows: pl.DataFrame) -> Table:
-    heads = ("bit", "judges", "answers", "alpha", "95% interval", "majority's yes %", "split %")
-    texts = [
-        (
-            row["bit"], str(row["judges"]), f"{row['answers']:,}", _figure(row["alpha"]), _limits(row, "alpha"),
-            *map(_figure, (row["majority_yes"], row["split"])),
-        )
-        for row in rows.iter_rows(named=True)
-    ]  # fmt: skip
-    return text_table(heads, texts, numbers=6)
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _limits(row: dict[str, Any], name: str) -> str:
-    return "-" if row[name] is None else f"{row[f'{name}_low']:.2f} to {row[f'{name}_high']:.2f}"

@@ -1,8 +1,13 @@
-"""``ls``: list what can be named (models, judges, scenarios, conditions, measures, sweeps), and differences from the package."""
+"""``ls``: list what can be named (models, judges, scenarios, conditions, measures, sweeps), columns of tables, and differences
+from the package.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -110,7 +115,14 @@ def differences() -> Rows:
     ]
 
 
-LISTED = (models, judges, scenarios, conditions, measures, sweeps, differences)
+def columns() -> Rows:
+    """Return every column of the tables in a run folder: type, nulls, values and meaning."""
+    from orchestrator.storage.column_docs import ROWS, column_docs
+
+    return [{"table": table, **asdict(column)} for table, row in ROWS.items() for column in column_docs(row)]
+
+
+LISTED = (models, judges, scenarios, conditions, measures, sweeps, differences, columns)
 KINDS = {function.__name__: function for function in LISTED}
 HEADINGS = {
     "gpus": "GPUs",
@@ -130,11 +142,24 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     rows = KINDS[kind]()
     if as_json:
         print_json(rows)
+    elif kind == columns.__name__:
+        _show_columns(rows)
     elif kind == differences.__name__:
         show(text_table(("difference", "", ""), _stack(rows)))
     else:
         heads = [HEADINGS.get(name, name) for name in rows[0]]
         show(text_table(heads, ([_format_value(name, value) for name, value in row.items()] for row in rows)))
+
+
+def _show_columns(rows: Rows) -> None:
+    for table, columns in groupby(rows, key=itemgetter("table")):
+        texts = ((row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in columns)
+        show(text_table(("column", "type", "meaning"), texts, title=f"{table}/part-*.parquet"))
+
+
+def _explain(row: dict[str, Any]) -> str:
+    meaning: str = row["meaning"]
+    return f"{meaning} One of: {', '.join(row['values'])}." if row["values"] else meaning
 
 
 def _format_value(name: str, value: Any) -> str:

@@ -13,14 +13,13 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli import check, compare, judge, listing, models, play, report, run, share, start, status, train
+from orchestrator.cli import audit, compare, judge, listing, models, play, report, run, share, start, status, train
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
-from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
-from orchestrator.cli.view import labels_app, view
+from orchestrator.cli.view import view
 from orchestrator.storage.software import version
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
@@ -48,18 +47,15 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge},
     "Check": {
         "prompt": prompt,
-        "audit": check.audit,
-        "filter": check.filter,
-        "flip-rate": flip_rate,
+        "audit": audit.audit,
         "play": play.play,
     },
     "Train": {"train": train.train},
-    "Share": {"track": share.track, "merge": share.merge, "export": share.export, "schema": share.schema},
+    "Share": {"track": share.track, "merge": share.merge, "export": share.export},
 }
 """Panel of ``--help`` -> command -> function."""
 
 app.add_typer(data_app, name="data", rich_help_panel="Start")
-app.add_typer(labels_app, name="labels", rich_help_panel="Check")
 app.add_typer(models.models_app, name="models", rich_help_panel="Start")
 for panel, commands in PANELS.items():
     for name, command in commands.items():

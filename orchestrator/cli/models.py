@@ -1,4 +1,4 @@
-"""``models``: check, fetch, pin and try models before a sweep starts."""
+"""``models``: check, fetch, pin and try models before a sweep starts, and measure how stable their replies are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
+from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.printing import print_lines, text_table
 from orchestrator.monitoring.console import show
@@ -19,7 +20,9 @@ from sweeps.sweep_file import SweepError
 if TYPE_CHECKING:
     from sweeps.spec import ModelSpec
 
-models_app = typer.Typer(help="The models: check, fetch, pin and try them before a sweep.", no_args_is_help=True)
+models_app = typer.Typer(
+    help="The models: check, fetch, pin, prove and try them before a sweep; flip-rate after it.", no_args_is_help=True
+)
 
 WIDTH = 160
 """Columns that the tables of models need."""
@@ -190,3 +193,6 @@ def _overflow_notes(path: Path) -> list[str]:
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
     return overflow.lines(overflow.risks(build_plan(sweep), data_folder(sweep)))
+
+
+models_app.command("flip-rate")(flip_rate)

@@ -1,16 +1,14 @@
-"""``track``, ``merge``, ``export``, ``schema``: hand a run to MLflow, to a larger run, or to other programs and people."""
+"""``track``, ``merge``, ``export``: hand a run to MLflow, to a larger run, or to other programs and people."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name, viewed
 from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
 from orchestrator.storage.lock import RunFolderError
@@ -104,29 +102,3 @@ def _upload(paths: Sequence[Path], name: str, public: bool, yes: bool) -> None:
             print("nothing was uploaded")
             raise typer.Exit(1)
     print_lines([send(upload)])
-
-
-def schema(as_json: AsJson = False) -> None:
-    """Describe every column of the tables in a run folder: type, nulls, values and meaning."""
-    from orchestrator.cli.printing import text_table
-    from orchestrator.monitoring.console import show
-    from orchestrator.storage.column_docs import ROWS, column_docs
-
-    docs = {table: column_docs(row) for table, row in ROWS.items()}
-    if as_json:
-        print_json({table: [asdict(column) for column in columns] for table, columns in docs.items()})
-        return
-    for table, columns in docs.items():
-        rows = (
-            (
-                column.column,
-                column.type + (", null" if column.nullable else ""),
-                _explain(column.meaning, column.values),
-            )
-            for column in columns
-        )
-        show(text_table(("column", "type", "meaning"), rows, title=f"{table}/part-*.parquet"))
-
-
-def _explain(meaning: str, values: tuple[str, ...]) -> str:
-    return meaning if not values else f"{meaning} One of: {', '.join(values)}."

@@ -1,4 +1,4 @@
-"""``view`` and ``labels``: every episode of run folders in a browser, and the labels that people give there."""
+"""``view``: every episode of run folders in a browser, and the labels that people give there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.options import MovedData, RunFolder, RunFolders
+from orchestrator.cli.options import MovedData, RunFolders
 from orchestrator.cli.printing import print_lines
 from sweeps.sweep_file import SweepError
 from sweeps.values import NAME
@@ -20,13 +20,21 @@ from sweeps.values import NAME
 if TYPE_CHECKING:
     from orchestrator.view.page import ViewPage
 
-labels_app = typer.Typer(
-    help="Write, read and compare the labels that people give in `view DIR --as NAME`.", no_args_is_help=True
-)
 REPORT_S = 10.0
 """Seconds between two lines of progress."""
-File = Annotated[
-    Path, typer.Argument(metavar="FILE.csv", help="Columns key, labeler, label, unsure, note, time, wording.")
+LabelsOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--export-labels", metavar="FILE.csv", help="Write the newest label of each person and episode, and end."
+    ),
+]
+LabelsIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--import-labels",
+        metavar="FILE.csv",
+        help="Add labels (columns key, labeler, label, unsure, note, time, wording), and end.",
+    ),
 ]
 
 
@@ -38,6 +46,8 @@ def view(
         Path | None,
         typer.Option("--bundle", metavar="OUT", help="Write the page with all episodes as static files, and end."),
     ] = None,
+    export_labels: LabelsOut = None,
+    import_labels: LabelsIn = None,
     no_pictures: Annotated[
         bool, typer.Option("--no-pictures", help="Leave the pictures out of --bundle, as their licenses may ask.")
     ] = False,
@@ -57,6 +67,13 @@ def view(
         raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
     if name:
         _check_kept(folders)
+    for file, move_labels in ((import_labels, _import_labels), (export_labels, _export_labels)):
+        if file is not None:
+            if len(folders) > 1:
+                raise SweepError("labels are of one run folder; name one")
+            move_labels(folders[0], file)
+    if import_labels or export_labels:
+        return
     runs = run_names(_runs(folders))
     if bundle is not None:
         _write_bundle(runs, data, bundle, not no_pictures)
@@ -126,8 +143,7 @@ async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
                 raise result
 
 
-@labels_app.command("export")
-def export_labels(folder: RunFolder, file: File) -> None:
+def _export_labels(folder: Path, file: Path) -> None:
     """Write the newest label of each person and episode to a CSV file."""
     from orchestrator.storage import atomic_write, option_labels
 
@@ -136,9 +152,8 @@ def export_labels(folder: RunFolder, file: File) -> None:
     print(f"{len(labels):,} labels in {file}")
 
 
-@labels_app.command("import")
-def import_labels(folder: RunFolder, file: File) -> None:
-    """Add the labels of a CSV file to a run folder; a label of an episode that is not stored is refused."""
+def _import_labels(folder: Path, file: Path) -> None:
+    """Add the labels of a CSV file; raises RunFolderError for a label of an episode that is not stored."""
     from orchestrator.storage import option_labels
     from orchestrator.storage.episode_store import episodes
     from orchestrator.storage.lock import RunFolderError
@@ -152,17 +167,3 @@ def import_labels(folder: RunFolder, file: File) -> None:
         )
     option_labels.append_labels(folder, labels)
     print(f"{len(labels):,} labels added to {folder / option_labels.FILE}")
-
-
-@labels_app.command("agreement")
-def show_agreement(folder: RunFolder) -> None:
-    """Print how far each two people agree on the episodes that both have labeled."""
-    from orchestrator.storage.option_labels import agreements, read_labels
-
-    pairs = list(agreements(read_labels(folder).values()))
-    lines = [
-        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} equal, "
-        f"kappa {'-' if pair.kappa is None else f'{pair.kappa:.2f}'}"
-        for pair in pairs
-    ]
-    print_lines(lines or ["no two people have labeled the same episode yet"])

@@ -19,7 +19,7 @@ FILE = "labels.csv"
 BITS = ("category", "suggestion")
 COLUMNS = ("key", *BITS)
 OPTION_COLUMNS = ("key", "labeler", "label")
-"""Columns of a file of ``labels export``, whose labels name options."""
+"""Columns of a file of ``view --export-labels``, whose labels name options."""
 SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean), "drawn": pl.String}
 YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -37,7 +37,7 @@ def read_labels(folder: Path) -> pl.DataFrame:
 def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({})) -> pl.DataFrame:
     """Return the labels of a CSV file with the columns key, category and suggestion; rows without a verdict are left out.
 
-    A file of ``labels export`` is read too, if ``samples`` has the sample of each key; labels of other keys are left out.
+    A file of ``view --export-labels`` is read too, if ``samples`` has the sample of each key; labels of other keys are left out.
     Raises RunFolderError if the file cannot be read, lacks a column, or has another entry than 1 and 0.
     """
     try:

@@ -1,4 +1,4 @@
-"""The documentation of every stored column, read from the row types: ``schema`` prints it, Parquet files carry it."""
+"""The documentation of every stored column, read from the row types: ``ls columns`` prints it, Parquet files carry it."""
 
 from __future__ import annotations
 

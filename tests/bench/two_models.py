@@ -110,7 +110,9 @@ def warm_first() -> None:
         while len(list(folder.glob("*.warm"))) < len(MODELS):
             await asyncio.sleep(0.05)
 
-    async def play_when_warm(runner: EpisodeRunner, ordinals: Sequence[int], age: float = 0.0) -> AsyncIterator[EpisodeBatch]:
+    async def play_when_warm(
+        runner: EpisodeRunner, ordinals: Sequence[int], age: float = 0.0
+    ) -> AsyncIterator[EpisodeBatch]:
         await warm(runner)
         async for batch in play(runner, ordinals, age):
             yield batch

@@ -114,7 +114,10 @@ def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
     """Yield one sentence per model whose answers are known to change with the batch."""
     flips = rows.filter(pl.col("flip_rate") > 0).select("model", "flip_rate").unique().sort("model")
     for model, rate in flips.iter_rows():
-        yield f"{model}: up to {rate:.2f}% of answers change with the batch (`flip-rate`); * is beyond what that explains (5%)"
+        yield (
+            f"{model}: up to {rate:.2f}% of answers change with the batch (`models flip-rate`); * is beyond what that "
+            "explains (5%)"
+        )
 
 
 def _unanswered_sentences(rows: pl.DataFrame) -> Iterator[str]:

@@ -117,7 +117,10 @@ def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
 
 
 def test_ls_names_its_kinds_for_unknown_kind():
-    assert "type models, judges, scenarios, conditions, measures, sweeps or differences" in call("ls", "planets").stderr
+    assert (
+        "type models, judges, scenarios, conditions, measures, sweeps, differences or columns"
+        in call("ls", "planets").stderr
+    )
 
 
 def test_plan_counts_cells_and_episodes(demo_data, tmp_path):

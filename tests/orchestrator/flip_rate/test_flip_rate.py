@@ -204,7 +204,7 @@ def test_a_plain_repeat_and_one_without_caches_change_nothing_else(demo_data, or
     assert next(found.lines()) == (
         "caches-off: oracle has no caches that this command controls and is replayed as in the run"
     )
-    commands = CliRunner().invoke(app, ["flip-rate", str(original), "--repeat", "--caches-off", "--help"])
+    commands = CliRunner().invoke(app, ["models", "flip-rate", str(original), "--repeat", "--caches-off", "--help"])
     assert commands.exit_code == 0
 
 
@@ -262,7 +262,7 @@ def test_services_are_asked_only_after_cost_preview(demo_data, tmp_path):
             model=[{"name": "api", "source": "m", "endpoint": end}],
         )
         folder = play_sweep(tmp_path / "run", spec)
-        outcome = CliRunner().invoke(app, ["flip-rate", str(folder), "--share", "20", "--batch", "1"])
+        outcome = CliRunner().invoke(app, ["models", "flip-rate", str(folder), "--share", "20", "--batch", "1"])
 
         assert outcome.exit_code == 2 and "add --yes" in outcome.stderr and not server.bodies
         assert "batch-1: 2 episodes of 2 samples, 2 pending" in outcome.stdout
@@ -320,8 +320,8 @@ def test_batch_dependent_service_flips_as_planted(demo_data, tmp_path, cli):
         spec = sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry])
         folder = play_sweep(tmp_path / "run", spec, backends={"api": open_engine(spec.models[0], demo_data)})
         pictures.record_pictures(folder, demo_data, pictures.ShownPictures(build_plan(spec)).all_paths(), Event())
-        done = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
-        again = cli.run("flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
+        done = cli.run("models", "flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
+        again = cli.run("models", "flip-rate", folder, "--share", 100, "--batch", 1, "--batch", 2, "--yes", "--json")
         count = sum(map(is_flipped, server.bodies[:samples]))
 
     assert done.returncode == 0 and len(server.bodies) == 3 * samples and 0 < count < samples, done.stderr

@@ -117,7 +117,7 @@ def received(demo_data, tmp_path, stranger, monkeypatch):
     [
         ("judge {}", "the data http://127.0.0.2"),
         ("judge {} --set sampling.max_tokens=9", "the service http://127.0.0.2"),
-        ("flip-rate {} --yes", "the service http://127.0.0.2"),
+        ("models flip-rate {} --yes", "the service http://127.0.0.2"),
         ("track {}", "the tracking address http://127.0.0.2"),
         ("audit {}", "the data http://127.0.0.2"),
         ("report {}", ""),
@@ -148,7 +148,7 @@ def test_view_of_a_received_folder_contacts_no_address(received, stranger):
 
 def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     own = received / run_folder.RESOLVED
-    outcome = CliRunner().invoke(app, ["flip-rate", str(received), "--yes", "--sweep", str(own)])
+    outcome = CliRunner().invoke(app, ["models", "flip-rate", str(received), "--yes", "--sweep", str(own)])
 
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
 
@@ -209,7 +209,7 @@ def test_package_that_comes_in_a_folder_is_not_installed(demo_data, tmp_path, mo
     checksums.write(folder / run_folder.RESOLVED, hostile.encode())
     monkeypatch.chdir(tmp_path)
 
-    for command in ("report {}", "status {}", "flip-rate {} --yes", "export {} --to csv"):
+    for command in ("report {}", "status {}", "models flip-rate {} --yes", "export {} --to csv"):
         CliRunner().invoke(app, command.replace("{}", str(folder)).split())
     assert "evil" not in sys.modules and not list(tmp_path.rglob("ran"))
 

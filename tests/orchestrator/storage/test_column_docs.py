@@ -1,4 +1,4 @@
-"""Every stored column is documented where its row type is, and says so in ``schema`` and in the Parquet file itself."""
+"""Every stored column is documented where its row type is, and says so in ``ls columns`` and in the Parquet file itself."""
 
 import json
 
@@ -28,10 +28,11 @@ def test_types_nulls_and_values_are_those_of_the_rows():
     assert docs["ending"].values[:3] == ("correct", "wrong", "limit")
 
 
-def test_schema_prints_every_table_as_json():
-    printed = json.loads(CliRunner().invoke(app, ["schema", "--json"]).stdout)
-    assert list(printed) == ["episodes", "turns", "options", "verdicts"]
-    assert printed["turns"][7] == {
+def test_ls_columns_prints_every_table_as_json():
+    printed = json.loads(CliRunner().invoke(app, ["ls", "columns", "--json"]).stdout)
+    assert list(dict.fromkeys(row["table"] for row in printed)) == ["episodes", "turns", "options", "verdicts"]
+    assert [row for row in printed if row["table"] == "turns"][7] == {
+        "table": "turns",
         "column": "action",
         "type": "String",
         "nullable": True,
@@ -40,8 +41,8 @@ def test_schema_prints_every_table_as_json():
     }
 
 
-def test_schema_prints_values_for_people():
-    printed = " ".join(CliRunner().invoke(app, ["schema"]).stdout.split())
+def test_ls_columns_prints_values_for_people():
+    printed = " ".join(CliRunner().invoke(app, ["ls", "columns"]).stdout.split())
     assert "How the episode was played. One of: mcqa, oeg, oeg-multi, tools." in printed
 
 

@@ -1,5 +1,6 @@
 """Labels of options: lines that are only appended, a CSV file that round-trips, and agreement by a textbook's value."""
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -15,6 +16,7 @@ from orchestrator.storage.option_labels import (
     read_labels,
     to_csv,
 )
+from tests.orchestrator.report.runs import play_sweep, sweep
 
 
 def label(key="k1", labeler="ada", label="2", **more) -> OptionLabel:
@@ -68,13 +70,34 @@ def test_agreement_is_cohens_kappa(tmp_path):
 
 def test_import_refuses_episodes_of_another_run(tmp_path):
     (tmp_path / "labels.csv").write_text(to_csv([label()]))
-    result = CliRunner().invoke(app, ["labels", "import", str(tmp_path), str(tmp_path / "labels.csv")])
+    result = CliRunner().invoke(app, ["view", str(tmp_path), "--import-labels", str(tmp_path / "labels.csv")])
 
     assert result.exit_code == 2 and "is no episode of" in " ".join(result.output.split())
     assert not (tmp_path / FILE).exists()
 
 
-@pytest.mark.parametrize("command", ["view {} --as ada", "labels import {} labels.csv"])
+def test_labels_go_out_and_back_by_command(demo_data, tmp_path):
+    """The labels of two people are written, read into an emptied folder, and compared."""
+    run = play_sweep(tmp_path / "run", sweep(demo_data, ["always-ask"], ["zero-shot"], scenarios=["QD"]))
+    keys = pl.read_parquet(run / "episodes" / "*.parquet")["key"].head(4)
+    append_labels(run, [label(key, name, n) for key in keys for name, n in (("ada", "1"), ("bo", "1"))])
+    append_labels(run, [label(keys[0], "bo", "2")])
+    file = tmp_path / "labels.csv"
+
+    written = CliRunner().invoke(app, ["view", str(run), "--export-labels", str(file)])
+    before = read_labels(run)
+    (run / FILE).unlink()
+    added = CliRunner().invoke(app, ["view", str(run), "--import-labels", str(file)])
+    compared = CliRunner().invoke(app, ["judge", str(run), "--agreement"])
+
+    assert (written.output, added.exit_code) == (f"8 labels in {file}\n", 0), added.output
+    assert {key: each.label for key, each in read_labels(run).items()} == {k: e.label for k, e in before.items()}
+    assert "ada and bo: 3 of 4 labels equal, kappa 0.00" in compared.output
+    refused = CliRunner().invoke(app, ["view", str(run), str(tmp_path), "--export-labels", str(file)])
+    assert refused.exit_code == 2 and "labels are of one run folder" in refused.output
+
+
+@pytest.mark.parametrize("command", ["view {} --as ada", "view {} --import-labels labels.csv"])
 def test_copy_of_a_bucket_takes_no_labels(tmp_path, command):
     """The next command on the bucket deletes what the bucket does not have."""
     (tmp_path / LISTING).touch()

@@ -126,7 +126,7 @@ def test_missing_and_failed_episodes_decide_nothing(demo_data, known_by, tmp_pat
 
 def test_ids_file_plays_kept_samples_only(planted_run, known_by, demo_data, tmp_path):
     file = tmp_path / "kept.json"
-    done = CliRunner().invoke(app, ["filter", str(planted_run), "--into", str(file)])
+    done = CliRunner().invoke(app, ["data", "filter", str(planted_run), "--into", str(file)])
 
     assert done.exit_code == 0, done.output
     assert "6 of 22" in done.output and "92.8" in done.output and "37.6" in done.output
@@ -147,8 +147,8 @@ def test_undecided_samples_are_named_and_the_exit_code_is_1(demo_data, known_by,
     backends = {f"planted-{number:02d}": PlantedModel(number, dict.fromkeys(known_by, 0)) for number in range(2)}
     run = play_sweep(tmp_path / "run", wanted, only=15, backends=backends)
 
-    done = CliRunner().invoke(app, ["filter", str(run), "--into", str(tmp_path / "ids.json")])
-    as_json = json.loads(CliRunner().invoke(app, ["filter", str(run), "--json"]).output)
+    done = CliRunner().invoke(app, ["data", "filter", str(run), "--into", str(tmp_path / "ids.json")])
+    as_json = json.loads(CliRunner().invoke(app, ["data", "filter", str(run), "--json"]).output)
 
     assert done.exit_code == 1
     assert "these count as neither" in done.output and "stay undecided until" in done.output
@@ -174,7 +174,7 @@ def test_policies_count_as_models_if_nothing_else_was_played(demo_data, tmp_path
 @pytest.mark.parametrize(
     ("content", "table", "message"),
     [
-        (None, {}, "there is no file .*filter DIR --into"),
+        (None, {}, "there is no file .*data filter DIR --into"),
         ("[1, 2]", {}, "must hold lists of whole numbers by scenario"),
         ('{"QD": [true]}', {}, "must hold lists of whole numbers"),
         ("{" * 100_000, {}, "is not JSON"),

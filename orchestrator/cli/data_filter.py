@@ -1,21 +1,17 @@
-"""``audit`` and ``filter``: replay replies through the rules, and recompute the paper's filter from a run over all samples."""
+"""``data filter``: recompute which samples the paper's filter keeps, from a run over all samples."""
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, MovedData, RunFolder, viewed
+from orchestrator.cli.options import WIDTH, RunFolder
 from orchestrator.cli.printing import print_lines, text_table
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,51 +35,7 @@ Models = Annotated[
 ]
 
 
-def audit(
-    output: Annotated[str, typer.Argument(metavar="[DIR]", help="A run folder, or s3://BUCKET/FOLDER.")] = "",
-    package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
-    python: Annotated[str | None, typer.Option(help="A Python interpreter, 3.12 or newer.")] = None,
-    data: MovedData = None,
-    answers: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.jsonl", help="Score these instead: lines of scenario, id, answers; needs --data."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Replay all stored replies and verdicts through the package proactivebench and ours; exit code 1 if any differs.
-
-    With --answers, score transcripts made elsewhere: JSON lines in, JSON lines out, without pictures or models.
-    """
-    if answers is not None:
-        if output or data is None:
-            raise RunFolderError("--answers takes no run folder but the benchmark: audit --answers FILE --data DIR")
-        _score_answers(answers, data)
-        return
-    if not output:
-        raise RunFolderError("name a run folder, or type --answers FILE.jsonl --data DIR")
-    from orchestrator.audit.audit import audit as replay_run
-
-    outcome = replay_run(viewed(output), package, python, data)
-    if as_json:
-        print_json({**asdict(outcome), "clean": outcome.clean})
-    else:
-        print_lines(outcome.lines())
-    raise typer.Exit(0 if outcome.clean else 1)
-
-
-def _score_answers(file: Path, data: Path) -> None:
-    from envs import regular
-    from orchestrator.inspection.replay import ReplayError, as_json, replay
-
-    try:
-        with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:
-            for line in replay(data, lines, str(file)):
-                print(as_json(line, sys.stdout.encoding))
-    except UnicodeDecodeError as problem:
-        raise ReplayError(f"{file} is not UTF-8 text: {problem}") from None
-
-
-def filter(
+def filter_samples(
     folder: RunFolder,
     threshold: Threshold = 25,
     into: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the kept ids there, as JSON.")] = None,
