@@ -47,7 +47,8 @@ def check_weights(state: AttemptState) -> None:
 def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | None) -> dict[str, str]:
     """Return group -> why it cannot start here, for groups with pending work and the judge; print each reason on stderr.
 
-    On a cluster, other machines may have what this one lacks, so the reasons are only printed.
+    On a cluster, other machines may have what this one lacks, so the reasons are only printed, except that a model needs more
+    GPUs than the sweep's own ``cluster.gpus``.
     """
     models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
@@ -55,11 +56,18 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
     errors = {
         name: reason for name, model in models.items() if (reason := local_fault(model, sweep.samplings(model.name)))
     }
-    single_machine = _is_single_machine()
+    limit = sweep.cluster.gpus
+    too_wide = {
+        name: f"it needs {model.gpus:g} GPUs, and cluster.gpus = {limit} allows fewer; raise cluster.gpus"
+        for name, model in models.items()
+        if limit is not None and model.gpus > limit and name in pending
+    }
+    errors |= too_wide
+    excluded = errors if _is_single_machine() else too_wide
     for name, reason in errors.items():
-        consequence = "it is not started" if single_machine else "the cluster's machines try it"
+        consequence = "it is not started" if name in excluded else "the cluster's machines try it"
         print(printable(f"{name}: {reason} ({consequence})"), file=sys.stderr, flush=True)
-    return errors if single_machine else {}
+    return excluded
 
 
 def _is_single_machine() -> bool:

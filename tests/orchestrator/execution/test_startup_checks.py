@@ -62,6 +62,18 @@ def test_on_cluster_errors_are_reported_and_tried(monkeypatch, capsys):
     assert "the cluster's machines try it" in capsys.readouterr().err
 
 
+def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeypatch, capsys):
+    """No node that joins could change that, so nothing waits for one."""
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    models = [{"name": name, "source": "org/m", "gpus": gpus} for name, gpus in (("wide", 4), ("narrow", 2))]
+    table = {"name": "t", "data": "nowhere", "models": ["wide", "narrow"], "model": models, "cluster": {"gpus": 2}}
+    errors = startup_checks.find_startup_errors(build(table, "a test"), {"wide", "narrow"}, None)
+
+    assert errors == {"wide": "it needs 4 GPUs, and cluster.gpus = 2 allows fewer; raise cluster.gpus"}
+    assert "wide: it needs 4 GPUs" in capsys.readouterr().err
+    assert startup_checks.find_startup_errors(build(table, "a test"), {"narrow"}, None) == {}
+
+
 def test_judge_without_its_key_is_reported():
     spec = build_sweep(extra={"protocol": ["oeg"], "judge": {"model": "keyless"}})
     assert list(startup_checks.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
