@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos simulate soak gpu clean
+.PHONY: pictures demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos simulate soak gpu clean
 
 $(VENV)/.base: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
@@ -84,6 +84,10 @@ lock: $(VENV)/.base
 # the documentation as a site: build/site/index.html; every link is checked
 docs: $(VENV)/.base
 	$(BIN)/python -m mkdocs build --strict --quiet
+
+# the pictures in docs/ that show the demo: file pages, view, play and MLflow in headless Chromium
+pictures: demo
+	$(BIN)/python -m tests.pictures
 
 # one small change of a module at a time, to see whether its fast tests notice: make mutants PATHS=envs SAMPLE=0
 SAMPLE ?= 60

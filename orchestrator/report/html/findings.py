@@ -131,7 +131,7 @@ def _clear(run_data: RunData, means: pl.DataFrame) -> Iterator[Finding]:
     clear, play = float(both["acc"].mean()), float(both["acc_play"].mean())  # type: ignore[arg-type]
     yield Finding(
         format_signed(play - clear),
-        f"points is zero-shot accuracy ({play:.1f}%) less accuracy on the clear image ({clear:.1f}%){over}.",
+        f"points from the clear image ({clear:.1f}%) to zero-shot ({play:.1f}%){over}.",
     )
 
 

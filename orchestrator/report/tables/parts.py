@@ -71,10 +71,17 @@ def ranked_table(
     numbers: pl.DataFrame,
     protocol: str,
 ) -> Table:
-    """Return a table with a line per model, best and second marked among models; among baselines if there are only these."""
+    """Return a table with a line per model, best and second marked among models; among baselines if there are only these.
+
+    A model's mark says that it is above all baselines but the oracle, too.
+    """
     ranked = [model not in run_data.baselines for model in lines]
+    oracles = set(run_data.models_of_policy("oracle"))
+    baselines = [not model and name not in oracles for name, model in zip(lines, ranked, strict=True)]
     rows = [line(model, cells) for model, cells in lines.items()]
-    marked = mark_best(rows, ranked if any(ranked) else [True] * len(rows))
+    marked = (
+        mark_best(rows, ranked, baselines) if any(ranked) else mark_best(rows, [True] * len(rows), [False] * len(rows))
+    )
     return Table(name, title, columns("model", heads), marked, numbers, sum(ranked), _error_notes(run_data, protocol))
 
 

@@ -115,17 +115,14 @@ def filter_values(table: Table) -> list[tuple[int, Column, list[str]]]:
     return [option for option in options if len(option[2]) > 1]
 
 
-def mark_best(rows: Sequence[Line], ranked: Sequence[bool]) -> tuple[Line, ...]:
+def mark_best(rows: Sequence[Line], ranked: Sequence[bool], baselines: Sequence[bool]) -> tuple[Line, ...]:
     """Mark best and second of each column among the ranked rows, as printed to one decimal; equal cells share a mark.
 
-    Unfinished cells are neither marked nor compared, and nothing is best at zero.
+    Unfinished cells are neither marked nor compared. A cell that is alone, zero, or no higher than a baseline has no mark.
     """
-    width = len(rows[0]) if rows else 0
-    marks: list[dict[float, Style]] = []
-    for number in range(width):
-        cells = [row[number] for row, counts in zip(rows, ranked, strict=True) if counts]
-        best = sorted({rank for cell in cells if (rank := _rank(cell))}, reverse=True)
-        marks.append(dict(zip(best, ("best", "second"), strict=False)))
+    marks = [
+        _column_marks([row[number] for row in rows], ranked, baselines) for number in range(len(rows[0]) if rows else 0)
+    ]
     return tuple(
         tuple(replace(cell, style=marks[n].get(_rank(cell), cell.style)) for n, cell in enumerate(row))
         if counts
@@ -134,9 +131,26 @@ def mark_best(rows: Sequence[Line], ranked: Sequence[bool]) -> tuple[Line, ...]:
     )
 
 
+def _column_marks(cells: Sequence[TableCell], ranked: Sequence[bool], baselines: Sequence[bool]) -> dict[float, Style]:
+    """Return value -> mark for the ranked cells of a column."""
+    level = max((_rank(cell) for cell, is_baseline in zip(cells, baselines, strict=True) if is_baseline), default=0.0)
+    compared = [_rank(cell) for cell, counts in zip(cells, ranked, strict=True) if counts and _is_ranked(cell)]
+    if len(compared) < 2:
+        return {}
+    best, *others = sorted(set(compared), reverse=True)
+    marks: dict[float, Style] = {best: "best"}
+    if others:
+        marks[others[0]] = "second"
+    return {rank: mark for rank, mark in marks.items() if rank > level}
+
+
 def _rank(cell: TableCell) -> float:
     """Return the value by which a cell is ranked; 0 if it is not ranked."""
-    return 0.0 if cell.style == "unfinished" or not isinstance(cell.value, float | int) else round(cell.value, 1)
+    return round(cell.value, 1) if _is_ranked(cell) and isinstance(cell.value, float | int) else 0.0
+
+
+def _is_ranked(cell: TableCell) -> bool:
+    return cell.style != "unfinished" and isinstance(cell.value, float | int)
 
 
 def one_line(text: str) -> str:

@@ -80,9 +80,17 @@ def test_best_and_second_by_hand():
         line("d", [TableCell("50", 50.0, style="unfinished"), TableCell("-")]),
         line("baseline", [TableCell("100", 100.0), TableCell("100", 100.0)]),
     ]
-    marks = [[cell.style for cell in cells] for _, *cells in mark_best(rows, [True] * 4 + [False])]
-
+    marks = [[cell.style for cell in cells] for _, *cells in mark_best(rows, [True] * 4 + [False], [False] * 5)]
     assert marks == [["best", "best"], ["best", ""], ["second", ""], ["unfinished", ""], ["", ""]]
+
+    models, baselines = [True] * 4 + [False], [False] * 4 + [True]
+    for level, expected in ((9.9, ["best", "best", "", "unfinished", ""]), (10.0, ["", "", "", "unfinished", ""])):
+        rows[4] = line("baseline", [TableCell("", level), TableCell("", 1.0)])
+        marked = mark_best(rows, models, baselines)
+        assert [cells[1].style for cells in marked] == expected, "a mark says that a model beats the baselines"
+        assert {cells[2].style for cells in marked} == {""}
+    (alone,) = mark_best(rows[:1], [True], [False])
+    assert [cell.style for cell in alone] == ["", "", ""], "the only one is not the best"
 
 
 def test_a_row_has_a_cell_for_every_column():
