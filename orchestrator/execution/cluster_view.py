@@ -12,7 +12,7 @@ from typing import Any
 
 from ray._private.state import actors, available_resources_per_node
 
-from orchestrator.execution.ray_cluster import capacity, gpu_nodes
+from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
@@ -35,6 +35,8 @@ class ClusterView:
     nodes: tuple[Node, ...] = ()
     cpus: float = 1.0
     """CPUs that no other job holds."""
+    draining: frozenset[str] = frozenset()
+    """Nodes that Ray empties: no worker starts there, and those there take no new lease."""
     _readings: dict[str, int] | None = None
     """Node -> GPUs that did not seem to be ours at the last reading; the first one counts alone."""
     _held_cpus: float = math.inf
@@ -47,7 +49,7 @@ class ClusterView:
         return view
 
     def read(self, holdings: Iterable[Holding]) -> bool:
-        """Read the cluster; return True if nodes, or what others hold of them, have changed.
+        """Read the cluster; return True if nodes, what others hold of them, or the draining ones have changed.
 
         ``holdings`` are those of all our placed workers, with those that are ending.
         """
@@ -63,16 +65,16 @@ class ClusterView:
         }
         total_cpus = capacity()[0]
         held_cpus = max(0.0, total_cpus - sum(resources.get("CPU", 0.0) for resources in free.values()) - own_cpus)
-        before = self.nodes, self.cpus
+        before = self.nodes, self.cpus, self.draining
         self.nodes = confirm_held(nodes, readings, readings if self._readings is None else self._readings)
         self.cpus = total_cpus - min(held_cpus, self._held_cpus)
-        self._readings, self._held_cpus = readings, held_cpus
-        return before != (self.nodes, self.cpus)
+        self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
+        return before != (self.nodes, self.cpus, self.draining)
 
     @property
     def usable_gpus(self) -> int:
-        """The GPUs that no other job holds."""
-        return sum(node.gpus - node.held for node in self.nodes)
+        """The GPUs that no other job holds, without those of draining nodes."""
+        return sum(node.gpus - node.held for node in self.nodes if node.name not in self.draining)
 
 
 def _count_held(gpus: int, free: float, own: float) -> int:

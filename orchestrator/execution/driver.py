@@ -76,6 +76,8 @@ class Driver:
         cpus, gpus = self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else ""
         self.demands = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
+        self.drained: frozenset[str] = frozenset()
+        """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
         self.stages = NodeStaging(sweep)
         self.certifier = Certifier(plan, sink.store.folder)
@@ -287,10 +289,18 @@ class Driver:
             self.schedule.on_placed(slot, self.now())
         nodes, commands = self.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):
-            log_nodes(nodes, self.nodes)
-            commands += self._resize()
+            log_nodes(nodes, self.nodes, self.view.draining)
+            commands += [*self._resize(), *self._close_nodes()]
         self.node_request.send(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares), self.now())
         return commands
+
+    def drain(self, nodes: Iterable[str]) -> None:
+        """Keep exactly these nodes free of workers, and those that Ray empties."""
+        self.drained = frozenset(nodes)
+        self.act(self._close_nodes())
+
+    def _close_nodes(self) -> list[Command]:
+        return self.schedule.drain(self.drained | self.view.draining, self.now())
 
     def _resize(self) -> list[Command]:
         """Give the scheduler the demands and shares of the cluster's new size, with the settings that ``ctl`` has changed."""

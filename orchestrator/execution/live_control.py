@@ -155,7 +155,7 @@ class LiveControl:
                 names |= self._find_nodes(target)
             except CommandRefused:
                 log.warning("the drained node %s is not in the cluster", target)
-        self.driver.act(self.driver.schedule.drain(names, self.driver.now()))
+        self.driver.drain(names)
 
     def _restore_settings(self) -> None:
         for key, value in self.standing.settings.items():

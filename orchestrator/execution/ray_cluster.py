@@ -19,6 +19,7 @@ from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
@@ -34,6 +35,7 @@ CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 """Seconds before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
+GCS_TIMEOUT_S = 30.0
 REPORT_INTERVAL_S = 10.0
 """Seconds between two lines that report how long Ray has been starting."""
 
@@ -53,6 +55,11 @@ def gpu_nodes() -> tuple[Node, ...]:
         if node["Alive"] and resources.get("GPU", 0) >= 1:
             nodes.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
     return tuple(sorted(nodes, key=lambda node: node.name))
+
+
+def draining_nodes() -> frozenset[str]:
+    """Return the nodes that Ray empties: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
+    return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
 
 
 def current_node() -> str:

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -167,13 +167,15 @@ def log_ready(group: str, slot: int, address: WorkerAddress, reported: Sequence[
         log.info("worker %d of %s prints to %s", slot, group, address.streams[0])
 
 
-def log_nodes(before: Sequence[Node], after: Sequence[Node]) -> None:
-    """Log the nodes that have left or joined, and what other jobs hold if that has changed."""
+def log_nodes(before: Sequence[Node], after: Sequence[Node], draining: Collection[str]) -> None:
+    """Log the nodes that have left, joined or are draining, and what other jobs hold if that has changed."""
     old, new = {node.name: node for node in before}, {node.name: node for node in after}
     for name in old.keys() - new.keys():
         log.warning("node %s with %d GPUs is lost", name[:12], old[name].gpus)
     for name in new.keys() - old.keys():
         log.info("node %s with %d GPUs has joined", name[:12], new[name].gpus)
+    for name in sorted(draining):
+        log.warning("Ray empties node %s: its workers begin nothing more", name[:12])
     if sum(node.held for node in before) != sum(node.held for node in after):
         log_held(after, always=True)
 

@@ -9,12 +9,13 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import PLANNED, finish_process, parts, tally, wait_until_playing
+from tests.chaos.ground import PLANNED, finish_process, parent, parts, sweep, tally, wait_until_playing
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -62,6 +63,43 @@ def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, check_surviva
 
     assert done.returncode == 0, done.stderr
     check_survival("a node removed (SIGTERM)", out)
+
+
+def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path):
+    """Ray announces that the cloud takes the node: what plays there ends and is stored, and no worker is lost with it."""
+    copies, out, raylet = 1200, tmp_path / "run", ground.raylet(ground.second)
+    process = ground.start("run", sweep(tmp_path / "long.toml", demo_data, copies), "--output", out)
+    try:
+        wait_until_playing(out, process)
+        announce_preemption(ground, ground.second.node_id)
+        deadline = time.monotonic() + 60
+        while any(parent(pid) == raylet for pid in ground.workers()) and time.monotonic() < deadline:
+            assert process.poll() is None, "the node must be emptied while the run goes on"
+            time.sleep(0.1)
+        assert not any(parent(pid) == raylet for pid in ground.workers())
+        ground.remove_second(gracefully=False)
+        done = finish_process(process)
+    finally:
+        ground.restore_second()
+
+    log = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))
+    assert done.returncode == 0, done.stderr
+    assert "Ray empties node" in log and "is lost: " not in log
+    assert tally(out) == (copies * 2 * 70, 0)
+
+
+def announce_preemption(ground, node: str) -> None:
+    """Tell Ray, as a cloud's notice does, that a node ends in 90 seconds."""
+    command = [
+        Path(sys.executable).with_name("ray"),
+        "drain-node",
+        "--address",
+        ground.cluster.address,
+        "--node-id",
+        node,
+    ]
+    reason = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "spot"]
+    subprocess.run([*command, *reason, "--deadline-remaining-seconds", "90"], check=True)
 
 
 def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, check_survival, tmp_path):

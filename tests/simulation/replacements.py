@@ -53,6 +53,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(ray_cluster, "_open_own_gcs", lambda: None)
     replace(ray_cluster, "read_output", _CurrentOutput())
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
+    replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
     replace(node_request, "request_resources", lambda bundles: None)
     replace(ray_session, "Driver", lambda *a: ObservedDriver(run, *a))

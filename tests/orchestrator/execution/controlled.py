@@ -111,6 +111,9 @@ class Cluster:
     def set_in_flight(self, name: str, episodes: int) -> None:
         assert name in MODELS and episodes > 0
 
+    def drain(self, nodes) -> None:
+        self.act(self.schedule.drain(nodes, self.now()))
+
     def act(self, commands) -> None:
         for command in commands:
             match command:
