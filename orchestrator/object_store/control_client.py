@@ -25,8 +25,9 @@ class ControlClient:
         """Raises RunFolderError if there is no run."""
         self.output = output
         self.bucket = Bucket(output) if is_address(output) else None
-        exists = self.bucket.stat(run_folder.RESOLVED) if self.bucket else (self.folder / run_folder.RESOLVED).exists()
-        if not exists:
+        if self.bucket is None and not (self.folder / run_folder.RESOLVED).exists():
+            raise run_folder.missing_run(self.folder)
+        if self.bucket is not None and not self.bucket.stat(run_folder.RESOLVED):
             raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
 
     @property

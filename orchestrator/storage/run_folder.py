@@ -12,6 +12,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
@@ -165,11 +166,20 @@ def stored_sweep(folder: Path) -> Sweep:
     try:
         return Sweep(**tomllib.loads(checksums.read_verified(path).decode()))
     except FileNotFoundError:
-        raise RunFolderError(
-            f"{folder} holds no run; `proactive-sweep run SWEEP --output {folder}` starts one"
-        ) from None
+        raise missing_run(folder) from None
     except (OSError, ValueError, TypeError, RecursionError) as problem:
         raise RunFolderError(f"{path} is no sweep that this version reads ({_reason(problem)})") from None
+
+
+def missing_run(folder: Path) -> RunFolderError:
+    """Return the error of a folder without a run; it names a run beside it that has a similar name."""
+    try:
+        runs = [path.name for path in folder.absolute().parent.iterdir() if (path / RESOLVED).is_file()]
+    except OSError:
+        runs = []
+    (nearest,) = get_close_matches(folder.name, runs, 1) or ("",)
+    remedy = f"did you mean {folder.with_name(nearest)}? " if nearest and folder.name else ""
+    return RunFolderError(f"{folder} holds no run; {remedy}`proactive-sweep run SWEEP --output {folder}` starts one")
 
 
 def planned_episodes(folder: Path) -> pl.LazyFrame:

@@ -28,6 +28,7 @@ from orchestrator.storage.run_folder import (
     PLAN,
     RESOLVED,
     PlannedCell,
+    missing_run,
     planned_cells,
     planned_episodes,
     read_bad_lines,
@@ -92,7 +93,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     if status is not None and running is None and not parts and not _is_outdated(status, folder):
         return {**status, "running": None, **warnings}
     if not (folder / PLAN).exists():
-        raise RunFolderError(f"{folder} holds no run yet; `proactive-sweep run SWEEP --output {folder}` starts one")
+        raise missing_run(folder)
     reasons = {cell["cell"]: cell["reason"] for cell in (status or {}).get("cells", ())}
     cells = _control_state(folder).mark_cells(_count_cells(folder, planned_cells(folder), reasons))
     attempt = {"running": running, "live": _read_json(folder / LIVE) if running is not None else None}

@@ -18,6 +18,7 @@ import polars as pl
 import pytest
 
 from envs.types import Ending
+from orchestrator.object_store.control_client import ControlClient
 from orchestrator.storage import lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.lock import RunFolderError
@@ -52,6 +53,18 @@ def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
 
     assert Sweep(**tomllib.loads(text)) == spec
     assert claim_folder(tmp_path / "deep" / "run", spec) == text
+
+
+@pytest.mark.parametrize("read", [stored_sweep, read_status, lambda folder: ControlClient(str(folder))])
+def test_a_misspelled_run_folder_gets_the_nearest_one(tmp_path, read):
+    for name in ("demo-oeg", "other"):
+        with claim(tmp_path / name, sweep(), False):
+            pass
+    (tmp_path / "demo-og-notes").mkdir()
+    with pytest.raises(RunFolderError, match=re.escape(f"did you mean {tmp_path / 'demo-oeg'}? `proactive-sweep run")):
+        read(tmp_path / "demo-og")
+    with pytest.raises(RunFolderError, match="holds no run; `proactive-sweep run SWEEP"):
+        read(tmp_path / "zzz")
 
 
 @pytest.mark.parametrize(
