@@ -1,7 +1,9 @@
 """What the docs tell people to type works as written: commands of the quickstart, model tables, links and names of commands."""
 
+import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from orchestrator.cli.data import data_app
 from orchestrator.cli.main import app
 from orchestrator.cli.models import models_app
+from orchestrator.tracking.tracker import Tracker
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.load import build, load
@@ -29,21 +32,79 @@ MODELS = [table["model"][0] for table in TABLES if "model" in table]
 LINES = [len(text.strip().splitlines()) for text in blocks(QUICKSTART, "toml")]
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_the_quickstart_runs_as_written(tmp_path, ray_address, monkeypatch):
+@pytest.fixture
+def run_page(tmp_path, ray_address, monkeypatch):
+    """Run the `sh` blocks of a page in a new folder, line by line; return what each command printed."""
     for name, value in working_folder(tmp_path).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RAY_ADDRESS", ray_address)
-    outputs = []
-    for command in (line for block in blocks(QUICKSTART, "sh") for line in block.strip().splitlines()):
-        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-        outputs.append(done.stdout)
+
+    def run(page):
+        outputs = []
+        for command in (line for block in blocks(page, "sh") for line in block.strip().splitlines()):
+            done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            outputs.append(done.stdout)
+        return outputs
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_quickstart_runs_as_written(run_page):
+    outputs = run_page(QUICKSTART)
 
     assert len(outputs) == 7
     assert "all good" in outputs[1] and "Hint: moving the occluding object" in outputs[2]
     assert "168 cells" in outputs[3] and "oracle" in outputs[-1]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_split_sweep_merges_as_written(run_page):
+    page = ROOT / "docs/split-a-sweep.md"
+    outputs = run_page(page)
+
+    assert len(outputs) == 7 and outputs[3] in page.read_text(encoding="utf-8")
+
+
+TRACKER = ROOT / "docs/tracker.md"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_tracker_of_the_page_records_a_sweep(tmp_path, demo_data, ray_address, monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", ray_address)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs/demo-data").symlink_to(demo_data)
+    (tmp_path / "lines_tracker.py").write_text(blocks(TRACKER, "python")[0], encoding="utf-8")
+    for room in ("envs", "sweeps", "actors", "orchestrator"):
+        (tmp_path / room).symlink_to(ROOT / room)
+    command = [sys.executable, "lines_tracker.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+    updates = [json.loads(line) for line in (tmp_path / "outputs/lines/updates.jsonl").read_text().splitlines()]
+    cells = {update["cell"]: update for update in updates if update["kind"] == "cell"}
+    assert [update["kind"] for update in updates[:2]] == ["dataset", "start"]
+    assert updates[-1] == {"kind": "close", "status": "FINISHED"}
+    assert len(cells) == 168 and all(cell["finished"] == cell["planned"] == 5 for cell in cells.values())
+    assert not (tmp_path / "outputs/lines/mlflow.db").exists()
+
+
+def test_the_tracker_of_the_page_has_every_method():
+    methods = {name for name in vars(Tracker) if not name.startswith("_") and callable(getattr(Tracker, name))}
+    written = set(re.findall(r"^    def (\w+)\(self", blocks(TRACKER, "python")[0], re.M))
+
+    assert methods <= written and methods == {name for name in methods if f"`{name}`" in TRACKER.read_text()}
+
+
+@pytest.mark.parametrize(("pages", "words"), [(PAGES, 22_000), ([ROOT / "README.md"], 700)], ids=["docs", "README"])
+def test_pages_stay_short(pages, words):
+    """Counts as ``wc -w docs/*.md`` does; ``docs/decisions/`` is not counted."""
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= words
 
 
 def test_the_snippets_are_as_short_as_the_page_says_and_make_sweeps():

@@ -58,7 +58,7 @@ ORDER = (
     "orchestrator.api",
     "orchestrator.cli",
 )
-"""Every room of the product, ground first; docs/architecture.md says what each is for."""
+"""Every room of the product, ground first; CONTRIBUTING.md says what each is for."""
 MOST_IMPORTS = 20
 ROOMLESS = {"actors", "orchestrator", "orchestrator.__main__", "orchestrator.report"}
 """Folders that only hold rooms, and the two files that start the command line."""
