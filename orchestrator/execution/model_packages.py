@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,8 @@ from orchestrator.object_store.bucket import cache_root
 from sweeps.spec import ModelSpec
 from sweeps.values import digest
 
+log = logging.getLogger(__name__)
+
 
 def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
     """Return the Ray options of an actor that plays these models; empty if none has requirements."""
@@ -32,13 +35,14 @@ def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
     """Start the installation on the worker's node, or on all nodes if it may run on any; return what the actor waits for."""
     if not (folder := packages_folder(models)):
         return {}
+    log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
     installs = [
         install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
             _requirements(models), str(folder)
         )
         for name in ([node] if node else node_hosts())
     ]
-    return {"packages": _join.remote(str(folder), *installs)}
+    return {"packages": join_reasons.remote(str(folder), *installs)}
 
 
 def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
@@ -48,9 +52,12 @@ def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
     return cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12)
 
 
-@ray.remote(num_cpus=0, max_retries=0)
-def _join(folder: str, *reasons: str) -> OwnPackages:
+def _join_reasons(folder: str, *reasons: str) -> OwnPackages:
     return OwnPackages(folder, next(filter(None, reasons), ""))
+
+
+join_reasons = ray.remote(num_cpus=0, max_retries=0)(_join_reasons)
+"""Waits for the installations on all nodes, and returns the first failure."""
 
 
 def _requirements(models: Sequence[ModelSpec]) -> list[str]:
