@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 from actors.engine.weights import loaded_weights
-from actors.node import host_metrics
+from actors.node import host_metrics, own_packages
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.judge_runner import JudgeRunner, LeasedAnswer
@@ -33,9 +34,29 @@ read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
 """Reads a worker's output on the node of its files: needs neither the dashboard nor shared disks."""
 read_load = ray.remote(num_cpus=0, max_retries=0)(host_metrics.measure_load)
 """Measures the load of the node that it runs on."""
+install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
+"""Installs a model's own packages on the node that it runs on."""
 
 SharedLedger = ray.remote(num_cpus=0, max_restarts=0, max_concurrency=100_000)(Ledger)
 """The ledger in its own process; every waiting request of every worker is one call."""
+
+
+@dataclass(frozen=True)
+class OwnPackages:
+    """The folder of a worker's own packages, first in its ``sys.path``."""
+
+    folder: str
+    reason: str = ""
+    """Why it could not be installed; empty if it was."""
+
+    def check(self) -> None:
+        """Raise ImportError if they cannot be installed, and RuntimeError if they are on another node only."""
+        if self.reason:
+            raise ImportError(self.reason)
+        if not own_packages.is_complete(self.folder):
+            raise RuntimeError(
+                f"{socket.gethostname()} has no {self.folder}: Ray has placed the worker on another node"
+            )
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)
@@ -50,6 +71,7 @@ class Worker:
         judge: Judge | None = None,
         ledger: Any = None,
         run: str = "",
+        packages: OwnPackages | None = None,
     ) -> None:
         """
         Args:
@@ -58,9 +80,10 @@ class Worker:
             data: the benchmark folder.
             ledger: the ``SharedLedger`` of a sweep with a budget.
             run: the name that marks the run folder's batches.
+            packages: those of its own, installed before this process began.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
-        self.run = run
+        self.run, self.packages = run, packages
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
@@ -82,6 +105,8 @@ class Worker:
 
         ``staged`` is the data folder on this node, if the data were copied here. Raises as ``load_engine``.
         """
+        if self.packages:
+            self.packages.check()
         lines: list[str] = []
         self.data = Path(staged) if staged else self.data
 

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.engine_options import SPEED_ONLY
+from sweeps.requirements import wrong_requirement
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 
@@ -60,6 +61,8 @@ class ModelSpec(Frozen):
     trust_remote_code: bool = False
     unsafe_options: bool = False
     """True if ``options`` and ``processor`` may hold any key, also those that can run code (``sweeps.engine_options``)."""
+    requirements: tuple[str, ...] = ()
+    """Packages that it needs in other versions than the installed ones (``["transformers==5.18.0"]``), only for engines."""
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
     """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
@@ -100,6 +103,17 @@ class ModelSpec(Frozen):
         if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= 8)):
             raise ValueError("write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share")
         return value if value in GPU_SHARES else int(value)
+
+    @field_validator("requirements")
+    @classmethod
+    def _check_requirements(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if value and info.data.get("backend") not in ("vllm", "transformers"):
+            raise ValueError(
+                "only engines of this package (vllm, transformers) have packages of their own; leave it out"
+            )
+        if reason := wrong_requirement(value, bool(info.data.get("unsafe_options"))):
+            raise ValueError(reason)
+        return value
 
     @field_validator("options")
     @classmethod

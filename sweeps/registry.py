@@ -77,6 +77,11 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
     return with_limits(models[find_name(entry, models, kind, where)])
 
 
+def describe_requirements(model: ModelSpec) -> str:
+    """Return which packages a model installs for itself; empty if none."""
+    return f"{model.name} plays with {', '.join(model.requirements)} of its own" if model.requirements else ""
+
+
 def describe_code(model: ModelSpec) -> str:
     """Return which keys let a model run code that nobody checked; empty if none does."""
     keys = ["trust_remote_code"] * model.trust_remote_code

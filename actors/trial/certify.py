@@ -32,6 +32,7 @@ from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
 from actors.text.error_text import error_text
 from envs.types import ImageRef
+from sweeps.requirements import requirement_names
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ async def record_inputs(
         backend: The model's engine without a request in flight, or ``open_without_weights``.
         ordinals: One episode per cell.
     """
-    report = InputReport(loaded_weights([model]).get(model.name, ""), package_versions(), setting_hashes(model))
+    packages = package_versions(requirement_names(model.requirements))
+    report = InputReport(loaded_weights([model]).get(model.name, ""), packages, setting_hashes(model))
     loader = PictureLoader(data, model)
     try:
         requests = await _pose(plan, model, ordinals)
@@ -108,10 +110,10 @@ async def record_inputs(
         loader.close()
 
 
-def package_versions() -> dict[str, str]:
-    """Return the installed packages of ``PACKAGES`` with their versions."""
+def package_versions(others: Sequence[str] = ()) -> dict[str, str]:
+    """Return the packages of ``PACKAGES`` and ``others`` that this process imports, with their versions."""
     installed = {}
-    for name in PACKAGES:
+    for name in dict.fromkeys((*PACKAGES, *others)):
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

@@ -80,7 +80,11 @@ def plan(
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]
     else:
         require_data(readable_sweep, sweep)
-        notes = [*_unpinned_notes(readable_sweep, sweep), *training_lines(sweep, set_, gpu_type)]
+        notes = [
+            *_package_notes(readable_sweep),
+            *_unpinned_notes(readable_sweep, sweep),
+            *training_lines(sweep, set_, gpu_type),
+        ]
         _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse), cells)
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
@@ -132,6 +136,13 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
         for name in heads:
             row[name] += cell[name]
     return list(rows.values())
+
+
+def _package_notes(sweep: Sweep) -> list[str]:
+    from orchestrator.planning.named_by_user import models_and_judge
+    from sweeps.registry import describe_requirements
+
+    return [printable(line) for line in map(describe_requirements, models_and_judge(sweep)) if line]
 
 
 def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:

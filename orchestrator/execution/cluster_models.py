@@ -23,6 +23,7 @@ from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
 from orchestrator.execution.loss_reason import last_line
+from orchestrator.execution.model_packages import worker_arguments, worker_options
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
@@ -63,8 +64,9 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
         return Row(model.name, wrong=f"it needs {format_gpus(model.gpus)}; the cluster has {gpus}")
     demand = next(iter(demands(sweep, cpus, gpus).values()))
     accelerator = {"accelerator_type": model.accelerator} if model.accelerator else {}
-    worker = Worker.options(num_gpus=demand.gpus, num_cpus=demand.cpus, **accelerator).remote(  # type: ignore[attr-defined]
-        ray.put(plan), [model], str(Path(sweep.data).resolve()), None
+    options = {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **accelerator, **worker_options([model])}
+    worker = Worker.options(**options).remote(  # type: ignore[attr-defined]
+        ray.put(plan), [model], str(Path(sweep.data).resolve()), None, **worker_arguments([model], "")
     )
     try:
         return await _run_trial(worker, model, sweep, plan)

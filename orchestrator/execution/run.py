@@ -18,7 +18,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.named_by_user import models_and_judge
 from orchestrator.storage import lock
 from sweeps.load import skipped_products
-from sweeps.registry import describe_code
+from sweeps.registry import describe_code, describe_requirements
 from sweeps.spec import Sweep
 
 
@@ -45,8 +45,9 @@ def run(
         sweep, update = effective_sweep(pinned, output, update, say)
         if sweep is not pinned:
             plan = build_plan(sweep)
-        for line in filter(None, map(describe_code, models_and_judge(sweep))):
-            say(line)
+        for model in models_and_judge(sweep):
+            for line in filter(None, (describe_code(model), describe_requirements(model))):
+                say(line)
         for reason in (*skipped_products(sweep), *plan.left_out):
             say(f"left out: {reason}")
         for line in overflow.lines(overflow.risks(plan, data_folder(sweep), by_processor=False)):

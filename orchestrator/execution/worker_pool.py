@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +16,15 @@ from actors.engine.backend import ModelStopped
 from actors.node.process_output import WorkerAddress
 from actors.trial.certify import InputReport
 from actors.worker import Worker
-from envs import regular
+from orchestrator.execution.batch_name import batch_name
 from orchestrator.execution.cluster_view import Holding, placed_node
+from orchestrator.execution.model_packages import worker_arguments, worker_options
 from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
 from orchestrator.execution.spending import Spending
 from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
-from orchestrator.storage import atomic_write
 from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.spec import Judge, ModelSpec, Sweep
 
@@ -36,9 +34,6 @@ STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 MESSAGES_PER_S = 100.0
 """Batches that the driver receives at most: 800 a second take most of a core."""
-BATCH_NAME_FILE = "batches.name"
-"""Run folder's file of 24 hex digits; only where a model has ``batch = true``."""
-BATCH_NAME = re.compile(r"[0-9a-f]{24}")
 MAX_JUDGE_REQUESTS = 100_000
 """Requests of other workers that a judge's worker may have at once."""
 
@@ -172,10 +167,12 @@ class WorkerPool:
         queue = self.queue_of(name)
         judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
-        options = {**self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name)}
+        options = {
+            **self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
+        }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, list(map(self.weights.pin, models)), str(Path(self.sweep.data).resolve()), judge,
-            self.spending.ledger, self._batch_name,
+            self.spending.ledger, self._batch_name, **worker_arguments(models, start.node),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, models=models, demand=self.demands[name])
         if judge is None:
@@ -282,20 +279,3 @@ async def record_inputs(
 async def resolve(ref: Any) -> Any:
     """Await a Ray reference inside a coroutine, as ``asyncio.wait_for`` requires."""
     return await ref
-
-
-def batch_name(sweep: Sweep, folder: Path) -> str:
-    """Return the name by which a service finds the run folder's batches; empty if no model needs it.
-
-    It is stored before the first batch is sent, so later attempts and copies of the folder find the answers.
-    """
-    if not any(model.batch for model in sweep.models):
-        return ""
-    try:
-        name = regular.read_bytes(folder / BATCH_NAME_FILE, 1024).decode("ascii", "replace").strip()
-    except OSError:
-        name = ""
-    if not BATCH_NAME.fullmatch(name):
-        name = secrets.token_hex(12)
-        atomic_write.write(folder / BATCH_NAME_FILE, f"{name}\n".encode())
-    return name

@@ -17,6 +17,7 @@ from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.loaded_weights import shorten
 from orchestrator.storage.run_folder import to_json
+from sweeps.requirements import requirement_names
 from sweeps.spec import ModelSpec
 
 FILE = "certificates.json"
@@ -68,6 +69,8 @@ class Certificate(BaseModel):
     weights: str = ""
     dtype: str = ""
     packages: dict[str, str] = Field(default_factory=dict)
+    requirements: tuple[str, ...] = ()
+    """Of the model's entry: why its packages may differ from those of the run's other models."""
     files: dict[str, str] = Field(default_factory=dict)
     """Settings beside the weights (``processor_config.json`` ...) -> SHA-256."""
     requests: dict[str, CertifiedRequest] = Field(default_factory=dict)
@@ -132,7 +135,7 @@ def certify(model: ModelSpec, report: InputReport) -> Certificate:
     dtype = next((recorded.engine.dtype for recorded in report.inputs if recorded.engine.dtype), "")
     return Certificate(
         source=model.source, backend=model.backend, weights=report.weights, dtype=dtype, packages=dict(report.packages),
-        files=dict(report.files), requests=requests, reason=report.reason,
+        requirements=model.requirements, files=dict(report.files), requests=requests, reason=report.reason,
     )  # fmt: skip
 
 
@@ -254,7 +257,7 @@ def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
 
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
-    """Return why the input of some models is not certified to be the package's, one sentence at most."""
+    """Return why the input of some models is not certified to be the package's, and which have packages of their own."""
     local = [model.name for model in models if model.backend in ENGINES]
     unequal = [name for name in local if name in certificates and certificates[name].status == "unequal"]
     missing = [name for name in local if name not in certificates or certificates[name].status == "incomplete"]
@@ -262,4 +265,12 @@ def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
     if missing:
         none = "this run has no certificates" if not certificates else f"no complete certificate: {list_first(missing)}"
         parts.append(none)
-    return [f"Model input: {'; '.join(parts)}."] if parts else []
+    own = [describe_own_packages(model, certificates.get(model.name)) for model in models if model.requirements]
+    return [f"{head}: {'; '.join(texts)}." for head, texts in (("Model input", parts), ("Own packages", own)) if texts]
+
+
+def describe_own_packages(model: ModelSpec, certificate: Certificate | None) -> str:
+    """Return ``m: transformers 5.18.0``, by its certificate if that knows the versions, else by its entry."""
+    known = certificate.packages if certificate else {}
+    versions = [f"{name} {known[name]}" for name in requirement_names(model.requirements) if name in known]
+    return f"{model.name}: {', '.join(versions or model.requirements)}"

@@ -73,6 +73,9 @@ def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificat
 
 
 async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[int]) -> InputReport:
+    if model.requirements:
+        own = f"it plays with {', '.join(model.requirements)}, which this process has not"
+        return InputReport(reason=f"{own}; `models try {model.name} --sweep FILE` installs and compares them")
     try:
         backend = _open(model, data)
     except Exception as problem:  # of transformers, vLLM or a service's client: any may stop a front end

@@ -220,6 +220,11 @@ def train_table(table: dict[str, Any], where: str) -> Train:
         raise TrainError(
             f"{where_train}: {train.model.name} reads text only, and training shows pictures; name a model with pictures"
         )
+    if train.model.requirements:
+        raise TrainError(
+            f"{where_train}: {train.model.name} has packages of its own, and training uses the installed ones; leave"
+            " requirements out"
+        )
     if train.model.lora:
         raise TrainError(
             f"{where_train}: {train.model.name} has an adapter already ({train.model.lora}); name the model without it"

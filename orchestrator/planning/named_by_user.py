@@ -116,6 +116,8 @@ def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str])
         yield f"the service {redact_address(model.endpoint.base_url) or 'of OpenAI'}{key}"
     if not model.is_local:
         return
+    if model.requirements and not _are_named_requirements(model.requirements, known, typed):
+        yield f"the packages {', '.join(model.requirements)} of {model.name}"
     if describe_code(model):
         if TRUSTED_CODE not in typed and _same_code(model) not in map(_same_code, known):
             yield f"the code or unsafe options of {model.name}"
@@ -125,6 +127,12 @@ def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str])
 
 def _is_named_source(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
     return model.source in {other.source for other in known} or f"model.source={model.source}" in typed
+
+
+def _are_named_requirements(requirements: tuple[str, ...], known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
+    """Return True if these packages may be installed here: installing one can run its code."""
+    by_user = any(override.startswith("model.requirements=") for override in typed)
+    return by_user or requirements in {other.requirements for other in known}
 
 
 def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:

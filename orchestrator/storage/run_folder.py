@@ -99,7 +99,12 @@ def settings(sweep: Sweep) -> dict[str, Any]:
     nested = {
         **sweep.model_dump(mode="json", exclude=NOT_IDENTITY),
         "models": {
-            model.name: {**model.identity, "backend": model.backend, "trust_remote_code": model.trust_remote_code}
+            model.name: {
+                **model.identity,
+                "backend": model.backend,
+                "trust_remote_code": model.trust_remote_code,
+                **({"requirements": model.requirements} if model.requirements else {}),
+            }
             for model in sweep.models
         },
         "conditions": {c.name: c.model_dump(mode="json") for c in sweep.conditions},

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from orchestrator.execution.worker_pool import BATCH_NAME_FILE, batch_name
+from orchestrator.execution.batch_name import BATCH_NAME_FILE, batch_name
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import build
 from tests.actors.batch_service import batch_service

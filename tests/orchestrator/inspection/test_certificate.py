@@ -181,3 +181,14 @@ def test_tables_name_what_is_not_certified() -> None:
     assert footnotes(models, {"a": certificate(), "b": unequal}) == [
         "Model input: differs from the package's call: b; no complete certificate: c."
     ]
+
+
+def test_packages_of_a_models_own_are_recorded_and_named_below_tables(tmp_path: Path) -> None:
+    own = MODEL.model_copy(update={"requirements": ("Transformers==5.18.0",)})
+    found = certificate(model=own, packages={"torch": "2.13", "transformers": "5.18.0"})
+    add_certificate(tmp_path, "m", found)
+
+    assert read_certificates(tmp_path)["m"].requirements == ("Transformers==5.18.0",)
+    assert footnotes([own], {"m": found}) == ["Own packages: m: transformers 5.18.0."]
+    assert footnotes([own], {})[-1] == "Own packages: m: Transformers==5.18.0."
+    assert footnotes([MODEL], {"m": certificate()}) == []

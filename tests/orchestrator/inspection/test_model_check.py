@@ -221,6 +221,15 @@ def test_the_template_cell_names_functions_and_the_start_token(tmp_path):
     assert (one.template, one.images[:16]) == ("ok: none, one question with one picture", "ok: one picture;")
 
 
+def test_model_with_packages_of_its_own_is_not_judged_by_the_installed_ones(tmp_path):
+    own = {"source": folder(tmp_path / "odd", architectures=["OddModel"]), "requirements": ["vllm==0.99"]}
+    checked = check([ModelSpec(name="m", **own)], imports=True)[0]
+
+    assert local_fault(ModelSpec(name="m", **own)) == "" and checked.ok
+    assert checked.architecture == "unknown: OddModel, by its own packages; `models try` asks them"
+    assert checked.packages == "unknown: vllm==0.99 of its own, which `models try` installs"
+
+
 def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):
     def fault(source, **entry):
         return local_fault(ModelSpec(name="m", source=str(source), **entry))

@@ -110,3 +110,20 @@ def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:
     report = asyncio.run(record_inputs(plan, model, engine, demo_data, plan.first_ordinals("oracle")))
 
     assert report.reason == "" and certify(model, report).requests["ROD/zero-shot"].engine == {}
+
+
+def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(demo_data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        f'data = "{demo_data}"\nconditions = ["hint"]\n[[model]]\nname = "own"\nsource = "builtin:embedded"\n'
+        'backend = "transformers"\ngpus = 0\nrequirements = ["transformers==5.18.0"]\n'
+    )
+    done = CliRunner().invoke(
+        app, ["models", "prove", "--sweep", str(file), "--output", str(tmp_path / "out"), "--json"]
+    )
+    (row,) = json.loads(done.stdout)
+
+    assert done.exit_code == 1 and row["outcome"] == (
+        "not complete: it plays with transformers==5.18.0, which this process has not; "
+        "`models try own --sweep FILE` installs and compares them"
+    )

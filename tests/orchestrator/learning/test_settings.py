@@ -14,6 +14,7 @@ from sweeps.load import SweepError, build
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
 TABLE = tomllib.loads(DEMO.read_text())
+OWN = {"name": "m", "source": "builtin:embedded", "backend": "transformers"}
 
 
 def read(**changed):
@@ -71,6 +72,10 @@ MISTAKES = {
     "an unknown model": ({"model": "embeded"}, "there is no model 'embeded'; did you mean 'embedded'?"),
     "a policy": ({"model": "oracle"}, "oracle has no local weights"),
     "an adapter on an adapter": ({"model": "embedded-asks"}, "has an adapter already (adapter-asks)"),
+    "packages of its own": (
+        {"model": {**OWN, "requirements": ["transformers==5.18.0"]}},
+        "m has packages of its own, and training uses the installed ones",
+    ),
     "an odd batch": ({"batch": 100}, "batch = 100 is not a multiple of rollouts = 8"),
     "hints alone": ({"exploration": {"hint": 1.0}}, "exploration.hint leaves no reply to the question without hint"),
     "no state": ({"states": {"hidden": 0, "middle": 0, "clear": 0}}, "draws no state"),

@@ -20,7 +20,7 @@ from orchestrator.tracking.mlflow.local_store import check_files_local
 from orchestrator.view.episode import RunSamples
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
-from sweeps.registry import describe_code
+from sweeps.registry import describe_code, describe_requirements
 from tests.orchestrator.report import runs
 
 SERVICE = {"backend": "openai", "endpoint": {"base_url": "https://evil.example/v1"}}
@@ -62,6 +62,16 @@ def test_what_only_the_folder_names_is_refused_until_an_own_sweep_names_it(demo_
 @pytest.mark.parametrize("fields", [LOCAL, {"backend": "openai"}, {"source": "builtin:uniform", "backend": "builtin"}])
 def test_this_machine_openai_and_built_in_models_need_no_option(demo_data, tmp_path, fields):
     check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [entry(**fields)])
+
+
+def test_packages_that_only_the_folder_names_are_not_installed(demo_data, tmp_path):
+    own = {"source": "builtin:embedded", "backend": "transformers"}
+    sweep, model = runs.sweep(demo_data, ["oracle"]), entry(**own, requirements=["evil==1"])
+
+    with pytest.raises(RunFolderError, match=r"names the packages evil==1 of m, which you have not named; .*`--sweep "):
+        check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (entry(**own),)}))
+    check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (model,)}))
+    check_named(tmp_path, sweep, [model], typed=['model.requirements=["evil==1"]'])
 
 
 def test_overrides_and_environment_name_addresses(demo_data, tmp_path, monkeypatch):
@@ -219,6 +229,12 @@ def test_a_run_says_which_models_may_run_code():
     unsafe = entry(unsafe_options=True, options={"hf_overrides": {}}, processor={"size": "evil"})
     assert describe_code(unsafe) == "m may run code of its own (options.hf_overrides, processor.size)"
     assert describe_code(entry(options={"max_num_seqs": 4})) == ""
+
+
+def test_a_run_says_which_models_install_packages():
+    model = entry(backend="transformers", requirements=["transformers==5.18.0"])
+    assert describe_requirements(model) == "m plays with transformers==5.18.0 of its own"
+    assert describe_requirements(entry()) == ""
 
 
 def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):

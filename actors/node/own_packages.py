@@ -1,0 +1,104 @@
+"""Installs the packages that a model needs in other versions, on one node, into a folder that comes first in ``sys.path``.
+
+pip decides what differs from the installed packages, and only that is installed: all others stay visible.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from actors.text.printable import one_line
+from actors.text.redaction import redact_addresses, redact_environment
+from sweeps.requirements import SHARED
+
+INSTALL_TIMEOUT_S = 1500.0
+"""Seconds that an installation may take, with the wait for one of another process."""
+RECORD = "installed.json"
+"""The file of a complete folder: what pip installed into it."""
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
+
+
+class InstallError(Exception):
+    """Packages cannot be installed; the text says why."""
+
+
+def is_complete(folder: str) -> bool:
+    return (Path(folder) / RECORD).is_file()
+
+
+def install(requirements: Sequence[str], folder: str) -> str:
+    """Install what the requirements change, unless the folder has it; return why that fails, or an empty text."""
+    try:
+        _install_once(requirements, Path(folder), monotonic() + INSTALL_TIMEOUT_S)
+        return ""
+    except (InstallError, OSError) as problem:
+        reason = redact_environment(redact_addresses(one_line(str(problem))))
+        return f"{', '.join(requirements)} cannot be installed on {socket.gethostname()}: {reason}"
+    except (Timeout, subprocess.TimeoutExpired):
+        return (
+            f"{', '.join(requirements)} took longer than {INSTALL_TIMEOUT_S:.0f} s to install on {socket.gethostname()}"
+        )
+
+
+def _install_once(requirements: Sequence[str], folder: Path, until: float) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock", timeout=INSTALL_TIMEOUT_S):
+        if is_complete(str(folder)):
+            return
+        for unfinished in folder.parent.glob(f"{folder.name}-*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        partial = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}-"))
+        try:
+            packages = _find_changes(requirements, partial, until)
+            if packages:
+                _run_pip(["install", "--no-deps", "--quiet", "--target", str(partial), *packages], partial, until)
+            (partial / RECORD).write_text(json.dumps(packages))
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _find_changes(requirements: Sequence[str], folder: Path, until: float) -> list[str]:
+    """Return the releases that pip would install beside the installed packages."""
+    report = folder / "report.json"
+    _run_pip(["install", "--dry-run", "--quiet", "--report", str(report), "--", *requirements], folder, until)
+    changes: list[dict[str, Any]] = json.loads(report.read_bytes())["install"]
+    report.unlink()
+    releases = {change["metadata"]["name"]: change for change in changes}
+    if shared := sorted(name for name in releases if name.lower() in SHARED):
+        raise InstallError(f"they need another {shared[0]} than the driver's; name releases that go with it")
+    return [_release(name, change) for name, change in releases.items()]
+
+
+def _release(name: str, change: dict[str, Any]) -> str:
+    if change["is_direct"]:
+        return f"{name} @ {change['download_info']['url']}"
+    return f"{name}=={change['metadata']['version']}"
+
+
+def _run_pip(arguments: Sequence[str], folder: Path, until: float) -> None:
+    """Run pip of this interpreter inside ``folder``; raises InstallError with what it says."""
+    done = subprocess.run(
+        [sys.executable, *PIP, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=max(1.0, until - monotonic()),
+    )  # fmt: skip
+    if done.returncode == 0:
+        return
+    if "No module named pip" in done.stderr:
+        raise InstallError(f"{sys.executable} has no pip; add it (`uv pip install pip`)")
+    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
+    said = errors[-1] if errors else (done.stderr.strip().splitlines() or ["nothing"])[-1]
+    raise InstallError(
+        f'pip says "{said}"; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where Ray starts'
+    )

@@ -1,0 +1,71 @@
+"""Packages of its own for a model's workers: installed on their nodes before they start, and first in their ``sys.path``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from actors.worker import OwnPackages, install_packages
+from orchestrator.execution.ray_cluster import node_hosts
+from orchestrator.object_store.bucket import cache_root
+from sweeps.spec import ModelSpec
+from sweeps.values import digest
+
+log = logging.getLogger(__name__)
+
+
+def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
+    """Return the Ray options of an actor that plays these models; empty if none has requirements."""
+    if not (folder := packages_folder(models)):
+        return {}
+    return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
+
+
+def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
+    """Start the installation on the worker's node, or on all nodes if it may run on any; return what the actor waits for."""
+    if not (folder := packages_folder(models)):
+        return {}
+    log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
+    installs = [
+        install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
+            _requirements(models), str(folder)
+        )
+        for name in ([node] if node else node_hosts())
+    ]
+    return {"packages": join_reasons.remote(str(folder), *installs)}
+
+
+def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
+    """Return the folder on every node, named by the requirements and the driver's packages; None without requirements."""
+    if not (requirements := _requirements(models)):
+        return None
+    return cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12)
+
+
+def _join_reasons(folder: str, *reasons: str) -> OwnPackages:
+    return OwnPackages(folder, next(filter(None, reasons), ""))
+
+
+join_reasons = ray.remote(num_cpus=0, max_retries=0)(_join_reasons)
+"""Waits for the installations on all nodes, and returns the first failure."""
+
+
+def _requirements(models: Sequence[ModelSpec]) -> list[str]:
+    return sorted({requirement for model in models for requirement in model.requirements})
+
+
+@cache
+def _installed() -> list[str]:
+    """Return the driver's Python and packages; of other ones, other packages may have to be installed."""
+    releases = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
+    return [f"python {sys.version}", *sorted(releases)]
