@@ -82,6 +82,7 @@ DOORS = {
         "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",
         "orchestrator/execution/loss_reason.py",
+        "orchestrator/execution/model_packages.py",
         "orchestrator/execution/node_request.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",

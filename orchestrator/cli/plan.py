@@ -139,10 +139,10 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
 
 
 def _package_notes(sweep: Sweep) -> list[str]:
-    from orchestrator.planning.named_by_user import models_and_judge
     from sweeps.registry import describe_requirements
 
-    return [printable(line) for line in map(describe_requirements, models_and_judge(sweep)) if line]
+    models = (*sweep.models, *([sweep.judge.model] if sweep.judge else []))
+    return [printable(line) for line in map(describe_requirements, models) if line]
 
 
 def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:
