@@ -25,6 +25,7 @@ from orchestrator.cli.options import (
     reusable_folders,
     with_local_output,
 )
+from orchestrator.cli.plan_precision import apply_precision
 from orchestrator.cli.printing import gold_check_lines, print_lines, text_table
 from orchestrator.cli.train import training_lines
 from orchestrator.monitoring.console import show
@@ -104,7 +105,7 @@ def _show_cells(
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
     from sweeps.load import skipped_products
 
-    episodes, precision = _apply_precision(sweep, build_plan(sweep))
+    episodes, precision = apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
     may_overflow = overflow.lines(overflow.risks(episodes, data_folder(sweep)))
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
@@ -149,21 +150,6 @@ def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:
     from orchestrator.inspection.pin import describe_unpinned
 
     return list(describe_unpinned(sweep.models, str(path)))
-
-
-def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
-    """Return the plan without the episodes after a stop by precision, and lines that explain the stops."""
-    if sweep.precision is None:
-        return plan, []
-    from orchestrator.planning.build_plan import planned_cells
-    from orchestrator.precision.stopping import load_rule
-    from orchestrator.report.scores.precision_stops import describe_planned_savings, describe_savings
-
-    stopped_plan = plan.with_stops(load_rule(plan, Path(sweep.output)).stops())
-    rule = sweep.precision
-    savings = describe_savings(rule, planned_cells(stopped_plan))
-    lines = [*savings, *describe_planned_savings(rule, plan.cells, plan.sizes)]
-    return stopped_plan, lines
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
