@@ -16,8 +16,8 @@ from tests.orchestrator.execution.test_attempt import assert_stored_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-PLANNED = 2 * 4 * (7 + 2)
-"""Episodes of two models: four samples in seven scenarios, and again in the two that have a reference."""
+PLANNED = 2 * 2 * 7 * 10
+"""Episodes of two models under two conditions: ten samples in each of seven scenarios."""
 OTHER, ABSENT = "transformers==5.18.0", "transformers==5.18.99"
 ENTRY = """[[model]]
 name = "{name}"
@@ -34,7 +34,7 @@ def sweep(path: Path, data: Path) -> Path:
     entries = {"installed": [], "other": [OTHER], "absent": [ABSENT]}
     path.write_text(
         f'# A test.\ndata = "{data}"\nconditions = ["zero-shot", "reference"]\n'
-        'tracking = { uri = "none" }\n[selection]\nlimit = 4\n'
+        'tracking = { uri = "none" }\n[selection]\nlimit = 10\n'
         + "".join(ENTRY.format(name=name, requirements=requirements) for name, requirements in entries.items())
     )
     return path
