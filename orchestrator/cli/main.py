@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from actors.node.import_path import close_working_folder
 from orchestrator.cli import audit, compare, judge, listing, models, play, report, run, share, start, status, train
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
@@ -82,6 +83,7 @@ def main() -> None:
     """Run the command that was typed."""
     # seconds that Ray's processes may take to start on a busy machine, instead of 30; read when ray is imported
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")
+    close_working_folder()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")

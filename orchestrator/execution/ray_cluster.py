@@ -21,9 +21,11 @@ import ray
 from ray._private import ray_constants
 from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray.job_config import JobConfig
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
+from actors.node.import_path import imports_working_folder
 from actors.text.error_text import error_text
 from actors.worker import read_load, read_output
 from orchestrator.execution import ray_access
@@ -205,8 +207,20 @@ def _retry_init(address: str) -> None:
     raise ClusterError(f"Ray does not start on this machine ({reason}); its logs are in /tmp/ray/session_latest/logs")
 
 
+class OwnImports(JobConfig):  # type: ignore[misc]
+    """A job whose workers import from the driver's working folder only if the driver does; Ray puts it first for all."""
+
+    _py_driver_sys_path: list[str]
+
+    def _serialize(self) -> str:
+        if not imports_working_folder():
+            working = os.path.abspath(os.curdir)
+            self._py_driver_sys_path = [folder for folder in self._py_driver_sys_path if folder != working]
+        return super()._serialize()  # type: ignore[no-any-return]
+
+
 def _init(address: str) -> None:
-    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    common: dict[str, Any] = {"log_to_driver": False, "logging_level": "error", "job_config": OwnImports()}
     if not address:
         _close_to_other_machines()
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)

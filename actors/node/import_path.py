@@ -1,0 +1,21 @@
+"""Whether modules in the working folder are imported: processes that a run starts import from there only if it does itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+VARIABLE = "PYTHONSAFEPATH"
+"""Python's own variable: ``-c`` and ``-m`` put no working folder before the installed packages."""
+
+
+def imports_working_folder() -> bool:
+    """Return True if this process imports modules from its working folder: ``python -m``, a script there, a notebook."""
+    working = os.path.abspath(os.curdir)
+    return any(os.path.abspath(folder) == working for folder in sys.path)
+
+
+def close_working_folder() -> None:
+    """Have Python processes that this one starts ignore the working folder, unless this one imports from it."""
+    if not imports_working_folder():
+        os.environ.setdefault(VARIABLE, "1")
