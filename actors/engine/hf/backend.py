@@ -242,7 +242,7 @@ class ModelAndProcessor:
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
         ids = [self.decoder(reply, add_special_tokens=False)["input_ids"] for reply in job.replies]
-        scores = score_replies(self.network, inputs, ids, stops, int(self.tokenizer.pad_token_id))
+        scores = score_replies(self.network, inputs, ids, stops)
         prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
         return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
 

@@ -1,7 +1,8 @@
 """The probabilities that a model writes given replies: the prompt is computed once, the replies continue its cache.
 
 A reply's probability is that of its tokens and of any token that ends a reply. One question at a time, so that each model finds
-the positions of its tokens itself.
+the positions of its tokens itself. A model whose cache cannot be copied for several replies (InstructBLIP, linear attention)
+computes the prompt with each reply.
 """
 
 from __future__ import annotations
@@ -17,29 +18,35 @@ from actors.engine.backend import ReplyScore
 
 ROWS = 64
 """Replies that are computed at once; each has a copy of the prompt's cache."""
+PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
+"""Input tensors with a number per token; those of a reply are 0, for text."""
 
 
 def score_replies(
-    network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int], pad: int
+    network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int]
 ) -> list[ReplyScore]:
     """Return the score of each reply (token ids without an end) to one prompt (``inputs`` of one row, on the device)."""
     with torch.inference_mode():
-        return _score_replies(network, inputs, replies, stops, pad)
+        return _score_replies(network, inputs, replies, stops)
 
 
 def _score_replies(
-    network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int], pad: int
+    network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int]
 ) -> list[ReplyScore]:
     arguments = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(network.forward).parameters else {}
+    inputs = {name: tensor for name, tensor in inputs.items() if name != "labels"}  # PaliGemma's processor adds them
     prefix = network(**inputs, use_cache=True, **arguments)
     first = prefix.logits[:, -1].float().log_softmax(-1)
-    paths, ends = _longest(replies), torch.tensor(sorted(stops), device=first.device)
+    writable = sorted(stop for stop in stops if stop < first.shape[-1])
+    paths, ends = _longest(replies), torch.tensor(writable, device=first.device)
+    cache = getattr(prefix, "past_key_values", None)
     scores: dict[tuple[int, ...], ReplyScore] = {}
     for start in range(0, len(paths), ROWS):
         rows = paths[start : start + ROWS]
-        later = _continuations(network, inputs["attention_mask"], prefix.past_key_values, rows, pad)
+        can_repeat = _can_repeat(cache)
+        later = _continue_cache(network, inputs, cache, rows) if can_repeat else _pass_whole(network, inputs, rows)
         for row, path in enumerate(rows):
-            steps = torch.cat([first, later[row, : len(path)]])
+            steps = torch.cat([first, later[row][: len(path)]])
             scores |= {
                 reply: _score(steps[: len(reply) + 1], reply, ends)
                 for reply in map(tuple, replies)
@@ -54,21 +61,43 @@ def _longest(replies: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     return [reply for reply, after in zip(distinct, [*distinct[1:], ()], strict=True) if after[: len(reply)] != reply]
 
 
-def _continuations(network: Any, mask: Any, cache: Any, rows: Sequence[Sequence[int]], pad: int) -> torch.Tensor:
-    """Return the log-probabilities after each token of each reply, (replies, tokens, vocabulary)."""
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=mask.device)
-    counted = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=mask.device)
+def _can_repeat(cache: Any) -> bool:
+    return cache is not None and all(hasattr(layer, "batch_repeat_interleave") for layer in cache.layers)
+
+
+def _continue_cache(network: Any, inputs: Any, cache: Any, rows: Sequence[Sequence[int]]) -> Sequence[torch.Tensor]:
+    """Return the log-probabilities after each token of each reply, (tokens, vocabulary) per reply.
+
+    Without padding in the prompt no mask is given, because Qwen's models count positions of the whole mask, not of the new
+    tokens. Shorter replies are filled with their last token, which comes after all that is read of them.
+    """
+    longest, mask = max(map(len, rows)), inputs["attention_mask"]
+    ids = torch.tensor([[*row, *[row[-1]] * (longest - len(row))] for row in rows], device=mask.device)
     copied = deepcopy(cache)
     copied.batch_repeat_interleave(len(rows))
-    output = network(
-        input_ids=ids,
-        attention_mask=torch.cat([mask.expand(len(rows), -1), counted.to(mask.dtype)], 1),
-        past_key_values=copied,
-        use_cache=True,
-    )
+    masks = {} if mask.all() else {"attention_mask": torch.cat([mask.expand(len(rows), -1), torch.ones_like(ids)], 1)}
+    output = network(input_ids=ids, past_key_values=copied, use_cache=True, **masks)
     logits: torch.Tensor = output.logits
-    return logits.float().log_softmax(-1)
+    return list(logits.float().log_softmax(-1))
+
+
+def _pass_whole(network: Any, inputs: Any, rows: Sequence[Sequence[int]]) -> Sequence[torch.Tensor]:
+    """Return what ``_continue_cache`` does, from one pass over prompt and reply for each reply."""
+    return [
+        network(**extend_inputs(inputs, row)).logits[0, -len(row) :].float().log_softmax(-1) if row else torch.empty(0)
+        for row in rows
+    ]
+
+
+def extend_inputs(inputs: Any, reply: Sequence[int]) -> dict[str, Any]:
+    """Return the input tensors of one row with a reply after the prompt."""
+    ids = torch.tensor([list(reply)], device=inputs["input_ids"].device)
+    added = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    added |= {name: torch.zeros_like(ids) for name in PER_TOKEN if name in inputs}
+    return {
+        **inputs,
+        **{name: torch.cat([inputs[name], values.to(inputs[name].dtype)], 1) for name, values in added.items()},
+    }
 
 
 def _score(steps: torch.Tensor, reply: Sequence[int], ends: torch.Tensor) -> ReplyScore:
