@@ -13,9 +13,13 @@ from tests.elsewhere import working_folder
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs/notebook.md"
 SLOW_SWEEP = """
-from threading import Timer
-import os, signal
-Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+import os, pathlib, signal, threading, time
+def interrupt():
+    while not pathlib.Path("outputs/stopped/plan.json").exists():
+        time.sleep(0.02)
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=interrupt).start()
 from orchestrator import open_run, run, load_sweep
 sweep = load_sweep("baselines", data="demo-data", output="outputs/stopped")
 try:
