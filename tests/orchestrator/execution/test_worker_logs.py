@@ -85,7 +85,7 @@ def test_decisions_are_logged_without_leases(tmp_path):
         for command in commands:
             worker_logs.log_command(command, {1: "qwen", 2: "builtin"})
         worker_logs.log_ready("qwen", 1, WorkerAddress("host", 7, "n", "0,1", ("/w.out",)), ["GPU 0: free"])
-        worker_logs.log_nodes([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)])
+        worker_logs.log_nodes([Node("aaa", 8), Node("bbb", 8)], [Node("bbb", 8), Node("ccc", 4)], {"bbb"})
     text = (tmp_path / "logs/attempt-0001/driver.log").read_text()
 
     assert [line.split(" ", 2)[2] for line in text.splitlines()][1:-1] == [
@@ -100,6 +100,7 @@ def test_decisions_are_logged_without_leases(tmp_path):
         "INFO worker 1 of qwen prints to /w.out",
         "WARNING node aaa with 8 GPUs is lost",
         "INFO node ccc with 4 GPUs has joined",
+        "WARNING Ray empties node bbb: its workers begin nothing more",
     ]
 
 
