@@ -172,11 +172,11 @@ def file_circle(modules=MODULES) -> list[str]:
 
 
 def strangers(names) -> list[str]:
-    """Python files of the product that stand beside its four folders; the template is a package of its own.
+    """Python files of the product that stand beside its four folders.
 
-    ``proactive_sweep`` is a name alone: verifiers finds a taskset by that of a top-level module.
+    ``proactive_sweep`` is a name by which verifiers finds a taskset, and holds the package that ``init --package`` copies.
     """
-    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/__init__.py", "tests/", "docs/template/")
+    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/", "tests/")
     return [name for name in names if name.endswith(".py") and not name.startswith(tops)]
 
 

@@ -1,4 +1,4 @@
-"""The package of docs/template installs beside the product, is played by a real sweep, and says in a sentence what is wrong."""
+"""The package that `init --package` writes installs beside the product and plays; mistakes are named in a sentence."""
 
 import json
 import os
@@ -11,12 +11,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 from scipy.stats import sem, t
+from typer.testing import CliRunner
 
 import envs
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs.installed import PackageError, find_offer
 from orchestrator.cli.listing import KINDS
+from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
@@ -32,7 +34,7 @@ from tests.conftest import ENVIRONMENT, Cli
 from tests.orchestrator.report import runs
 
 ROOT = Path(__file__).parents[1]
-TEMPLATE = ROOT / "docs/template"
+TEMPLATE = ROOT / "proactive_sweep/template"
 SECTIONS = {"scenario": "scenarios", "policy": "policies", "measure": "measures"}
 
 
@@ -85,9 +87,24 @@ def dark_sweep(data, **fields):
     return runs.sweep(data, ["oracle", "ask-once"], ["zero-shot"], scenarios=["DARK"], **fields)
 
 
+def test_init_writes_the_template_and_leaves_what_is_there(tmp_path):
+    written = CliRunner().invoke(app, ["init", "--package", str(tmp_path / "mine")])
+    again = CliRunner().invoke(app, ["init", "--package", str(tmp_path / "mine")])
+
+    def files(folder):
+        return {
+            path.relative_to(folder): path.read_bytes() for path in folder.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        }  # fmt: skip
+
+    assert written.exit_code == 0 and files(tmp_path / "mine") == files(TEMPLATE)
+    assert again.exit_code == 2 and "already exists and is left unchanged" in again.output
+
+
 # -- the template ------------------------------------------------------------------------------------------------------
 @pytest.mark.slow
-def test_template_tests_pass_when_installed(site):
+def test_template_tests_pass_when_installed(site, tmp_path):
+    own = shutil.copytree(TEMPLATE, tmp_path / "own")
     environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [
         sys.executable,
@@ -98,7 +115,7 @@ def test_template_tests_pass_when_installed(site):
         "no:cacheprovider",
         "-c",
         os.devnull,
-        str(TEMPLATE / "tests"),
+        str(own / "tests"),
     ]
     done = subprocess.run(command, cwd=site, env=environment, capture_output=True, text=True, timeout=200)
 

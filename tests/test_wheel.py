@@ -92,6 +92,8 @@ def test_the_wheel_has_the_embedded_model_and_not_what_trained_it(wheel):
 
     assert {"actors/embedded/model.safetensors", "actors/embedded_135m/trained.safetensors"} <= set(names)
     assert "orchestrator/learning/trainer.py" in names
+    template = {name.removeprefix("proactive_sweep/template/") for name in names if "proactive_sweep/template/" in name}
+    assert {"README.md", "pyproject.toml", "sweep.toml", "proactive_dark/scenario.py", "tests/test_dark.py"} <= template
     assert not [
         name for name in names if name.startswith(("actors/embedded/training/", "actors/embedded_135m/training/"))
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -16,8 +18,19 @@ NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The sweep file 
 Source = Annotated[str, typer.Option("--from", metavar="NAME", help="The shipped sweep to copy (`ls sweeps`).")]
 
 
-def init(file: NewFile = Path("sweep.toml"), source: Source = "") -> None:
+Package = Annotated[
+    Path | None,
+    typer.Option(
+        "--package", metavar="DIR", help="Write an example package (scenario, policy, measure) there instead."
+    ),
+]
+
+
+def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Package = None) -> None:
     """Write a first sweep file and print what to type next."""
+    if package is not None:
+        _copy_package(package)
+        return
     text = shipped.copy_sweep_text(_source(source), file)
     if file.suffix != ".toml":
         raise SweepError(f"{file} is not a sweep file name; end it with .toml")
@@ -30,6 +43,18 @@ def init(file: NewFile = Path("sweep.toml"), source: Source = "") -> None:
     except OSError as problem:
         raise SweepError(f"{file} cannot be written: {problem.strerror or problem}") from None
     print_lines(_next_steps(file, tomllib.loads(text)["data"]))
+
+
+def _copy_package(folder: Path) -> None:
+    spec = find_spec("proactive_sweep")  # found, not imported: it needs the package verifiers
+    assert spec is not None and spec.origin is not None
+    try:
+        shutil.copytree(Path(spec.origin).with_name("template"), folder, ignore=shutil.ignore_patterns("__pycache__"))
+    except FileExistsError:
+        raise SweepError(f"{folder} already exists and is left unchanged; name another folder") from None
+    except OSError as problem:
+        raise SweepError(f"{folder} cannot be written: {problem.strerror or problem}") from None
+    print_lines([f"{folder}: read README.md there, which has the commands"])
 
 
 def _source(name: str) -> Path:
