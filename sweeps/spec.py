@@ -262,6 +262,10 @@ class Sweep(Frozen):
         return self.judge if Protocol.OEG_MULTI in self.protocols else None
 
     @property
+    def models_and_judge(self) -> tuple[ModelSpec, ...]:
+        return (*self.models, *([self.judge.model] if self.judge else []))
+
+    @property
     def serving_judge(self) -> Judge | None:
         """Return the ``turn_judge`` if its engine has separate workers."""
         judge = self.turn_judge

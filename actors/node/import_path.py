@@ -1,4 +1,4 @@
-"""Whether modules in the working folder are imported: processes that a run starts import from there only if it does itself."""
+"""Keeps the processes that a run starts from importing modules of the working folder, unless the run itself does."""
 
 from __future__ import annotations
 

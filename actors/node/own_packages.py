@@ -98,7 +98,8 @@ def _run_pip(arguments: Sequence[str], folder: Path, until: float) -> None:
     if "No module named pip" in done.stderr:
         raise InstallError(f"{sys.executable} has no pip; add it (`uv pip install pip`)")
     errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    said = errors[-1] if errors else (done.stderr.strip().splitlines() or ["nothing"])[-1]
+    last_error = errors[-1] if errors else (done.stderr.strip().splitlines() or ["nothing"])[-1]
     raise InstallError(
-        f'pip says "{said}"; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where Ray starts'
+        f'pip says "{last_error}"; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where '
+        "Ray starts"
     )

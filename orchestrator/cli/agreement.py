@@ -32,8 +32,7 @@ def show_agreement(folder: Path, as_json: bool) -> None:
     if rows["other"].n_unique() > 1:
         show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
     print_lines(
-        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} labels equal, "
-        f"kappa {'-' if pair.kappa is None else f'{pair.kappa:.2f}'}"
+        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} labels equal, kappa {_figure(pair.kappa)}"
         for pair in people
     )
 

@@ -152,8 +152,10 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
 
 
 def _show_columns(rows: Rows) -> None:
-    for table, columns in groupby(rows, key=itemgetter("table")):
-        texts = ((row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in columns)
+    for table, of_table in groupby(rows, key=itemgetter("table")):
+        texts = (
+            (row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in of_table
+        )
         show(text_table(("column", "type", "meaning"), texts, title=f"{table}/part-*.parquet"))
 
 

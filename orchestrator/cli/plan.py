@@ -142,8 +142,7 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
 def _package_notes(sweep: Sweep) -> list[str]:
     from sweeps.registry import describe_requirements
 
-    models = (*sweep.models, *([sweep.judge.model] if sweep.judge else []))
-    return [printable(line) for line in map(describe_requirements, models) if line]
+    return [printable(line) for line in map(describe_requirements, sweep.models_and_judge) if line]
 
 
 def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:

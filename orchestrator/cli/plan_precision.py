@@ -1,4 +1,4 @@
-"""What a rule of precision has stopped already, for ``plan``."""
+"""``plan``: leave out the episodes that a rule of precision has stopped."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import check_wording
 from orchestrator.planning.applied_sweep import effective_sweep
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.planning.named_by_user import models_and_judge
 from orchestrator.storage import lock
 from sweeps.load import skipped_products
 from sweeps.registry import describe_code, describe_requirements
@@ -45,7 +44,7 @@ def run(
         sweep, update = effective_sweep(pinned, output, update, say)
         if sweep is not pinned:
             plan = build_plan(sweep)
-        for model in models_and_judge(sweep):
+        for model in sweep.models_and_judge:
             for line in filter(None, (describe_code(model), describe_requirements(model))):
                 say(line)
         for reason in (*skipped_products(sweep), *plan.left_out):

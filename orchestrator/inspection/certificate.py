@@ -271,6 +271,6 @@ def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
 
 def describe_own_packages(model: ModelSpec, certificate: Certificate | None) -> str:
     """Return ``m: transformers 5.18.0``, by its certificate if that knows the versions, else by its entry."""
-    known = certificate.packages if certificate else {}
-    versions = [f"{name} {known[name]}" for name in requirement_names(model.requirements) if name in known]
+    packages = certificate.packages if certificate else {}
+    versions = [f"{name} {packages[name]}" for name in requirement_names(model.requirements) if name in packages]
     return f"{model.name}: {', '.join(versions or model.requirements)}"

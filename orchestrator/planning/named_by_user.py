@@ -37,13 +37,6 @@ TRUSTED_CODE = "model.trust_remote_code=true"
 """The override of ``judge --set`` by which a user types that a judge's code may run."""
 
 
-def models_and_judge(sweep: Sweep | None) -> tuple[ModelSpec, ...]:
-    """Return the models of a sweep, its judge included."""
-    if sweep is None:
-        return ()
-    return (*sweep.models, *([sweep.judge.model] if sweep.judge else []))
-
-
 def check_named(
     folder: Path,
     sweep: Sweep,
@@ -59,7 +52,7 @@ def check_named(
         typed: Overrides (``KEY=VALUE``) from the command line.
         pictures: False if the models read text only.
     """
-    known = [*models_and_judge(own), *registry().values(), *judges().values()]
+    known = [*(own.models_and_judge if own else ()), *registry().values(), *judges().values()]
     unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]
     if not has_lines(sweep, pictures) and not _same_data(sweep, own):
         unnamed.append(f"the data {redact_address(sweep.data)}")
@@ -82,7 +75,7 @@ def plan_from_folder(folder: Path, sweep: Sweep) -> Plan:
 
 def check_applied(folder: Path, applied: Sweep, own: Sweep) -> None:
     """Raise RunFolderError if the sweep that replaces the user's ``own`` in a folder uses what theirs does not name."""
-    check_named(folder, own, models_and_judge(applied), own)
+    check_named(folder, own, applied.models_and_judge, own)
 
 
 def check_tracking(folder: Path, uri: str) -> None:

@@ -40,11 +40,11 @@ def _score_replies(
     writable = sorted(stop for stop in stops if stop < first.shape[-1])
     paths, ends = _longest(replies), torch.tensor(writable, device=first.device)
     cache = getattr(prefix, "past_key_values", None)
+    repeats = _can_repeat(cache)
     scores: dict[tuple[int, ...], ReplyScore] = {}
     for start in range(0, len(paths), ROWS):
         rows = paths[start : start + ROWS]
-        can_repeat = _can_repeat(cache)
-        later = _continue_cache(network, inputs, cache, rows) if can_repeat else _pass_whole(network, inputs, rows)
+        later = _continue_cache(network, inputs, cache, rows) if repeats else _pass_whole(network, inputs, rows)
         for row, path in enumerate(rows):
             steps = torch.cat([first, later[row][: len(path)]])
             scores |= {
