@@ -105,7 +105,7 @@ class Driver:
 
         ``on_tick`` runs about twice a second.
         """
-        self.act(self.schedule.on_begin(self.now()))
+        self.act([*self._close_nodes(), *self.schedule.on_begin(self.now())])
         ticking, spending = asyncio.create_task(self._tick(on_tick)), asyncio.create_task(self.pool.spending.watch())
         stopped = asyncio.create_task(self.stopping.wait())
         try:
