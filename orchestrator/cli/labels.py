@@ -66,9 +66,10 @@ def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: b
         return labels.label_sheet(folder, answers, labels.draw_answers(*drawing), run_data.samples)
     seconds = [*filter(None, stored["drawn"].sort()), *(name for name in judge_names(folder) if name != run_data.judge)]
     if not seconds:
-        raise RunFolderError(
-            f"--active needs the verdicts of a second judge; `judge {folder} --by rule-judge` reads all answers and costs nothing"
-        )
+        rules_judge = run_data.judge.startswith("rule-judge/")
+        command = f"`judge {folder} --by {'MODEL' if rules_judge else 'rule-judge'}`"
+        cost = "asks a model of `proactive-sweep ls models`" if rules_judge else "reads all answers and costs nothing"
+        raise RunFolderError(f"--active needs the verdicts of a second judge; {command} {cost}")
     disputed = disputed_answers(folder, run_data.judge, seconds[0])
     keys = labels.draw_disputed(*drawing, disputed)
     return labels.label_sheet(folder, answers, keys, run_data.samples, seconds[0])

@@ -74,7 +74,7 @@ def test_active_labels_are_of_answers_where_judges_differ_and_correct_without_bi
     folder = runs.play_sweep(tmp_path / "run", wanted)
     runs.judge_answers(folder, wanted, wanted.judge, Baseline("rule-judge"))
     alone = command(folder, "--labels", tmp_path / "none.csv", "--draw", 8, "--active")
-    assert alone.exit_code == 2 and "judge " in alone.stderr and "--by rule-judge" in alone.stderr
+    assert alone.exit_code == 2 and "--by MODEL` asks a model" in alone.stderr
 
     first = verdicts(folder).collect().sort("key")
     wrong = pl.int_range(pl.len()) % 8 == 0
