@@ -69,9 +69,12 @@ def _source(name: str) -> Path:
 def _next_steps(file: Path, data: str) -> tuple[str, ...]:
     """Return the file written and the commands to type next."""
     folder = file.parent / data
+    first = f"data demo {folder}      # a small benchmark; `data fetch DIR` brings the published one"
+    if folder.name == "test":
+        first = f"data fetch {folder.parent}      # 150 GB, published; `data demo {folder}` draws a small one"
     return (
         f"{file}: edit it, then",
-        f"  proactive-sweep data demo {folder}      # a small benchmark; `data fetch DIR` brings the published one",
+        f"  proactive-sweep {first}",
         f"  proactive-sweep plan {file}",
         f"  proactive-sweep run {file}",
         f"  proactive-sweep report outputs/{file.stem}",

@@ -156,11 +156,12 @@ def test_init_refuses_in_a_sentence(arguments, sentence, tmp_path, monkeypatch):
     assert outcome.exit_code == 2 and sentence in outcome.stderr and outcome.stderr.count("\n") == 1
 
 
-def test_a_copy_of_a_shipped_sweep_has_an_output_of_its_own(tmp_path, monkeypatch):
+def test_a_copy_of_a_shipped_sweep_has_an_output_and_data_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert call("init", "again.toml", "--from", "demo").exit_code == 0
 
     assert "name =" not in (tmp_path / "again.toml").read_text()
+    assert "proactive-sweep data fetch data/ProactiveBench " in call("init", "paper.toml", "--from", "paper").stdout
     assert "outputs/again" in call("init", "other.toml", "--from", "demo").stdout.replace("other", "again")
 
 
