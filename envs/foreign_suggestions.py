@@ -4,8 +4,6 @@ They are drawn by (seed, sample) from all suggestions of the data folder, so the
 scenarios. The package leaves open how to draw them; the paper's example is "rewind the video" for a sketch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache

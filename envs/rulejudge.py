@@ -4,8 +4,6 @@ Equal answers give equal replies, so you can score open-ended answers without a 
 no irony. Words and rules are this project's own.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

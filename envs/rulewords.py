@@ -1,7 +1,5 @@
 """The words of the rule judge's ideas: each matches the beginning of a word, or an entire word if it ends in ``$``."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@
 Rules: ``BaseEnvironment.evaluate_generated_answer`` of the package ``proactivebench`` 0.1.1.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Draws, by seed, the sample with another answer whose picture replaces a sample's own (``condition.picture = "swapped"``)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a sweep asks, declared before it is played: ``[evidence]`` of a sweep file. Never part of a key."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The repeats of each multiple-choice episode, which show what accuracy owes to wording, order of options and draw."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any
 

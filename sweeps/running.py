@@ -1,7 +1,5 @@
 """Settings for running and tracking a sweep: workers, GPUs, budget, MLflow, data cache. Never part of a key."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 Keys hash exactly what changes an answer.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 

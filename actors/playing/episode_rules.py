@@ -3,8 +3,6 @@
 States are values: the same state and reply give the same turn and the same next state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@
 conditions whose messages change.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

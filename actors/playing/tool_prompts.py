@@ -1,7 +1,5 @@
 """Builds the question of a turn whose options are functions, sent as tools or listed in the text."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

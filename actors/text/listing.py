@@ -1,7 +1,5 @@
 """Lists in a sentence, cut after the first entries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

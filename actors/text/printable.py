@@ -3,8 +3,6 @@
 Each becomes a visible escape: ``\\x1b`` in printed lines, ``⟨U+001B⟩`` on a page.
 """
 
-from __future__ import annotations
-
 import re
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")

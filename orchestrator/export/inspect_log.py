@@ -5,8 +5,6 @@ them without a check. Episodes drawn evenly have the pictures as attachments, th
 viewer requests nothing from other hosts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

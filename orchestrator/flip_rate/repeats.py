@@ -3,8 +3,6 @@
 Batch size, workers and GPUs are not part of a key, so an episode of a repeat has the key of the original.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil

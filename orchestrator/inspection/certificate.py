@@ -3,8 +3,6 @@
 A certificate holds hashes, so two runs on two machines can be compared without their pictures and weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a checkpoint's ``generation_config.json`` says of its replies, and whether the engines can follow it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from actors.engine.decoding import unfollowed_fields, unknown_fields

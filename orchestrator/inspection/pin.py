@@ -1,7 +1,5 @@
 """``models pin``: the commits of a sweep's weights, written into its file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple

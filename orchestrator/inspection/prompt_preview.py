@@ -1,7 +1,5 @@
 """``prompt``: the input of a model or judge as text, built by the functions of a sweep, with names in place of pictures."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The progress, stop request and outcome of a training, for every engine."""
 
-from __future__ import annotations
-
 import signal
 import sys
 import time

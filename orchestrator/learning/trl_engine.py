@@ -3,8 +3,6 @@
 Checkpoints are the trainer's own. On one CPU, a resumed training gives the same weights bit for bit.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import warnings

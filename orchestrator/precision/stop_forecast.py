@@ -1,7 +1,5 @@
 """Forecast of the samples that a precision rule needs: simulated answers through the real interval."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 

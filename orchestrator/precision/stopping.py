@@ -4,8 +4,6 @@ Episodes after a stop or a missing episode are ignored, so equal answers stop at
 episode without an answer (failed, refused, unprocessable) counts as wrong in the lower bound and as right in the upper one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The episodes of all runs that a page shows, as one set of columns; an episode is its position in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple

@@ -4,8 +4,6 @@ The command draws the pictures, trains in three stages, saves the folder that th
 seeds. Repeat the command to continue an interrupted run from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Stage 2 of training: the whole model learns to reply, with a loss on the replies' tokens and on the heads of stage 1."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from random import Random
 

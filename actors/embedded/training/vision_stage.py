@@ -1,7 +1,5 @@
 """Stage 1 of training: the vision encoder learns what a picture shows and how much of it is visible, without text."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -5,8 +5,6 @@ tower with them (``refine``), an adapter on simulated picture tokens (``speak``)
 saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

@@ -1,7 +1,5 @@
 """Measures the assembled folder against the targets, on seeds that nothing was trained or tuned on, with transformers alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count as count_from

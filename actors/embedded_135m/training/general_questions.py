@@ -1,7 +1,5 @@
 """Questions without pictures: those whose answers the training repeats, and others that measure what general language is left."""
 
-from __future__ import annotations
-
 THINGS = (
     "a spoon", "an umbrella", "a pencil", "a broom", "a candle", "a mirror", "a pillow", "a needle", "a lamp", "a bucket",
     "a rope", "a blanket", "a compass", "a hammer", "a saw", "a drum", "a tent", "a wallet", "a towel", "a kettle",

@@ -1,7 +1,5 @@
 """Writes the model card, with figures measured on held-out seeds, targets met or not."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

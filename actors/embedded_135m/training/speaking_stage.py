@@ -4,8 +4,6 @@
 ``ask`` goes on with the tokens of the trained tower, on pictures that the tower has not seen.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

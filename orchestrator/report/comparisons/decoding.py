@@ -1,7 +1,5 @@
 """How the decoding of a run differs from the paper's, and whether figures can be compared all the same."""
 
-from __future__ import annotations
-
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
 

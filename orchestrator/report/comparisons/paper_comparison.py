@@ -5,8 +5,6 @@ listed with a reason and without its published figure. Greedy decoding is compar
 default, and the paper does not say which of its runs were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ A rerun plays the paper's own samples, so its figures differ by episodes with an
 agrees only if our number of episodes rounds to the published one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from math import ceil, floor
 

@@ -3,8 +3,6 @@
 Differences are a run minus the first one, over pairs of episodes; p is corrected over all comparisons that both runs plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain

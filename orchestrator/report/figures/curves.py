@@ -3,8 +3,6 @@
 Every point has its 95% interval.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Gives an SVG a second set of colors, which a page on a dark ground shows (``prefers-color-scheme``)."""
 
-from __future__ import annotations
-
 import re
 from colorsys import hls_to_rgb, rgb_to_hls
 

@@ -3,8 +3,6 @@
 Every figure is a function of the run data; with fewer than three models it is left out, because a table says the same.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The figure of operating curves: accuracy over suggestions as the will to ask moves, a panel per scenario."""
 
-from __future__ import annotations
-
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure

@@ -3,8 +3,6 @@
 Colors also differ in gray, or by hatch and marker; equal figures are equal bytes.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

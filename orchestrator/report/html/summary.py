@@ -1,7 +1,5 @@
 """The summary of the page: facts about the run, and its problems. Every sentence is computed from this run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

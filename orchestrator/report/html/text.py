@@ -4,8 +4,6 @@ The template escapes HTML. This module makes control characters visible, data sa
 short, with their length.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping

@@ -4,8 +4,6 @@ Every possible reply that counts is played once at every reachable state, weight
 count ends the episode as wrong.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Families of tests that are corrected together (Holm 1979), and the settings of ``[evidence]`` that name them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl

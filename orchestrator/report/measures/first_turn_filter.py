@@ -3,8 +3,6 @@
 A missing answer does not count as wrong: a sample stays undecided while its missing answers can decide it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The gold check's sensitivity and specificity hold for the run only if the judge 
 labels drawn at random from the run need no such assumption (``orchestrator.report.statistics.judge_error``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import polars as pl

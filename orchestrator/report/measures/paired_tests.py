@@ -7,8 +7,6 @@ comparisons of models that the sweep declares, those of multiple choice and of o
 reference points, not hypotheses, and are not corrected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,7 +27,7 @@ from orchestrator.report.statistics.intervals import (
     stratum_from_counts,
     stratum_from_values,
 )
-from orchestrator.report.statistics.skewed_means import skewed_mean_test
+from orchestrator.report.statistics.means import skewed_mean_test
 from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
 

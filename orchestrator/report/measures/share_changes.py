@@ -5,8 +5,6 @@ with scenarios as strata. Of the paper's figures, only the changes of suggestion
 (published_tables/random_suggestions.csv), in percent of the share before; the paper does not say over which answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import polars as pl

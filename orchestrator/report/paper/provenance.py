@@ -4,8 +4,6 @@ The run folder has ids and names of pictures, not the pictures. Ids are checked 
 known names of the published files and of the demo benchmark. The content of pictures is not checked (``UNVERIFIED``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The published figures of the paper as one table (source: published_tables/README.md); no measure depends on them."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -4,8 +4,6 @@ An interval for a fixed number of samples would be too narrow, because the numbe
 are about the cell's full set of samples, all that the sweep would play without the rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any

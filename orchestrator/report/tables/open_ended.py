@@ -1,7 +1,5 @@
 """Tables of open-ended answers as a judge read them, always with the judge's key and the number of answers without a verdict."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from envs import in_paper_order
