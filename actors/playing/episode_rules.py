@@ -9,9 +9,8 @@ from functools import cached_property
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
 from actors.playing.option_scores import ScoredReply, score_options
-from actors.playing.prompts import Past, messages, open_question, open_view, turn_view
+from actors.playing.prompts import Past, messages, open_question, open_view, tool_messages, turn_view
 from actors.playing.state_graph import build_graph
-from actors.playing.tool_prompts import tool_messages
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.frames import decision_states, read_category

@@ -14,7 +14,7 @@ from envs.chance import chance
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_episodes
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
-from sweeps.running import Cluster, Tracking
+from sweeps.sections import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep
 
 FOLDER = "flip-rate"

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from actors.trial.certify import InputReport, RecordedInput
 from envs.json_text import parse_json
 from orchestrator.storage import checksums

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from actors.engine.decoding import unfollowed_fields, unknown_fields
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from sweeps.checkpoint import Checkpoint
 from sweeps.sampling import Sampling
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from actors.engine.weights import cached_commit, is_pinned
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from envs import regular
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError

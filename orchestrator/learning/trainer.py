@@ -16,10 +16,9 @@ import polars as pl
 import torch
 
 from orchestrator.learning import evaluation, rollouts, run_files
-from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.plan import drawable_states, load_training_states, with_steps
 from orchestrator.learning.policy import Policy, SamplerDied
-from orchestrator.learning.progress import TrainingOutcome, TrainingProgress, stop_on_signals
+from orchestrator.learning.progress import MetricsLog, TrainingOutcome, TrainingProgress, stop_on_signals
 from orchestrator.learning.rollouts import Rollout
 from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.states import Pool

@@ -7,7 +7,7 @@ import numpy as np
 
 from orchestrator.precision.confidence_sequence import Floats
 from orchestrator.precision.stopping import LOOK, Unit, bounds, units
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 from sweeps.spec import Cell
 
 Shape = tuple[tuple[int, str], ...]

@@ -14,8 +14,8 @@ from envs.types import UNSCORED
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.precision.confidence_sequence import ALPHA, Floats, interval
-from sweeps.precision import Precision
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import Precision
 from sweeps.spec import Cell, Protocol
 
 LOOK = 10

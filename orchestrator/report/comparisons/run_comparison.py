@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters

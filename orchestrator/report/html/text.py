@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from actors.text.listing import list_first
-from actors.text.printable import spell_invisible
+from actors.text.printable import list_first, spell_invisible
 from envs import SCENARIOS
 
 LONGEST_NAME = 200

@@ -6,8 +6,8 @@ import polars as pl
 
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import holm
-from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import MARGIN
 
 
 def evidence_settings(run_data: RunData) -> tuple[float, int]:

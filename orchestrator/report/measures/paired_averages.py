@@ -20,8 +20,8 @@ from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.report.statistics.intervals import Stratum, estimate_mean, score_tests
 from orchestrator.report.statistics.means import crossed_mean
-from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import MARGIN
 
 PAIR_NAMES = ["model", "other", "protocol"]
 MEASURED = ("difference", "difference_low", "difference_high", "p", "equal_p", *ASKING_COLUMNS)

@@ -28,8 +28,8 @@ from orchestrator.report.statistics.intervals import (
     stratum_from_values,
 )
 from orchestrator.report.statistics.means import skewed_mean_test
-from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import MARGIN
 
 SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
 LOOP_COLUMNS = ("loops_difference", "loops_low", "loops_high")

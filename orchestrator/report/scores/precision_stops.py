@@ -15,7 +15,7 @@ from orchestrator.planning.plan import drawn_order
 from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.precision.stopping import bounds
 from orchestrator.report.wording import pluralize
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 from sweeps.spec import Cell
 
 MEASURES = {

@@ -14,8 +14,7 @@ from orchestrator.report.comparisons.paper_comparison import (
     comparison_notes,
     comparison_tables,
 )
-from orchestrator.report.paper.provenance import unfiltered_mismatches
-from orchestrator.report.paper.published import published_figures
+from orchestrator.report.paper.published import published_figures, unfiltered_mismatches
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.formats import rich_table
