@@ -187,10 +187,6 @@ class Catalog:
             run, row = self.cells[self.columns["cell"][position]].run, table.row(number - first, named=True)
             yield StoredEpisode(position, run, row, turns.get(row["key"], []))
 
-    def read_episode(self, position: int) -> StoredEpisode:
-        """Return an episode. Raises ``storage.schemas.UNREADABLE``."""
-        return next(self.read_episodes([position]))
-
 
 def _name(cell: PlacedCell, name: str) -> str:
     return cell.run if name == "run" else str(getattr(cell.names, name))

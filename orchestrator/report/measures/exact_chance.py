@@ -47,11 +47,6 @@ class BlindPlay(NamedTuple):
     """Mean number of turns less one, the benchmark's ps."""
 
 
-def chance_correct(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> float:
-    """Return the chance (0 to 1) that an episode of this policy ends correct; ``seed`` is the episode's (random-proactive)."""
-    return blind_play(sample, replies, mode, seed).right
-
-
 def blind_play(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:
     """Return the exact values of this policy; ``seed`` is the episode's (random-proactive)."""
     game, right, suggestions = SCENARIOS[sample.scenario], 0.0, 0.0
