@@ -3,8 +3,6 @@
 Ray never replays its streams, which would lose and repeat episodes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Some readings are surprising (a parenthesis breaks a letter, a period inside an 
 benchmark's; ``docs/scoring.md`` explains them.
 """
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Equal files give equal records, so that a run folder can compare them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b

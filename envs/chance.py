@@ -1,8 +1,6 @@
 """Every random choice comes from a generator named by (seed, scenario, sample, purpose), so it does not depend on the model,
 the order, or the number of workers."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 from random import Random
 

@@ -3,8 +3,6 @@
 A move that would leave the video is not offered. Random-proactive offers everything, and leaving the video ends the episode.
 """
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.scenario import Scenario
 from envs.types import Ending, Mode, Move, Sample, State

@@ -1,7 +1,5 @@
 """``data check``: lists every bad line and every unreadable picture that an episode can show, before a sweep starts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

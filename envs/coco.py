@@ -4,8 +4,6 @@ The state counts moves; the crop follows from the counts by the package's order 
 identical.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -3,8 +3,6 @@
 A broken rule raises an AssertionError whose text is the rule.
 """
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace

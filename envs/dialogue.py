@@ -6,8 +6,6 @@ Source: section 4.2 of the paper ("every inapplicable suggestion is mapped to a 
 publishes no judge wording or code for it; docs/decisions/0010-open-ended-turns.md explains our reading.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

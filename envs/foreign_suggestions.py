@@ -4,18 +4,17 @@ They are drawn by (seed, sample) from all suggestions of the data folder, so the
 scenarios. The package leaves open how to draw them; the paper's example is "rewind the video" for a sketch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from envs import SCENARIOS
+from envs.answers import as_text
 from envs.chance import chance
-from envs.samples import lines_file, read_samples
+from envs.samples import BadData, lines_file, read_samples
 from envs.scenario import suggestions
-from envs.types import Sample
+from envs.types import Sample, Swapped
 
 FOREIGN: dict[str, tuple[str, ...]] = {
     "ROD": ("Move the blocks to the left.", "Move the blocks to the right."),
@@ -107,3 +106,26 @@ def replace_suggestions(sample: Sample, seed: int, source: str | None = None) ->
         remaining = {name: texts for name, texts in remaining.items() if texts}
     texts = iter(replacements)
     return replace(sample, options=tuple(next(texts) if option in asks else option for option in sample.options))
+
+
+def with_swapped_pictures(samples: Sequence[Sample], pool: Sequence[Sample], seed: int) -> list[Sample]:
+    """Return the samples of one scenario, each with the first picture of another one of the pool.
+
+    Raises BadData if the pool has no sample with another answer.
+    """
+    answers = {as_text(other.answer) for other in pool}
+    return [replace(sample, swapped=_draw_picture(sample, pool, answers, seed)) for sample in samples]
+
+
+def _draw_picture(sample: Sample, pool: Sequence[Sample], answers: set[str], seed: int) -> Swapped:
+    own = as_text(sample.answer)
+    if not answers - {own}:
+        raise BadData(
+            f"{sample.scenario} has no sample with another answer than sample {sample.id}, whose picture could be "
+            "swapped in; leave the condition out, or play more samples"
+        )
+    rng = chance(seed, sample.scenario, sample.id, "swapped")
+    while as_text((other := rng.choice(pool)).answer) == own:
+        pass
+    game = SCENARIOS[other.scenario]
+    return Swapped(other.id, other.digest, game.image(other, game.initial(other)))

@@ -12,9 +12,6 @@ from envs.answers import as_letter, as_text, option_table
 from envs.scenario import LastImageSettles, Scenario
 from envs.types import Action, Sample, State, Turn, Verdict
 
-Steps = dict[str, int]
-"""Picture (``ImageRef.key``) -> moves."""
-
 
 def reachable_states(sample: Sample) -> Iterator[State]:
     """Yield every distinct state in plain play that right suggestions lead to, nearest to the first one first."""

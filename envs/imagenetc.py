@@ -1,7 +1,5 @@
 """ImageNet-C: a corrupted picture at level 5; only a request for the right repair lowers the level by one."""
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.scenario import LastImageSettles, suggestions
 from envs.types import Move, Sample, State

@@ -3,8 +3,6 @@
 Names come from metadata; a package is imported only when one of its offers is used.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from collections.abc import Collection, Iterator

@@ -3,8 +3,6 @@
 ``python -m tests.envs.lenient_score`` measures the rules on replies that were not used to write them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher

@@ -1,7 +1,5 @@
 """MVP-N: an object seen from uninformative sides; each rotation shows the next view, and the last one is informative."""
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State

@@ -6,8 +6,6 @@ Rules: ``get_open_ended_gen_answers`` of the package ``proactivebench`` 0.1.1 an
 judge's instruction is ours; docs/decisions/0003-open-ended.md explains the differences.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

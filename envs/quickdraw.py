@@ -1,7 +1,5 @@
 """QuickDraw: a sketch gains one stroke per request."""
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Move, Sample, State

@@ -3,8 +3,6 @@
 Every failure is an OSError whose ``strerror`` gives the reason.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

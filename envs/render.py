@@ -6,8 +6,6 @@ Pictures carry pixels alone: vLLM turns a picture by its EXIF orientation and pa
 neither, so no metadata may reach an engine.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import stat

@@ -3,8 +3,6 @@
 A repeated list is read as its first or last option, so its share says how much of an action share is echo.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

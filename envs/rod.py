@@ -3,8 +3,6 @@
 Frame 0 is clear, and the first frame hides most. On the first turn no category counts, not even the right one.
 """
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.chance import chance
 from envs.scenario import Ring

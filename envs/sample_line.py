@@ -1,7 +1,5 @@
 """Parses and validates one line of a published file: a valid ``Sample`` plays to every end, and ``BadSample`` gives a reason."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b

@@ -1,7 +1,5 @@
 """Reads the samples of a data folder, and selects those that a sweep plays; a bad line becomes a sentence with file and line."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@
 Rules: ``BaseEnvironment.evaluate_generated_answer`` of the package ``proactivebench`` 0.1.1.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import ClassVar
 
@@ -265,13 +263,6 @@ class LastImageSettles(Scenario):
 
     def askable(self, sample: Sample, state: State) -> tuple[str, ...]:
         return suggestions(sample.options) if state.turn + 1 < sample.frames else ()
-
-    def solution(self, sample: Sample, mode: Mode = Mode.PLAY) -> list[State]:
-        """Return the states that ``solve`` passes, the initial one first and the ended one last."""
-        states = [self.initial(sample, mode)]
-        while states[-1].ending is None:
-            states.append(self.step(sample, states[-1], self.solve(sample, states[-1]))[0])
-        return states
 
     def telling(self, sample: Sample, state: State) -> bool:
         return state.mode is Mode.REFERENCE or state.turn + 1 >= sample.frames

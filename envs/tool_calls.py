@@ -4,8 +4,6 @@ A valid call becomes the text of its option, which multiple choice then plays. A
 ends the episode like an unreadable letter.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """OcclusionDataSet-MM20: a person walks through a video and hides the objects of the question; frames form a ring."""
 
-from __future__ import annotations
-
 from envs import stimulus
 from envs.scenario import Ring
 from envs.types import Move

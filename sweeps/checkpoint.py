@@ -4,8 +4,6 @@ The one reader of ``config.json``, chat template and tokenizer configuration, fo
 folder, or of a snapshot in the Hub's cache.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

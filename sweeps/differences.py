@@ -1,7 +1,5 @@
 """The differences between what a model gets here by default and in the published package, as data (``differences.toml``)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

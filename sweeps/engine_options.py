@@ -4,8 +4,6 @@ Engines accept names of classes, kernels and repositories in many options, and r
 outside ``SAFE`` must say ``unsafe_options = true``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

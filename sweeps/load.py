@@ -1,7 +1,5 @@
 """Reads a sweep file as a ``Sweep``; an error is one sentence with the file, the key, and what to type."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

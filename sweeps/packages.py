@@ -3,8 +3,6 @@
 The files of a package are part of the keys of cells that use it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any

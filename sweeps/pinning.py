@@ -1,7 +1,5 @@
 """The table ``[revisions]`` of a sweep file: the commits of models' weights, by name."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Models by name: those that ship, those of ``[[model]]`` tables, and policies of installed packages."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Packages that a model needs in versions of its own: the ``requirements`` of its entry."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement

@@ -3,8 +3,6 @@
 The ids of a file are stored in the run folder's sweep, so that you can delete the file once a run has started.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 A user's file takes precedence over one that ships with the same name.
 """
 
-from __future__ import annotations
-
 from difflib import get_close_matches
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Keys hash exactly what changes an answer.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any, Literal
 
@@ -12,14 +10,11 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from envs.types import Mode
 from sweeps.conditions import Condition
-from sweeps.evidence import Evidence
 from sweeps.model import ModelSpec as ModelSpec
-from sweeps.precision import Precision
 from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol import Protocol as Protocol
-from sweeps.replicates import Replicates
-from sweeps.running import Cluster, Staging, Tracking
 from sweeps.sampling import Completed, Sampling, Whole
+from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
 from sweeps.unplayable import Only, unplayable_reason
 from sweeps.values import NAME, Frozen, digest
 

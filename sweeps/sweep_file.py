@@ -1,7 +1,5 @@
 """Reads sweep files as TOML tables; an error is one sentence with file, line and what to type."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Combinations of model, scenario, condition and protocol that cannot be played, with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from envs import SCENARIOS

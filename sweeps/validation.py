@@ -1,7 +1,5 @@
 """Validates tables and names of a sweep file; an error is one sentence with the key and the closest match."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from types import UnionType

@@ -1,7 +1,5 @@
 """Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
-from __future__ import annotations
-
 from hashlib import blake2b
 
 from pydantic import BaseModel, ConfigDict

@@ -4,8 +4,6 @@ The sentences are ours; options, and the question that comes with a sample, keep
 ``envs.stimulus``. Changing a sentence changes the keys of the episodes that use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 

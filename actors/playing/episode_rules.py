@@ -3,17 +3,14 @@
 States are values: the same state and reply give the same turn and the same next state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
 from actors.playing.option_scores import ScoredReply, score_options
-from actors.playing.prompts import Past, messages, open_question, open_view, turn_view
+from actors.playing.prompts import Past, messages, open_question, open_view, tool_messages, turn_view
 from actors.playing.state_graph import build_graph
-from actors.playing.tool_prompts import tool_messages
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.frames import decision_states, read_category

@@ -3,8 +3,6 @@
 Every leased episode is yielded in exactly one batch, or ``play`` raises.
 """
 
-from __future__ import annotations
-
 import typing
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from weakref import WeakSet

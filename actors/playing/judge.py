@@ -4,8 +4,6 @@ A verdict is three bits or none: an unreadable reply is asked for again and neve
 inside a fence that it cannot forge (``envs.openended``).
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 Every leased answer gets exactly one verdict, or ``judge`` raises.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 A worker's judge reads at most ``FIRST_ANSWERS`` answers before one has a verdict; then the others follow.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

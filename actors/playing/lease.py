@@ -3,8 +3,6 @@
 Every leased item is yielded in exactly one batch or recalled before it begins, or ``batches`` raises.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Generic, TypeVar

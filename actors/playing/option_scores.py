@@ -4,8 +4,6 @@ A service gives the probabilities of the first token alone, which is enough wher
 engine is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

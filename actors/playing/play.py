@@ -4,8 +4,6 @@
 store: a recorded list of replies replays to the same episode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter

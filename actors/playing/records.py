@@ -1,7 +1,5 @@
 """The rows of finished episodes and verdicts, and the batches in which a worker sends them to the driver."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ They are the only definition of each table: the store derives its Parquet schema
 prints their documentation.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, NamedTuple
 
 Int32 = Annotated[int, 32]

@@ -4,8 +4,6 @@ Every request is answered once or raises. If its judge dies, the request is sent
 ``MAX_DEATHS`` deaths it is unprocessable, so that an answer that kills engines cannot stop a sweep.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping

@@ -3,8 +3,6 @@
 A turn's number never falls along an edge, so that states come before those they lead to.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Without readable marks, ``NoVerdict`` is raised: the episode ends as an error and never counts as zero.
 """
 
-from __future__ import annotations
-
 import json
 from hashlib import sha256
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """An error as one short printable line, for a table or a part of a sentence."""
 
-from __future__ import annotations
-
 from actors.text.printable import one_line
 
 LONGEST = 300

@@ -1,7 +1,5 @@
 """Texts that a spreadsheet would compute: in a CSV file they get an apostrophe before them."""
 
-from __future__ import annotations
-
 import re
 
 FORMULA = r"^(\s*[=+\-@＝＋－＠]|[\t\r\n])"

@@ -1,11 +1,10 @@
 """Makes text of services, models and data files safe to show: no raw control character reaches a terminal, log or page.
 
-Each becomes a visible escape: ``\\x1b`` in printed lines, ``⟨U+001B⟩`` on a page.
+Each becomes a visible escape: ``\x1b`` in printed lines, ``⟨U+001B⟩`` on a page.
 """
 
-from __future__ import annotations
-
 import re
+from collections.abc import Sequence
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 """Escape sequences that color a terminal's text (ECMA-48, SGR)."""
@@ -46,3 +45,10 @@ def spell_invisible(text: str, keep: str = "") -> str:
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def list_first(texts: Sequence[str], most: int = 3, separator: str = ", ") -> str:
+    """Return the first texts and the number of the others: ``a, b, c and 2 more``, or ``a; b; c; and 2 more``."""
+    others = len(texts) - most
+    rest = f"{separator.strip(', ')} and {others:,} more" if others > 0 else ""
+    return separator.join(texts[:most]) + rest

@@ -3,8 +3,6 @@
 Text without a secret is unchanged. If the end of an address is unclear, more of it is hidden, up to the next space.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os

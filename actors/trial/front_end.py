@@ -3,8 +3,6 @@
 The front end renders every prompt in one process, whatever the GPU; a faster engine waits for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 The engine is closed before the package-style call loads the checkpoint again, because two of them may not fit.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 The published filter keeps exactly ``samples`` of its lines.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """ROD: colored blocks slide left or right in front of an object; frame 0 is clear, the middle frame hides the object."""
 
-from __future__ import annotations
-
 import itertools
 from random import Random
 

@@ -1,7 +1,5 @@
 """COCO: a crop grows in one of nine directions, stays inside the picture, and finally shows the object."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """The categories of the demo: one function draws each, and its outline identifies it even at 64 x 64 pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random

@@ -1,7 +1,5 @@
 """CIT: an object rides a conveyor belt through a video; it appears after the first image, or has left before it."""
 
-from __future__ import annotations
-
 from random import Random
 
 from PIL import Image, ImageDraw

@@ -1,7 +1,5 @@
 """Plants, animals and a star: each function draws one from its tints alone, so equal tints give equal drawings."""
 
-from __future__ import annotations
-
 from math import cos, radians, sin
 
 from envs.demo.shapes import Drawing, Patch, Tints, arc, blob, bow, line, oval, poly, rect

@@ -1,7 +1,5 @@
 """Entries and samples of the demo benchmark, with every published field of their scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache

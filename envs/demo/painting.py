@@ -1,7 +1,5 @@
 """Paints drawings with smooth edges, by painting large and reducing; equal drawings and sizes give equal pixels."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

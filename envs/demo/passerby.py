@@ -1,7 +1,5 @@
 """VSOD: a passer-by walks through a ring of frames and hides the objects of the question in the first one."""
 
-from __future__ import annotations
-
 from random import Random
 
 from PIL import Image

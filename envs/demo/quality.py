@@ -3,8 +3,6 @@
 Each of the eight corruptions leaves an object plain at level 1 and unrecognizable at level 5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Backgrounds: none shows an object of a category, and each is paler than the objects in front of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import sin
 from random import Random

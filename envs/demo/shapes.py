@@ -3,8 +3,6 @@
 x grows to the right and y downwards; (0, 0) is the upper left corner of the drawing's frame.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import cos, pi, radians, sin

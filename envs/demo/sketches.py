@@ -1,7 +1,5 @@
 """QD: a sketch gains strokes per request, from a first one that shows almost nothing to the complete drawing."""
 
-from __future__ import annotations
-
 from random import Random
 
 from PIL import Image, ImageDraw

@@ -1,7 +1,5 @@
 """Man-made objects in the unit square: each function draws one from its tints alone."""
 
-from __future__ import annotations
-
 from envs.demo.shapes import Drawing, Tints, arc, blob, bow, line, oval, poly, rect, ring
 
 WOOD = (166, 112, 66)

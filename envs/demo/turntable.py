@@ -1,7 +1,5 @@
 """MVP-N: an object turns; every view but the informative one shows a bare back or an edge instead of its picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from math import cos, pi, radians, sin

@@ -1,7 +1,5 @@
 """Send alerts as JSON to one address, in order, without slowing or stopping the sweep."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 The template escapes all texts of models and data files, and control characters are spelled out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``load_sweep``, ``plan`` and ``run`` as functions, which also work inside a running event loop, such as a notebook's."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading

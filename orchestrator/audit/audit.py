@@ -3,8 +3,6 @@
 ``game_turns`` and ``open_ended`` document the comparison of each protocol.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice

@@ -8,8 +8,6 @@ a malformed call. Not compared: sizes of pictures, solved examples, missing repl
 for several turns, and earlier attempts of a judge, which are not stored.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ package's example (ours is in ``envs.stimulus``), the accepted answers of a clea
 gets ours), and earlier attempts of a judge, which are not stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

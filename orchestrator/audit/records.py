@@ -1,7 +1,5 @@
 """A stored episode as the audit replays it, and the differences between two replays."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The package ``proactivebench`` in a child process, on a Python version that it supports (3.12 or newer)."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import json

@@ -1,7 +1,5 @@
 """``audit``: replay stored replies, or transcripts made elsewhere, through the package's rules and ours."""
 
-from __future__ import annotations
-
 import io
 import sys
 from dataclasses import asdict

@@ -54,7 +54,7 @@ def compare(
     from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
 
     run_data = read_run(folders[0], *options)
@@ -103,7 +103,7 @@ def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) ->
     from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
     from orchestrator.report.comparisons.run_comparison import compare_runs, distinct_names
     from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, joint_input_notes
 
     runs = read_runs(folders, *options)
@@ -118,7 +118,7 @@ def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) ->
 
 def show_differences(differences: RunComparison) -> None:
     from orchestrator.report.comparisons import run_comparison
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
 
     tables = map(rich_table, run_comparison.comparison_tables(differences))
     show(*tables, run_comparison.LEGEND, *map(printable, differences.notes), min_width=WIDTH)

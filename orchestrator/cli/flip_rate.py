@@ -99,8 +99,8 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
             "rates": comparison.rates.to_dicts(), "cells": comparison.cells.to_dicts(),
         })  # fmt: skip
         return
-    from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.flip_rates import changed_cell_table, rate_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
 
     notes = input_notes(repeats.sweep, repeats.folder)

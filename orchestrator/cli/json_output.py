@@ -1,7 +1,5 @@
 """``--json``: output for programs; unknown figures are null."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

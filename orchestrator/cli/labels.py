@@ -21,8 +21,8 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
     from orchestrator.gold import labels
     from orchestrator.report.read_run import read_run
     from orchestrator.report.statistics.judge_error import FEWEST_LABELS
-    from orchestrator.report.tables.console import rich_table
     from orchestrator.report.tables.csv import csv_text
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.open_ended import corrected_table
     from orchestrator.storage import atomic_write

@@ -2,8 +2,6 @@
 from the package.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby

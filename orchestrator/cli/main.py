@@ -3,8 +3,6 @@
 Each command is one call into another room; a user's mistake is one sentence and exit code 2.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -150,8 +150,7 @@ def prove(
 
     Exit code 1 if they are not equal, or not those of the certificate that is stored already.
     """
-    from orchestrator.inspection.model_try import models
-    from orchestrator.inspection.prove import prove_and_store
+    from orchestrator.inspection.model_try import models, prove_and_store
 
     if not names and sweep is None:
         raise SweepError("name models or checkpoint folders to prove, or add --sweep FILE")

@@ -38,7 +38,7 @@ def play(
     from orchestrator.human.session import sit
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.build_plan import build_plan
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.results import result_tables
 
     sweep = personal_sweep(data, name, _selection(scenarios, conditions), _with_limit(samples, set_), output)

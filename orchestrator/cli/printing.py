@@ -26,7 +26,7 @@ FAULTY = 3
 
 def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str = "", numbers: int = 0) -> RichTable:
     """Return a table for ``show`` whose last columns hold ``numbers``; the texts of the others may wrap."""
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.table import Column, Table, TableCell
 
     texts = len(heads) - numbers
@@ -55,7 +55,7 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     Below open-ended tables, lines say how well their judge reads.
     """
     from orchestrator.gold.gold_check import gold_notes
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.results import result_tables
 

@@ -1,7 +1,5 @@
 """``prompt``: print the input of a model or judge, as text or as its engine's token ids."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -86,7 +86,7 @@ def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool
 
 def _print_run(run_data: RunData) -> None:
     from orchestrator.report.tables.all_tables import terminal_tables
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
 
     print_tables(run_data.rows, run_data.sweep, run_data.folder)
     show(*map(rich_table, terminal_tables(run_data)), min_width=WIDTH)

@@ -76,7 +76,7 @@ def run(
 
 def _with_tracking(sweep: Sweep, uri: str | None) -> Sweep:
     """Return the sweep with its MLflow address: the option, else the file's, else MLFLOW_TRACKING_URI."""
-    from sweeps.running import Tracking
+    from sweeps.sections import Tracking
 
     if uri is None and sweep.tracking.uri == Tracking().uri:
         uri = os.environ.get("MLFLOW_TRACKING_URI")

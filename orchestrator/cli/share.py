@@ -1,7 +1,5 @@
 """``track``, ``merge``, ``export``: hand a run to MLflow, to a larger run, or to other programs and people."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

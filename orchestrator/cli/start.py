@@ -1,7 +1,5 @@
 """``init``: write a first sweep file and print the commands that play it."""
 
-from __future__ import annotations
-
 import shutil
 import tomllib
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """``status`` and ``top``: the progress of a run, once or full-screen."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``train``: teach a model with states of the game."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -55,7 +53,7 @@ def training_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | 
 def print_learned(folders: Sequence[Path], data: Path | None) -> None:
     """Print and write table 3: models before and after training, in and out of domain, with paired intervals."""
     from orchestrator.learning import table
-    from orchestrator.report.tables.console import rich_table
+    from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.storage.disk import disk_errors
     from orchestrator.storage.run_folder import stored_sweep

@@ -3,8 +3,6 @@
 Exit codes: 2 for what the user can mend, 130 if the user stopped the command. Any other error is a bug and travels up.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 The only module that imports huggingface_hub. All files of a repository come from one commit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 A node is staged once; all workers that need its data wait for the same task.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence

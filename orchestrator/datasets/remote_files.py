@@ -4,8 +4,6 @@ A file gets its name only when it is complete, of one version, and has the right
 download is resumed by the same call. docs/decisions/0007 says why fsspec's own download is not used.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import re

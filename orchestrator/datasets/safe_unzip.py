@@ -3,8 +3,6 @@
 An archive is checked completely before a byte is written: nothing lands outside the folder, and no bomb is unpacked.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -3,8 +3,6 @@
 An address names one state of the data: the Hub's is pinned to a commit; data at other addresses must not change.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Callable

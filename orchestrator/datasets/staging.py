@@ -3,8 +3,6 @@
 A scenario counts as staged only when all its pictures are in place: its mark is written last, under the lock.
 """
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Columns (dataset card of ``tdemin16/ProactiveBench``): prompt, ground_truth, pro
 ignored. Every row is checked before training; pictures are not decoded here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -12,9 +12,8 @@ from actors.engine.backend import Message
 from actors.playing.episode_rules import MultipleChoice
 from actors.playing.prompts import Past, apply_condition, examples
 from envs.chance import episode_seed
-from envs.foreign_suggestions import with_suggestion_pool
+from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
 from envs.samples import load_samples
-from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Ending, ImageRef, Mode, Sample, Turn, View
 from sweeps.conditions import Condition
 from sweeps.load import build_cell

@@ -4,8 +4,6 @@ Importing this module registers ``proactive-sweep/all-v0``, ``proactive-sweep/RO
 reaches its turn limit is ``truncated``, any other ending is ``terminated``; the reward is 1 for a correct ending, else 0.
 """
 
-from __future__ import annotations
-
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

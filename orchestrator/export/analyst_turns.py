@@ -1,7 +1,5 @@
 """Export to one Parquet table with a row per turn, for SQL and data frames: no join, no episode twice."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Every record and line is validated against the vendored schemas (``schemas``).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

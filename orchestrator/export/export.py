@@ -1,7 +1,5 @@
 """Export of a run folder to another format: into a new folder, completely or not at all."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@ them without a check. Episodes drawn evenly have the pictures as attachments, th
 viewer requests nothing from other hosts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +17,7 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import polars as pl
 
-from actors.playing.prompts import open_question, question_message
-from actors.playing.tool_prompts import tool_messages
+from actors.playing.prompts import open_question, question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
 from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, rows_by_key

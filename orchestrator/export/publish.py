@@ -3,8 +3,6 @@
 The token comes from HF_TOKEN only. Links and names that begin with a dot are skipped.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

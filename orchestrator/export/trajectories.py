@@ -3,8 +3,6 @@
 Pictures are named by their path in the benchmark, never copied, because their licenses are those of their sources.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

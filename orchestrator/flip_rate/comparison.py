@@ -4,8 +4,6 @@ It covers episodes with equal keys, complete on both sides and with the same pic
 state of the game: up to the first changed verdict, and every turn where each picture is asked afresh (``Condition.every_frame``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

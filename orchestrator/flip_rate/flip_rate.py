@@ -3,8 +3,6 @@
 The original run is only read. A repeat resumes like any run: rerun the command to continue.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Batch size, workers and GPUs are not part of a key, so an episode of a repeat has the key of the original.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -16,7 +14,7 @@ from envs.chance import chance
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_episodes
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
-from sweeps.running import Cluster, Tracking
+from sweeps.sections import Cluster, Tracking
 from sweeps.spec import ModelSpec, Selection, Sweep
 
 FOLDER = "flip-rate"

@@ -1,7 +1,5 @@
 """Labels: people's verdicts on answers of a run, kept as ``labels.csv`` in its folder, against which its judge is corrected."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType

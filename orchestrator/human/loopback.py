@@ -3,8 +3,6 @@
 Other hosts (DNS rebinding), origins (forms and scripts of other sites) and tokens are refused.
 """
 
-from __future__ import annotations
-
 import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -3,9 +3,9 @@
 The person sees the input of any engine and nothing else of the game. An answer counts once, for the question it names.
 """
 
-from __future__ import annotations
-
 import asyncio
+import json
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -14,8 +14,54 @@ from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.image_loader import PictureLoader, encode_png
+from envs import regular
 from envs.types import ImageRef
-from orchestrator.human.unfinished import Unfinished
+from orchestrator.storage import atomic_write
+
+NAME = "unfinished.json"
+MAX_BYTES = 1 << 20
+
+
+class Unfinished:
+    """The replies of one episode; empty if the file is unreadable or belongs to another episode."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.key = folder / NAME, ""
+        self.replies: list[str] = []
+        self._position = 0
+
+    def open(self, key: str) -> None:
+        """Start or resume the episode with this key."""
+        stored_key, replies = _read(self.path)
+        self.key, self.replies, self._position = key, replies if stored_key == key else [], 0
+
+    def next_reply(self) -> str | None:
+        """Return the next stored reply; None after the last one."""
+        if self._position >= len(self.replies):
+            return None
+        self._position += 1
+        return self.replies[self._position - 1]
+
+    def add(self, reply: str) -> None:
+        """Store a reply durably. Raises OSError."""
+        self.replies.append(reply)
+        self._position += 1
+        atomic_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
+
+    def close(self) -> None:
+        """Delete the replies, because the episode is stored."""
+        self.replies = []
+        self.path.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> tuple[str, list[str]]:
+    """Return key and replies of the file; empty if it is missing or damaged."""
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(regular.read_bytes(path, MAX_BYTES))
+        key, replies = (content.get("key"), content.get("replies")) if isinstance(content, dict) else ("", [])
+        if isinstance(key, str) and isinstance(replies, list) and all(isinstance(reply, str) for reply in replies):
+            return key, replies
+    return "", []
 
 
 class ServedPicture(NamedTuple):

@@ -3,8 +3,6 @@
 Text-only ones count too: judges are such models, and a question can be asked without its picture.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections.abc import Iterable

@@ -3,15 +3,13 @@
 A certificate holds hashes, so two runs on two machines can be compared without their pictures and weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from actors.trial.certify import InputReport, RecordedInput
 from envs.json_text import parse_json
 from orchestrator.storage import checksums

@@ -1,7 +1,5 @@
 """Model entries for checkpoints that no sweep names: a folder, or a model on another engine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

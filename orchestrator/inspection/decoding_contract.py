@@ -1,11 +1,9 @@
 """What a checkpoint's ``generation_config.json`` says of its replies, and whether the engines can follow it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from actors.engine.decoding import unfollowed_fields, unknown_fields
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from sweeps.checkpoint import Checkpoint
 from sweeps.sampling import Sampling
 

@@ -3,8 +3,6 @@
 A cell starts with ``ok``, ``no`` or ``unknown``; facts that cannot be read (offline, a gated model) are unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Sizes that follow from a model's configuration: context length, cache and weights; nothing is downloaded or loaded."""
 
-from __future__ import annotations
-
 from sweeps.checkpoint import Checkpoint, positive
 from sweeps.spec import ModelSpec
 

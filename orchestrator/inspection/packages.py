@@ -3,8 +3,6 @@
 Imports run in a separate process, because a build for another torch fails at import and may crash the process.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

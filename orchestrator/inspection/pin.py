@@ -1,13 +1,11 @@
 """``models pin``: the commits of a sweep's weights, written into its file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from actors.engine.weights import cached_commit, is_pinned
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from envs import regular
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError

@@ -1,7 +1,5 @@
 """``prompt``: the input of a model or judge as text, built by the functions of a sweep, with names in place of pictures."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence
@@ -12,14 +10,21 @@ from actors.engine.backend import BackendError, Message, Request, Situation
 from actors.engine.chat_format import function_schema
 from actors.playing import turn_judge
 from actors.playing.judge import judge_prompt
-from actors.playing.prompts import Past, apply_condition, examples, messages, open_question, open_view, turn_view
-from actors.playing.tool_prompts import tool_messages
+from actors.playing.prompts import (
+    Past,
+    apply_condition,
+    examples,
+    messages,
+    open_question,
+    open_view,
+    tool_messages,
+    turn_view,
+)
 from envs import SCENARIOS
 from envs.bad_lines import Problem, skipped_note
-from envs.foreign_suggestions import with_suggestion_pool
+from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
 from envs.render import UnreadablePicture
 from envs.samples import BadData, is_evaluated, load_samples
-from envs.swapped import with_swapped_pictures
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State
 from sweeps.conditions import Condition

@@ -3,8 +3,6 @@
 Each input line gives one output line; equal lines give equal lines.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches

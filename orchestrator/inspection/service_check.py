@@ -1,7 +1,5 @@
 """Problems of a service's entry: its key, its address, and the models that it serves."""
 
-from __future__ import annotations
-
 import os
 import urllib.error
 import urllib.request

@@ -17,9 +17,17 @@ from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
 from actors.engine.openai.picture_tokens import token_rule
 from actors.playing.option_scores import SAMPLES
-from actors.playing.prompts import apply_condition, examples, exchange, messages, open_question, open_view, turn_view
+from actors.playing.prompts import (
+    apply_condition,
+    examples,
+    exchange,
+    messages,
+    open_question,
+    open_view,
+    tool_messages,
+    turn_view,
+)
 from actors.playing.state_graph import build_graph
-from actors.playing.tool_prompts import tool_messages
 from envs import SCENARIOS
 from envs.frames import decision_states
 from envs.render import Renderer, UnreadablePicture

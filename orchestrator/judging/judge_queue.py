@@ -4,8 +4,6 @@ It holds a bounded number of answers in memory and reads the others back from th
 the ordinal of its episode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import compress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Asking more and asking better after training less before, where a run asked both for option probabilities."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import polars as pl

@@ -3,8 +3,6 @@
 Inputs come from ``actors.engine.hf.backend``, so tokens and pixels are those of a sweep.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from copy import deepcopy

@@ -1,19 +1,115 @@
-"""The progress, stop request and outcome of a training, for every engine."""
+"""The progress, metrics, stop request and outcome of a training, for every engine.
+
+Metrics go to MLflow from each checkpoint to the next. An MLflow error is reported once, and tracking is off from then on.
+"""
 
 from __future__ import annotations
 
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
+from types import TracebackType
 
-from orchestrator.learning.metrics_log import MetricsLog
+from actors.text.redaction import redact_address
 from orchestrator.learning.plan import describe_work
 from orchestrator.learning.settings import Train
+from orchestrator.tracking.mlflow.client import first_line, now_ms
+from orchestrator.tracking.mlflow.run import MlflowRun
+from orchestrator.tracking.mlflow.run_tree import LEVEL
+from orchestrator.tracking.tracked_run import TrackedRun
+from orchestrator.tracking.tracker import is_mlflow
+from sweeps.spec import Sweep
+
+HISTORY = 1_000
+"""Number of steps in memory."""
+NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
+
+- `live_groups`: the share of groups with different rewards. Only these have a gradient; below 0.1 the model hardly learns.
+- `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
+  to ask raises the first and not the second.
+- `acc_in_domain`, `acc_out_of_domain`: percent of greedy episodes on the sweep's own data that end right, if evaluations are on.
+- `asking_auc_in_domain`, `asking_auc_out_of_domain`, `neutral_b_...`: with them, how well the odds of asking tell what cannot be
+  known (knowledge; 0.5 is blind), and how far asking is from even (habit; positive: too rare).
+"""
+
+
+class MetricsLog:
+    """The metrics of one training, sent to MLflow on ``send`` and on exit."""
+
+    def __init__(self, sweep: Sweep, train: Train, folder: Path) -> None:
+        self.sweep, self.train, self.folder = sweep, train, folder
+        self.history: deque[tuple[int, Mapping[str, float]]] = deque(maxlen=HISTORY)
+        self.unsent: list[tuple[int, int, Mapping[str, float]]] = []
+        """Step, time in milliseconds, and metrics."""
+        self.off = not is_mlflow(sweep.tracking.uri)
+        self.run: MlflowRun | None = None
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.send()
+        if self.run is not None:
+            with self._tracking() as run:
+                run.client.set_terminated(run.parent, "FAILED" if kind else "FINISHED")
+
+    def record(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of one step."""
+        self.history.append((step, metrics))
+        if not self.off:
+            self.unsent.append((step, now_ms(), metrics))
+
+    def has(self, name: str) -> bool:
+        """Return True if a recent step has this metric."""
+        return any(name in metrics for _, metrics in self.history)
+
+    def mean(self, name: str, steps: int) -> float:
+        """Return the mean of a metric over the last ``steps`` steps that have it."""
+        values = [metrics[name] for _, metrics in self.history if name in metrics][-steps:]
+        return sum(values) / len(values)
+
+    def send(self) -> None:
+        """Send the metrics that MLflow does not have yet."""
+        if self.off or not self.unsent:
+            return
+        with self._tracking() as run:
+            for step, time, metrics in self.unsent:
+                for name, value in metrics.items():
+                    run.client.log_metric(run.parent, name, value, time, step)
+        self.unsent = []
+
+    def send_file(self, path: Path) -> None:
+        """Store a file with the run."""
+        if not self.off:
+            with self._tracking() as run:
+                run.send_files([path])
+
+    @contextmanager
+    def _tracking(self) -> Iterator[MlflowRun]:
+        """Provide the MLflow run, created at first use; any error turns tracking off."""
+        try:
+            self.run = self.run or self._create_run()
+            yield self.run
+        except Exception as error:  # MLflow raises errors of any type
+            self.off = True
+            message = f"MLflow at {redact_address(self.sweep.tracking.uri)} takes no metrics ({first_line(error)})"
+            print(f"{message}; the training continues without it", file=sys.stderr, flush=True)
+
+    def _create_run(self) -> MlflowRun:
+        tracking, model = self.sweep.tracking, self.train.model.name
+        params = {**{key: str(value) for key, value in self.train.settings.items()}, "model": model}
+        experiment = tracking.experiment or self.sweep.name
+        run = MlflowRun(TrackedRun(tracking.uri, experiment, self.folder, f"train {self.folder.name}", params))
+        run.client.set_tag(run.parent, LEVEL, "training")
+        run.client.set_tag(run.parent, "mlflow.note.content", NOTE.replace("MODEL", model))
+        return run
+
 
 LIVE_CHECK_STEPS, MIN_LIVE_GROUPS = 20, 0.1
 """After so many steps, a lower share of live groups is reported: the model hardly learns."""

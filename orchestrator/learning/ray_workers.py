@@ -3,8 +3,6 @@
 All processes must see the training's folder: one machine, or a shared file system.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from os import SEEK_END

@@ -3,8 +3,6 @@
 A model counts as trained if its weights lie in the folder of a training; scores and intervals are those of the report.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +24,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.intervals import estimate_mean, score_test
-from orchestrator.report.statistics.skewed_means import skewed_mean_test
+from orchestrator.report.statistics.means import skewed_mean_test
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line

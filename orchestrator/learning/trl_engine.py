@@ -3,8 +3,6 @@
 Checkpoints are the trainer's own. On one CPU, a resumed training gives the same weights bit for bit.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import warnings
@@ -15,8 +13,13 @@ from threading import Event
 
 from actors.text.printable import one_line
 from orchestrator.learning import run_files
-from orchestrator.learning.metrics_log import MetricsLog
-from orchestrator.learning.progress import TrainingOutcome, TrainingProgress, print_to_stderr, stop_on_signals
+from orchestrator.learning.progress import (
+    MetricsLog,
+    TrainingOutcome,
+    TrainingProgress,
+    print_to_stderr,
+    stop_on_signals,
+)
 from orchestrator.learning.settings import TrainError, Training
 from orchestrator.learning.states import Pool, TrainingState
 

@@ -4,8 +4,6 @@ vLLM rounds differently and batches by arrival time: the replies of a seed may d
 ``sampler = "transformers"``, and in rare cases from one run to the next.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Their control characters are printed as escapes; they are replaced after the layout, in every cell.
 """
 
-from __future__ import annotations
-
 import os
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult

@@ -1,7 +1,5 @@
 """Renders a snapshot as a table for terminals and as lines elsewhere, with the same content."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Measures what replicas do with their time, by looking at the scheduler's workers about twice a second."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 It only reads the run folder and leaves commands there, so it can be opened and closed at any time, on any machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

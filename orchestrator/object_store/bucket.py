@@ -4,8 +4,6 @@ Keys come from the environment, as each service documents it (``AWS_*``, ``GOOGL
 taken from an address, a sweep file or an option.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -3,8 +3,6 @@
 A failed condition changes nothing in the bucket and returns False; a missing response never counts as success.
 """
 
-from __future__ import annotations
-
 import errno
 from typing import Any, Protocol
 

@@ -3,8 +3,6 @@
 The run folder is local or in a bucket. Write access is all that a command needs; nothing listens on a port.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -4,8 +4,6 @@ An attempt is complete only when everything is in the bucket, and any machine ca
 docs/decisions/0004 says why the store itself stays on a local disk.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

@@ -4,8 +4,6 @@ Parts are uploaded once, turns before episodes; other files are replaced. One wr
 the store's protocol (docs/decisions/0002 and 0004).
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -4,8 +4,6 @@ Every change is conditional on the version that was read, so exactly one driver 
 never compared: a driver that wants another machine's lock watches whether it is renewed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

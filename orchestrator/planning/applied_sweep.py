@@ -3,8 +3,6 @@
 The command is gone, but a folder whose log holds such a sweep resumes with it.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.bad_lines import Problem, skipped_lines
-from envs.foreign_suggestions import with_suggestion_pool
+from envs.foreign_suggestions import with_suggestion_pool, with_swapped_pictures
 from envs.samples import load_samples, select_samples
-from envs.swapped import with_swapped_pictures
 from envs.types import Sample
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.planning.plan import Plan, make_plan

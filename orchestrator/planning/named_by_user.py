@@ -4,8 +4,6 @@ The one gate for every command that acts on the sweep stored in a folder. The us
 models with code on the command line, in a sweep file of their own (``--sweep``), or in the environment.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tomllib

@@ -21,7 +21,7 @@ from envs.bad_lines import SkippedLines
 from envs.chance import chance, episode_seed
 from envs.types import Mode, Sample
 from sweeps.conditions import Condition
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest
 

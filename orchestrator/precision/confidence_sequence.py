@@ -13,8 +13,6 @@ about the distribution or the number of samples. Bets are target / (estimated co
 interval of half-width ``target``; another target gives a wider interval that is still valid.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

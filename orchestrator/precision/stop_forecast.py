@@ -1,7 +1,5 @@
 """Forecast of the samples that a precision rule needs: simulated answers through the real interval."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Sequence
 
@@ -9,7 +7,7 @@ import numpy as np
 
 from orchestrator.precision.confidence_sequence import Floats
 from orchestrator.precision.stopping import LOOK, Unit, bounds, units
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 from sweeps.spec import Cell
 
 Shape = tuple[tuple[int, str], ...]

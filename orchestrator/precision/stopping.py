@@ -4,8 +4,6 @@ Episodes after a stop or a missing episode are ignored, so equal answers stop at
 episode without an answer (failed, refused, unprocessable) counts as wrong in the lower bound and as right in the upper one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +14,8 @@ from envs.types import UNSCORED
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.precision.confidence_sequence import ALPHA, Floats, interval
-from sweeps.precision import Precision
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import Precision
 from sweeps.spec import Cell, Protocol
 
 LOOK = 10

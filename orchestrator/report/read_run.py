@@ -1,7 +1,5 @@
 """Reads a run folder into ``RunData``, without a model, a cluster or the data folder."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

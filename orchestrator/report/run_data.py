@@ -1,7 +1,5 @@
 """``RunData``: the planned episodes of one run folder, with the samples if the data folder is available."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, wraps

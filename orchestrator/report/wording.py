@@ -1,7 +1,5 @@
 """Numbers as parts of a sentence: shares, signed differences, p-values, counts with their noun."""
 
-from __future__ import annotations
-
 MINUS = "−"
 
 

@@ -22,7 +22,7 @@ from polars.io.plugins import register_io_source
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
 from envs.json_text import parse_json

@@ -3,8 +3,6 @@
 The sweep never waits for it, and it takes at most one percent of the time.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Mapping
 from threading import Lock, Thread

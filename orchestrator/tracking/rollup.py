@@ -3,8 +3,6 @@
 A mean is over scenarios, unweighted, under one condition, like the paper's average. Baselines are not part of a sweep's means.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean

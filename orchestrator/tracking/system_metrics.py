@@ -4,8 +4,6 @@ An idle GPU is what a sweep on a cluster wastes, so the mean over all GPUs is a 
 only the machine that its process runs on (docs/decisions/0016-tracking.md).
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections import Counter

@@ -3,8 +3,6 @@
 A tracker never slows or stops a sweep, and it is never the source of anything: the run folder is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

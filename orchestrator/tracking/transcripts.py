@@ -4,8 +4,6 @@ The sample is drawn by seed over scenarios and endings, so equal folders have eq
 fenced, so that a viewer of Markdown interprets nothing in them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The template, style and scripts of the page, served by ``page`` or written by ``bundle``."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined

@@ -1,7 +1,5 @@
 """The episodes of all runs that a page shows, as one set of columns; an episode is its position in them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -188,10 +186,6 @@ class Catalog:
         for position, number in zip(positions.tolist(), rows.tolist(), strict=True):
             run, row = self.cells[self.columns["cell"][position]].run, table.row(number - first, named=True)
             yield StoredEpisode(position, run, row, turns.get(row["key"], []))
-
-    def read_episode(self, position: int) -> StoredEpisode:
-        """Return an episode. Raises ``storage.schemas.UNREADABLE``."""
-        return next(self.read_episodes([position]))
 
 
 def _name(cell: PlacedCell, name: str) -> str:

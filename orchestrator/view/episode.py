@@ -1,7 +1,5 @@
 """One or two episodes as film strips: rows of the store, and the questions and pictures of their samples."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 All texts reach the page as JSON and become text nodes there; names and filters come back and are only compared.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

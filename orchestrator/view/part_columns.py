@@ -3,8 +3,6 @@
 Texts, keys and names stay on disk: a row names its cell by a number, and its texts by its place in the part.
 """
 
-from __future__ import annotations
-
 from enum import IntFlag
 from pathlib import Path
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 ``version`` rises with every change.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -17,9 +17,9 @@ from actors.engine.registry import open_engine
 from actors.playing.play import play
 from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
+from envs.foreign_suggestions import with_swapped_pictures
 from envs.render import GREY
 from envs.samples import load_samples
-from envs.swapped import with_swapped_pictures
 from envs.types import NO_PICTURE, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.registry import registry

@@ -11,11 +11,10 @@ from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
 from envs.types import Sample
 from orchestrator.planning.plan import make_plan
-from orchestrator.report.statistics.crossed_means import crossed_mean
 from orchestrator.report.statistics.exact_tests import mcnemar
 from orchestrator.report.statistics.intervals import Stratum, score_tests, stratum_from_counts, stratum_from_values
+from orchestrator.report.statistics.means import crossed_mean, skewed_mean_test
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.report.statistics.skewed_means import skewed_mean_test
 from sweeps.load import build
 from sweeps.protocol import Protocol
 from tests.bench.planted_evidence import Planted, share_line

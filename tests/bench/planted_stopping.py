@@ -24,9 +24,9 @@ from orchestrator.planning.plan import Plan, make_plan
 from orchestrator.precision.stopping import Ranking, StoppingRule
 from orchestrator.report.paper.published import published_figures
 from sweeps.load import build
-from sweeps.precision import Precision
 from sweeps.protocol import Protocol
 from sweeps.registry import registry
+from sweeps.sections import Precision
 
 SWEEPS = 1_000
 BATCH = 64

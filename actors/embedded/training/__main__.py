@@ -4,8 +4,6 @@ The command draws the pictures, trains in three stages, saves the folder that th
 seeds. Repeat the command to continue an interrupted run from its last checkpoint.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -25,12 +23,15 @@ from tokenizers import Tokenizer  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from actors.embedded.training import text_processor  # noqa: E402
-from actors.embedded.training.language_stage import LanguageStage  # noqa: E402
 from actors.embedded.training.model import Heads, build  # noqa: E402
 from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, Bank, draw_bank  # noqa: E402
+from actors.embedded.training.stages import (  # noqa: E402
+    LanguageStage,
+    VisionStage,
+    recognition_accuracy,
+)
 from actors.embedded.training.trainer import ProcessGroup, Schedule, train  # noqa: E402
 from actors.embedded.training.training_data import SCENARIO_WEIGHTS, TrainingData, wordings  # noqa: E402
-from actors.embedded.training.vision_stage import VisionStage, recognition_accuracy  # noqa: E402
 
 PROCESSES = 2
 

@@ -3,8 +3,6 @@
 Episodes follow the game's rules on pictures in memory; those of a scenario and condition advance in step.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The architecture: an Idefics3, 128 wide, for pictures of 64 pixels, which transformers and vLLM load unchanged."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from transformers import Idefics3Config, Idefics3ForConditionalGeneration

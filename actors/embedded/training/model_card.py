@@ -1,7 +1,5 @@
 """Writes the model card, with figures measured through transformers on held-out seeds."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path

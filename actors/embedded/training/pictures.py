@@ -4,8 +4,6 @@ The demo generator draws it with other seeds than the demo's: training seeds are
 there upwards.
 """
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Iterator

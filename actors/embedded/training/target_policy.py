@@ -4,8 +4,6 @@ A clear view gets its category. For a hidden view, the policy asks, abstains or 
 the scenario and the condition, so that greedy decoding keeps the mixture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from envs import SCENARIOS

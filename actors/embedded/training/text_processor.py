@@ -3,8 +3,6 @@
 The constant sentences of the benchmark and the letter marks are one token each; all other text is byte-level BPE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -4,8 +4,6 @@ A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT
 from it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Examples depend on the random generator alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from random import Random
 

@@ -5,8 +5,6 @@ tower with them (``refine``), an adapter on simulated picture tokens (``speak``)
 saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time
@@ -23,8 +21,8 @@ from torch import nn
 from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
+from actors.embedded.training.stages import Labels
 from actors.embedded.training.trainer import ProcessGroup, Schedule, train
-from actors.embedded.training.vision_stage import Labels
 from actors.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from actors.embedded_135m.training.adapter import add_adapter
 from actors.embedded_135m.training.looking_stage import (
@@ -172,7 +170,7 @@ def save(run: TrainingRun) -> None:
 
 def examine(run: TrainingRun) -> None:
     """Measure the assembled folder on fresh seeds and write the model card."""
-    from actors.embedded_135m.training.model_card import write_card
+    from actors.embedded_135m.training.examination import write_card
 
     log = run.work / "training.log"
     write_card(run.work / "assembled", run.language, run.out, log, run.exam_samples, 7 * run.exam_samples, run.log)

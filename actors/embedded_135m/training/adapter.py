@@ -1,7 +1,5 @@
 """The adapter that is trained: low-rank products on the attention of the language half's later layers."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

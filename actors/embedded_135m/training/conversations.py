@@ -1,7 +1,5 @@
 """The conversations to learn from: the sweep's own questions, with short replies to options and English to open questions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random

@@ -20,8 +20,8 @@ from transformers.models.idefics3.configuration_idefics3 import Idefics3VisionCo
 from transformers.models.idefics3.modeling_idefics3 import Idefics3Connector, Idefics3EncoderLayer
 
 from actors.embedded.training.pictures import NAMES, Bank
+from actors.embedded.training.stages import NAMED_FROM, Labels
 from actors.embedded.training.target_policy import CLEAR, KNOWN
-from actors.embedded.training.vision_stage import NAMED_FROM, Labels
 from actors.embedded_135m.assemble import SCALE
 from envs import SCENARIOS
 

@@ -4,8 +4,6 @@ Models are ranked as in one run's report (``orchestrator.report.measures.ranking
 Folders whose samples differ are refused.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

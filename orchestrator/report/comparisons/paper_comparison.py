@@ -5,26 +5,34 @@ listed with a reason and without its published figure. Greedy decoding is compar
 default, and the paper does not say which of its runs were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
 from actors.playing.turn_judge import turn_judge_key
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from envs import SCENARIOS
-from orchestrator.report.comparisons.decoding import decoding_mismatch, decoding_note, sampling_mismatch
 from orchestrator.report.comparisons.rounding import (
     agreement_sentences,
     averages_agree,
+    decoding_mismatch,
+    decoding_note,
     flip_probability,
+    sampling_mismatch,
     smallest_difference,
 )
 from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
-from orchestrator.report.paper.provenance import UNVERIFIED, foreign_scenarios, open_ended_subsets, subset_scenarios
-from orchestrator.report.paper.published import AVERAGE, MEASURES, ROUNDING, published_figures
+from orchestrator.report.paper.published import (
+    AVERAGE,
+    MEASURES,
+    ROUNDING,
+    UNVERIFIED,
+    foreign_scenarios,
+    open_ended_subsets,
+    published_figures,
+    subset_scenarios,
+)
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.exact_tests import ALPHA

@@ -1,7 +1,5 @@
 """The differences that a comparison can see: the least true one that is found in 80% of cases, per scenario and on average."""
 
-from __future__ import annotations
-
 import polars as pl
 from scipy.stats import norm  # type: ignore[import-untyped]
 

@@ -1,10 +1,8 @@
-"""Distance of a run from rounded published figures: in episodes for one figure, in one sentence for a table.
+"""Distance of a run from rounded published figures, in episodes or in one sentence for a table, and of its decoding.
 
 A rerun plays the paper's own samples, so its figures differ by episodes with another ending and not by sampling. A figure
 agrees only if our number of episodes rounds to the published one.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil, floor
@@ -16,6 +14,8 @@ from scipy.stats import binom, spearmanr  # type: ignore[import-untyped]
 from orchestrator.report.paper.published import AVERAGE, ROUNDING
 from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.wording import pluralize
+from sweeps.sampling import AS_THE_PACKAGE, Sampling
+from sweeps.spec import OpenEnded
 
 FEWEST_MODELS = 3
 """Fewest models for a rank correlation."""
@@ -95,3 +95,36 @@ def _rank_correlation(averages: pl.DataFrame) -> tuple[int, float | None]:
     if averages.height < FEWEST_MODELS or ours.n_unique() < 2 or published.n_unique() < 2:
         return averages.height, None
     return averages.height, float(spearmanr(ours, published).statistic)
+
+
+def decoding_mismatch(sampling: Sampling) -> str | None:
+    """Return why decoding is not comparable: another temperature or number of new tokens."""
+    paper = Sampling()
+    if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
+        return None
+    return (
+        f"decoded otherwise than the paper: {sampling.description} and {sampling.max_tokens} new tokens, not as each checkpoint's"
+        f" generation_config says and {paper.max_tokens}"
+    )
+
+
+def sampling_mismatch(sampling: Sampling) -> str | None:
+    """Return why open-ended answers are not decoded as in the package's example: sampled, without a tight limit."""
+    is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
+    if is_sampled and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+        return None
+    return (
+        f"answered otherwise than in the paper: {sampling.description} and at most {sampling.max_tokens:,} new tokens,"
+        " not sampled and as long as it takes"
+    )
+
+
+def decoding_note(sampling: Sampling, protocol: str) -> str:
+    """Return how the decoding of compared figures differs from the package's; empty if it does not."""
+    package = Sampling(checkpoint=True) if protocol == "mcqa" else AS_THE_PACKAGE
+    if sampling == package:
+        return ""
+    ours, theirs = (
+        f"{settings.description}, at most {settings.max_tokens:,} new tokens" for settings in (sampling, package)
+    )
+    return f'decoding of {protocol} differs: ours {ours}; the package\'s {theirs} (sampling = "checkpoint")'

@@ -3,8 +3,6 @@
 Differences are a run minus the first one, over pairs of episodes; p is corrected over all comparisons that both runs plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 from envs import in_paper_order
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters

@@ -3,8 +3,6 @@
 Every figure is a function of the run data; with fewer than three models it is left out, because a table says the same.
 """
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,10 +11,8 @@ from typing import NamedTuple, Protocol
 from matplotlib.figure import Figure
 
 from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.curves import budget_figure, capacity_figure
-from orchestrator.report.figures.dark import with_dark_colors
+from orchestrator.report.figures.curves import budget_figure, capacity_figure, operating_figure
 from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
-from orchestrator.report.figures.operating import operating_figure
 from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.rows import (
     actions_figure,
@@ -25,6 +21,7 @@ from orchestrator.report.figures.rows import (
     reference_figure,
     share_changes_figure,
 )
+from orchestrator.report.figures.style import with_dark_colors
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.storage import atomic_write
 

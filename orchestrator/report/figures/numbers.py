@@ -1,7 +1,5 @@
 """The numbers that figures show, without matplotlib: a few small frames, so that another process can draw them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

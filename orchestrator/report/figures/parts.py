@@ -3,8 +3,6 @@
 Models stand above baselines, baselines are gray, and unfinished models are pale and show their progress.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

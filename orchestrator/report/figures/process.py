@@ -3,8 +3,6 @@
 The figures of a small run are drawn here, because starting the process would take longer. It ends when this process ends.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

@@ -3,8 +3,6 @@
 Every point has its 95% interval, and every number is in the tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import polars as pl

@@ -3,8 +3,6 @@
 The same folder, data and seed give the same bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files

@@ -3,8 +3,6 @@
 It is a table with drawn cells, so that names never overlap, colors follow the page, and any number of models fits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Progress is a column of the table of cells, and an error is never a zero.
 """
 
-from __future__ import annotations
-
 from urllib.parse import urlencode
 
 import polars as pl

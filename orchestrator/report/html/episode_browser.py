@@ -1,7 +1,5 @@
 """The data of the page's episode browser: a seeded choice of episodes with their pictures, bounded in number and bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -16,7 +14,7 @@ from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.measures.endings import EndingKind, endings
 from orchestrator.report.measures.sample_accuracy import hardest_samples
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.hard_samples import HARDEST
+from orchestrator.report.tables.behavior import HARDEST
 from orchestrator.report.tables.parts import order_models
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.schemas import UNREADABLE

@@ -4,8 +4,6 @@ The store holds replies, not options. The sample is loaded from the data folder 
 game again; question and options are shown only if that gives the stored readings, otherwise the view has the reason.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

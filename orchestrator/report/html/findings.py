@@ -1,7 +1,5 @@
 """The headlines of the page, each computed from this run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

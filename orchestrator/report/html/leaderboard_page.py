@@ -3,8 +3,6 @@
 Like the report's page it sends no request, and no text of a run is markup in it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The summary of the page: facts about the run, and its problems. Every sentence is computed from this run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,7 +11,7 @@ from orchestrator.inspection.certificate import read_certificates, summarize
 from orchestrator.report.html.text import join_names, paper_order, visible
 from orchestrator.report.measures.clustering import describe_clusters
 from orchestrator.report.measures.resources import describe_resources
-from orchestrator.report.paper.provenance import foreign_scenarios, subset_scenarios
+from orchestrator.report.paper.published import foreign_scenarios, subset_scenarios
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import Row, order_models

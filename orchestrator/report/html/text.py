@@ -4,16 +4,13 @@ The template escapes HTML. This module makes control characters visible, data sa
 short, with their length.
 """
 
-from __future__ import annotations
-
 import json
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from actors.text.listing import list_first
-from actors.text.printable import spell_invisible
+from actors.text.printable import list_first, spell_invisible
 from envs import SCENARIOS
 
 LONGEST_NAME = 200

@@ -3,8 +3,6 @@
 Their number and bytes are bounded. A picture that is left out or cannot be shown has a reason in its place.
 """
 
-from __future__ import annotations
-
 import io
 import re
 from base64 import b64encode

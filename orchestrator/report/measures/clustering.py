@@ -6,8 +6,6 @@ default a scenario's clusters count if they make the interval of a mean more tha
 scenario's, so that all its intervals, tests and ranks agree.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from scipy.special import stdtrit  # type: ignore[import-untyped]

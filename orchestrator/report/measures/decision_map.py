@@ -4,8 +4,6 @@ A map has the pictures of a sample on which the model names the right category w
 by which an episode went on too long (late) or ended too soon (early), relative to what this model needs for this sample.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 

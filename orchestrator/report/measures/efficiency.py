@@ -3,8 +3,6 @@
 The turns needed are those of the oracle on the same sample.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from envs import SCENARIOS

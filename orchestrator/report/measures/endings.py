@@ -7,8 +7,6 @@ available, the rules decide (``Scenario.telling``). Otherwise a view is clear if
 the same sample. Without an oracle the kind is ``guessed``.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Self
 

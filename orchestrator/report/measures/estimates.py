@@ -4,8 +4,6 @@ Equal episodes give equal bounds in any order. Errors are left out of every meas
 clusters of the run data. The intervals are those of ``orchestrator.report.statistics.intervals``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Every possible reply that counts is played once at every reachable state, weight
 count ends the episode as wrong.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
@@ -47,11 +45,6 @@ class BlindPlay(NamedTuple):
     """Chance (0 to 1) that an episode ends correct."""
     suggestions: float
     """Mean number of turns less one, the benchmark's ps."""
-
-
-def chance_correct(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> float:
-    """Return the chance (0 to 1) that an episode of this policy ends correct; ``seed`` is the episode's (random-proactive)."""
-    return blind_play(sample, replies, mode, seed).right
 
 
 def blind_play(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:

@@ -1,7 +1,5 @@
 """The exact values of operating curves as columns of a run's results, in the row of the published order of each cell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -1,15 +1,13 @@
 """Families of tests that are corrected together (Holm 1979), and the settings of ``[evidence]`` that name them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import holm
-from sweeps.evidence import MARGIN
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import MARGIN
 
 
 def evidence_settings(run_data: RunData) -> tuple[float, int]:

@@ -3,8 +3,6 @@
 A missing answer does not count as wrong: a sample stays undecided while its missing answers can decide it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +26,6 @@ from sweeps.protocol import ZERO_SHOT
 PROTOCOL = "mcqa"
 THRESHOLDS = (15, 25, 30, 40)
 """Percent of the models; 25 is the paper's, the others are from its appendix A.8."""
-PAPER_THRESHOLD = 25
 CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
 """Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
 rate at which it reports the recall of both (A.8)."""

@@ -4,8 +4,6 @@ The gold check's sensitivity and specificity hold for the run only if the judge 
 labels drawn at random from the run need no such assumption (``orchestrator.report.statistics.judge_error``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import polars as pl
@@ -51,21 +49,25 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
+def judged_answers(run_data: RunData) -> pl.DataFrame:
+    """Return the open-ended answers with a verdict, read as the run data says, and the clusters of their samples."""
+    cells = run_data.rows.filter(protocol="oeg").select("cell")
+    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
+    if run_data.strict:
+        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
+    return bits.filter(pl.col("aggregate").is_not_null())
+
+
 def _answers(run_data: RunData) -> pl.DataFrame:
     """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one.
 
     ``disputed`` is true where the second judge differs whose differing verdicts were labelled more often.
     """
-    cells = run_data.rows.filter(protocol="oeg").select("cell")
-    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
-    if run_data.strict:
-        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
-    judged = bits.filter(pl.col("aggregate").is_not_null())
     names = ("key", "model", "condition", "scenario", "cluster", *BITS)
     labels = read_labels(run_data.folder)
     seconds = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
     disputed = disputed_answers(run_data.folder, run_data.judge, seconds[0]) if seconds else set[str]()
-    rows = judged.select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
+    rows = judged_answers(run_data).select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 
 

@@ -3,8 +3,6 @@
 Only replies that the benchmark could not parse are read again; each is the last of its episode. No score changes.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from actors.playing.prompts import apply_condition

@@ -3,8 +3,6 @@
 They are computed as those of ``estimates``: over samples, or over their clusters where the run data has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Rank correlation of model size with accuracy and suggestions, with a permutation test."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from scipy.stats import permutation_test, rankdata  # type: ignore[import-untyped]

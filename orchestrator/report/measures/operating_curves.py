@@ -4,8 +4,6 @@ Cells are averaged over the published and the seeded orders of the options; figu
 order, which was played.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

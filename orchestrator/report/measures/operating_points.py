@@ -4,8 +4,6 @@ Accuracies are percent. Intervals are 95% by a bootstrap over samples, or over t
 it draws the same samples for every model.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Splits of the difference between two models, or two conditions of a model: asking more, and asking better."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any

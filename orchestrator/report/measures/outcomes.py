@@ -4,8 +4,6 @@ Paired tests and rankings compare these rows. An episode without an answer, or a
 ranking a refused or unprocessable episode counts as wrong.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray

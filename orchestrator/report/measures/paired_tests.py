@@ -7,8 +7,6 @@ comparisons of models that the sweep declares, those of multiple choice and of o
 reference points, not hypotheses, and are not corrected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,9 +27,9 @@ from orchestrator.report.statistics.intervals import (
     stratum_from_counts,
     stratum_from_values,
 )
-from orchestrator.report.statistics.skewed_means import skewed_mean_test
-from sweeps.evidence import MARGIN
+from orchestrator.report.statistics.means import skewed_mean_test
 from sweeps.protocol import ZERO_SHOT
+from sweeps.sections import MARGIN
 
 SAMPLE_COLUMNS = ("scenario", "protocol", "sample_id")
 LOOP_COLUMNS = ("loops_difference", "loops_low", "loops_high")

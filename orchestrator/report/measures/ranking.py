@@ -9,15 +9,13 @@ from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat
 models (``shrink_draws``): if the gaps are within the noise, the first of many models is mostly first by luck.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from orchestrator.report.measures.missing_ranks import possible_ranks
+from orchestrator.report.measures.missingness import possible_ranks
 from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
 from orchestrator.report.measures.paired_averages import compare_model_averages
 from orchestrator.report.measures.paired_tests import is_significant

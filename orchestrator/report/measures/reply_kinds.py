@@ -1,7 +1,5 @@
 """Shares of replies that repeat the option list, contradict themselves, name what is not offered, or are always one letter."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import polars as pl

@@ -3,8 +3,6 @@
 Reused episodes cost nothing. GPU-hours and energy are those of ``cell_resources``.
 """
 
-from __future__ import annotations
-
 import polars as pl
 
 from orchestrator.report.run_data import RunData, cached_per_run

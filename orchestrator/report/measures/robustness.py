@@ -3,8 +3,6 @@
 Only samples that every replicate of a cell answered count, so that all replicates are of the same samples.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

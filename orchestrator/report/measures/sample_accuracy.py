@@ -4,8 +4,6 @@ Counted over the models' multiple-choice episodes, without the reference conditi
 Baselines are left out because they answer by rule or by chance.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

@@ -3,8 +3,6 @@
 Computed from the intervals and tests of the report, before anything is played.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path

@@ -5,16 +5,13 @@ with scenarios as strata. Of the paper's figures, only the changes of suggestion
 (published_tables/random_suggestions.csv), in percent of the share before; the paper does not say over which answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import polars as pl
 
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.measures.outcomes import add_clusters
-from orchestrator.report.paper.provenance import foreign_scenarios, subset_scenarios
-from orchestrator.report.paper.published import published_table
+from orchestrator.report.paper.published import foreign_scenarios, published_table, subset_scenarios
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import ACTION_SHARES, missing_episodes
 from orchestrator.report.statistics.intervals import Estimate, Integers, change_interval, combine_intervals, correlation

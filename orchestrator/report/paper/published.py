@@ -1,13 +1,17 @@
 """The published figures of the paper as one table (source: published_tables/README.md); no measure depends on them."""
 
-from __future__ import annotations
-
+import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 import polars as pl
 
-from sweeps.protocol import ZERO_SHOT
+from envs import SCENARIOS
+from envs.samples import OPEN_ENDED, paper_ids
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.wording import pluralize
+from sweeps.protocol import OPEN_ENDED_CONDITIONS, ZERO_SHOT, Protocol
 
 FOLDER = Path(__file__).with_name("published_tables")
 AVERAGE = "avg"
@@ -54,3 +58,108 @@ def _load_long(name: str) -> pl.DataFrame:
         table=pl.lit(name), protocol=pl.lit(protocol), condition=pl.lit(condition), filtered=pl.lit(filtered),
         paper="model", scenario="scenario", measure=pl.col("measure").replace_strict(MEASURES[protocol]), published="published",
     )  # fmt: skip
+
+
+UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
+UNFILTERED, UNFILTERED_VSOD = 17_909, 63
+"""Sizes of the unfiltered table: all seven scenarios, and VSOD without weak occlusions (paper, section 3.3)."""
+FIRST_COCO = 42
+"""Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
+KNOWN_PICTURES = {("ROD", 0): "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s"}
+"""Pictures of the published data with known names (protocol.md, 'Data on disk')."""
+CATEGORY_PATTERNS = {
+    "ROD": r"^[^/]*/[^/]*/([^/]+)/",
+    "MVP-N": r"^[^/]*/[^/]*/[^/]*/(.+)_\d+/",
+    "IN-C": r"^[^/]*/[^/]*/[^/]*/([^/]+)/",
+    "QD": r"^[^/]*/([^/]+)/",
+    "CIT": r"^[^/]*/([^/]+)/",
+}
+"""The part of a picture's name that is its category."""
+
+
+@cached_per_run
+def foreign_scenarios(run_data: RunData) -> dict[str, str]:
+    """Return the scenarios whose data are not the published ones, each with the reason."""
+    visible = run_data.last_turns.filter(~pl.col("condition").is_in(run_data.unseen_conditions))
+    pictures = visible.unique(["scenario", "sample_id"], keep="first", maintain_order=True)
+    scenarios = run_data.rows["scenario"].unique(maintain_order=True).to_list()
+    if any(_is_demo_data(scenario, pictures.filter(scenario=scenario)) for scenario in scenarios):
+        return dict.fromkeys(scenarios, "other data: the pictures are the demo benchmark's, not the published ones")
+    reasons = {scenario: _foreign_reason(scenario, run_data, pictures) for scenario in scenarios}
+    return {scenario: reason for scenario, reason in reasons.items() if reason}
+
+
+def subset_scenarios(run_data: RunData) -> dict[str, str]:
+    """Return the scenarios that lack samples of the paper's table, each with the reason."""
+    selection, reasons = run_data.sweep.selection, {}
+    counts = run_data.rows.filter(protocol="mcqa").group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
+    if not selection.filtered:
+        reasons = unfiltered_mismatches(dict(counts.iter_rows()))
+    for scenario, planned in counts.filter(pl.col("scenario").is_in(list(SCENARIOS))).iter_rows():
+        if selection.ids.get(scenario) or selection.limit is not None or selection.subset != "all":
+            reasons[scenario] = f"a subset: {pluralize(planned, 'sample')} by the sweep's selection"
+        elif selection.filtered and planned != (published := len(paper_ids()[scenario])):
+            reasons[scenario] = f"a subset: {pluralize(planned, 'sample')}, and the published table is of {published:,}"
+    return reasons
+
+
+def unfiltered_mismatches(planned: Mapping[str, int]) -> dict[str, str]:
+    """Return the scenarios whose size is not that of the unfiltered table, each with the reason; few sizes are published."""
+    total, reasons, text = sum(planned.values()), {}, "samples without the filter, and the published table is of"
+    if set(planned) == set(SCENARIOS) and total != UNFILTERED:
+        reasons = dict.fromkeys(planned, f"other data: {total:,} {text} {UNFILTERED:,}")
+    if planned.get("VSOD", UNFILTERED_VSOD) != UNFILTERED_VSOD:
+        reasons["VSOD"] = f"other data: {planned['VSOD']:,} {text} {UNFILTERED_VSOD}"
+    return reasons
+
+
+def open_ended_subsets(run_data: RunData) -> dict[str, str]:
+    """Return the scenarios whose open-ended samples are not the paper's (100 each, or all if there are fewer)."""
+    selection = run_data.sweep.selection_for(Protocol.OEG)
+    differs = selection.subset != "open-ended" or selection.limit is not None or not selection.filtered
+    damaged = {
+        bad_line.scenario for bad_line in run_data.left_out
+    }  # the shuffle draws other samples if a line is missing
+    judged = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS)))
+    counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
+    published = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}
+    return {
+        scenario: f"another subset: {pluralize(planned, 'sample')} by the sweep's selection, and the published table is of the "
+        f"paper's own {published[scenario]}"
+        for scenario, planned in counts.iter_rows()
+        if differs or scenario in damaged or selection.ids.get(scenario) or planned != published[scenario]
+    }
+
+
+def _is_demo_data(scenario: str, pictures: pl.DataFrame) -> bool:
+    if scenario == "COCO":
+        numbers = pictures["image"].str.extract(r"_(\d{12})\.", 1).cast(pl.Int64).drop_nulls()
+        return bool((numbers < FIRST_COCO).any())
+    if scenario not in CATEGORY_PATTERNS or pictures.is_empty():
+        return False
+    names = pictures["image"].str.extract(CATEGORY_PATTERNS[scenario], 1).to_list()
+    return all(name is not None and _normalize(name) in _demo_categories() for name in names)
+
+
+def _demo_categories() -> frozenset[str]:
+    from envs.demo.categories import CATEGORIES  # imports pillow, which nothing else here needs
+
+    return frozenset(_normalize(name) for name in CATEGORIES)
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def _foreign_reason(scenario: str, run_data: RunData, pictures: pl.DataFrame) -> str:
+    if scenario not in SCENARIOS:
+        return "not a scenario of the paper: an installed package provides it"
+    ids = set(run_data.episodes.filter(pl.col("scenario") == scenario)["sample_id"])
+    unknown_ids = len(ids - paper_ids()[scenario])
+    if run_data.sweep.selection.filtered and unknown_ids:
+        return f"other data: {pluralize(unknown_ids, 'sample')} with ids that the published filter does not keep"
+    for number, name in [(number, name) for (owner, number), name in KNOWN_PICTURES.items() if owner == scenario]:
+        images = pictures.filter(scenario=scenario, sample_id=number)["image"].to_list()
+        if images and not images[0].startswith(name):
+            return f"other data: sample {number} is {images[0][:80]}, and the published one is {name}*"
+    return ""

@@ -5,8 +5,6 @@ power readings of all GPUs of the cluster while the sweep ran (``progress.jsonl`
 GPU-hours of a model are null, never zero, on an unknown kind of GPU. Reused episodes take nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path

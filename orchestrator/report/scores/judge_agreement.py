@@ -1,7 +1,5 @@
 """The judge whose verdicts are reported, and the agreement between judges, from the verdicts in a run folder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations

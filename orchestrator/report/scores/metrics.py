@@ -4,8 +4,6 @@ An error never counts as zero: every row has the columns planned, finished and e
 Counts are summed as integers and divided once, so equal episodes give equal bytes in any order.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container
 from pathlib import Path

@@ -3,8 +3,6 @@
 A measure that fails is left out of the results with one sentence; the other columns are unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import polars as pl

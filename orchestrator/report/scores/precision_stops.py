@@ -4,8 +4,6 @@ An interval for a fixed number of samples would be too narrow, because the numbe
 are about the cell's full set of samples, all that the sweep would play without the rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Any
@@ -17,7 +15,7 @@ from orchestrator.planning.plan import drawn_order
 from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.precision.stopping import bounds
 from orchestrator.report.wording import pluralize
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 from sweeps.spec import Cell
 
 MEASURES = {

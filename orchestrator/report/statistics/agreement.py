@@ -1,7 +1,5 @@
 """How far a reader agrees with the truth: sensitivity, specificity, kappa. Loads no numpy, for ``status``."""
 
-from __future__ import annotations
-
 from math import hypot
 from typing import NamedTuple
 

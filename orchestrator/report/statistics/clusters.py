@@ -1,7 +1,5 @@
 """The effective size of a sample that is drawn in clusters; it is never more than the number of observations."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]

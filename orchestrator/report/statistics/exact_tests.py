@@ -1,7 +1,5 @@
 """Exact tests of paired differences, Holm's correction, and the power of McNemar's test."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

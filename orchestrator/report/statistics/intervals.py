@@ -8,8 +8,6 @@ strata the score interval under constrained maximum likelihood. One proportion a
 (``orchestrator.report.statistics.proportion``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVarTuple
 

@@ -6,8 +6,6 @@ answers of the very run, the labels correct the judge's mean by prediction-power
 2023, "PPI++", arXiv 2311.01453), which is unbiased whatever the judge's errors are.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

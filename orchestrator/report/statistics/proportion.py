@@ -1,7 +1,5 @@
 """The 95% interval of one proportion, with a coverage of at least 93% for every true proportion and n >= 10."""
 
-from __future__ import annotations
-
 from statistics import NormalDist
 from typing import Any
 

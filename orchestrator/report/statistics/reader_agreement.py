@@ -1,7 +1,5 @@
 """How far fallible readers agree with each other: kappa of two, Krippendorff's alpha of any number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

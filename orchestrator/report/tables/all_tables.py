@@ -1,14 +1,16 @@
 """All tables of a report, in their order."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.clusters import clustering_table
+from orchestrator.report.tables.behavior import (
+    hard_samples_table,
+    malformed_calls_table,
+    replica_time_table,
+    reply_kinds_table,
+)
 from orchestrator.report.tables.decisions import knowledge_table, regret_table
-from orchestrator.report.tables.effects import effects_table
 from orchestrator.report.tables.evidence import (
     package_measure_tables,
     paired_table,
@@ -18,8 +20,6 @@ from orchestrator.report.tables.evidence import (
     share_changes_table,
 )
 from orchestrator.report.tables.flip_rates import flip_rate_table
-from orchestrator.report.tables.hard_samples import hard_samples_table
-from orchestrator.report.tables.missing import missing_table
 from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.open_ended import corrected_table, open_ended_table
 from orchestrator.report.tables.operating import bounds_table, exact_table, operating_table, splits_table
@@ -30,10 +30,8 @@ from orchestrator.report.tables.paper_tables import (
     several_turns_table,
     tool_calls_table,
 )
-from orchestrator.report.tables.replica_time import replica_time_table
-from orchestrator.report.tables.reply_kinds import reply_kinds_table
 from orchestrator.report.tables.table import Table
-from orchestrator.report.tables.tool_calls import malformed_calls_table
+from orchestrator.report.tables.uncertainty import clustering_table, effects_table, missing_table
 from orchestrator.report.tables.unseen import unseen_table
 from sweeps.protocol import Protocol
 

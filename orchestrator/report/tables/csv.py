@@ -1,7 +1,5 @@
 """Frames as CSV that a spreadsheet can open: no text of a model or data file is computed as a formula."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from actors.text.formulas import FORMULA

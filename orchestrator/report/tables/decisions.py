@@ -1,7 +1,5 @@
 """The decision map as tables: the pictures that a model knows, and whether its questions and answers agree with them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import polars as pl

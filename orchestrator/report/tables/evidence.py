@@ -1,7 +1,5 @@
 """The tables after the paper's own: paired differences, ranks, replicates, and other readings of the replies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import polars as pl

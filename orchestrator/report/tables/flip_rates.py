@@ -3,8 +3,6 @@
 A file that cannot be read counts as absent: the same command writes it again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

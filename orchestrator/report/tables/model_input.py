@@ -1,7 +1,5 @@
 """The certificates of a run: sentences below its tables, and a table of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,17 +1,15 @@
 """Tables of open-ended answers as a judge read them, always with the judge's key and the number of answers without a verdict."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from envs import in_paper_order
 from orchestrator.gold.gold_check import gold_notes
 from orchestrator.report.measures.estimates import GROUP
-from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares
-from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
+from orchestrator.report.measures.judge_correction import SOURCES, corrected_shares, judged_answers
+from orchestrator.report.measures.outcomes import cluster_numbers
 from orchestrator.report.paper.published import MEASURES
 from orchestrator.report.run_data import RunData
-from orchestrator.report.scores.metrics import BITS, average_over_scenarios, missing_episodes, strict_bit
+from orchestrator.report.scores.metrics import BITS, average_over_scenarios, missing_episodes
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.report.tables.parts import (
     AVERAGE,
@@ -93,12 +91,8 @@ def _title(run_data: RunData) -> str:
 
 def _percent_bits(run_data: RunData) -> pl.DataFrame:
     """Return the verdicts of each open-ended cell in percent, 0 or 100, in a fixed order."""
-    cells = run_data.rows.filter(pl.col("protocol") == "oeg").select("cell")
-    bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
-    if run_data.strict:
-        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
-    judged = bits.filter(pl.col("aggregate").is_not_null())
-    return judged.select("cell", "cluster", *[pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]).sort("cell", *BITS)
+    percent = [pl.col(bit).cast(pl.Int64) * 100 for bit in BITS]
+    return judged_answers(run_data).select("cell", "cluster", *percent).sort("cell", *BITS)
 
 
 def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:

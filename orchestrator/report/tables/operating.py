@@ -1,7 +1,5 @@
 """Tables on asking: what option probabilities say about a model's will to ask and its knowledge of when to ask."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -9,8 +7,7 @@ import numpy as np
 import polars as pl
 
 from envs import in_paper_order
-from orchestrator.report.measures.operating_differences import explain_difference
-from orchestrator.report.measures.operating_played import exact_and_played
+from orchestrator.report.measures.operating_played import exact_and_played, explain_difference
 from orchestrator.report.measures.operating_points import operating_points
 from orchestrator.report.measures.operating_splits import count_left_out, operating_splits
 from orchestrator.report.run_data import RunData

@@ -1,7 +1,5 @@
 """Accuracy and suggestions as in the paper's tables: by scenario, by condition, and against the clear image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

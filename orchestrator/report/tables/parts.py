@@ -1,7 +1,5 @@
 """Parts that the tables share: the order of models, cells that show the progress of unfinished cells, notes on errors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

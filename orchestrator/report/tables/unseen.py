@@ -1,7 +1,5 @@
 """Right answers without the sample's picture (blank, swapped, text-only) next to zero-shot, as a table and a sentence."""
 
-from __future__ import annotations
-
 import polars as pl
 
 from envs import in_paper_order

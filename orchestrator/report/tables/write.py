@@ -1,7 +1,5 @@
 """Writes the tables of a report as Markdown, LaTeX and CSV. The same run gives the same bytes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl
@@ -19,10 +17,9 @@ from orchestrator.report.measures.sample_accuracy import sample_accuracy
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.csv import csv_text
-from orchestrator.report.tables.latex import latex
-from orchestrator.report.tables.markdown import markdown
+from orchestrator.report.tables.formats import latex, markdown
 from orchestrator.report.tables.model_input import certificate_rows
-from orchestrator.report.tables.precision import stopped_averages
+from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import atomic_write
 
 

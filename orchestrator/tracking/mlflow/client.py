@@ -1,7 +1,5 @@
 """MLflow's client with settings for a sweep, and what every user of it shares."""
 
-from __future__ import annotations
-
 import logging
 import os
 import time

@@ -3,8 +3,6 @@
 A copied or moved folder of the same sweep keeps its mark, so it updates its runs and never doubles them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The MLflow database in a run folder: fast to write, one whole file at the end, and usable after the folder was copied."""
 
-from __future__ import annotations
-
 import logging
 import sqlite3
 from contextlib import closing, suppress

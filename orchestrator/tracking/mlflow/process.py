@@ -3,8 +3,6 @@
 It prints sentences for the user on standard output, and ends once it has sent the end of the run or the server is gone.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

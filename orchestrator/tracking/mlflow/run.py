@@ -15,8 +15,8 @@ from orchestrator.storage import reused
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking import rollup
 from orchestrator.tracking.mlflow import saved_views
-from orchestrator.tracking.mlflow.experiment_page import describe_experiment
 from orchestrator.tracking.mlflow.run_tree import CELL_NAMES, NestedRun, RunTree
+from orchestrator.tracking.mlflow.saved_views import describe_experiment
 from orchestrator.tracking.tracked_run import BASELINE, TrackedRun
 
 METRICS_PER_CALL = 900

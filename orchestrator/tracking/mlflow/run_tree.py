@@ -4,8 +4,6 @@ A random mark identifies the sweep's runs. The run folder stores it before the f
 a tag. So after a lost answer, a kill, a deleted run or an emptied server, existing runs are found and missing ones created.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Sends transcripts to MLflow as traces, with one span per turn. An episode that has a trace already gets no second one."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

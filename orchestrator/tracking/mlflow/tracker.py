@@ -4,8 +4,6 @@ MLflow runs in another process because its import alone takes seconds of the int
 process dies with its driver, so the next attempt at the sweep never meets a late writer.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -26,8 +26,8 @@ from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS, dialogue, openended, tool_calls
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
+from envs.foreign_suggestions import with_swapped_pictures
 from envs.quickdraw import QuickDraw
-from envs.swapped import with_swapped_pictures
 from envs.types import Mode, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_judge as load_judge

@@ -1,6 +1,6 @@
 """Lists in a sentence."""
 
-from actors.text.listing import list_first
+from actors.text.printable import list_first
 
 
 def test_other_entries_are_counted_only_where_there_are_some():

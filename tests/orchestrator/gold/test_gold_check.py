@@ -13,8 +13,7 @@ from actors.engine.baselines import Baseline
 from actors.playing.judge_runner import JudgeRunner, judge_key
 from envs import SCENARIOS
 from envs.openended import THRESHOLDS, accepted_answers
-from orchestrator.gold.gold_check import GoldScore, describe_cost, gold_notes
-from orchestrator.gold.gold_set import load_gold_answers
+from orchestrator.gold.gold_check import GoldScore, describe_cost, gold_notes, load_gold_answers
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.statistics.agreement import Confusion

@@ -18,7 +18,7 @@ from actors.playing.state_graph import StateGraph, build_graph
 from envs.demo import draw
 from envs.render import Renderer
 from envs.samples import load_samples
-from orchestrator.learning.asking_signals import question_policy
+from orchestrator.learning.evaluation import question_policy
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.states import GameState
 from orchestrator.operating.knowledge import KNOWN

@@ -18,7 +18,7 @@ from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import ScenarioEvaluation, evaluate
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import Training
-from orchestrator.learning.update import PolicyOptimizer
+from orchestrator.learning.trainer import PolicyOptimizer
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"

@@ -22,10 +22,9 @@ from transformers import AutoTokenizer
 
 from actors.engine.hf.backend import ModelAndProcessor
 from orchestrator.learning import settings, trainer
-from orchestrator.learning.metrics_log import MetricsLog
 from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import Policy
-from orchestrator.learning.progress import TrainingProgress
+from orchestrator.learning.progress import MetricsLog, TrainingProgress
 from orchestrator.learning.settings import TrainError, Training
 from orchestrator.learning.states import TrainingState
 from orchestrator.learning.student import Student, transformers_spec

@@ -9,7 +9,7 @@ pytest.importorskip("transformers", reason="the extra `transformers` is not inst
 
 from envs.render import Renderer
 from envs.samples import load_samples
-from orchestrator.learning.asking_signals import asking_signals, detection_measures, question_policy
+from orchestrator.learning.evaluation import asking_signals, detection_measures, question_policy
 from orchestrator.learning.settings import Train
 from orchestrator.learning.states import solution_path
 from orchestrator.learning.student import Student

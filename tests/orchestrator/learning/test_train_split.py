@@ -9,8 +9,8 @@ from PIL import Image
 from envs.samples import BadData
 from envs.types import Action
 from orchestrator.datasets import train_split
+from orchestrator.learning.plan import load_split_states
 from orchestrator.learning.settings import TrainError
-from orchestrator.learning.split_states import load_split_states
 from tests.orchestrator.datasets.test_download import fetch
 from tests.orchestrator.hubserver import Hub, serving
 

@@ -26,7 +26,7 @@ from orchestrator.learning.policy import Policy  # noqa: E402
 from orchestrator.learning.rollouts import sample_episodes, sample_turns  # noqa: E402
 from orchestrator.learning.settings import TrainError  # noqa: E402
 from orchestrator.learning.states import Pool  # noqa: E402
-from orchestrator.learning.update import PolicyOptimizer  # noqa: E402
+from orchestrator.learning.trainer import PolicyOptimizer  # noqa: E402
 from sweeps.load import load  # noqa: E402
 from tests.orchestrator.learning.rollout_files import read_rollouts  # noqa: E402
 

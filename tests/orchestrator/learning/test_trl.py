@@ -61,8 +61,7 @@ def finished_run(own, tmp_path_factory):
 def test_trainer_reads_tokens_and_pixels_of_sweep(own, tmp_path):
     from threading import Event
 
-    from orchestrator.learning.metrics_log import MetricsLog
-    from orchestrator.learning.progress import TrainingProgress
+    from orchestrator.learning.progress import MetricsLog, TrainingProgress
     from orchestrator.learning.trl_trainer import VerdictTrainer, grpo_config
 
     training = settings.load(DEMO, own)

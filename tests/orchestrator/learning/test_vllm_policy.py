@@ -20,7 +20,7 @@ from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import SamplerDied
 from orchestrator.learning.rollouts import sample_turns
 from orchestrator.learning.states import Pool
-from orchestrator.learning.update import PolicyOptimizer
+from orchestrator.learning.trainer import PolicyOptimizer
 from orchestrator.learning.vllm_policy import VLLMPolicy
 from tests.orchestrator.learning.rollout_files import read_rollouts
 

@@ -16,8 +16,7 @@ from envs import SCENARIOS
 from envs.samples import paper_ids
 from orchestrator.judging.judge_queue import find_unjudged
 from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
-from orchestrator.report.paper.provenance import KNOWN_PICTURES
-from orchestrator.report.paper.published import published_figures
+from orchestrator.report.paper.published import KNOWN_PICTURES, published_figures
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.storage import atomic_write, checksums, run_folder

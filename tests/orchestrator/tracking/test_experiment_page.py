@@ -14,7 +14,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from orchestrator.tracking.mlflow.experiment_page import KIND, NOTE, RUNS_FIRST
+from orchestrator.tracking.mlflow.saved_views import KIND, NOTE, RUNS_FIRST
 from tests.orchestrator.mlflow_stores import client, closed_address, parent, row, runs, send, wait_until
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 

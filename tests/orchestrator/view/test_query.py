@@ -54,7 +54,7 @@ def stored(two_runs) -> pl.DataFrame:
 
 def keys_of(catalog, query) -> list[str]:
     positions = queries.order(catalog, query, queries.mask(catalog, query))
-    return [catalog.read_episode(position).row["key"] for position in positions.tolist()]
+    return [next(catalog.read_episodes([position])).row["key"] for position in positions.tolist()]
 
 
 @pytest.mark.parametrize("names", [{"model": "uniform"}, {"scenario": "QD", "condition": "hint"}, {"run": "run2"}])
@@ -180,7 +180,7 @@ def test_rows_of_a_part_that_was_rewritten_are_its_new_ones(demo_data, tmp_path)
     catalog = Catalog({"run": index}, 2)
     assert catalog.find_episode("run", hash_key(first)) is None and catalog.height == len(rest)
     for key in rest:
-        assert catalog.read_episode(catalog.find_episode("run", hash_key(key))).row["key"] == key
+        assert next(catalog.read_episodes([catalog.find_episode("run", hash_key(key))])).row["key"] == key
 
 
 def test_a_torn_part_is_left_out(demo_data, tmp_path):

@@ -14,11 +14,10 @@ from orchestrator.report.comparisons.paper_comparison import (
     comparison_notes,
     comparison_tables,
 )
-from orchestrator.report.paper.provenance import unfiltered_mismatches
-from orchestrator.report.paper.published import published_figures
+from orchestrator.report.paper.published import published_figures, unfiltered_mismatches
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.console import rich_table
+from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.open_ended import open_ended_table
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run

@@ -7,8 +7,16 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.dark import GROUND, dark_color, with_dark_colors
-from orchestrator.report.figures.style import ACTIONS, CONDITIONS, GRAY, INK, SERIES
+from orchestrator.report.figures.style import (
+    ACTIONS,
+    CONDITIONS,
+    GRAY,
+    GROUND,
+    INK,
+    SERIES,
+    dark_color,
+    with_dark_colors,
+)
 
 
 def contrast(first: str, second: str) -> float:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from orchestrator.report.measures.condition_effects import condition_effects
-from orchestrator.report.statistics.crossed_means import crossed_mean
-from orchestrator.report.tables.effects import effects_table
+from orchestrator.report.measures.paired_averages import condition_effects
+from orchestrator.report.statistics.means import crossed_mean
+from orchestrator.report.tables.uncertainty import effects_table
 from tests.bench.planted_evidence import SCENARIOS, plant_cell, planted_run
 
 N = 40

@@ -9,7 +9,7 @@ from actors.playing.judge import derive_seed
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.types import Ending, Mode
-from orchestrator.report.measures.exact_chance import POLICIES, chance_correct, exact_chance
+from orchestrator.report.measures.exact_chance import POLICIES, blind_play, exact_chance
 
 RUNS = 300
 LEVELS = {"CIT": 19.999, "COCO": 20.0, "IN-C": 14.285, "MVP-N": 19.855, "QD": 19.999, "ROD": 5.714, "VSOD": 20.0}
@@ -34,7 +34,7 @@ def simulate_accuracy(sample, policy: str, mode: Mode) -> float:
 def test_exact_chance_is_mean_of_simulated_runs(run_data, policy, mode):
     for scenario, samples in run_data.samples.items():
         some = list(samples.values())[:4]
-        exact = np.array([chance_correct(sample, POLICIES[policy], mode) for sample in some])
+        exact = np.array([blind_play(sample, POLICIES[policy], mode).right for sample in some])
         simulated_mean = np.mean([simulate_accuracy(sample, policy, mode) for sample in some])
         error = np.sqrt((exact * (1 - exact)).mean() / (RUNS * len(some)))
         assert simulated_mean == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario

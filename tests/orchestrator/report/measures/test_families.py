@@ -10,7 +10,7 @@ from orchestrator.report.measures.paired_averages import compare_condition_avera
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.report.tables.evidence import paired_table
-from sweeps.evidence import Evidence
+from sweeps.sections import Evidence
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 

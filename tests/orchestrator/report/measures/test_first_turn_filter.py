@@ -94,7 +94,7 @@ def test_recomputed_set_is_planted_set(planted_run, known_by, percent):
 
 def test_paper_recalls_follow_from_rule():
     """Section 3.3 and A.8: at a first-turn rate of 40% the rule drops 92.8% of samples, a binomial test at 0.05 drops 37.6%."""
-    assert first.models_needed(first.PAPER_THRESHOLD, MODELS) == 6 and first.binomial_models_needed(MODELS) == 10
+    assert first.models_needed(25, MODELS) == 6 and first.binomial_models_needed(MODELS) == 10
     assert round(first.recall(6, MODELS), 1) == 92.8
     assert round(first.recall(10, MODELS), 1) == 37.6
     assert first.recall(10, MODELS, first.CHANCE) < 100 * first.ALPHA < first.recall(9, MODELS, first.CHANCE)

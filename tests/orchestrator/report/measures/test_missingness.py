@@ -10,7 +10,7 @@ from orchestrator.report.measures.missingness import MEASURES, missing_bounds
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.tables.evidence import ranking_table
-from orchestrator.report.tables.missing import missing_table
+from orchestrator.report.tables.uncertainty import missing_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 

@@ -7,7 +7,7 @@ from envs.answers import letter
 from envs.reply_kinds import DISAGREES, NOT_OFFERED, REPEATS_LIST
 from orchestrator.report.measures.reply_kinds import SAME_LETTER, reply_kinds
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.reply_kinds import reply_kinds_table
+from orchestrator.report.tables.behavior import reply_kinds_table
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 

@@ -13,7 +13,7 @@ from orchestrator.report.measures.sample_accuracy import hardest_samples, sample
 from orchestrator.report.read_run import read_run
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.proportion import Z, proportion_interval
-from orchestrator.report.tables.hard_samples import HARDEST, hard_samples_table
+from orchestrator.report.tables.behavior import HARDEST, hard_samples_table
 from orchestrator.report.tables.write import write_tables
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.report.paper.provenance import (
+from orchestrator.report.paper.published import (
     foreign_scenarios,
     open_ended_subsets,
     subset_scenarios,

@@ -11,7 +11,7 @@ from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.precision_stops import sort_by_draw
-from orchestrator.report.tables.precision import stopped_averages
+from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import run_folder
 from orchestrator.tracking.rollup import model_measures
 from tests.orchestrator.precision.wide import wide

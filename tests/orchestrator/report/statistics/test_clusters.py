@@ -24,7 +24,7 @@ from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.exact_tests import sign_flip
 from orchestrator.report.statistics.intervals import Z, score_interval, stratum_from_values
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.clusters import clustering_table
+from orchestrator.report.tables.uncertainty import clustering_table
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from orchestrator.report.statistics.intervals import score_test, stratum_from_values
-from orchestrator.report.statistics.skewed_means import FEWEST, skewed_mean_test
+from orchestrator.report.statistics.means import FEWEST, skewed_mean_test
 
 LIMIT = 13
 RUNS = 400

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.console import rich_table
+from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.results import result_tables
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from tests.orchestrator.report.runs import play_sweep, sweep

@@ -1,7 +1,6 @@
 """One table as LaTeX and Markdown, character by character."""
 
-from orchestrator.report.tables.latex import escape_latex, latex
-from orchestrator.report.tables.markdown import escape_markdown, markdown
+from orchestrator.report.tables.formats import escape_latex, escape_markdown, latex, markdown
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 
 TABLE = Table(

@@ -21,8 +21,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.evidence import paired_table
-from orchestrator.report.tables.latex import escape_latex, latex
-from orchestrator.report.tables.markdown import escape_markdown, markdown
+from orchestrator.report.tables.formats import escape_latex, escape_markdown, latex, markdown
 from orchestrator.report.tables.open_ended import open_ended_averages, open_ended_table
 from orchestrator.report.tables.table import Table, TableCell, columns, filter_values, line, mark_best
 from orchestrator.report.tables.write import write_tables

@@ -15,7 +15,7 @@ from orchestrator.report.comparisons.paper_comparison import compare_with_paper
 from orchestrator.report.html.episode_view import replay_episode, rows_by_key
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
-from orchestrator.report.tables.tool_calls import malformed_calls, malformed_calls_table
+from orchestrator.report.tables.behavior import malformed_calls, malformed_calls_table
 from tests.orchestrator.report.runs import play_sweep, sweep, write_published_run
 
 POLICIES = ["oracle", "always-ask", "guess", "abstain", "malformed-calls"]

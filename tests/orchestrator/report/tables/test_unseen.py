@@ -16,7 +16,7 @@ from orchestrator.report.html.findings import find_headlines
 from orchestrator.report.html.thumbnails import parse_image_key
 from orchestrator.report.measures.endings import EndingKind, endings
 from orchestrator.report.measures.estimates import estimate
-from orchestrator.report.paper.provenance import foreign_scenarios
+from orchestrator.report.paper.published import foreign_scenarios
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.unseen import unseen_sentence, unseen_table
 from tests.orchestrator.report.runs import play_sweep, sweep

@@ -1,0 +1,118 @@
+"""A table on a terminal, as Markdown and as LaTeX. ``monitoring.console.show`` makes control characters visible."""
+
+import re
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from orchestrator.report.tables.table import MISSING, Table, TableCell, one_line
+from orchestrator.report.wording import MINUS, pluralize
+
+
+def rich_table(table: Table) -> RichTable:
+    """Return the table for ``show``: unfinished cells are dim, notes are below, folded rows are counted."""
+    notes = list(table.notes)
+    if table.folded_rows:
+        notes.append(f"{pluralize(len(table.folded_rows), 'row')} of baselines: tables/{table.name}.md")
+    rendered = RichTable(
+        title=Text(table.title), title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0),
+        caption=Text("\n".join(notes)) if notes else None, caption_justify="left",
+    )  # fmt: skip
+    for column in table.columns:
+        rendered.add_column(
+            Text(column.name), justify="right" if column.number else "left",
+            no_wrap=not column.wrap, overflow="fold" if column.wrap else "ellipsis",
+        )  # fmt: skip
+    for row in table.open_rows:
+        rendered.add_row(*map(_rich_cell, row))
+    return rendered
+
+
+def _rich_cell(cell: TableCell) -> Text:
+    text = f"{cell.text} ({cell.note})" if cell.note else cell.text
+    return Text(text, style="dim" if cell.style == "unfinished" else "")
+
+
+_COMMANDS = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
+    '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
+}  # fmt: skip
+"""Character -> the command that prints it."""
+
+
+def latex(table: Table) -> str:
+    """Return a booktabs table, shrunk if it is wider than the line; its first line names the packages that it needs."""
+    align = "".join("r" if column.number else "l" for column in table.columns)
+    heads = " & ".join(escape_latex(column.name) for column in table.columns)
+    lines = [
+        r"% needs \usepackage[T1]{fontenc}, \usepackage{textcomp,booktabs,xcolor,graphicx}",
+        r"\begin{table}", r"\centering", rf"\caption{{{escape_latex(table.title)}}}",
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        rf"\begin{{tabular}}{{{align}}}", r"\toprule", rf"{heads} \\", r"\midrule",
+    ]  # fmt: skip
+    for number, row in enumerate(table.rows):
+        if number and number == table.ranked:
+            lines.append(r"\midrule")
+        name, *cells = row
+        lines.append(rf"{' & '.join([escape_latex(name.text), *map(_latex_cell, cells)])} \\")
+    notes = [rf"\par\footnotesize {escape_latex(note)}" for note in table.legend]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}}", *notes, r"\end{table}"]) + "\n"
+
+
+def escape_latex(text: str) -> str:
+    """Return the text as LaTeX prints it, on one line; characters without a glyph become ``?``."""
+    shown = "".join(_COMMANDS.get(c, c) if ord(c) < 128 or c.isalpha() else "?" for c in one_line(text))
+    return re.sub(r"-(?=-)", "-{}", shown)  # two dashes would become a long one
+
+
+def _latex_cell(cell: TableCell) -> str:
+    if cell is MISSING:
+        return "--"
+    text = escape_latex((f"{cell.text} ({cell.note})" if cell.note else cell.text).replace(MINUS, "-"))
+    text = re.sub(r"[+-](?=\d)", r"$\g<0>$", text).replace("*", r"$^{*}$")
+    match cell.style:
+        case "unfinished":
+            return rf"\textcolor{{gray}}{{\textsl{{{text}}}}}"
+        case "best":
+            return rf"\textbf{{{text}}}"
+        case "second":
+            return rf"\underline{{{text}}}"
+    return text
+
+
+_MARKUP = re.compile(r"([\\`*_\[\]#!|~@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+"""Characters that would be markup, a mention or a link."""
+
+
+def markdown(table: Table) -> str:
+    """Return a pipe table under its title, with its notes."""
+    heads = [escape_markdown(column.name) for column in table.columns]
+    lines = [f"**{escape_markdown(table.title)}**", "", _pipes(heads)]
+    lines.append(_pipes("---:" if column.number else "---" for column in table.columns))
+    lines += [_pipes(map(_markdown_cell, row)) for row in table.rows]
+    return "\n".join([*lines, "", *map(escape_markdown, table.legend)]) + "\n"
+
+
+def escape_markdown(text: str) -> str:
+    """Return the text on one line, with neither Markdown nor HTML in it."""
+    safe = one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKUP.sub(r"\\\1", safe)
+
+
+def _pipes(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _markdown_cell(cell: TableCell) -> str:
+    text = escape_markdown(f"{cell.text} ({cell.note})" if cell.note else cell.text)
+    match cell.style:
+        case "unfinished":
+            return f"*{text}*"
+        case "best":
+            return f"**{text}**"
+        case "second":
+            return f"<u>{text}</u>"
+    return text

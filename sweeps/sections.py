@@ -1,0 +1,164 @@
+"""Tables of a sweep file on how much is played and with what means: evidence, precision, replicates, cluster and tracking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from sweeps.conditions import Condition
+from sweeps.protocol import ZERO_SHOT
+from sweeps.sampling import Whole
+from sweeps.values import Frozen
+from sweeps.wordings import FIRST_OWN, SHIPPED, Wording, shipped_wording
+
+MARGIN = 2.0
+"""Points of accuracy up to which a difference counts as none."""
+
+
+class Evidence(Frozen):
+    """The main question, and the difference that would not matter."""
+
+    primary: str = ""
+    """The condition whose average accuracy against zero-shot is the primary endpoint, tested apart; empty for none."""
+    margin: Annotated[float, Field(gt=0, le=50)] = MARGIN
+    """Points of accuracy up to which a difference counts as none in tests of equivalence."""
+
+    def misfit_reason(self, conditions: frozenset[str], baseline: str) -> str:
+        """Return why a sweep cannot answer the question; empty if it can."""
+        if not self.primary or (self.primary in conditions - {baseline} and baseline in conditions):
+            return ""
+        return f"primary = {self.primary!r} is compared with {baseline}; name both in conditions"
+
+
+Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
+
+
+class Precision(Frozen):
+    """Half-widths of 95% intervals, in points; multiple choice stops once it reaches all of them."""
+
+    half_width: Points | None = None
+    """Half-width of accuracy."""
+    per: Literal["average", "cell"] = "average"
+    """What ``half_width`` refers to: a model's average over scenarios, or each cell."""
+    ranking: Annotated[bool, Field(strict=True)] = False
+    """True if a model's average also stops once its rank among the models of its condition is certain."""
+    difference: Points | None = None
+    """Half-width of the paired difference in the average over scenarios between each condition and zero-shot."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Precision:
+        if self.half_width is None and self.difference is None:
+            raise ValueError("give half_width or difference, in points")
+        if self.half_width is None and self.per == "cell":
+            raise ValueError('per = "cell" is of half_width; give that too, or leave per out')
+        if self.ranking and (self.half_width is None or self.per == "cell"):
+            raise ValueError("ranking stops averages before they are +-half_width; give half_width, and leave per out")
+        return self
+
+    def misfit_reason(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str], models: int) -> str:
+        """Return why a sweep cannot stop by this rule; empty if it can."""
+        if not multiple_choice:
+            return "stops multiple choice, which is not played here; leave it out"
+        if repeated:
+            return "stops cells early, and replicates repeat whole cells; leave one of the two out"
+        if self.ranking and models < 2:
+            return "ranking compares models; name two or more, or leave it out"
+        if self.difference is not None and (ZERO_SHOT not in conditions or len(conditions) < 2):
+            return f"difference compares conditions with {ZERO_SHOT}; name {ZERO_SHOT} and another in conditions"
+        return ""
+
+    @property
+    def description(self) -> str:
+        """Return the rule in words: ``+-1 points on the average over scenarios``."""
+        parts = []
+        if self.half_width is not None:
+            scope = "in every cell" if self.per == "cell" else "on the average over scenarios"
+            parts.append(f"+-{self.half_width:g} points {scope}{' or a certain rank' if self.ranking else ''}")
+        if self.difference is not None:
+            parts.append(f"+-{self.difference:g} points between conditions")
+        return " and ".join(parts)
+
+
+class Replicates(Frozen):
+    """The repeats of each multiple-choice episode: every wording, under every order of the options and every seed.
+
+    Tables show the first one; the others measure the effect of wording, order and draw.
+    """
+
+    orders: Annotated[Whole, Field(ge=1, le=100)] = 1
+    """Orders of the options: the published one, then seeded ones. ``replicates = 3`` means three orders."""
+    seeds: Annotated[Whole, Field(ge=1, le=100)] = 1
+    """Seeds of the decoding and of random moves, for each order."""
+    wordings: Annotated[Whole, Field(ge=1, le=1 + SHIPPED)] = 1
+    """Wordings of message and hints: the published one, then ours. Conditions with a ``template`` keep theirs."""
+    own_wordings: Annotated[tuple[Wording, ...], Field(max_length=100)] = ()
+    """Your wordings, beside these."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_number(cls, fields: Any) -> Any:
+        return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
+
+    def expand(self, condition: Condition) -> tuple[Condition, ...]:
+        """Return the condition and its replicates; a decision map has none, and ``every_state`` counts its own orders."""
+        if condition.every_frame:
+            return (condition,)
+        if condition.every_state:
+            return tuple(condition.replicate(order, 0) for order in range(1 + condition.orders))
+        return tuple(
+            reworded.replicate(order, seed)
+            for reworded in self._reword(condition)
+            for order in range(self.orders)
+            for seed in range(self.seeds)
+        )
+
+    def _reword(self, condition: Condition) -> Iterator[Condition]:
+        """Yield the condition in each wording, its own first; one with a ``template`` has no other."""
+        yield condition
+        if condition.template:
+            return
+        for number in range(1, self.wordings):
+            yield condition.reword(number, *shipped_wording(number))
+        for number, wording in enumerate(self.own_wordings, start=FIRST_OWN):
+            yield condition.reword(number, wording.template, wording.hint_wordings())
+
+
+class Tracking(Frozen):
+    """Where a sweep is recorded, by default in MLflow."""
+
+    uri: str = "sqlite"
+    """``sqlite`` (a file under the output folder), a server's address, ``otlp://HOST:PORT`` of OpenTelemetry, or ``none``."""
+    experiment: str = ""
+    """Defaults to the sweep's name."""
+
+
+class Cluster(Frozen):
+    """The share of the cluster that a sweep may use."""
+
+    workers: Annotated[Whole, Field(ge=1)] | None = None
+    """Most replicas of a model without GPU; default: one per CPU."""
+    gpus: Annotated[Whole, Field(ge=1)] | None = None
+    """Most GPUs of the models at once; default: all."""
+    silence: Annotated[float, Field(gt=0)] = 900.0
+    """Seconds without a message after which a busy worker counts as hung; long reasoning may need more."""
+    wait_hours: Annotated[float, Field(ge=0, le=10_000)] = 2.0
+    """Hours that a model waits on a joined cluster for a node with enough GPUs, after the last node joined or left; 0: none."""
+    judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
+    """Most GPUs of the judges at once; default: all."""
+    max_cost: Annotated[float, Field(gt=0)] | None = None
+    """Budget of all workers and attempts for services, in the currency of their prices; beyond it, episodes stay pending."""
+
+    @property
+    def shares(self) -> dict[str, int]:
+        """Return the most GPUs per pool, for pools with a limit."""
+        limits = {"models": self.gpus, "judges": self.judge_gpus}
+        return {pool: gpus for pool, gpus in limits.items() if gpus is not None}
+
+
+class Staging(Frozen):
+    """The transfer of remote data to each node."""
+
+    cache: str = ""
+    """Folder on each node; default: ``PROACTIVE_SWEEP_CACHE`` there, or the user's cache folder."""
