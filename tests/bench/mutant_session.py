@@ -37,6 +37,7 @@ class MutantSession:
 
     def __init__(self, path: Path, root: Path, mutants: Mapping[str, Sequence[Mutant]], jobs: int) -> None:
         self.path, self.root, self.mutants, self.jobs = path, root, mutants, jobs
+        self.failed = path.with_name("failed.txt")
         self.recorder = Recorder(path.with_suffix(".called"), root, list(mutants))
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -58,9 +59,18 @@ class MutantSession:
         return True
 
     def _unchanged(self, session: pytest.Session) -> int:
-        status = run_tests(session.items, session)
+        """Run all tests once; one that fails is left out of the runs that follow, with a line in ``failed.txt``."""
+        failed = []
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            before = session.testsfailed
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.testsfailed > before:
+                failed.append(item.nodeid)
+                self.recorder.drop(item.nodeid)
+        session.testsfailed = 0
         self.recorder.write()
-        return status
+        self.failed.write_text("\n".join(failed))
+        return int(len(failed) == len(session.items))
 
     def _module(self, session: pytest.Session, module: str, called: Called) -> Iterator[tuple[Mutant, int]]:
         """The mutants of one module that need no new import, with the status of their children."""
