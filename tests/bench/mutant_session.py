@@ -26,7 +26,7 @@ from tests.bench.called import Called, Recorder, forget
 from tests.bench.mutations import Mutant, mutate
 
 MIN_CPU_S, CPU_FACTOR, WALL_FACTOR, MEMORY_BYTES = 5, 4, 20, 4 << 30
-"""A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that."""
+"""A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that (``slowdown``)."""
 
 Survived = dict[str, dict[int, bool]]
 """Module -> number of a mutant -> whether all its tests passed."""
@@ -140,12 +140,17 @@ def run_in_pool(starts: Iterator[tuple[Mutant, int, Callable[[], int]]], jobs: i
         for mutant, cpu, run in starts:
             while len(running) >= jobs:
                 yield from _reap(running)
-            running[fork(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu
+            running[fork(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu * slowdown()
         while running:
             yield from _reap(running)
     finally:
         for process in running:
             os.killpg(process, signal.SIGKILL)
+
+
+def slowdown() -> float:
+    """Return how many times longer a child takes beside the other programs of a busy machine, with a margin of two."""
+    return max(1.0, 2 * max(os.getloadavg()) / (os.cpu_count() or 1))
 
 
 def fork(run: Callable[[], int], cpu: int = 0) -> int:

@@ -33,7 +33,7 @@ from random import Random
 from types import CodeType
 
 from tests.bench.called import Called
-from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool
+from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool, slowdown
 from tests.bench.mutations import Mutant, mutants_of, mutate
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ PRELOADED = (
 )
 """Imported once, before the children are forked: packages only, none of ours."""
 TIMEOUT_S = 120
-"""Seconds of one test: a mutant that waits for a pipe or a lock uses no CPU time."""
+"""Seconds of one test on an idle machine: a mutant that waits for a pipe or a lock uses no CPU time."""
 ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 ENVIRONMENT["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
@@ -259,7 +259,7 @@ def _pytest(arguments: Sequence[str], folder: Path, *plugins: object) -> int:
         "-m",
         "not slow and not long",
         "--hypothesis-profile=mutants",
-        f"--timeout={TIMEOUT_S}",
+        f"--timeout={TIMEOUT_S * slowdown():.0f}",
     ]
     options += [word for plugin in PLUGINS for word in ("-p", plugin)]
     return int(pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins))
