@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -41,6 +42,47 @@ def test_an_exception_is_an_alert_and_is_raised(monkeypatch, tmp_path):
             raise OSError("no space left\nTraceback")
 
     assert [alert["text"] for alert in receiver.alerts] == ["paper: the sweep has failed: no space left"]
+
+
+@pytest.mark.parametrize(
+    ("complete", "interrupted", "event"),
+    [(True, False, "complete"), (True, True, "complete"), (False, True, "interrupted"), (False, False, "incomplete")],
+)
+def test_the_end_is_the_last_alert_even_if_an_exception_follows(monkeypatch, tmp_path, complete, interrupted, event):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with pytest.raises(KeyError), open_alerts("paper", tmp_path / "run") as alerts:
+            alerts.report_end(complete, interrupted, finished=5, planned=5)
+            raise KeyError("after the end")
+
+    (alert,) = receiver.alerts
+    assert datetime.now(UTC) - datetime.fromisoformat(alert.pop("at")) < timedelta(minutes=10)
+    assert alert == {
+        "text": f"paper: the sweep is {event}: 5 of 5 episodes are stored", "event": event, "sweep": "paper",
+        "folder": "run", "finished": 5, "planned": 5,
+    }  # fmt: skip
+
+
+def test_an_exception_without_text_is_named_by_its_class(monkeypatch, tmp_path):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with pytest.raises(KeyboardInterrupt), open_alerts("paper", tmp_path):
+            raise KeyboardInterrupt
+
+    (alert,) = receiver.alerts
+    assert (alert["event"], alert["reason"]) == ("failed", "KeyboardInterrupt")
+    assert alert["text"] == "paper: the sweep has failed: KeyboardInterrupt"
+
+
+def test_a_receiver_that_is_not_there_is_named_without_its_path(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    webhook = Webhook(f"http://127.0.0.1:{port}/s3cret", wait_s=0.01)
+    webhook.send({"event": "stopped", "text": "x"})
+    webhook.close()
+
+    assert "127.0.0.1 did not take the alert stopped: ClientConnectorError" in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_secrets_do_not_leave(monkeypatch, tmp_path):
@@ -86,7 +128,8 @@ def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "address", ["hooks.example", "ftp://host/x", "http://", "https://host:99999/", "http://[::1", "http://a\n"]
+    "address",
+    ["hooks.example", "ftp://host/x", "http://", "https://host:99999/", "http://[::1", "http://a\n", "http://a:0/"],
 )
 def test_what_is_no_address_is_refused_without_showing_it(monkeypatch, tmp_path, address):
     monkeypatch.setenv(VARIABLE, address)
