@@ -18,7 +18,9 @@ def test_cleaning_is_safe_and_idempotent(text):
     assert not UNSAFE.search(one_line(text)) and "\n" not in one_line(text)
 
 
-@pytest.mark.parametrize("text", ["Ein Übermaß\tan 語 👩‍👩‍👧\nזה עברית", "", "a\\x1b"])
+@pytest.mark.parametrize(
+    "text", ["THE QUICK BROWN FOX jumps 0123456789 !~", "Ein Übermaß\tan 語 👩‍👩‍👧\nזה עברית", "", "a\\x1b"]
+)
 def test_plain_text_stays(text):
     assert printable(text) == text
 
@@ -32,6 +34,7 @@ def test_colours_go_and_anything_else_becomes_visible():
 def test_reordering_and_invisible_characters_are_spelled():
     assert printable("a\u202eb\u2028") == "a\\u202eb\\u2028"
     assert spell_invisible("a\u202e\x1b\u200b b\n") == "a⟨U+202E⟩⟨U+001B⟩⟨U+200B⟩ b⟨U+000A⟩"
+    assert spell_invisible("THE QUICK BROWN FOX") == "THE QUICK BROWN FOX"
     assert spell_invisible("a\nb\t", keep="\n") == "a\nb⟨U+0009⟩"
 
 

@@ -139,7 +139,14 @@ def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
 
 
 @pytest.mark.parametrize(
-    "key", ['sk-"quoted"-12345', "sk-back\\slash\\end", "sk-100%&<b>'apostrophe", "clé-ünïcødé-密码-12345"]
+    "key",
+    [
+        'sk-"quoted"-12345',
+        "sk-back\\slash\\end",
+        "sk-100%&<b>'apostrophe",
+        "clé-ünïcødé-密码-12345",
+        "clé-'both\"kinds-ünïcødé",
+    ],
 )
 @pytest.mark.parametrize(
     "escape",
