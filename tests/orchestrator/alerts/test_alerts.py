@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from envs.errors import UserError
-from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, open_alerts
+from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, is_address, open_alerts
 from orchestrator.alerts.webhook import Webhook
 from tests.orchestrator.alerts.receiver import receiving
 
@@ -136,3 +136,8 @@ def test_what_is_no_address_is_refused_without_showing_it(monkeypatch, tmp_path,
     with pytest.raises(UserError, match=f"{VARIABLE} is no address; set it to") as refusal, open_alerts("s", tmp_path):
         pass
     assert address not in str(refusal.value)
+
+
+@pytest.mark.parametrize("address", ["https://hooks.example/T0/s3cret", "http://127.0.0.1:8080", "https://[::1]:443/x"])
+def test_addresses_of_the_web_are_taken(address):
+    assert is_address(address)
