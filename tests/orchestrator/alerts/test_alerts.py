@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -96,7 +97,8 @@ def test_secrets_do_not_leave(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("statuses", "requests", "taken"), [((503, 429), 3, 1), ((404,), 1, 0), ((302,), 1, 0), ((500,) * 9, 4, 0)]
+    ("statuses", "requests", "taken"),
+    [((503, 429), 3, 1), ((299,), 1, 1), ((300,), 1, 0), ((302,), 1, 0), ((499,), 1, 0), ((500,) * 9, 4, 0)],
 )
 def test_busy_receivers_are_tried_again_and_refusals_are_logged(caplog, statuses, requests, taken):
     with receiving(*statuses) as receiver, caplog.at_level(logging.WARNING):
@@ -108,6 +110,7 @@ def test_busy_receivers_are_tried_again_and_refusals_are_logged(caplog, statuses
     assert len(receiver.alerts) == taken
     logged = "" if taken else f"127.0.0.1 did not take the alert stopped: HTTP {statuses[0]}"
     assert caplog.text.strip().endswith(logged) and "s3cret" not in caplog.text
+    assert ("did not take" in caplog.text) is (taken == 0)
 
 
 def test_a_receiver_that_hangs_holds_the_end_no_longer_than_its_limit(caplog):
@@ -117,7 +120,9 @@ def test_a_receiver_that_hangs_holds_the_end_no_longer_than_its_limit(caplog):
         before = time.monotonic()
         webhook.close(timeout=0.2)
     assert time.monotonic() - before < 5
-    assert "did not take all alerts within" in caplog.text
+    assert "did not take all alerts within 0 s" in caplog.text
+    threads = [thread for thread in threading.enumerate() if thread.name == "alerts"]
+    assert all(thread.daemon for thread in threads), "no thread keeps the program from ending"
 
 
 def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
