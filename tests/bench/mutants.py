@@ -190,11 +190,13 @@ def _draw(
 ) -> dict[str, list[Mutant]]:
     """Return each module's mutants: at most ``sample`` of a module, at most ``room`` of them all."""
     chosen = {module: _select(module, ignored, sample, seed) for module in modules}
-    drawn = [(module, mutant) for module, mutants in chosen.items() for mutant in mutants]
-    if 0 < room < len(drawn):
-        kept = set(Random(f"{seed}/{name}").sample(range(len(drawn)), room))
-        drawn = [pair for index, pair in enumerate(drawn) if index in kept]
-    return {module: mutants for module in modules if (mutants := [mutant for name, mutant in drawn if name == module])}
+    sampled = [(module, mutant) for module, mutants in chosen.items() for mutant in mutants]
+    if 0 < room < len(sampled):
+        indices = set(Random(f"{seed}/{name}").sample(range(len(sampled)), room))
+        sampled = [pair for index, pair in enumerate(sampled) if index in indices]
+    return {
+        module: mutants for module in modules if (mutants := [mutant for name, mutant in sampled if name == module])
+    }
 
 
 def _select(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:

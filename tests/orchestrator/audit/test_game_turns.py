@@ -96,12 +96,12 @@ def test_replies_after_the_end_are_a_difference(recordings):
 
 def test_the_package_gets_replies_moves_and_options(recordings):
     recording = next(each for each in recordings if each.cell.condition.name == "hint" and each.cell.scenario == "QD")
-    asked = task(recording)
+    request = task(recording)
 
-    assert asked["replies"] == recording.row["reply"] and asked["moves"] == recording.row["move"]
-    assert (asked["stem"], asked["id"], asked["hint"]) == ("QuickDraw", recording.sample.id, True)
-    assert (asked["options"], asked["categories"]) == (recording.sample.options, recording.sample.categories)
-    assert asked["mode"] == recording.cell.condition.mode.value
+    assert request["replies"] == recording.row["reply"] and request["moves"] == recording.row["move"]
+    assert (request["stem"], request["id"], request["hint"]) == ("QuickDraw", recording.sample.id, True)
+    assert (request["options"], request["categories"]) == (recording.sample.options, recording.sample.categories)
+    assert request["mode"] == recording.cell.condition.mode.value
 
 
 def test_lines_name_what_was_compared_and_what_was_not():

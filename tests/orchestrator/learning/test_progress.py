@@ -20,8 +20,12 @@ SWEEP = build(
 def start(**settings):
     """Return a progress without tracking, what it says once, and its lines."""
     train = train_table({"train": {"model": "qwen2.5-vl-3b", "data": "d", "steps": 40, **settings}}, "a test")
-    said, lines = [], []
-    return TrainingProgress(train, MetricsLog(SWEEP, train, Path("run")), said.append, lines.append), said, lines
+    messages, lines = [], []
+    return (
+        TrainingProgress(train, MetricsLog(SWEEP, train, Path("run")), messages.append, lines.append),
+        messages,
+        lines,
+    )
 
 
 def test_a_line_every_ten_steps_has_the_means_of_ten(monkeypatch):
@@ -59,23 +63,23 @@ def test_cloning_steps_are_counted_before_the_others(monkeypatch):
 
 @pytest.mark.parametrize(("share", "warned"), [(0.05, True), (0.1, False), (0.5, False)])
 def test_few_groups_with_a_gradient_are_reported_once(share, warned):
-    progress, said, _ = start()
+    progress, messages, _ = start()
     for step in range(40):
         progress.record(step, {"live_groups": share if step < 20 else 0.0})
 
-    assert said == warned * [
+    assert messages == warned * [
         "only 5.0% of the groups of the first 20 steps have different rewards, and the model learns nothing from the others: "
         "set train.exploration.hint = 0.5, or train.exploration.clone, or a higher train.temperature"
     ]
 
 
 def test_the_work_is_announced_with_complete_steps(tmp_path):
-    progress, said, _ = start()
+    progress, messages, _ = start()
     progress.announce(Path("run"), {"hidden": 1_500, "clear": 30}, start=0)
     progress.announce(Path("run"), {"hidden": 1}, start=1_000)
 
-    assert said[0].startswith("run: 1,530 states (1,500 hidden, 30 clear), 40 steps of 64 states x 8 replies")
-    assert len(said) == 3 and said[2] == "1,000 steps are already complete"
+    assert messages[0].startswith("run: 1,530 states (1,500 hidden, 30 clear), 40 steps of 64 states x 8 replies")
+    assert len(messages) == 3 and messages[2] == "1,000 steps are already complete"
 
 
 def test_metrics_stay_in_memory_where_nothing_is_tracked():

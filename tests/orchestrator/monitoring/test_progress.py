@@ -52,12 +52,12 @@ def start(folder, tracker):
 
 
 def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, capsys):
-    shown, schedule = start(tmp_path, NullTracker())
+    display, schedule = start(tmp_path, NullTracker())
     printed = []
-    with shown:
+    with display:
         for second in range(2000):
             clock.seconds = 1000.0 + second
-            shown.show({"m/ROD/hint": second // 4, "b/ROD/hint": 5}, {"m/ROD/hint": 1}, schedule, {})
+            display.show({"m/ROD/hint": second // 4, "b/ROD/hint": 5}, {"m/ROD/hint": 1}, schedule, {})
             if text := capsys.readouterr().err:
                 printed.append((second, text))
 
@@ -68,12 +68,12 @@ def test_lines_come_after_a_tenth_of_the_time_within_bounds(tmp_path, clock, cap
 
 
 def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
-    shown, schedule = start(tmp_path, NullTracker())
+    display, schedule = start(tmp_path, NullTracker())
     live, times = tmp_path / "live.json", []
-    with shown:
+    with display:
         for half in range(40):
             clock.seconds = 1000.0 + half / 2
-            shown.show({"m/ROD/hint": 8}, {"m/ROD/hint": 1}, schedule, {"m": "killed"})
+            display.show({"m/ROD/hint": 8}, {"m/ROD/hint": 1}, schedule, {"m": "killed"})
             if live.exists():
                 times.append(half / 2)
                 rows = {row["name"]: row for row in json.loads(live.read_text())["rows"]}
@@ -88,13 +88,13 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
 
 def test_points_hold_the_rate_since_the_last_one(tmp_path, clock):
     tracker = RecordingTracker()
-    shown, schedule = start(tmp_path, tracker)
-    with shown:
+    display, schedule = start(tmp_path, tracker)
+    with display:
         for second, done in ((4, 8), (5, 20), (6, 28), (3000, 100), (3005, 105), (3007, 114)):
             clock.seconds = 1000.0 + second
-            shown.show({"m/ROD/hint": done}, {}, schedule, {})
-        shown.record({"system/load": 3.0})
-        shown.report_total(600, 300)
+            display.show({"m/ROD/hint": done}, {}, schedule, {})
+        display.record({"system/load": 3.0})
+        display.report_total(600, 300)
 
     rates = [(p.done - 210, p.at - 500_001_000_000, p.metrics.get("episodes_per_second")) for p in tracker.points]
     assert rates == [
@@ -107,8 +107,8 @@ def test_points_hold_the_rate_since_the_last_one(tmp_path, clock):
 
 def test_the_tracker_gets_every_cell_as_unfinished_at_the_start(tmp_path):
     tracker = RecordingTracker()
-    shown, _ = start(tmp_path, tracker)
-    with shown:
+    display, _ = start(tmp_path, tracker)
+    with display:
         pass
 
     assert [(row["cell"], row["finished"]) for row in tracker.cells] == [
@@ -117,18 +117,18 @@ def test_the_tracker_gets_every_cell_as_unfinished_at_the_start(tmp_path):
 
 
 def test_without_a_tracker_no_point_is_stored(tmp_path, capsys):
-    shown, _ = start(tmp_path, NullTracker())
-    shown.report_total(1_234, 100)
+    display, _ = start(tmp_path, NullTracker())
+    display.report_total(1_234, 100)
 
     assert stored_points(tmp_path) == []
     assert capsys.readouterr().err == "played 1,234 episodes in 100.0 s (12/s)\n"
 
 
 def test_new_totals_replace_the_old_ones(tmp_path, clock):
-    shown, schedule = start(tmp_path, NullTracker())
-    with shown:
-        shown.replan(PLANNED.with_columns(planned=pl.lit(250)))
-        shown.show({}, {}, schedule, {})
+    display, schedule = start(tmp_path, NullTracker())
+    with display:
+        display.replan(PLANNED.with_columns(planned=pl.lit(250)))
+        display.show({}, {}, schedule, {})
         rows = json.loads((tmp_path / "live.json").read_text())["rows"]
 
     assert {row["name"]: row["planned"] for row in rows} == {"policies": 500, "m": 250}

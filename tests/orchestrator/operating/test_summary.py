@@ -86,12 +86,12 @@ def test_tails_are_those_of_expanded_percentiles():
 
 
 def test_an_interval_needs_a_value_in_most_draws():
-    drawn = np.arange(1000.0)
-    assert interval(5.0, drawn, [1]) == (5.0, pytest.approx(24.975), pytest.approx(974.025))
-    drawn[:50] = np.nan
-    assert not np.isnan(interval(5.0, drawn, [1])).any()
-    drawn[50] = np.nan
-    assert interval(5.0, drawn, [1])[0] == 5.0 and np.isnan(interval(5.0, drawn, [1])[1:]).all()
+    draws = np.arange(1000.0)
+    assert interval(5.0, draws, [1]) == (5.0, pytest.approx(24.975), pytest.approx(974.025))
+    draws[:50] = np.nan
+    assert not np.isnan(interval(5.0, draws, [1])).any()
+    draws[50] = np.nan
+    assert interval(5.0, draws, [1])[0] == 5.0 and np.isnan(interval(5.0, draws, [1])[1:]).all()
     assert np.isnan(interval(math.nan, np.arange(9.0), [1])).all()
 
 

@@ -63,9 +63,9 @@ def test_answers_are_stacked_shares(lines):
         abstains.text == "abstention 100%" and abstains.shares == (("abstention", 0.0, 100.0),) and abstains.value == 0
     )
     assert asks.shares[0][0] == "suggestion" and asks.shares[0][1] == 0 and asks.value > 50
-    drawn = lines["uniform", "ROD", "zero-shot"]["Answers"].shares
-    ends = [start + width for _, start, width in drawn]
-    assert len(drawn) > 2 and [start for _, start, _ in drawn] == pytest.approx([0, *ends[:-1]])
+    shares = lines["uniform", "ROD", "zero-shot"]["Answers"].shares
+    ends = [start + width for _, start, width in shares]
+    assert len(shares) > 2 and [start for _, start, _ in shares] == pytest.approx([0, *ends[:-1]])
     assert ends[-1] == pytest.approx(100, abs=0.01)
 
 

@@ -10,8 +10,8 @@ from tests.orchestrator.report.runs import play_sweep, sweep
 
 def test_lines_hold_hours_and_shares_of_held_time(demo_data, tmp_path):
     run = play_sweep(tmp_path / "run", sweep(demo_data, ["abstain"], ["zero-shot"], scenarios=["ROD"]))
-    held = ReplicaTime(gpus=2, waiting=900, loading=360, playing=2700, idle=540)
-    write_attempts(run, {"a": {"z": held, "b": ReplicaTime(playing=7200), "unused": ReplicaTime(waiting=60)}})
+    time = ReplicaTime(gpus=2, waiting=900, loading=360, playing=2700, idle=540)
+    write_attempts(run, {"a": {"z": time, "b": ReplicaTime(playing=7200), "unused": ReplicaTime(waiting=60)}})
 
     table = replica_time_table(read_run(run))
 
