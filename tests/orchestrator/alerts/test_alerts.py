@@ -38,7 +38,7 @@ def test_each_event_arrives_once_and_in_order(monkeypatch, tmp_path):
 
 def test_an_exception_is_an_alert_and_is_raised(monkeypatch, tmp_path):
     with receiving() as receiver:
-        monkeypatch.setenv(VARIABLE, receiver.address)
+        monkeypatch.setenv("PROACTIVE_SWEEP_ALERTS", receiver.address)
         with pytest.raises(OSError), open_alerts("paper", tmp_path):
             raise OSError("no space left\nTraceback")
 
