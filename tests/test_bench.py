@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.__main__ import BENCHES, main
 from tests.bench.alternate import ALLOWED, Others, Row, ratio, run_alternately
+from tests.bench.mutants import ROOT, read_settings, room_modules
 from tests.bench.planted import TABLES, print_planted
 from tests.oracle import oracle_python
 
@@ -87,3 +88,13 @@ def test_planted_truths_are_found_with_few_runs(capsys):
     assert print_planted(runs=8, seed=2)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "seed 2, 8 runs" and len(lines) > 3 * len(TABLES)
+
+
+def test_every_module_is_mutated_in_one_suite_or_left_out_with_a_reason():
+    suites, _, left_out = read_settings()
+    modules = [module for suite in suites for module in suite.modules]
+    product = [module for top in ("envs", "sweeps", "actors", "orchestrator") for module in room_modules(top, left_out)]
+
+    assert sorted(modules) == sorted(product)
+    assert all((ROOT / path).exists() for path in left_out)
+    assert all((ROOT / test.partition("::")[0]).exists() for suite in suites for test in suite.tests + suite.deselect)

@@ -53,8 +53,9 @@ def redact_key(text: str, key: str) -> str:
     starts = sorted(start for run in runs for start in _find_all(text, run))
     if not starts:
         return text
-    parts, end = [text[: starts[0]], "***"], starts[0] + size
-    for start in starts:
+    first, *others = starts
+    parts, end = [text[:first], "***"], first + size
+    for start in others:
         if start > end:  # else it continues the run before
             parts += [text[end:start], "***"]
         end = start + size

@@ -212,9 +212,8 @@ class EpisodeStore:
             if group and (rows >= LARGE or height >= LARGE or part.first != group[-1].last + 1):
                 groups.append(group := [])
                 rows = 0
-            if height < LARGE:
-                group.append(part)
-                rows += height
+            group.append(part)
+            rows += height
         return [group for group in groups if len(group) > 1]
 
     def _open_parts(self) -> list[Part]:

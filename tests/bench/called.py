@@ -16,6 +16,9 @@ from types import CodeType, FrameType
 
 import pytest
 
+FAST_S = 10
+"""CPU seconds of a test, under the recorder; a slower test is not run again for each mutant."""
+
 Function = tuple[str, str]
 """A module's file and the qualified name of one of its functions."""
 
@@ -39,13 +42,14 @@ class Called:
 
     @classmethod
     def read(cls, path: Path) -> Called:
-        """Read what ``Recorder`` wrote."""
+        """Read what ``Recorder`` wrote, without the tests slower than ``FAST_S``."""
         record = json.loads(path.read_text())
         tests: dict[Function, set[str]] = defaultdict(set)
         for test, functions in record["tests"].items():
             for module, name in functions:
                 tests[module, name].add(test)
-        seconds = dict(sorted(record["seconds"].items(), key=lambda pair: (round(pair[1], 2), pair[0])))
+        fast = {test: seconds for test, seconds in record["seconds"].items() if seconds <= FAST_S}
+        seconds = dict(sorted(fast.items(), key=lambda pair: (round(pair[1], 2), pair[0])))
         return cls(seconds, dict(tests), {(module, name) for module, name in record["always"]})
 
 
@@ -85,6 +89,11 @@ class Recorder:
             self.now, self.seconds[item.nodeid] = before, time.process_time() - began
             for name in getattr(item, "fixturenames", ()):
                 self.tests[item.nodeid] |= self.fixtures[name]
+
+    def drop(self, test: str) -> None:
+        """Forget a test that fails unchanged code: it can notice nothing."""
+        self.tests.pop(test, None)
+        self.seconds.pop(test, None)
 
     def write(self) -> None:
         """Write the findings and stop recording."""

@@ -26,7 +26,7 @@ from tests.bench.called import Called, Recorder, forget
 from tests.bench.mutations import Mutant, mutate
 
 MIN_CPU_S, CPU_FACTOR, WALL_FACTOR, MEMORY_BYTES = 5, 4, 20, 4 << 30
-"""A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that."""
+"""A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that (``slowdown``)."""
 
 Survived = dict[str, dict[int, bool]]
 """Module -> number of a mutant -> whether all its tests passed."""
@@ -37,6 +37,7 @@ class MutantSession:
 
     def __init__(self, path: Path, root: Path, mutants: Mapping[str, Sequence[Mutant]], jobs: int) -> None:
         self.path, self.root, self.mutants, self.jobs = path, root, mutants, jobs
+        self.failed = path.with_name("failed.txt")
         self.recorder = Recorder(path.with_suffix(".called"), root, list(mutants))
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -58,9 +59,18 @@ class MutantSession:
         return True
 
     def _unchanged(self, session: pytest.Session) -> int:
-        status = run_tests(session.items, session)
+        """Run all tests once; one that fails is left out of the runs that follow, with a line in ``failed.txt``."""
+        failed = []
+        for item, following in zip(session.items, [*session.items[1:], None], strict=True):
+            before = session.testsfailed
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.testsfailed > before:
+                failed.append(item.nodeid)
+                self.recorder.drop(item.nodeid)
+        session.testsfailed = 0
         self.recorder.write()
-        return status
+        self.failed.write_text("\n".join(failed))
+        return int(len(failed) == len(session.items))
 
     def _module(self, session: pytest.Session, module: str, called: Called) -> Iterator[tuple[Mutant, int]]:
         """The mutants of one module that need no new import, with the status of their children."""
@@ -130,12 +140,17 @@ def run_in_pool(starts: Iterator[tuple[Mutant, int, Callable[[], int]]], jobs: i
         for mutant, cpu, run in starts:
             while len(running) >= jobs:
                 yield from _reap(running)
-            running[fork(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu
+            running[fork(run, cpu)] = mutant, time.monotonic() + WALL_FACTOR * cpu * slowdown()
         while running:
             yield from _reap(running)
     finally:
         for process in running:
             os.killpg(process, signal.SIGKILL)
+
+
+def slowdown() -> float:
+    """Return how many times longer a child takes beside the other programs of a busy machine, with a margin of two."""
+    return max(1.0, 2 * max(os.getloadavg()) / (os.cpu_count() or 1))
 
 
 def fork(run: Callable[[], int], cpu: int = 0) -> int:

@@ -1,6 +1,6 @@
 """Mutation run: change one operator, constant or branch of a module at a time, and see whether its fast tests notice.
 
-    python -m tests.bench.mutants [--sample 60] [--seed 0] [MODULE or folder ...]        (`make mutants`)
+    python -m tests.bench.mutants [--sample 60] [--room 0] [--seed 0] [MODULE or folder ...]        (`make mutants`)
 
 Every mutant runs in a forked child (``mutant_session``): no file is touched, and no result depends on what ran before. A
 child runs the tests that call the changed function (``called``), quickest first, up to the first that fails. The sample is
@@ -33,7 +33,7 @@ from random import Random
 from types import CodeType
 
 from tests.bench.called import Called
-from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool
+from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool, slowdown
 from tests.bench.mutations import Mutant, mutants_of, mutate
 
 ROOT = Path(__file__).parents[2]
@@ -52,20 +52,20 @@ PRELOADED = (
 )
 """Imported once, before the children are forked: packages only, none of ours."""
 TIMEOUT_S = 120
-"""Seconds of one test: a mutant that waits for a pipe or a lock uses no CPU time."""
+"""Seconds of one test on an idle machine: a mutant that waits for a pipe or a lock uses no CPU time."""
 ENVIRONMENT = {"CI": "true", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
 ENVIRONMENT["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Modules and the fast tests that must notice a change in them."""
+    """A room's modules and the fast tests that must notice a change in them."""
 
     name: str
     modules: tuple[str, ...]
     tests: tuple[str, ...]
     deselect: tuple[str, ...] = ()
-    """Tests of these files that take long: they start processes."""
+    """Files and tests that take long: they start processes or load models."""
 
 
 class Loader(SourceFileLoader):
@@ -90,14 +90,15 @@ class Finder(MetaPathFinder):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table and the survivors; the exit status is 1 where unchanged code fails its tests."""
+    """Print the table and the survivors; the exit status is 1 where unchanged code fails all its tests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("paths", nargs="*", help="modules or folders; left out, all of mutants.toml")
     parser.add_argument("--sample", type=int, default=60, help="mutants of a module at most; 0: all")
+    parser.add_argument("--room", type=int, default=0, help="mutants of a room at most, after --sample; 0: no limit")
     parser.add_argument("--seed", type=int, default=0, help="draws the sample")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="children at a time")
     options = parser.parse_args(arguments)
-    suites, ignored = read_settings()
+    suites, ignored, _ = read_settings()
     if unknown := [path for path in options.paths if not any(_within(m, [path]) for s in suites for m in s.modules)]:
         sys.exit(f"{unknown[0]} is none of the modules of {SETTINGS.relative_to(ROOT)}")
     os.environ.update(ENVIRONMENT)
@@ -106,23 +107,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import_module(name)
     _profile()
     rows: list[tuple[str, str, int, list[Mutant]]] = []
+    for entry in _outdated(ignored):
+        print(f"mutants.toml lists as equivalent what the code no longer holds: {entry}", file=sys.stderr)
     for suite in suites:
         chosen = [m for m in suite.modules if not options.paths or _within(m, options.paths)]
         if chosen:
-            rows += _run_suite(suite, chosen, ignored, options.sample, options.seed, options.jobs)
+            mutants = _draw(suite.name, chosen, ignored, options.sample, options.room, options.seed)
+            rows += _run_suite(suite, mutants, options.jobs)
     _report(rows)
     return 0
 
 
-def read_settings() -> tuple[list[Suite], set[tuple[str, str, str]]]:
-    """The suites of ``mutants.toml``, and (module, function, change) of each mutant that is known to change nothing."""
+def read_settings() -> tuple[list[Suite], set[tuple[str, str, str]], list[str]]:
+    """Return the suites, the equivalent mutants as (module, function, change), and the paths that are left out."""
     table = tomllib.loads(SETTINGS.read_text())
+    left_out = [path for entry in table["left_out"] for path in entry["modules"]]
     suites = [
-        Suite(name, tuple(one["modules"]), tuple(one["tests"]), tuple(one.get("deselect", ())))
-        for name, one in table["suites"].items()
+        Suite(
+            name,
+            tuple(
+                room_modules(name, [*left_out, *(other for other in table["suites"] if other.startswith(f"{name}/"))])
+            ),
+            tuple(suite.get("tests", [f"tests/{name}"])),
+            tuple(suite.get("deselect", ())),
+        )
+        for name, suite in table["suites"].items()
     ]
     equivalent = table.get("equivalent", ())
-    return suites, {(entry["module"], entry["function"], change) for entry in equivalent for change in entry["changes"]}
+    ignored = {(entry["module"], entry["function"], change) for entry in equivalent for change in entry["changes"]}
+    return suites, ignored, left_out
+
+
+def room_modules(folder: str, left_out: Iterable[str]) -> list[str]:
+    """Return the modules below a folder that hold code, without those that are left out."""
+    modules = [str(file.relative_to(ROOT)) for file in sorted((ROOT / folder).rglob("*.py")) if file.stat().st_size]
+    return [module for module in modules if not _within(module, left_out)]
+
+
+def _outdated(ignored: Iterable[tuple[str, str, str]]) -> Iterator[str]:
+    for module, function, change in sorted(ignored):
+        file = ROOT / module
+        mutants = mutants_of(file.read_text()) if file.exists() else []
+        if not any(mutant.function == function and mutant.change == change for mutant in mutants):
+            yield f"{module} {function}: {change}"
 
 
 def _within(module: str, paths: Iterable[str]) -> bool:
@@ -140,10 +167,9 @@ def _profile() -> None:
 
 
 def _run_suite(
-    suite: Suite, modules: Sequence[str], ignored: set[tuple[str, str, str]], sample: int, seed: int, jobs: int
+    suite: Suite, chosen: Mapping[str, Sequence[Mutant]], jobs: int
 ) -> Iterator[tuple[str, str, int, list[Mutant]]]:
-    """Suite, module, how many mutants ran, and those that no test noticed."""
-    chosen = {module: _select(module, ignored, sample, seed) for module in modules}
+    """Yield suite, module, number of mutants, and those that no test noticed."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         survived, called = _session(suite, chosen, jobs, Path(folder))
         for module, mutants in chosen.items():
@@ -159,6 +185,20 @@ def _run_suite(
             yield suite.name, module, len(mutants), survivors
 
 
+def _draw(
+    name: str, modules: Sequence[str], ignored: set[tuple[str, str, str]], sample: int, room: int, seed: int
+) -> dict[str, list[Mutant]]:
+    """Return each module's mutants: at most ``sample`` of a module, at most ``room`` of them all."""
+    chosen = {module: _select(module, ignored, sample, seed) for module in modules}
+    sampled = [(module, mutant) for module, mutants in chosen.items() for mutant in mutants]
+    if 0 < room < len(sampled):
+        indices = set(Random(f"{seed}/{name}").sample(range(len(sampled)), room))
+        sampled = [pair for index, pair in enumerate(sampled) if index in indices]
+    return {
+        module: mutants for module in modules if (mutants := [mutant for name, mutant in sampled if name == module])
+    }
+
+
 def _select(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: int) -> list[Mutant]:
     mutants = mutants_of((ROOT / module).read_text())
     mutants = [mutant for mutant in mutants if (module, mutant.function, mutant.change) not in ignored]
@@ -168,10 +208,13 @@ def _select(module: str, ignored: set[tuple[str, str, str]], sample: int, seed: 
 
 
 def _session(suite: Suite, mutants: Mapping[str, Sequence[Mutant]], jobs: int, folder: Path) -> tuple[Survived, Called]:
-    """Run the mutants that change a function alone. Ends the program where unchanged code fails its tests."""
+    """Run the mutants that change a function alone. Ends the program where unchanged code fails all its tests."""
     plugin = MutantSession(folder / "survived.json", ROOT, mutants, jobs)
     arguments = [*suite.tests, *(f"--deselect={test}" for test in suite.deselect)]
     os.waitpid(fork(lambda: _pytest(arguments, folder, plugin)), 0)
+    for test in plugin.failed.read_text().split("\n") if plugin.failed.exists() else ():
+        if test:
+            print(f"{test} fails without any change; it is left out", file=sys.stderr)
     if not plugin.path.exists():
         sys.exit(f"the tests of {suite.name} fail without any change: pytest {' '.join(suite.tests)}")
     stored = json.loads(plugin.path.read_text())
@@ -218,7 +261,7 @@ def _pytest(arguments: Sequence[str], folder: Path, *plugins: object) -> int:
         "-m",
         "not slow and not long",
         "--hypothesis-profile=mutants",
-        f"--timeout={TIMEOUT_S}",
+        f"--timeout={TIMEOUT_S * slowdown():.0f}",
     ]
     options += [word for plugin in PLUGINS for word in ("-p", plugin)]
     return int(pytest.main([*options, f"--basetemp={folder}/tests", *arguments], plugins))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.text.printable import UNSAFE, one_line, printable, strip_colors
+from actors.text.printable import UNSAFE, one_line, printable, spell_invisible, strip_colors
 from orchestrator.execution.loss_reason import last_line
 from orchestrator.execution.worker_logs import AttemptLog, open_attempt_log
 from tests.actors.hostile import CONTROL
@@ -18,7 +18,9 @@ def test_cleaning_is_safe_and_idempotent(text):
     assert not UNSAFE.search(one_line(text)) and "\n" not in one_line(text)
 
 
-@pytest.mark.parametrize("text", ["Ein Übermaß\tan 語 👩‍👩‍👧\nזה עברית", "", "a\\x1b"])
+@pytest.mark.parametrize(
+    "text", ["THE QUICK BROWN FOX jumps 0123456789 !~", "Ein Übermaß\tan 語 👩‍👩‍👧\nזה עברית", "", "a\\x1b"]
+)
 def test_plain_text_stays(text):
     assert printable(text) == text
 
@@ -27,6 +29,13 @@ def test_colours_go_and_anything_else_becomes_visible():
     assert printable(strip_colors("\x1b[1;31mred\x1b[0m\x1b]52;c;eA==\x07")) == "red\\x1b]52;c;eA==\\x07"
     assert printable("\x1b[1;31mred\x1b[0m") == "\\x1b[1;31mred\\x1b[0m"
     assert printable("10%\r100%\r\n") == "10%\\x0d100%\n"
+
+
+def test_reordering_and_invisible_characters_are_spelled():
+    assert printable("a\u202eb\u2028") == "a\\u202eb\\u2028"
+    assert spell_invisible("a\u202e\x1b\u200b b\n") == "a⟨U+202E⟩⟨U+001B⟩⟨U+200B⟩ b⟨U+000A⟩"
+    assert spell_invisible("THE QUICK BROWN FOX") == "THE QUICK BROWN FOX"
+    assert spell_invisible("a\nb\t", keep="\n") == "a\nb⟨U+0009⟩"
 
 
 def test_logs_and_the_terminal_get_no_control_character(tmp_path, capsys):

@@ -106,6 +106,13 @@ def test_values_of_secret_variables_are_hidden():
     assert redact_environment("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
 
 
+def test_values_of_seven_characters_and_of_other_variables_stay():
+    environment = {"A_TOKEN": "abcdefg", "KEYBOARD": "qwertyuiop", "db_password": "correct-horse"}
+
+    assert redact_environment("abcdefg qwertyuiop correct-horse", environment) == "abcdefg qwertyuiop ***"
+    assert redact_key("abcdefg", "abcdefg") == redact_key("abcdefg", "abcdefgh") == "abcdefg"
+
+
 def test_value_prefixed_by_another_is_hidden_whole():
     environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more"}
 
@@ -132,7 +139,14 @@ def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
 
 
 @pytest.mark.parametrize(
-    "key", ['sk-"quoted"-12345', "sk-back\\slash\\end", "sk-100%&<b>'apostrophe", "clé-ünïcødé-密码-12345"]
+    "key",
+    [
+        'sk-"quoted"-12345',
+        "sk-back\\slash\\end",
+        "sk-100%&<b>'apostrophe",
+        "clé-ünïcødé-密码-12345",
+        "clé-'both\"kinds-ünïcødé",
+    ],
 )
 @pytest.mark.parametrize(
     "escape",

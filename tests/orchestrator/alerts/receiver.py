@@ -33,7 +33,7 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
             receiver.paths.append(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = receiver.statuses.pop(0) if receiver.statuses else 200
-            if status == 200:
+            if status < 300:
                 receiver.alerts.append(json.loads(body))
             self.send_response(status)
             self.send_header("Location", "/elsewhere")

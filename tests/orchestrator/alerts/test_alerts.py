@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from envs.errors import UserError
-from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, open_alerts
+from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, is_address, open_alerts
 from orchestrator.alerts.webhook import Webhook
 from tests.orchestrator.alerts.receiver import receiving
 
@@ -36,11 +38,52 @@ def test_each_event_arrives_once_and_in_order(monkeypatch, tmp_path):
 
 def test_an_exception_is_an_alert_and_is_raised(monkeypatch, tmp_path):
     with receiving() as receiver:
-        monkeypatch.setenv(VARIABLE, receiver.address)
+        monkeypatch.setenv("PROACTIVE_SWEEP_ALERTS", receiver.address)
         with pytest.raises(OSError), open_alerts("paper", tmp_path):
             raise OSError("no space left\nTraceback")
 
     assert [alert["text"] for alert in receiver.alerts] == ["paper: the sweep has failed: no space left"]
+
+
+@pytest.mark.parametrize(
+    ("complete", "interrupted", "event"),
+    [(True, False, "complete"), (True, True, "complete"), (False, True, "interrupted"), (False, False, "incomplete")],
+)
+def test_the_end_is_the_last_alert_even_if_an_exception_follows(monkeypatch, tmp_path, complete, interrupted, event):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with pytest.raises(KeyError), open_alerts("paper", tmp_path / "run") as alerts:
+            alerts.report_end(complete, interrupted, finished=5, planned=5)
+            raise KeyError("after the end")
+
+    (alert,) = receiver.alerts
+    assert datetime.now(UTC) - datetime.fromisoformat(alert.pop("at")) < timedelta(minutes=10)
+    assert alert == {
+        "text": f"paper: the sweep is {event}: 5 of 5 episodes are stored", "event": event, "sweep": "paper",
+        "folder": "run", "finished": 5, "planned": 5,
+    }  # fmt: skip
+
+
+def test_an_exception_without_text_is_named_by_its_class(monkeypatch, tmp_path):
+    with receiving() as receiver:
+        monkeypatch.setenv(VARIABLE, receiver.address)
+        with pytest.raises(KeyboardInterrupt), open_alerts("paper", tmp_path):
+            raise KeyboardInterrupt
+
+    (alert,) = receiver.alerts
+    assert (alert["event"], alert["reason"]) == ("failed", "KeyboardInterrupt")
+    assert alert["text"] == "paper: the sweep has failed: KeyboardInterrupt"
+
+
+def test_a_receiver_that_is_not_there_is_named_without_its_path(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    webhook = Webhook(f"http://127.0.0.1:{port}/s3cret", wait_s=0.01)
+    webhook.send({"event": "stopped", "text": "x"})
+    webhook.close()
+
+    assert "127.0.0.1 did not take the alert stopped: ClientConnectorError" in caplog.text
+    assert "s3cret" not in caplog.text
 
 
 def test_secrets_do_not_leave(monkeypatch, tmp_path):
@@ -54,7 +97,8 @@ def test_secrets_do_not_leave(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("statuses", "requests", "taken"), [((503, 429), 3, 1), ((404,), 1, 0), ((302,), 1, 0), ((500,) * 9, 4, 0)]
+    ("statuses", "requests", "taken"),
+    [((503, 429), 3, 1), ((299,), 1, 1), ((300,), 1, 0), ((302,), 1, 0), ((499,), 1, 0), ((500,) * 9, 4, 0)],
 )
 def test_busy_receivers_are_tried_again_and_refusals_are_logged(caplog, statuses, requests, taken):
     with receiving(*statuses) as receiver, caplog.at_level(logging.WARNING):
@@ -66,6 +110,7 @@ def test_busy_receivers_are_tried_again_and_refusals_are_logged(caplog, statuses
     assert len(receiver.alerts) == taken
     logged = "" if taken else f"127.0.0.1 did not take the alert stopped: HTTP {statuses[0]}"
     assert caplog.text.strip().endswith(logged) and "s3cret" not in caplog.text
+    assert ("did not take" in caplog.text) is (taken == 0)
 
 
 def test_a_receiver_that_hangs_holds_the_end_no_longer_than_its_limit(caplog):
@@ -75,7 +120,9 @@ def test_a_receiver_that_hangs_holds_the_end_no_longer_than_its_limit(caplog):
         before = time.monotonic()
         webhook.close(timeout=0.2)
     assert time.monotonic() - before < 5
-    assert "did not take all alerts within" in caplog.text
+    assert "did not take all alerts within 0 s" in caplog.text
+    threads = [thread for thread in threading.enumerate() if thread.name == "alerts"]
+    assert all(thread.daemon for thread in threads), "no thread keeps the program from ending"
 
 
 def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
@@ -86,10 +133,16 @@ def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "address", ["hooks.example", "ftp://host/x", "http://", "https://host:99999/", "http://[::1", "http://a\n"]
+    "address",
+    ["hooks.example", "ftp://host/x", "http://", "https://host:99999/", "http://[::1", "http://a\n", "http://a:0/"],
 )
 def test_what_is_no_address_is_refused_without_showing_it(monkeypatch, tmp_path, address):
     monkeypatch.setenv(VARIABLE, address)
     with pytest.raises(UserError, match=f"{VARIABLE} is no address; set it to") as refusal, open_alerts("s", tmp_path):
         pass
     assert address not in str(refusal.value)
+
+
+@pytest.mark.parametrize("address", ["https://hooks.example/T0/s3cret", "http://127.0.0.1:8080", "https://[::1]:443/x"])
+def test_addresses_of_the_web_are_taken(address):
+    assert is_address(address)

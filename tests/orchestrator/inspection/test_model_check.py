@@ -170,6 +170,29 @@ def test_nonsense_from_a_service_is_no_crash(answer):
     assert checked.source.startswith(f"no: {address} does not answer")
 
 
+@pytest.mark.parametrize(
+    ("ids", "cell"),
+    [
+        (["y", "x"], "ok: it answers"),
+        (["models/x"], "ok: it answers"),
+        (["a", "b", "c", "d"], "no: it serves a, b, c, not x"),
+    ],
+)
+def test_a_service_is_asked_for_its_models(ids, cell):
+    with serve_answer(json.dumps({"data": [{"id": name} for name in ids]}).encode()) as address:
+        for base_url in (address, f"{address}/"):
+            assert row(source="x", backend="openai", endpoint=Endpoint(base_url=base_url, key_env="")).source == cell
+
+
+def test_a_service_without_a_key_in_the_environment_says_how_to_do_without(monkeypatch):
+    monkeypatch.delenv("OWN_KEY", raising=False)
+    checked = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9", key_env="OWN_KEY"))
+
+    assert checked.source == "no: OWN_KEY is not set: set it, or empty key_env in its entry if the service needs no key"
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    assert row(source="x", backend="openai").source == "ok: OPENAI_API_KEY is set (no request was sent)"
+
+
 @contextmanager
 def serve_answer(answer):
     """Serve this JSON to every request, or with None words that are no HTTP."""

@@ -10,6 +10,7 @@ from orchestrator.storage.control_log import (
     ALL,
     JUDGE,
     LOG,
+    MAX_BATCH,
     NAME,
     Command,
     LogEntry,
@@ -22,6 +23,8 @@ from orchestrator.storage.control_log import (
 )
 from orchestrator.storage.control_state import ControlState, matches, read_control_state
 from orchestrator.storage.lock import RunFolderError
+
+NO_FILE = "it is a folder, a pipe or a device, not a file"
 
 
 def execute(command: Command) -> tuple[str, bool]:
@@ -224,6 +227,7 @@ def test_a_replaced_sweep_is_logged_and_applies_unless_refused(tmp_path):
     (entry,) = read_history(tmp_path)
 
     assert entry.applies and NAME.fullmatch(entry.name) and (entry.before, entry.command.sweep) == ("old", "new")
+    assert entry.effect == "it counts from here on"
     assert not entry.model_copy(update={"refused": True}).applies
     assert not entry.model_copy(update={"command": None}).applies
     assert not entry.model_copy(update={"command": make_command("pause", "m")}).applies
@@ -252,3 +256,48 @@ def test_a_damaged_log_names_the_file_to_move(tmp_path):
         f"{tmp_path}/{LOG} is damaged (it is not as it was written); what was paused or cancelled is not known any more:"
         " move the file away to play everything"
     )
+
+
+def test_entry_prints_who_asked_what_and_its_effect():
+    command = Command(verb="set", target="cluster.gpus", value="4", who="ana", host="h", asked="now")
+    entry = LogEntry(name="1.json", command=command, taken="", effect="4 GPUs at most")
+
+    assert entry.sentence == "set cluster.gpus=4 by ana on h, now: 4 GPUs at most"
+    assert entry.model_copy(update={"command": None, "refused": True}).sentence == (
+        "control/1.json: refused: 4 GPUs at most"
+    )
+
+
+def test_set_aside_command_has_its_reason_in_the_log(tmp_path):
+    for make in (lambda path: path.write_text("{}"), lambda path: path.mkdir()):
+        path = tmp_path / "control" / send_command(tmp_path, make_command("pause", "m"))
+        path.unlink()
+        make(path)
+    unreadable, folder = take_commands(tmp_path, execute)
+
+    assert unreadable.effect == "set aside in damaged/: it is not what `proactive-sweep ctl` writes"
+    assert folder.effect == f"set aside in damaged/: {NO_FILE}"
+
+
+def test_one_call_takes_a_batch_and_the_next_the_rest(tmp_path):
+    folder = tmp_path / "control"
+    folder.mkdir()
+    for number in range(MAX_BATCH + 1):
+        (folder / f"{number:019d}-{'0' * 12}.json").write_text('{"verb": "pause", "target": "m"}')
+
+    assert [len(take_commands(tmp_path, execute)) for _ in range(3)] == [256, 1, 0]
+    assert len(read_history(tmp_path)) == 257
+
+
+def test_command_file_holds_only_what_was_given():
+    """An earlier version refuses fields that it does not know."""
+    _, content = control_log.command_file(make_command("pause", "m"))
+
+    assert set(json.loads(content)) == {"verb", "target", "who", "host", "asked"}
+
+
+def test_a_log_that_cannot_be_read_is_refused_with_its_reason(tmp_path):
+    (tmp_path / LOG).mkdir()
+
+    with pytest.raises(RunFolderError, match=f"is damaged \\({NO_FILE}\\)"):
+        read_history(tmp_path)

@@ -1,5 +1,6 @@
 """A flipped bit in any table or checksum of a run folder changes no stored row; lost rows are absent and pending again."""
 
+import json
 import shutil
 from random import Random
 
@@ -135,6 +136,18 @@ def test_unstorable_turn_drops_its_episode(tmp_path):
     store.close()
 
     assert set(episodes(tmp_path).collect()["sample_id"]) == {1, 3} and turns(tmp_path).collect().height == 4
+
+
+def test_each_row_set_aside_is_a_line_with_its_reason(tmp_path):
+    batch = batch_of(1, 2)
+    batch.episodes["prompt_tokens"] = [10**30, 10**31]
+    store = EpisodeStore(tmp_path)
+    store.append(batch)
+    store.close()
+
+    lines = [json.loads(line) for line in (tmp_path / row_check.FILE).read_text().splitlines()]
+    assert [(line["table"], line["key"]) for line in lines] == [("episodes", episode(n)["key"]) for n in (1, 2)]
+    assert all(line["reason"] and line["row"].startswith("{") for line in lines)
 
 
 def test_unstorable_verdict_is_pending_again(tmp_path):

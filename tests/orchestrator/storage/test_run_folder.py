@@ -1,6 +1,7 @@
 """A run folder has one driver and one configuration."""
 
 import fcntl
+import hashlib
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.object_store.control_client import ControlClient
-from orchestrator.storage import lock
+from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import claim, differences, settings, stored_sweep, sweep_toml, write_plan
@@ -53,6 +54,17 @@ def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
 
     assert Sweep(**tomllib.loads(text)) == spec
     assert claim_folder(tmp_path / "deep" / "run", spec) == text
+
+
+def test_a_driver_drops_sums_of_replaced_files(tmp_path):
+    claim_folder(tmp_path, sweep())
+    for content in (b"one", b"two", b"three"):
+        checksums.write(tmp_path / "status.json", content)
+    assert len(checksums.read_sums(tmp_path)["status.json"]) == 3
+
+    claim_folder(tmp_path, sweep())
+
+    assert checksums.read_sums(tmp_path)["status.json"] == {hashlib.sha256(b"three").hexdigest()}
 
 
 @pytest.mark.parametrize("read", [stored_sweep, read_status, lambda folder: ControlClient(str(folder))])

@@ -1,0 +1,101 @@
+"""Processes of a worker: what is read of their output, what they import, and when they end."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from actors.node import child_process, import_path
+from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, last_lines, output_files, read_excerpt
+
+
+def test_both_ends_of_a_long_output_are_read(tmp_path):
+    path = tmp_path / "worker-1.err"
+    path.write_bytes(b"a" * HEAD_BYTES + b"b" * 1_234 + b"c" * TAIL_BYTES)
+    assert read_excerpt([str(path)]) == (
+        f"== err\n{'a' * HEAD_BYTES}\n... 1,234 bytes left out ...\n{'c' * TAIL_BYTES}\n"
+    )
+    path.write_bytes(b"a" * HEAD_BYTES + b"c" * TAIL_BYTES)
+    assert read_excerpt([str(path)]) == f"== err\n{'a' * HEAD_BYTES}{'c' * TAIL_BYTES}\n"
+    assert HEAD_BYTES + TAIL_BYTES == 256 * 1024
+
+
+def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890")
+    (tmp_path / "out").write_bytes(b"key sk-1234567890 \xff\n")
+
+    assert read_excerpt([str(tmp_path / "out"), str(tmp_path / "gone.err")]) == (
+        "== out\nkey *** \ufffd\n== gone.err cannot be read: No such file or directory\n"
+    )
+
+
+def test_last_lines_are_those_of_the_program():
+    text = "== err\n:actor_name:Worker\none\n\n  two  \n:job_id:1\nthree\n"
+
+    assert last_lines(text) == ["one", "  two", "three"] and last_lines(text, 2) == ["  two", "three"]
+    assert last_lines("\n".join("abcdefg")) == list("cdefg")
+
+
+def test_output_files_are_files_and_each_once(tmp_path):
+    program = "from actors.node.process_output import output_files; print(output_files())"
+    with open(tmp_path / "both", "wb") as file:
+        subprocess.run([sys.executable, "-c", program], stdout=file, stderr=file, check=True)
+    assert (tmp_path / "both").read_text() == f"('{tmp_path / 'both'}',)\n"
+
+    piped = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert piped.stdout == b"()\n" and isinstance(output_files(), tuple)
+
+
+@pytest.mark.parametrize(("folders", "closed"), [(["/elsewhere"], "1"), (["/elsewhere", ""], None), (["."], None)])
+def test_processes_ignore_a_working_folder_that_this_one_does_not_import(monkeypatch, folders, closed):
+    monkeypatch.setattr(sys, "path", folders)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+
+    import_path.close_working_folder()
+
+    assert os.environ.get("PYTHONSAFEPATH") == closed
+
+
+def test_a_child_runs_a_module_of_this_program_in_its_own_session(tmp_path):
+    (tmp_path / "echoed.py").write_text(
+        "import os, sys, actors\nprint(sys.stdin.read(), os.getsid(0) == os.getpid(), bool(actors))\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        child = child_process.start_module("echoed", cwd=tmp_path)
+    out, _ = child.communicate(b"hello", timeout=60)
+
+    assert (out, child.returncode) == (b"hello True True\n", 0)
+
+
+def test_a_child_of_another_parent_ends_at_once():
+    program = "import os, sys; from actors.node.child_process import end_with_parent; end_with_parent(int(sys.argv[1]))"
+    codes = [
+        subprocess.run([sys.executable, "-c", program, str(parent)], timeout=60).returncode
+        for parent in (os.getpid(), os.getpid() + 1)
+    ]
+
+    assert codes == [0, 1]
+
+
+def test_a_child_ends_with_its_parent():
+    """A process starts a child that waits for 60 s, and ends; the pipe that only the child holds closes."""
+    child = (
+        "import os, sys, time; from actors.node.child_process import end_with_parent; end_with_parent(os.getppid()); "
+        "print(os.getpid(), flush=True); time.sleep(60)"
+    )
+    parent = (
+        "import subprocess, sys; c = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE); "
+        "print(c.stdout.readline().decode(), flush=True)"
+    )
+    run = subprocess.run([sys.executable, "-c", parent, child], stdout=subprocess.PIPE, timeout=50, check=True)
+    number = int(run.stdout)
+
+    for _ in range(200):
+        if not os.path.exists(f"/proc/{number}") or " Z " in open(f"/proc/{number}/stat").read():  # noqa: SIM115
+            return
+        time.sleep(0.1)
+    pytest.fail("the child outlives its parent")

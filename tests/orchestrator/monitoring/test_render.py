@@ -1,0 +1,128 @@
+"""Rows, lines and headlines of a snapshot: what each number is called, and what stands where there is none."""
+
+import time
+from dataclasses import asdict
+
+import pytest
+
+from orchestrator.monitoring.render import format_row, headline, lines, sentence, status_tables, table
+from orchestrator.monitoring.snapshot import GroupRow, Snapshot
+
+
+@pytest.mark.parametrize(
+    ("row", "left"),
+    [
+        (GroupRow("m", planned=5, waits="needs 16 GPUs", reason="killed"), "needs 16 GPUs"),
+        (GroupRow("m", planned=5, reason="killed", waiting=5), "lost"),
+        (GroupRow("m", planned=5, reason="killed", starting=1, waiting=5, seconds_left=60), "60 s"),
+        (GroupRow("m", planned=5, reason="killed", ready=1, in_flight=5, seconds_left=60), "60 s"),
+        (GroupRow("m", planned=5, done=5, reason="killed"), "done"),
+        (GroupRow("m", planned=5, in_flight=1, paused=1, seconds_left=30), "30 s"),
+        (GroupRow("m", planned=5, done=3, paused=2), "paused"),
+        (GroupRow("m", planned=5, done=3, cancelled=2), "cancelled"),
+        (GroupRow("m", planned=5, done=5), "done"),
+        (GroupRow("m", planned=5, done=3, seconds_left=90), "90 s"),
+        (GroupRow("m", planned=5, done=3), ""),
+    ],
+)
+def test_last_column_says_when_or_why_not(row, left):
+    assert format_row(row)["left"] == left
+
+
+def test_zeros_and_unknown_numbers_are_empty():
+    empty = format_row(GroupRow("m"))
+    assert empty == {
+        "model": "m", "replicas": "", "GPUs": "", "at once": "", "episodes": "0/0", "/s": "", "waiting": "",
+        "playing": "", "paused": "", "errors": "", "left": "done",
+    }  # fmt: skip
+    full = format_row(
+        GroupRow("m", ready=2, starting=1, gpus=0.5, done=1_000, planned=2_000, rate=12.4, waiting=3, in_flight=1_004,
+                 errors=5, seconds_left=9, at_once=2, paused=6)
+    )  # fmt: skip
+    assert list(full.values()) == [
+        "m", "2 +1", "0.5", "2", "1,000/2,000", "12", "3", "1,004", "6", "5", "9 s",
+    ]  # fmt: skip
+    assert (
+        format_row(GroupRow("m", starting=1))["replicas"] == "0 +1"
+        and format_row(GroupRow("m", ready=1))["replicas"] == "1"
+    )
+
+
+def test_a_line_leaves_out_what_is_zero():
+    assert sentence(GroupRow("m", ready=1, rate=0.5, in_flight=2, waiting=3, at_once=1)) == (
+        "m: 1 ready, 30/min, 2 in flight, 3 waiting"
+    )
+    assert sentence(
+        GroupRow(
+            "m",
+            ready=1,
+            starting=2,
+            gpus=1,
+            at_once=2_000,
+            rate=2,
+            paused=1_001,
+            cancelled=1,
+            errors=2,
+            seconds_left=0.0,
+        )
+    ) == (
+        "m: 1 ready, 2 starting, 1 GPU, 2,000 at once, 2/s, 0 in flight, 0 waiting, 1,001 paused, 1 cancelled, 2 errors, 0 s left"
+    )
+    assert sentence(GroupRow("m", waits="waits for 2 GPUs", ready=1)) == "m: waits for 2 GPUs"
+
+
+def test_headline_names_gpus_of_other_jobs_and_no_rate_without_a_driver():
+    assert headline(Snapshot(0.0, 0, 0, 0.0, None, 8)) == "0 of 0 episodes (0%)"
+    assert headline(Snapshot(1.0, 1_500, 2_000, 2.0, 250.0, 8, held=3)) == (
+        "1,500 of 2,000 episodes (75%), 2/s, 4 min left, 3 of 8 GPUs are held by others"
+    )
+
+
+def test_models_that_wait_have_a_line_even_alone():
+    waiting = GroupRow("m", waits="waits for 2 GPUs")
+
+    assert lines(Snapshot(0.0, 0, 1, 0.0, None, 8, (waiting,))) == ["0 of 1 episodes (0%)", "  m: waits for 2 GPUs"]
+    idle, starting = GroupRow("idle"), GroupRow("n", starting=1)
+    assert [line.partition(":")[0] for line in lines(Snapshot(0.0, 0, 1, 0.0, None, 8, (idle, starting)))[1:]] == [
+        "  n"
+    ]
+
+
+def test_rows_are_sorted_by_what_they_do():
+    rows = (
+        GroupRow("done", done=1, planned=1), GroupRow("waiting", planned=1), GroupRow("starting", starting=1),
+        GroupRow("ready", ready=1, starting=1),
+    )  # fmt: skip
+    rendered = table(Snapshot(0.0, 0, 1, 0.0, None, 8, rows))
+
+    assert list(rendered.columns[0].cells) == ["ready", "starting", "waiting", "done"]
+    assert [column.justify for column in rendered.columns][:2] == ["left", "right"]
+    assert "more models" not in rendered.caption
+    assert table(Snapshot(0.0, 0, 1, 0.0, None, 8, rows), 3).caption.startswith(
+        "1 more models are waiting or done\n0 of"
+    )
+
+
+def test_narrow_tables_have_no_bar_and_names_are_no_markup():
+    snapshot = Snapshot(0.0, 0, 1, 0.0, None, 8, (GroupRow("[red]m", ready=1, at_once=4, planned=0),))
+    wide, narrow = ([column.header for column in table(snapshot, width=width).columns] for width in (110, 109))
+
+    assert wide == ["model", "replicas", "at once", "", "episodes", "left"] and narrow == [
+        "model",
+        "replicas",
+        "episodes",
+        "left",
+    ]
+    assert list(table(snapshot).columns[0].cells) == ["\\[red]m"]
+    assert next(iter(table(snapshot).columns[3].cells)).total == 1, "an empty model has an empty bar"
+
+
+def test_status_names_the_driver_and_the_age_of_its_report():
+    live = {**asdict(Snapshot(time.time() - 300, 1, 2, 0.0, None, 8)), "rows": []}
+    _, reported = status_tables({"running": {"pid": 7, "host": "n1"}, "live": live, "cells": []})
+    assert reported == "reported by process 7 on n1 5 min ago"
+    live["at"] = time.time() + 500
+    assert (
+        status_tables({"running": {"started": ""}, "live": live, "cells": []})[1]
+        == "reported by process ? on ? 0 s ago"
+    )

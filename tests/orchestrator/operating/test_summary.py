@@ -1,0 +1,167 @@
+"""Summaries of a scenario's samples, the measures computed from them, and their intervals, on cases worked by hand."""
+
+import math
+from random import Random
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from actors.playing.state_graph import build_graph
+from envs.samples import load_samples
+from orchestrator.operating.knowledge import Signals, collect_signals, detect, detect_draws, recognition
+from orchestrator.operating.measures import detection_measures, exact_measures, own_measures
+from orchestrator.operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, log_odds, only, persistent, shifted
+from orchestrator.operating.split import Curve, interval, resampling_weights, tail_share
+from orchestrator.operating.summary import summarize
+from orchestrator.operating.values import Values, count_suggestions, sample_values, well_timed_values
+from sweeps.conditions import VARIANTS
+from tests.orchestrator.operating.planted import planted
+
+SUGGESTS, NAMES, RIGHT = (
+    np.array(flags) for flags in ([True, False, False], [False, True, True], [False, True, False])
+)
+
+
+def question(*chances: float) -> QuestionPolicy:
+    """Return a question with a suggestion, the right category and a wrong one."""
+    return QuestionPolicy(np.array(chances), SUGGESTS, NAMES, RIGHT, -2)
+
+
+def test_odds_of_asking_are_finite_and_include_what_is_unreadable():
+    assert log_odds(question(0.2, 0.3, 0.1)) == pytest.approx(math.log(0.2 / 0.8))
+    assert log_odds(question(1, 0, 0)) == -log_odds(question(0, 1, 0)) == pytest.approx(math.log(1e300))
+
+
+def test_recognition_is_the_share_of_the_right_category_among_categories():
+    assert recognition(question(0.5, 0.3, 0.1)) == pytest.approx(0.75)
+    assert recognition(question(1, 0, 0)) == 0.5, "a model that never names a category names each alike"
+    assert only(question(0.2, 0.6, 0.2), NAMES) == pytest.approx([0, 0.75, 0.25])
+
+
+def test_the_ends_of_a_curve_never_ask_and_only_ask():
+    ends = np.array([-np.inf, 0, np.inf])
+
+    assert (
+        pytest.approx(np.array([[0, 0.625, 0.125], [0.2, 0.5, 0.1], [1, 0, 0]]))
+        == shifted(question(0.2, 0.5, 0.1), ends).T
+    )
+    assert pytest.approx(np.array(3 * [[0, 0.5, 0.5]])) == shifted(question(0, 0.5, 0.5), ends).T
+    assert pytest.approx(np.array(3 * [[1, 0, 0]])) == shifted(question(1, 0, 0), ends).T
+    assert (BIASES[1], BIASES[NEUTRAL_INDEX], BIASES[-2]) == (-30, 0, 30)
+
+
+def test_persistent_play_keeps_a_question_at_which_nothing_remains():
+    whole, unreadable = persistent((question(0.2, 0.2, 0.1), question(0, 0, 0)))
+
+    assert whole.probabilities == pytest.approx([0.4, 0.4, 0.2])
+    assert list(unreadable.probabilities) == [0, 0, 0]
+
+
+def test_detection_counts_ties_half_and_weighs_samples():
+    signals = Signals(np.array([0, 0, 1, 1]), np.array([-1.0, 3, 1, 1]), np.zeros(4))
+    known = np.array([True, False, True, False])
+
+    assert detect(signals, known) == (0.875, -1.0)
+    auc, neutral = detect_draws(signals, known, np.array([[1.0, 1], [1, 0], [0, 1]] * 40))
+    assert auc == pytest.approx(np.array([0.875, 1, 0.5] * 40)) and neutral == pytest.approx([-1, -1, -1] * 40)
+    assert np.isnan(detect(signals, np.ones(4, dtype=bool))).all()
+
+
+def test_signals_are_of_questions_at_which_something_can_be_asked():
+    silent = question(0, 1, 0)._replace(suggests=np.zeros(3, dtype=bool))
+    signals = collect_signals([(silent, question(0.5, 0.4, 0.1)), (question(0.2, 0.2, 0.6),)])
+
+    assert signals.sample.tolist() == [0, 1] and signals.sample.dtype.kind == "i"
+    assert signals.odds == pytest.approx([0, math.log(0.25)]) and signals.recognition == pytest.approx([0.8, 0.25])
+    assert collect_signals([(silent,)]).sample.tolist() == []
+
+
+def test_tails_are_those_of_expanded_percentiles():
+    assert tail_share([1, 50]) == 0.025
+    assert tail_share([10]) == pytest.approx(0.00855, abs=1e-5)
+    assert tail_share([10, 10]) == pytest.approx(0.01340, abs=1e-5)
+    assert tail_share([2, 100]) == pytest.approx(0.00251, abs=1e-5)
+    assert tail_share([10**6]) == pytest.approx(0.025, abs=1e-6)
+
+
+def test_an_interval_needs_a_value_in_most_draws():
+    draws = np.arange(1000.0)
+    assert interval(5.0, draws, [1]) == (5.0, pytest.approx(24.975), pytest.approx(974.025))
+    draws[:50] = np.nan
+    assert not np.isnan(interval(5.0, draws, [1])).any()
+    draws[50] = np.nan
+    assert interval(5.0, draws, [1])[0] == 5.0 and np.isnan(interval(5.0, draws, [1])[1:]).all()
+    assert np.isnan(interval(math.nan, np.arange(9.0), [1])).all()
+
+
+def test_draws_take_whole_clusters_and_depend_on_the_seed_alone():
+    weights = resampling_weights(["b", "a", "b", "c"], draws=200, seed=3)
+
+    assert weights.shape == (200, 4) and weights.sum(axis=1) == pytest.approx(np.ones(200))
+    assert (weights[:, 0] == weights[:, 2]).all()
+    assert (weights == 0).mean(axis=0) == pytest.approx([8 / 27] * 4, abs=0.1), "each cluster is missed in (2/3)^3"
+    assert weights[:, 1].max() == 1, "a draw may take one cluster alone"
+    assert (weights == resampling_weights(["b", "a", "b", "c"], draws=200, seed=3)).all()
+    assert (weights != resampling_weights(["b", "a", "b", "c"], draws=200, seed=4)).any()
+
+
+def test_measures_weigh_samples():
+    values = Values(*np.array([[0.2, 0.6], [1, 3], [0.5, 0.7], [0.1, 0.3], [0.2, 0]]))
+    curve = Curve(np.array([[0.1, 0.5, 0.2], [0.3, 0.4, 0.8]]), np.zeros((2, 3)))
+    better = Curve(curve.accuracy + np.array([0, 0, 0.3]), curve.suggestions)
+    signals = Signals(np.array([0, 1]), np.array([0.0, 1]), np.zeros(2))
+    summary = SimpleNamespace(
+        own=values, plain=curve, persistent=better, published_greedy=np.array([[1, 2], [0, 4]]),
+        well_timed=np.array([0.5, 0.7]), right_suggestion=np.array([0.6, 0.8]), can_end_right=np.array([1, 0]),
+        accuracies=np.array([[0.2, 0.6], [0.4, 0.6], [0.6, 0.6]]), signals=signals,
+    )  # fmt: skip
+    weights = np.array([[0.5, 0.5], [1, 0]])
+
+    own = own_measures(summary, weights)
+    assert {name: list(column) for name, column in own.items()} == {
+        "acc": pytest.approx([0.4, 0.2]), "ps": pytest.approx([2, 1]), "answered": pytest.approx([0.6, 0.5]),
+        "abstained": pytest.approx([0.2, 0.1]), "limited": pytest.approx([0.1, 0.2]),
+    }  # fmt: skip
+    exact = exact_measures(summary, weights)
+    assert {name: list(column) for name, column in exact.items()} == {
+        "greedy_acc": pytest.approx([0.5, 1]), "greedy_ps": pytest.approx([3, 2]), "unbiased": pytest.approx([0.5, 0.5]),
+        "persistent": pytest.approx([0.8, 0.5]), "well_timed": pytest.approx([0.6, 0.5]),
+        "right_suggestion": pytest.approx([0.7, 0.6]), "recognition": pytest.approx([0.5, 1]),
+        "position_sd": pytest.approx([0.1, 0.2]), "position_effect": pytest.approx([-0.15, -0.3]),
+    }  # fmt: skip
+    summary.published_greedy, summary.accuracies = None, summary.accuracies[:1]
+    assert set(exact) - set(exact_measures(summary, weights)) == {
+        "greedy_acc", "greedy_ps", "position_sd", "position_effect",
+    }  # fmt: skip
+    detected = detection_measures(summary, {"own": np.array([True, False])}, weights)
+    assert detected["auc_own"][0] == 1 and np.isnan(detected["auc_own"][1]) and detected["neutral_own"][0] == -0.5
+
+
+def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
+    graphs = [build_graph(sample, VARIANTS["every-state"]) for sample in load_samples(demo_data, "QD")[:3]]
+    orders = [(graphs, [planted(graph, Random(seed), asks=1.0) for graph in graphs]) for seed in (1, 2)]
+    summary = summarize(orders)
+    each = [[sample_values(*pair) for pair in zip(*order, strict=True)] for order in orders]
+    own = np.array([[values.accuracy[NEUTRAL_INDEX] for values in order] for order in each])
+
+    assert summary.accuracies == pytest.approx(own) and summary.own.accuracy == pytest.approx(own.mean(axis=0))
+    assert summary.published.accuracy == pytest.approx(own[0])
+    assert summary.plain.accuracy == pytest.approx(np.mean([[v.accuracy for v in order] for order in each], axis=0))
+    assert summary.plain.suggestions == pytest.approx(
+        np.mean([[v.suggestions for v in order] for order in each], axis=0)
+    )
+    assert (summary.persistent.accuracy[:, NEUTRAL_INDEX] > summary.own.accuracy).all(), "nothing is given up"
+
+    counts = count_suggestions(graphs[0], orders[0][1][0]).ended
+    turns = np.repeat(np.arange(len(counts)), np.round(counts * 1e6).astype(int))
+    assert summary.published_variance[0] == pytest.approx(turns.var(), rel=1e-3)
+    assert summary.right_within.shape == (3, 31) and summary.right_within[:, -1] == pytest.approx(own.mean(axis=0))
+    assert (np.diff(summary.right_within) >= 0).all()
+    timed = [np.mean([well_timed_values(g, order[1][n])[0] for order in orders]) for n, g in enumerate(graphs)]
+    assert summary.well_timed == pytest.approx(timed) and (summary.right_suggestion >= summary.well_timed).all()
+    assert summary.can_end_right.tolist() == [1, 1, 1] and (summary.oracle > 0).all()
+    assert summary.published_greedy.shape == (3, 2) and summary.signals.sample.max() == 2
+
+    unknown = tuple(part._replace(greedy=-2) for part in orders[0][1][0])
+    assert summarize([(graphs[:1], [unknown])]).published_greedy is None

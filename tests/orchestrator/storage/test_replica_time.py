@@ -1,0 +1,77 @@
+"""Held time of replicas: attempts add up by group, GPUs weigh it, and a file that says nonsense counts as none."""
+
+import pytest
+
+from orchestrator.storage import checksums
+from orchestrator.storage.replica_time import (
+    FILE,
+    ReplicaTime,
+    as_rows,
+    describe,
+    held_metrics,
+    held_shares,
+    read_attempts,
+    time_by_group,
+    weigh,
+    write_attempts,
+)
+
+
+def test_attempts_add_up_by_group(tmp_path):
+    first = ReplicaTime(gpus=1, waiting=1, loading=2, playing=3, judging=4, idle=5, lost=6)
+    write_attempts(
+        tmp_path, {"a1": {"m": first}, "a2": {"m": ReplicaTime(gpus=4, playing=10.00049), "n": ReplicaTime()}}
+    )
+
+    assert time_by_group(tmp_path) == {
+        "m": ReplicaTime(gpus=4, waiting=1, loading=2, playing=13, judging=4, idle=5, lost=6),
+        "n": ReplicaTime(),
+    }
+    assert first.held == 2 + 3 + 4 + 5 + 6
+    assert as_rows(tmp_path)[0] == {
+        "group": "m", "gpus": 4, "waiting": 1, "loading": 2, "playing": 13, "judging": 4, "idle": 5, "lost": 6,
+    }  # fmt: skip
+
+
+def test_groups_weigh_by_gpus_or_else_by_workers():
+    on_cpus, on_gpus = ReplicaTime(playing=3600, waiting=1800), ReplicaTime(gpus=2, playing=7200, idle=3600)
+
+    assert weigh([on_cpus]) == (
+        "worker-hours",
+        {"waiting": 0.5, "loading": 0, "playing": 1, "judging": 0, "idle": 0, "lost": 0},
+    )
+    unit, hours = weigh([on_cpus, on_gpus])
+    assert (unit, hours["playing"], hours["idle"], hours["waiting"]) == ("GPU-hours", 4, 2, 0)
+
+
+def test_one_sentence_with_parts_of_half_a_percent_and_more(tmp_path):
+    hour = 3600.0
+    row = ReplicaTime(gpus=1, playing=1990 * hour, idle=10 * hour, lost=9 * hour, waiting=11 * hour)
+    write_attempts(tmp_path, {"a": {"m": row}})
+    assert list(describe(tmp_path)) == ["2,009.0 GPU-hours held: 99% playing; 11.0 GPU-hours waiting in Ray"]
+
+    write_attempts(tmp_path, {"a": {"m": ReplicaTime(playing=0.995 * hour, idle=0.005 * hour, waiting=0.004 * hour)}})
+    assert list(describe(tmp_path)) == ["1.0 worker-hours held: 100% playing, 0% idle"]
+    write_attempts(tmp_path, {"a": {"m": ReplicaTime(loading=1800, waiting=9)}})
+    assert list(describe(tmp_path)) == ["30.0 worker-minutes held: 100% loading; 0.1 worker-minutes waiting in Ray"]
+
+
+def test_shares_and_metrics_are_of_held_time(tmp_path):
+    assert held_shares(tmp_path) == held_metrics(tmp_path) == {} and list(describe(tmp_path)) == []
+
+    write_attempts(tmp_path, {"a": {"m": ReplicaTime(gpus=2, playing=2700, lost=900, waiting=7200)}})
+    assert held_shares(tmp_path) == {"playing": 0.75, "lost": 0.25}
+    assert held_metrics(tmp_path) == {
+        "gpu_hours/waiting": 4, "gpu_hours/loading": 0, "gpu_hours/playing": 1.5, "gpu_hours/judging": 0,
+        "gpu_hours/idle": 0, "gpu_hours/lost": 0.5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[]", b'{"a": {"m": {"playing": -1}}}', b'{"a": {"m": {"gpus": 1e13}}}', b'{"a": {"m": {"idle": NaN}}}'],
+)
+def test_a_file_with_impossible_times_counts_as_none(tmp_path, content):
+    checksums.write(tmp_path / FILE, content)
+
+    assert read_attempts(tmp_path) == {}
