@@ -31,8 +31,8 @@ def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
     return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
 
 
-def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
-    """Start the installation on the worker's node, or on all nodes if it may run on any; return what the actor waits for."""
+def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[str, Any]:
+    """Start the installation on the worker's nodes, or on all nodes if it may run on any; return what the actor waits for."""
     if not (folder := packages_folder(models)):
         return {}
     log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
@@ -40,7 +40,7 @@ def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
         install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
             _requirements(models), str(folder)
         )
-        for name in ([node] if node else node_hosts())
+        for name in (nodes or node_hosts())
     ]
     return {"packages": join_reasons.remote(str(folder), *installs)}
 
