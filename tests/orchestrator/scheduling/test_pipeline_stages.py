@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.execution.model_packages import worker_options
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
 from orchestrator.scheduling.forecast.timeline import layout_bars
@@ -226,3 +227,9 @@ def test_what_cannot_be_split_is_refused_in_one_sentence(entry, words):
     with pytest.raises(SweepError) as refusal:
         sweep(**entry)
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_nodes_of_a_batch_invariant_replica_import_vllm_in_that_mode():
+    (model,) = sweep(gpus=16, options={"pipeline_parallel_size": 2, "batch_invariant": True}).models
+    assert worker_options([model]) == {"runtime_env": {"env_vars": {"VLLM_BATCH_INVARIANT": "1"}}}
+    assert worker_options(sweep(options={"batch_invariant": True}).models) == {}
