@@ -37,11 +37,9 @@ def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
 def _not_vllm(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
     if gpus <= NODE_GPUS and STAGES not in options:
         return ""
-    if backend == "transformers":
+    if backend != "openai":
         return (
-            f"backend transformers has all GPUs of a replica on one node; write gpus = {NODE_GPUS} or less without {STAGES},"
+            f"backend {backend} has all GPUs of a replica on one node; write gpus = {NODE_GPUS} or less without {STAGES},"
             ' or backend = "vllm"'
         )
-    return (
-        f"backend {backend} has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"
-    )
+    return f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"

@@ -71,7 +71,11 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     options = {**placement.options(start, demand), **worker_options([model])}
     loaded = model.over_nodes() if place.stages else model
     worker = Worker.options(**options).remote(  # type: ignore[attr-defined]
-        ray.put(plan), [loaded], str(Path(sweep.data).resolve()), None, **worker_arguments([model], place.stages)
+        ray.put(plan),
+        [loaded],
+        str(Path(sweep.data).resolve()),
+        None,
+        **worker_arguments([model], place.nodes if place.stages else ()),
     )
     try:
         return await _run_trial(worker, model, sweep, plan)

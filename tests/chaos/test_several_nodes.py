@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import Ground, finish_process, parts, tally, wait_until_playing
+from tests.chaos.ground import Ground, finish_process, parts, start_patiently, tally, wait_until_playing
 from tests.chaos.stage_engine import SITE
 from tests.conftest import ENVIRONMENT, ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 PLANNED = 140
+STARTS = r"worker \d+ of wide starts on nodes (\w+), (\w+)"
 LOST = "a node of its pipeline stages is lost"
 
 
 @pytest.fixture
 def wide_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
-    """Two nodes with a GPU each, on which the stand-in replaces vLLM's engine."""
+    """A head and two nodes with a GPU each, on which the stand-in replaces vLLM's engine."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site/sitecustomize.py").write_text(SITE)
     fast = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
@@ -28,8 +30,9 @@ def wide_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gro
     paths = os.pathsep.join((str(tmp_path / "site"), str(ROOT)))
     for name, value in {**ENVIRONMENT, **fast, **patient, "PYTHONPATH": paths}.items():
         monkeypatch.setenv(name, value)
-    ground = Ground()
+    ground = Ground(num_gpus=0)
     try:
+        start_patiently(ground._add)
         yield ground
     finally:
         ground.close()
@@ -39,20 +42,23 @@ def test_the_loss_of_its_second_node_loses_and_doubles_nothing(wide_ground, demo
     path, out = tmp_path / "wide.toml", tmp_path / "run"
     path.write_text(
         f'name = "wide"\ndata = "{demo_data}"\nconditions = ["zero-shot", "hint"]\ntracking = {{ uri = "none" }}\n'
-        'sampling = "checkpoint"\n[[model]]\nname = "wide"\nsource = "org/wide"\ngpus = 2\nin_flight = 2\n'
+        '[[model]]\nname = "wide"\nsource = "org/wide"\ngpus = 2\nin_flight = 2\n'
         "options = { pipeline_parallel_size = 2 }\n"
     )
     running = wide_ground.start("run", path, "--output", out)
-    wait_until_playing(out, running, seconds=240)
-    wide_ground.remove_second(gracefully=False)
-    wide_ground.restore_second()
+    wait_until_playing(out, running, seconds=500)
+    path = out / "logs" / "attempt-0001" / "driver.log"
+    ((_, other),) = re.findall(STARTS, path.read_text())
+    (victim,) = (node for node in wide_ground.cluster.worker_nodes if node.node_id.startswith(other))
+    os.kill(wide_ground.raylet(victim), signal.SIGKILL)
+    start_patiently(wide_ground._add)
     done = finish_process(running, 500)
-    log = (out / "logs" / "attempt-0001" / "driver.log").read_text()
+    log = path.read_text()
 
     assert done.returncode == 0, done.stderr
     assert tally(out) == (PLANNED, 0) and len(parts(out)) >= 1
-    placed = re.findall(r"worker \d+ of wide starts on nodes (\w+), (\w+)", log)
-    assert len(placed) >= 2 and all(first != second for first, second in placed) and placed[0] != placed[-1]
+    placed = re.findall(STARTS, log)
+    assert len(placed) >= 2 and all(first != second for first, second in placed) and other not in placed[-1]
     assert log.count(f"is dropped ({LOST})") == 1, "the engine hangs, so the driver itself notices"
     assert len(re.findall(r"worker \d+ of wide: \S+: GPUs 0: ", log)) >= 4, "each GPU was checked on its node"
     assert wide_ground.orphans() == []

@@ -219,7 +219,7 @@ def test_entry_with_stages():
         ({"gpus": 4, "options": {"pipeline_parallel_size": 2, "tensor_parallel_size": 4}}, "leave tensor_parallel_size out"),
         ({"options": {"distributed_executor_backend": "ray"}}, "is set where a replica is on several nodes"),
         ({"gpus": 16, "backend": "transformers"}, "backend transformers has all GPUs of a replica on one node"),
-        ({"gpus": 16, "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}, "backend openai has no GPUs here"),
+        ({"gpus": 16, "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}, "a service has no GPUs here"),
         ({"options": {"pipeline_parallel_size": 2}, "backend": "openai"}, "give them to the server itself"),
     ],
 )  # fmt: skip
