@@ -17,6 +17,7 @@ from actors.engine.backend import Backend, Reply, Request
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
+from actors.engine.several_nodes import join_nodes
 from actors.engine.weights import loaded_weights
 from actors.node import host_metrics, own_packages
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
@@ -128,6 +129,9 @@ class Worker:
         return StartReport(lines, widest.episodes, loaded_weights(self.models))
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
+        if model.is_over_nodes:
+            for line in join_nodes(model):
+                report(line)
         backend, budget = load_engine(model, self.data, ray.get_gpu_ids(), report), None
         if self.ledger is not None:
             budget = RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id())

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.engine_options import SPEED_ONLY
+from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, wrong_stages
 from sweeps.requirements import wrong_requirement
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
@@ -45,7 +46,7 @@ class ModelSpec(Frozen):
     parameters: float | None = None
     """Billions, where published."""
     gpus: int | float = 1
-    """GPUs of one replica (tensor parallel inside one actor): up to 8, or 0.5 or 0.25 of a shared one."""
+    """GPUs of one replica: up to 8 of one node (tensor parallel), or 0.5 or 0.25 of a shared one; more with ``stages``."""
     accelerator: str = ""
     """The kind of GPU, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
@@ -100,8 +101,10 @@ class ModelSpec(Frozen):
     @classmethod
     def _check_gpus(cls, value: Any) -> Any:
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= 8)):
-            raise ValueError("write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share")
+        if not number or not (value in GPU_SHARES or (value == int(value) and 0 <= value <= MOST_GPUS)):
+            raise ValueError(
+                "write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share; more only in pipeline stages"
+            )
         return value if value in GPU_SHARES else int(value)
 
     @field_validator("requirements")
@@ -150,6 +153,12 @@ class ModelSpec(Frozen):
         return {"gpus": 0, **filled} if filled.get("backend") in ("openai", "builtin", "human") else filled
 
     @model_validator(mode="after")
+    def _check_stages(self) -> ModelSpec:
+        if reason := wrong_stages(self.backend, self.gpus, self.options):
+            raise ValueError(reason)
+        return self
+
+    @model_validator(mode="after")
     def _check_batch(self) -> ModelSpec:
         if self.batch and self.backend != "openai":
             raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
@@ -168,6 +177,20 @@ class ModelSpec(Frozen):
         if value not in ("", "text") and info.data.get("backend") != "vllm":
             raise ValueError('write "text", or leave it out; only backend = "vllm" has tool parsers by name')
         return value
+
+    @property
+    def stages(self) -> int:
+        """Return the pipeline stages of a replica on GPUs, each tensor parallel on one node; 1 is all of it on one node."""
+        return int(self.options.get(STAGES, 1)) if self.backend == "vllm" and self.gpus > 1 else 1
+
+    def over_nodes(self) -> ModelSpec:
+        """Return the entry for a replica whose stages are on several nodes: vLLM's processes there are Ray's."""
+        return self.model_copy(update={"options": {**self.options, EXECUTOR: "ray"}})
+
+    @property
+    def is_over_nodes(self) -> bool:
+        """Return True for an entry from ``over_nodes``."""
+        return self.backend == "vllm" and self.options.get(EXECUTOR) == "ray"
 
     @property
     def calls_natively(self) -> bool:

@@ -76,11 +76,13 @@ DOORS = {
     "gymnasium": ("orchestrator/environments/",),
     "verifiers": ("orchestrator/environments/verifiers_taskset.py",),
     "ray": (
+        "actors/engine/several_nodes.py",
         "actors/worker.py",
         "orchestrator/datasets/node_staging.py",
         "orchestrator/execution/driver.py",
         "orchestrator/execution/cluster_models.py",
         "orchestrator/execution/cluster_view.py",
+        "orchestrator/execution/gpu_placement.py",
         "orchestrator/execution/loss_reason.py",
         "orchestrator/execution/model_packages.py",
         "orchestrator/execution/node_request.py",

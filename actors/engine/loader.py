@@ -34,7 +34,9 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
     size = weight_bytes(resolve_embedded(model))
-    if model.gpus:
+    if model.is_over_nodes:
+        report(f"{model.stages} pipeline stages on several nodes")  # ``several_nodes`` has checked their GPUs
+    elif model.gpus:
         for line in check_gpus(gpu_request(model, size), assigned, os.environ.get("CUDA_VISIBLE_DEVICES")):
             report(line)
     else:

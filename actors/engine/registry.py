@@ -8,6 +8,7 @@ from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
+from sweeps.pipeline_stages import STAGES
 from sweeps.spec import ModelSpec
 
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
@@ -21,6 +22,13 @@ def open_engine(model: ModelSpec, data: Path) -> Backend:
     """
     try:
         return _open(resolve_embedded(model), data)
+    except NotImplementedError as refusal:
+        if "Pipeline parallelism" not in str(refusal):
+            raise
+        kind = model.architecture or "its architecture"
+        raise ValueError(
+            f"vLLM cannot split {model.name} ({kind}) into pipeline stages; leave options.{STAGES} out, with gpus for one node"
+        ) from refusal
     except ModuleNotFoundError as missing:
         if missing.name not in HEAVY:
             raise

@@ -22,16 +22,18 @@ from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
+from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.loss_reason import last_line
 from orchestrator.execution.model_packages import worker_arguments, worker_options
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
+from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.forecast.throughput import WORK_KINDS, ObservedRate, add_observed
+from orchestrator.scheduling.nodes import Nodes, Place
 from orchestrator.scheduling.resources import demands
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec, Sweep
-from sweeps.values import format_gpus
 
 TRIAL_TIMEOUT_S = 3600.0
 """Seconds that the episodes and the comparison of one model may take."""
@@ -60,13 +62,20 @@ def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | Non
 
 async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     cpus, gpus = ray_cluster.capacity()
-    if model.gpus > gpus:
-        return Row(model.name, wrong=f"it needs {format_gpus(model.gpus)}; the cluster has {gpus}")
     demand = next(iter(demands(sweep, cpus, gpus).values()))
-    accelerator = {"accelerator_type": model.accelerator} if model.accelerator else {}
-    options = {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **accelerator, **worker_options([model])}
+    nodes, placement = Nodes(ray_cluster.gpu_nodes()), GpuPlacement()
+    place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
+    if place is None:
+        return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{_widest(nodes, demand)}")
+    start = Start(1, model.name, stages=place.stages)
+    options = {**placement.options(start, demand), **worker_options([model])}
+    loaded = model.over_nodes() if place.stages else model
     worker = Worker.options(**options).remote(  # type: ignore[attr-defined]
-        ray.put(plan), [model], str(Path(sweep.data).resolve()), None, **worker_arguments([model], "")
+        ray.put(plan),
+        [loaded],
+        str(Path(sweep.data).resolve()),
+        None,
+        **worker_arguments([model], place.nodes if place.stages else ()),
     )
     try:
         return await _run_trial(worker, model, sweep, plan)
@@ -78,6 +87,11 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
         return Row(model.name, wrong=last_line(problem))
     finally:
         ray.kill(worker)
+        placement.close()
+
+
+def _widest(nodes: Nodes, demand: Demand) -> str:
+    return f", {nodes.widest(demand.accelerator)} of them on one node" if len(nodes.nodes) > 1 else ""
 
 
 async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:

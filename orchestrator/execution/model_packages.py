@@ -15,6 +15,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from actors.engine.vllm.batch_invariance import VARIABLE as BATCH_INVARIANT
 from actors.worker import OwnPackages, install_packages
 from orchestrator.execution.ray_cluster import node_hosts
 from orchestrator.object_store.bucket import cache_root
@@ -25,14 +26,17 @@ log = logging.getLogger(__name__)
 
 
 def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
-    """Return the Ray options of an actor that plays these models; empty if none has requirements."""
-    if not (folder := packages_folder(models)):
-        return {}
-    return {"runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join((str(folder), "${PYTHONPATH}"))}}}
+    """Return the Ray options of an actor that plays these models: variables that it and vLLM's processes elsewhere inherit."""
+    folder, variables = packages_folder(models), dict[str, str]()
+    if folder:
+        variables["PYTHONPATH"] = os.pathsep.join((str(folder), "${PYTHONPATH}"))
+    if any(model.stages > 1 and model.options.get("batch_invariant") for model in models):
+        variables[BATCH_INVARIANT] = "1"  # before vLLM is imported on the other nodes
+    return {"runtime_env": {"env_vars": variables}} if variables else {}
 
 
-def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
-    """Start the installation on the worker's node, or on all nodes if it may run on any; return what the actor waits for."""
+def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[str, Any]:
+    """Start the installation on the worker's nodes, or on all nodes if it may run on any; return what the actor waits for."""
     if not (folder := packages_folder(models)):
         return {}
     log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
@@ -40,7 +44,7 @@ def worker_arguments(models: Sequence[ModelSpec], node: str) -> dict[str, Any]:
         install_packages.options(scheduling_strategy=NodeAffinitySchedulingStrategy(name, soft=False)).remote(
             _requirements(models), str(folder)
         )
-        for name in ([node] if node else node_hosts())
+        for name in (nodes or node_hosts())
     ]
     return {"packages": join_reasons.remote(str(folder), *installs)}
 

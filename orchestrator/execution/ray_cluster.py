@@ -1,7 +1,6 @@
-"""The connection to Ray: its nodes, their load, and the GPUs that workers share.
+"""The connection to Ray, its nodes and their load.
 
-This is the only module that reads nodes from Ray. A shared GPU is a placement group that exists until the last of its workers
-has ended, so the scheduler and Ray count the same GPUs in any order of starts and stops.
+This is the only module that reads nodes from Ray.
 """
 
 from __future__ import annotations
@@ -22,14 +21,12 @@ from ray._private import ray_constants
 from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
 from ray.job_config import JobConfig
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.node.import_path import imports_working_folder
 from actors.text.error_text import error_text
 from actors.worker import read_load, read_output
 from orchestrator.execution import ray_access
-from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
 
@@ -237,47 +234,3 @@ def _close_to_other_machines() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
-
-
-class SharedGpus:
-    """Placement of workers in Ray: whole GPUs by node, parts of a GPU in the placement group of the shared GPU."""
-
-    def __init__(self) -> None:
-        self.groups: dict[int, PlacementGroup] = {}
-        self.members: dict[int, int] = {}
-        """Slot -> the shared GPU that the worker has a part of."""
-
-    def options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return the options of the worker's actor; the first worker of a shared GPU reserves it."""
-        if start.shared is not None:
-            return self._shared_options(start, demand)
-        accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
-        strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(start.node, soft=True)} if start.node else {}
-        return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **strategy, **accelerator}
-
-    def remove(self, slot: int) -> None:
-        """Remove a worker that has ended; the last one on a shared GPU releases it."""
-        shared = self.members.pop(slot, None)
-        if shared is not None and shared not in self.members.values():
-            remove_placement_group(self.groups.pop(shared))
-
-    def close(self) -> None:
-        for group in self.groups.values():
-            remove_placement_group(group)
-        self.groups, self.members = {}, {}
-
-    def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return options in the placement group of a shared GPU, which also holds its CPUs: a member takes none."""
-        assert start.shared is not None
-        if start.shared not in self.groups:
-            bundle = {"GPU": 1.0, "CPU": float(demand.cpus)}
-            if demand.accelerator:
-                bundle[f"accelerator_type:{demand.accelerator}"] = 0.001
-            self.groups[start.shared] = placement_group(
-                [{name: amount for name, amount in bundle.items() if amount}],
-                strategy="STRICT_PACK",
-                _soft_target_node_id=start.node,
-            )
-        self.members[start.slot] = start.shared
-        within = PlacementGroupSchedulingStrategy(self.groups[start.shared], placement_group_bundle_index=0)
-        return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}

@@ -18,13 +18,15 @@ from actors.trial.certify import InputReport
 from actors.worker import Worker
 from orchestrator.execution.batch_name import batch_name
 from orchestrator.execution.cluster_view import Holding, placed_node
+from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.model_packages import worker_arguments, worker_options
-from orchestrator.execution.ray_cluster import SharedGpus, current_node, read_output_on
+from orchestrator.execution.ray_cluster import current_node, read_output_on
 from orchestrator.execution.spending import Spending
 from orchestrator.execution.worker_logs import AttemptLog, WorkerLogCollector
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan, judge_group, worker_group
 from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.scheduling.nodes import Place
 from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.spec import Judge, ModelSpec, Sweep
 
@@ -52,6 +54,8 @@ class WorkerHandle:
     """The entries of the sweep that it loads."""
     demand: Demand = field(default_factory=Demand)
     """What it has reserved in Ray."""
+    place: Place = field(default_factory=Place)
+    """Where the scheduler has counted its GPUs."""
     node: str = ""
     """The node whose GPUs and CPUs Ray has given to it; empty while it waits for them."""
     placed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -150,7 +154,7 @@ class WorkerPool:
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
         self.worker_logs = WorkerLogCollector(attempt_log, current_node(), read_output_on)
-        self._shared_gpus, self._plan_ref = SharedGpus(), ray.put(plan)
+        self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
         self._batch_name = batch_name(sweep, folder)
         self._closing: set[asyncio.Task[None]] = set()
         self._ending: dict[int, WorkerHandle] = {}
@@ -168,13 +172,14 @@ class WorkerPool:
         judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
         models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
         options = {
-            **self._shared_gpus.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
+            **self._placement.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, list(map(self.weights.pin, models)), str(Path(self.sweep.data).resolve()), judge,
-            self.spending.ledger, self._batch_name, **worker_arguments(models, start.node),
+            self._plan_ref, [pinned.over_nodes() if start.stages else pinned for pinned in map(self.weights.pin, models)],
+            str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name,
+            **worker_arguments(models, start.place.nodes),
         )  # fmt: skip
-        self.handles[slot] = WorkerHandle(name, actor, queue, models=models, demand=self.demands[name])
+        self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:
             self.turn_judges.add_player(slot, actor)
 
@@ -200,7 +205,7 @@ class WorkerPool:
             with contextlib.suppress(TimeoutError, RayActorError, RayTaskError):  # it is killed either way
                 await asyncio.wait_for(resolve(worker.actor.close.remote()), STOP_TIMEOUT_S)
             ray.kill(worker.actor)
-            self._shared_gpus.remove(slot)
+            self._placement.remove(slot)
             del self._ending[slot]
 
         task = asyncio.create_task(close())
@@ -214,7 +219,7 @@ class WorkerPool:
             task.cancel()
         ray.kill(worker.actor)
         self.spending.forget(worker.actor)
-        self._shared_gpus.remove(slot)
+        self._placement.remove(slot)
 
     def find_placed(self) -> list[int]:
         """Return the slots of the workers that Ray has placed since the last call."""
@@ -227,13 +232,16 @@ class WorkerPool:
 
     def holdings(self) -> list[Holding]:
         """Return what our placed workers have of the cluster; those of one shared GPU have it together."""
-        holdings: dict[tuple[int, int], Holding] = {}
-        for slot, worker in {**self._ending, **self.handles}.items():
-            shared, demand = self._shared_gpus.members.get(slot), worker.demand
-            key = (0, slot) if shared is None else (1, shared)
-            if worker.node:
-                holdings[key] = Holding(worker.node, demand.gpus if shared is None else 1, demand.cpus)
-        return list(holdings.values())
+        alone, shared = list[Holding](), dict[int, Holding]()
+        for worker in (*self._ending.values(), *self.handles.values()):
+            place, demand = worker.place, worker.demand
+            if worker.node and place.shared is not None:
+                shared[place.shared] = Holding(worker.node, 1, demand.cpus)
+            elif worker.node:
+                alone.append(Holding(worker.node, place.share_of(place.node, demand.gpus), demand.cpus))
+                others = (name for name in place.nodes if name != place.node)
+                alone += [Holding(name, place.share_of(name, demand.gpus), 0) for name in others]
+        return [*alone, *shared.values()]
 
     def _remove(self, slot: int, lost: bool) -> WorkerHandle:
         worker = self.handles.pop(slot)
@@ -245,7 +253,7 @@ class WorkerPool:
         """End all workers, save what they spent, and wait ``log_timeout`` seconds for their logs."""
         for slot in list(self.handles):
             self.kill(slot)
-        self._shared_gpus.close()
+        self._placement.close()
         with contextlib.suppress(RayActorError, TimeoutError):
             await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
         await self.worker_logs.wait(log_timeout)

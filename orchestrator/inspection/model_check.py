@@ -279,8 +279,9 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
         about = f"about {estimate:.0f} GB of weights for {usable:.0f} GB"
         return f"no: {about}" if estimate > usable else f"unknown; {about}" if estimate else "unknown"
     heads = attention_heads(checkpoint)
-    if heads % max(1, model.gpus):
-        return f"no: {heads} attention heads do not divide by {model.gpus:g} GPUs"
+    width = max(1, model.gpus / model.stages)
+    if heads % width:
+        return f"no: {heads} attention heads do not divide by {width:g} GPUs"
     cache = per_token * min(context_length(model, checkpoint) or MAX_PROMPT_TOKENS, MAX_PROMPT_TOKENS) / 1e9
     verdict = "ok" if weights + cache + OVERHEAD <= usable else "no"
     return (

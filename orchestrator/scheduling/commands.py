@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestrator.scheduling.nodes import Place
 from sweeps.values import format_gpus
 
 JUDGES = "judges"
@@ -43,11 +44,20 @@ class Demand:
     """
     slow_batches: bool = False
     """True if its work may take days (a service's batches): there is no timeout, and all work is one lease."""
+    stages: int = 1
+    """Pipeline stages of a replica, which may be on different nodes if no node has all its GPUs."""
 
     @property
     def gpu_text(self) -> str:
-        """For example ``2 GPUs of kind H200``."""
-        return format_gpus(self.gpus) + (f" of kind {self.accelerator}" if self.accelerator else "")
+        """For example ``2 GPUs of kind H200``, or ``16 GPUs in 2 stages of 8``."""
+        kind = f" of kind {self.accelerator}" if self.accelerator else ""
+        stages = f" in {self.stages} stages of {self.gpus / self.stages:g}" if self.stages > 1 else ""
+        return format_gpus(self.gpus) + kind + stages
+
+    def describe_shortage(self, most: float) -> str:
+        """Return the words for what a replica waits for where one can have at most so many GPUs."""
+        where, had = ("nodes", "they have") if self.stages > 1 else ("a node", "the widest has")
+        return f"{where} with {self.gpu_text}; {f'{had} {most:g}' if most else 'there is none'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,12 @@ class Start:
     """The node where its GPUs are counted; empty for a worker without GPUs."""
     shared: int | None = None
     """The number of the shared GPU that it uses a part of; None for whole GPUs."""
+    stages: tuple[str, ...] = ()
+    """The node of each of its pipeline stages, if they are on several."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.node, self.shared, self.stages)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class Control(Leasing):
         self._advance(now)
         self.closed = frozenset(nodes)
         for slot in self.slots.values():
-            slot.leaving = slot.leaving or slot.node in self.closed
+            slot.leaving = slot.leaving or not self.closed.isdisjoint(slot.place.nodes)
         return self._recall_leaving()
 
     def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
@@ -84,6 +84,15 @@ class Control(Leasing):
         group = self.groups[name]
         group.demand = replace(group.demand, concurrency=at_once)
         return recall_leases(self._workers_of(group))
+
+    def describe_wait(self, group: WorkerGroup) -> str:
+        """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
+        demand = group.demand
+        if not demand.gpus or not self._lacks_worker(group) or self._fits(group):
+            return ""
+        if demand.gpus > (most := self.nodes.reach(demand.gpus, demand.stages, demand.accelerator)):
+            return f"waits up to {self.wait / 3600:.2g} h for {demand.describe_shortage(most)}" if self.wait else ""
+        return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
 
     def _advance(self, now: float) -> None:
         self.now = max(self.now, now)

@@ -1,7 +1,8 @@
 """The cluster's nodes, their free GPUs, and the GPUs that several narrow workers share.
 
-All GPUs of a replica are on one node; a replica goes to the node where it fits most tightly. A part of a GPU always belongs
-to a shared GPU, which runs nothing else: no GPU is given out beyond its whole.
+All GPUs of a replica are on one node, where it fits most tightly; only one in pipeline stages goes over several, and only if no
+node is wide enough for it, each stage whole on one. A part of a GPU always belongs to a shared GPU, which runs nothing else: no
+GPU is given out beyond its whole.
 """
 
 from __future__ import annotations
@@ -34,6 +35,19 @@ class Place(NamedTuple):
     """Empty for a replica without GPUs."""
     shared: int | None = None
     """The number of the shared GPU that has room for it; None if it takes whole free GPUs."""
+    stages: tuple[str, ...] = ()
+    """The node of each pipeline stage, from ``node`` on, those of one node together; empty for a replica on one node."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes on which it has GPUs, each once."""
+        return tuple(dict.fromkeys(self.stages or (self.node,))) if self.node else ()
+
+    def share_of(self, node: str, gpus: float) -> float:
+        """Return how many of a replica's GPUs are on this node."""
+        if self.stages:
+            return gpus * self.stages.count(node) / len(self.stages)
+        return gpus if node == self.node else 0
 
 
 @dataclass
@@ -65,6 +79,15 @@ class Nodes:
         """Return the largest number of GPUs that one node of this kind has."""
         return max((node.gpus for node in self.nodes if accelerator in ("", node.accelerator)), default=0)
 
+    def reach(self, gpus: float, stages: int, accelerator: str = "") -> float:
+        """Return how many GPUs of this kind one replica can have at most, on one node or with its ``stages`` on several."""
+        widest = self.widest(accelerator)
+        if not self.needs_several(gpus, stages, accelerator):
+            return widest
+        width = int(gpus) // stages
+        sizes = [node.gpus for node in self.nodes if accelerator in ("", node.accelerator)]
+        return max(widest, width * min(stages, sum(size // width for size in sizes)))
+
     def tightest_fit(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
         """Return the place where this many GPUs fit most tightly, the first of equals; None if they fit nowhere.
 
@@ -85,11 +108,44 @@ class Nodes:
         wide = [name for name, free in fitting.items() if free >= part and free >= 1]
         return Place(min(wide, key=lambda name: fitting[name])) if wide else None
 
+    def needs_several(self, gpus: float, stages: int, accelerator: str = "") -> bool:
+        """Return True if a replica can only be on several nodes, because none of this kind is wide enough."""
+        return stages > 1 and gpus > self.widest(accelerator)
+
+    def fit(self, gpus: float, stages: int = 1, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
+        """Return the place of a replica on the fewest nodes, in tightest fit; None if there is no room now."""
+        if self.needs_several(gpus, stages, accelerator):
+            return self.fit_stages(gpus, stages, accelerator, without)
+        return self.tightest_fit(gpus, accelerator, without)
+
+    def fit_stages(
+        self, gpus: float, stages: int, accelerator: str = "", without: Collection[str] = ()
+    ) -> Place | None:
+        """Return a place for a replica in pipeline stages over the fewest nodes, the tightest last; None if they do not fit."""
+        width, chosen = int(gpus) // stages, list[str]()
+        room = {
+            node.name: self.free[node.name] // width
+            for node in self.nodes
+            if accelerator in ("", node.accelerator) and node.name not in without and self.free[node.name] >= width
+        }
+        while room and len(chosen) < stages:
+            left = stages - len(chosen)
+            enough = [name for name in room if room[name] >= left]
+            name = min(enough, key=self.free.__getitem__) if enough else max(room, key=room.__getitem__)
+            chosen += [name] * min(left, room.pop(name))
+        return Place(chosen[0], None, tuple(chosen)) if len(chosen) == stages else None
+
     def reserve(self, place: Place, gpus: float, worker: int) -> Place:
-        """Take GPUs at a place from ``tightest_fit``; a shared GPU has the number of its first worker."""
+        """Take GPUs at a free place; a shared GPU has the number of its first worker."""
         shared = worker if 0 < gpus < 1 and place.shared is None else place.shared
-        self.take(place.node, gpus, shared)
-        return Place(place.node, shared)
+        reserved = place._replace(shared=shared)
+        self.occupy(reserved, gpus)
+        return reserved
+
+    def occupy(self, place: Place, gpus: float) -> None:
+        """Count a replica's GPUs as taken on each of its nodes; a negative number is free again."""
+        for name in place.nodes:
+            self.take(name, place.share_of(name, gpus), place.shared)
 
     def take(self, name: str, gpus: float, shared: int | None = None) -> None:
         """Count GPUs of this node as taken, or a part of the ``shared`` one; a node that is gone is skipped.

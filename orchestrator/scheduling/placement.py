@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from orchestrator.scheduling.commands import Command, Demand, Lease, Start, Stop
+from orchestrator.scheduling.eviction import stages_to_free, workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import (
     LEASES_PER_WORKER,
@@ -17,7 +18,6 @@ from orchestrator.scheduling.state import (
     WorkerSlot,
     finish_time,
     used_cpus,
-    workers_to_evict,
 )
 
 MIN_GAIN = 0.01
@@ -59,6 +59,8 @@ class Placement:
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
         """Nodes that get no workers."""
+        self.reserved: dict[str, WorkerGroup] = {}
+        """Node -> the group that waits for it and others with a replica in pipeline stages."""
         self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
@@ -80,7 +82,7 @@ class Placement:
 
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
-        self.nodes.take(worker.node, -worker.group.demand.gpus, worker.shared)
+        self.nodes.occupy(worker.place, -worker.group.demand.gpus)
         return worker
 
     def _stop(self, slots: Iterable[int]) -> list[Command]:
@@ -118,24 +120,15 @@ class Placement:
             return False
         return not demand.gpus or (demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None)
 
-    def describe_wait(self, group: WorkerGroup) -> str:
-        """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
-        demand = group.demand
-        has_work = group.queued_count or self.required_replicas(group)
-        if not has_work or not demand.gpus or self._workers_of(group) or self._fits(group):
-            return ""
-        if demand.gpus > self.nodes.widest(demand.accelerator):
-            widest, hours = self.nodes.widest(demand.accelerator), self.wait / 3600
-            missing = f"the widest has {widest}" if widest else "there is none"
-            return f"waits up to {hours:.2g} h for a node with {demand.gpu_text}; {missing}" if hours else ""
-        return f"waits for {demand.gpu_text}; {self.nodes.held} are held by others" if self.nodes.held else ""
-
     def _room(self, demand: Demand) -> Place | None:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
         if not demand.gpus:
             return Place()
-        reserved = {slot.node for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus}
-        return self.nodes.tightest_fit(demand.gpus, demand.accelerator, reserved | self.closed)
+        leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
+        without = {name for slot in leaving for name in slot.place.nodes} | self.closed
+        without |= {name for name, wide in self.reserved.items()
+                    if wide.demand.gpus > demand.gpus and self._lacks_worker(wide)}  # fmt: skip
+        return self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, without)
 
     def _free_in_pool(self, pool: str) -> float:
         if pool not in self.shares:
@@ -145,7 +138,7 @@ class Placement:
     def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
         """Return the workers of a pool, without those whose node has left and whose loss is not reported yet."""
         nodes = self.nodes.free
-        return [s for s in self.slots.values() if s.group.demand.pool == pool and (not s.node or s.node in nodes)]
+        return [s for s in self.slots.values() if s.group.demand.pool == pool and nodes.keys() >= {*s.place.nodes}]
 
     def _seconds_of_work(self, group: WorkerGroup) -> float:
         """Return the seconds that one replica needs for the group's pending work."""
@@ -174,12 +167,24 @@ class Placement:
 
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
+        self.reserved = {}
         for group in self.groups.values():
-            demand, has_work = group.demand, group.queued_count or self.required_replicas(group)
-            needs_room = has_work and demand.gpus and not self._workers_of(group)
-            if needs_room and demand.gpus <= self._free_in_pool(demand.pool):
-                for slot in workers_to_evict(self.slots.values(), self.nodes, demand):
-                    slot.leaving = True
+            demand, slots = group.demand, self.slots.values()
+            if not (demand.gpus and self._lacks_worker(group)) or demand.gpus > self._free_in_pool(demand.pool):
+                continue
+            if demand.after_writers and self._awaits_answers(group):
+                continue
+            if self.nodes.needs_several(demand.gpus, demand.stages, demand.accelerator):
+                by_node = stages_to_free(slots, self.nodes, demand, self.closed | self.reserved.keys())
+                self.reserved |= dict.fromkeys(by_node, group)
+                evicted = [slot for leaving in by_node.values() for slot in leaving]
+            else:
+                evicted = workers_to_evict(slots, self.nodes, demand)
+            for slot in evicted:
+                slot.leaving = True
+
+    def _lacks_worker(self, group: WorkerGroup) -> bool:
+        return bool(group.queued_count or self.required_replicas(group)) and not self._workers_of(group)
 
     def required_replicas(self, group: WorkerGroup) -> int:
         """Return the replicas that the group keeps while episodes of others wait for its replies."""
@@ -243,11 +248,11 @@ class Leasing(Placement):
             place = self._room(group.demand)
             assert place is not None, "only a group that fits is chosen"
             self._slot_count += 1
-            node, shared = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
+            node, shared, stages = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
             self.slots[self._slot_count] = WorkerSlot(
-                group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus
+                group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus, stages=stages
             )
-            commands.append(Start(self._slot_count, group.name, node, shared))
+            commands.append(Start(self._slot_count, group.name, node, shared, stages))
         self._make_room()
         return commands
 

@@ -81,7 +81,8 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
     if model.gpus:
         width = max(1, int(model.gpus))  # a shared GPU has the CPUs of a whole one
         engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
-        return Demand(engine_cpus, model.gpus, workers or MAX_REPLICAS, expected_in_flight(model), model.accelerator)
+        replicas, at_once = workers or MAX_REPLICAS, expected_in_flight(model)
+        return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator, stages=model.stages)
     if model.backend == "openai":
         return Demand(cpus=0, gpus=0, replicas=1, concurrency=expected_in_flight(model), slow_batches=model.batch)
     if model.backend == "vllm":

@@ -155,7 +155,7 @@ class Scheduler(Control):
         demands: Mapping[str, Demand] | None = None,
         shares: Mapping[str, float] | None = None,
     ) -> list[Command]:
-        """Handle a change of the nodes or of what others hold; ``on_death`` follows for each worker of a lost node.
+        """Handle a change of the nodes or of what others hold; ``on_death`` follows for each worker on one lost node.
 
         ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
         """
@@ -164,17 +164,27 @@ class Scheduler(Control):
         if [(node.name, node.gpus) for node in before.nodes] != [(node.name, node.gpus) for node in nodes]:
             self.changed = self.now
         for worker in self.slots.values():
-            self.nodes.take(worker.node, worker.group.demand.gpus, worker.shared)
+            self.nodes.occupy(worker.place, worker.group.demand.gpus)
         if demands is not None:
             self._replace_demands(demands)
-        withdrawn = self._withdraw_waiting()
-        return [*withdrawn, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
+        ended = [*self._drop_broken(), *self._withdraw_waiting()]
+        return [*ended, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
+
+    def _drop_broken(self) -> list[Command]:
+        """Drop workers in pipeline stages that have lost a node: their actor may be alive on another one."""
+        broken = [slot for slot, worker in self.slots.items() if worker.stages and self._has_lost_node(worker)]
+        reason = "a node of its pipeline stages is lost"
+        return [command for slot in broken for command in (Drop(slot, reason), *self._requeue_lost(slot, reason))]
+
+    def _has_lost_node(self, worker: WorkerSlot) -> bool:
+        return not self.nodes.free.keys() >= {*worker.place.nodes}
 
     def _withdraw_waiting(self) -> list[Command]:
         """Stop workers that wait in Ray for GPUs that another job took first; they start again when GPUs are free."""
         commands = list[Command]()
         for slot, worker in reversed(list(self.slots.items())):
-            if not worker.placed and self.nodes.held and self.nodes.free.get(worker.node, 0) < 0:
+            free = min((self.nodes.free.get(name, 0) for name in worker.place.nodes), default=0)
+            if not worker.placed and self.nodes.held and free < 0:
                 commands += self._stop([slot])
         return commands
 
@@ -196,7 +206,7 @@ class Scheduler(Control):
         """Requeue the leases of a lost worker; count the failed start, or the episode that it died with alone."""
         worker = self._release(slot)
         commands: list[Command] = []
-        if not worker.ready:
+        if not worker.ready and not (worker.stages and self._has_lost_node(worker)):
             worker.group.failed_starts += 1
             loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
@@ -217,8 +227,8 @@ class Scheduler(Control):
 
     def _count_loss(self, worker: WorkerSlot) -> int:
         """Return the group's losses in a row; workers that ran together count as one loss, those of a lost node as none."""
-        group, node_left = worker.group, worker.node and worker.node not in self.nodes.free
-        if worker.ready_at >= group.last_loss_at and not node_left:
+        group = worker.group
+        if worker.ready_at >= group.last_loss_at and not self._has_lost_node(worker):
             group.losses, group.last_loss_at = group.losses + 1, self.now
         return group.losses
 
@@ -241,15 +251,17 @@ class Scheduler(Control):
         return [] if self.wait else self._abandon_too_wide()
 
     def _abandon_too_wide(self) -> list[Command]:
-        """Abandon groups whose replica needs more GPUs than a node or its pool has."""
+        """Abandon groups whose replica needs more GPUs than a node, its stages' nodes, or its pool has."""
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
-            available = min(self.nodes.widest(demand.accelerator), share)
+            available = min(self.nodes.reach(demand.gpus, demand.stages, demand.accelerator), share)
             if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
-                where = "a node of the cluster" if len(self.nodes.nodes) > 1 else "the cluster"
-                reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}"
+                several = len(self.nodes.nodes) > 1
+                where = "a node of the cluster" if several and demand.stages == 1 else "the cluster"
+                room = "" if demand.stages == 1 else " in whole stages"
+                reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}{room}"
                 commands += self._abandon(group, reason + self._reserved_for_judge(group))
         return commands
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.nodes import Nodes, Place
+from orchestrator.scheduling.nodes import Place
 
 LEASES_PER_WORKER = 2
 """Two leases in flight keep a worker busy while the next one is on its way."""
@@ -171,6 +170,12 @@ class WorkerSlot:
     """The number of the shared GPU that it has a part of; None if its GPUs are its own."""
     cpus: float = 0.0
     """The CPUs that it has reserved; its group's demand may change later."""
+    stages: tuple[str, ...] = ()
+    """The node of each of its pipeline stages, if they are on several."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.node, self.shared, self.stages)
 
     @property
     def leased_count(self) -> int:
@@ -216,41 +221,3 @@ def used_cpus(slots: Iterable[WorkerSlot], place: Place | None) -> float:
     joined = place.shared if place else None
     holders = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
     return sum(slot.cpus for slot in holders.values() if slot.shared is None or slot.shared != joined)
-
-
-def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
-    """Return the fewest narrower workers, of one node or shared GPU, that must leave to make room for a wide one."""
-    slots, choices = list(slots), list[list[WorkerSlot]]()
-    for node in nodes.nodes:
-        if wide.accelerator not in ("", node.accelerator):
-            continue
-        here = [s for s in slots if s.node == node.name and 0 < s.group.demand.gpus < wide.gpus]
-        if wide.gpus >= 1:
-            rooms = [(Fraction(nodes.free[node.name]), _blocks(here))]
-        else:
-            shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
-            rooms = [(free, [[s] for s in here if s.shared == number]) for number, free in shared]
-        for free, blocks in rooms:
-            leaving = list[WorkerSlot]()
-            for block in sorted(blocks, key=_eviction_order):
-                if free < wide.gpus:
-                    leaving += block
-                    frees_whole_gpu = block[0].shared is not None and wide.gpus >= 1
-                    free += 1 if frees_whole_gpu else Fraction(block[0].group.demand.gpus)
-            if free >= wide.gpus:
-                choices.append(leaving)
-    return min(choices, key=len, default=[])
-
-
-def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
-    """Group workers that free whole GPUs only together: those of one shared GPU; every other one is alone."""
-    blocks: dict[tuple[int, int], list[WorkerSlot]] = {}
-    for number, slot in enumerate(slots):
-        key = (0, number) if slot.shared is None else (1, slot.shared)
-        blocks.setdefault(key, []).append(slot)
-    return list(blocks.values())
-
-
-def _eviction_order(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
-    """Sort first blocks that leave already, then those that still start, then the oldest."""
-    return not all(s.leaving for s in block), any(s.ready for s in block), min(s.started_at for s in block)

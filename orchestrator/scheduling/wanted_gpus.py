@@ -12,13 +12,14 @@ STARTS_OF_WORK = 4.0
 MAX_BUNDLES = 1000
 
 Bundle = dict[str, float]
-"""Resource as Ray names it -> amount, of one replica."""
+"""Resource as Ray names it -> amount, of one replica or of one of its stages."""
 
 
 def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bundle]:
-    """Return one bundle per replica that pending work would use, those that run included, widest first.
+    """Return a bundle per replica, or per stage if no node is wide enough, that pending work would use, widest first.
 
-    ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out: their number per GPU follows the nodes.
+    Those that run are included. ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out: their number per
+    GPU follows the nodes.
     """
     room = dict(limits)
     bundles = list[Bundle]()
@@ -28,7 +29,7 @@ def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bu
             if room.get(pool, gpus) < gpus:
                 break
             room[pool] = room.get(pool, float("inf")) - gpus
-            bundles.append(_bundle(group))
+            bundles += _replica_bundles(group, placement.nodes.widest(group.demand.accelerator))
     return bundles[:MAX_BUNDLES]
 
 
@@ -43,6 +44,7 @@ def _wanted_replicas(placement: Placement, group: WorkerGroup) -> int:
     return min(group.demand.replicas, max(1, standing, int(worth_starting)))
 
 
-def _bundle(group: WorkerGroup) -> Bundle:
-    kind = group.demand.accelerator
-    return {"GPU": group.demand.gpus} | ({f"accelerator_type:{kind}": 0.001} if kind else {})
+def _replica_bundles(group: WorkerGroup, widest: int) -> list[Bundle]:
+    demand, kind = group.demand, group.demand.accelerator
+    count = demand.stages if demand.gpus > widest else 1
+    return [{"GPU": demand.gpus / count} | ({f"accelerator_type:{kind}": 0.001} if kind else {})] * count

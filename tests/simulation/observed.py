@@ -82,7 +82,8 @@ def check_schedule(driver: Driver) -> None:
     for slot in driver.schedule.slots.values():
         leased.update((slot.group.name, ordinal) for lease in slot.leases.values() for ordinal in lease)
         if slot.shared is None:
-            used[slot.node] += slot.group.demand.gpus  # type: ignore[assignment]
+            for name in slot.place.nodes:
+                used[name] += int(slot.place.share_of(name, slot.group.demand.gpus))
     doubled = [key for key, count in leased.items() if count > 1]
     assert not doubled, f"an episode is leased twice: {doubled[0]}"
     for group in driver.schedule.groups.values():

@@ -18,7 +18,7 @@ from unittest import mock
 
 import actors.worker
 from orchestrator.execution import attempt as attempt_module
-from orchestrator.execution import cluster_view, node_request, ray_cluster, ray_session, worker_pool
+from orchestrator.execution import cluster_view, gpu_placement, node_request, ray_cluster, ray_session, worker_pool
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.storage import episode_store, software, status
 from tests.simulation.observed import ObservedDriver, ObservedStore
@@ -48,8 +48,8 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     for module in (worker_pool, ray_cluster, actors.worker):
         replace(module, "ray", ray)
     replace(worker_pool, "Worker", _CurrentWorker(run))
-    replace(ray_cluster, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
-    replace(ray_cluster, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
+    replace(gpu_placement, "placement_group", lambda *a, **k: run.ray.placement_group(*a, **k))
+    replace(gpu_placement, "remove_placement_group", lambda group: run.ray.remove_placement_group(group))
     replace(ray_cluster, "_open_own_gcs", lambda: None)
     replace(ray_cluster, "read_output", _CurrentOutput())
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))

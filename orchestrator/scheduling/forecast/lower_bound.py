@@ -53,7 +53,9 @@ def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node
     """Return the work with these episodes and the replicas that the demand, the pool's share and the nodes allow."""
     replicas = demand.replicas
     if work.gpus:
-        fitting = sum(int(node.gpus // work.gpus) for node in nodes if demand.accelerator in ("", node.accelerator))
+        sizes = [node.gpus for node in nodes if demand.accelerator in ("", node.accelerator)]
+        stages = demand.stages if work.gpus > max(sizes, default=0) else 1
+        fitting = sum(int(size * stages // work.gpus) for size in sizes) // stages
         share = shares.get(demand.pool, work.gpus * replicas)
         replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
     return replace(work, episodes=episodes, replicas=replicas)

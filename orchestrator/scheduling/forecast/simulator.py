@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import (
     Abandon,
     Command,
@@ -64,6 +64,12 @@ class WorkerSpan:
     """``stopped`` or ``lost``."""
     shared: int | None = None
     """The number of the shared GPU that it uses a part of."""
+    stages: tuple[str, ...] = ()
+    """The node of each of its pipeline stages, if they are on several."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.node, self.shared, self.stages)
 
 
 @dataclass
@@ -165,7 +171,7 @@ class Simulation:
         name = start.group
         work, chance = self.works[name], Random(f"{self.faults.seed}/{start.slot}/{name}")
         slowdown = self.faults.slowdown * chance.random()
-        span = WorkerSpan(start.slot, name, start.node, work.gpus, self.now, shared=start.shared)
+        span = WorkerSpan(start.slot, name, start.node, work.gpus, self.now, shared=start.shared, stages=start.stages)
         replica = self.replicas[start.slot] = Replica(work, work.rate * (1.0 - slowdown), span)
         self.spans.append(span)
         start_seconds = work.start * (1.0 + slowdown)

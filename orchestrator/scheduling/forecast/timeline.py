@@ -32,7 +32,7 @@ GRAY = "#bbbbbb"
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One worker on consecutive rows."""
+    """One worker on consecutive rows of each of its nodes."""
 
     span: WorkerSpan
     rows: tuple[int, ...]
@@ -55,13 +55,16 @@ def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]
         if span.shared in shared:
             lanes, quarters = shared[span.shared]
         else:
-            lanes, quarters = _lanes(free[span.node], span), [0.0] * QUARTERS
-            for lane in lanes:
-                free[span.node][lane] = span.ended if span.shared is None else ends[span.shared]
+            lanes, quarters = list[int](), [0.0] * QUARTERS
+            for node in span.place.nodes:
+                taken = _lanes(free[node], span, node)
+                for lane in taken:
+                    free[node][lane] = span.ended if span.shared is None else ends[span.shared]
+                lanes += [first_rows[node] + lane for lane in taken]
             if span.shared is not None:
                 shared[span.shared] = lanes, quarters
         part = () if span.shared is None else _take_quarters(quarters, span)
-        bars.append(Bar(span, tuple(first_rows[span.node] + lane for lane in lanes), part))
+        bars.append(Bar(span, tuple(lanes), part))
     return bars
 
 
@@ -75,14 +78,15 @@ def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
     return tuple(idle)
 
 
-def _lanes(until: Sequence[float], span: WorkerSpan) -> list[int]:
-    """Return the first run of adjacent free GPUs, else any free ones."""
-    idle, width = [lane for lane, when in enumerate(until) if when <= span.began], max(1, int(span.gpus))
+def _lanes(until: Sequence[float], span: WorkerSpan, node: str) -> list[int]:
+    """Return the first run of adjacent free GPUs of a node, else any free ones."""
+    idle = [lane for lane, when in enumerate(until) if when <= span.began]
+    width = max(1, int(span.place.share_of(node, span.gpus)))
     for start in range(len(idle) - width + 1):
         if idle[start + width - 1] - idle[start] == width - 1:
             return idle[start : start + width]
     if len(idle) < width:
-        raise ValueError(f"{span.node} has {len(idle)} GPUs free, {span.group} takes {span.gpus:g}")
+        raise ValueError(f"{node} has {len(idle)} GPUs free, {span.group} takes {width}")
     return idle[:width]
 
 

@@ -5,8 +5,9 @@ from collections import deque
 import pytest
 
 from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.eviction import workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
-from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, workers_to_evict
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 
 
 def group(waiting=0, played=0, busy_s=0.0, starts=(), name="m", **demand) -> WorkerGroup:

@@ -303,6 +303,21 @@ def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
     assert_gone(talk.backend)
 
 
+def test_stages_are_as_wide_as_their_nodes() -> None:
+    model = ModelSpec(name="m", source="m", gpus=16, options={"pipeline_parallel_size": 2})
+    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "distributed_executor_backend")
+    assert [engine_arguments(model)[name] for name in sizes] == [8, 2, "mp"]
+    assert [engine_arguments(model.over_nodes())[name] for name in sizes] == [8, 2, "ray"]
+
+
+@slow
+def test_model_that_vllm_cannot_split_is_refused_in_one_sentence(folder: Path) -> None:
+    options = {"pipeline_parallel_size": 2, "distributed_executor_backend": "mp", "max_model_len": 512}
+    model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
+    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; leave"):
+        open_engine(model, folder)
+
+
 def test_engine_gets_limits_and_entry_overrides_them() -> None:
     model = ModelSpec(
         name="m", source="hub/m", gpus=2, max_images=5, processor={"max_pixels": 9}, options={"max_num_seqs": 64}

@@ -1,0 +1,85 @@
+"""Where Ray puts a worker: on its node, in a shared GPU's placement group, or in one over the nodes of its pipeline stages.
+
+A placement group exists until the last of its workers has ended, so the scheduler and Ray count the same GPUs in any order of
+starts and stops. Ray makes one over several nodes as a whole or not at all, and ends all processes in it when it is removed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from orchestrator.scheduling.commands import Demand, Start
+
+NODE_LABEL = "ray.io/node-id"
+"""The label that Ray gives every node."""
+
+
+class GpuPlacement:
+    """The placement groups of a driver's workers."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, PlacementGroup] = {}
+        """Number of a shared GPU, or slot of a worker on several nodes -> its placement group."""
+        self.members: dict[int, int] = {}
+        """Slot -> the number of the placement group that the worker is in."""
+
+    def options(self, start: Start, demand: Demand) -> dict[str, Any]:
+        """Return the options of the worker's actor; the first worker of a placement group reserves it."""
+        if start.stages:
+            return self._stage_options(start, demand)
+        if start.shared is not None:
+            return self._shared_options(start, demand)
+        accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
+        strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(start.node, soft=True)} if start.node else {}
+        return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **strategy, **accelerator}
+
+    def remove(self, slot: int) -> None:
+        """Remove a worker that has ended; the last one of a placement group releases it."""
+        number = self.members.pop(slot, None)
+        if number is not None and number not in self.members.values():
+            remove_placement_group(self.groups.pop(number))
+
+    def close(self) -> None:
+        for group in self.groups.values():
+            remove_placement_group(group)
+        self.groups, self.members = {}, {}
+
+    def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
+        """Return options in the placement group of a shared GPU, which also holds its CPUs: a member takes none."""
+        assert start.shared is not None
+        if start.shared not in self.groups:
+            bundle = {"CPU": float(demand.cpus), **_gpu(demand)}
+            self.groups[start.shared] = placement_group(
+                [{name: amount for name, amount in bundle.items() if amount}],
+                strategy="STRICT_PACK",
+                _soft_target_node_id=start.node,
+            )
+        self.members[start.slot] = start.shared
+        within = PlacementGroupSchedulingStrategy(self.groups[start.shared], placement_group_bundle_index=0)
+        return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
+
+    def _stage_options(self, start: Start, demand: Demand) -> dict[str, Any]:
+        """Return options in the first bundle of a placement group with one GPU a bundle, as vLLM's Ray executor requires.
+
+        The worker itself takes no GPU; vLLM's processes find the placement group through it.
+        """
+        width = int(demand.gpus) // len(start.stages)
+        nodes = [name for name in start.stages for _ in range(width)]
+        bundles = [_gpu(demand) for _ in nodes]
+        bundles[0] |= {"CPU": float(demand.cpus)} if demand.cpus else {}
+        group = self.groups[start.slot] = placement_group(
+            bundles, strategy="PACK", bundle_label_selector=[{NODE_LABEL: name} for name in nodes]
+        )
+        self.members[start.slot] = start.slot
+        within = PlacementGroupSchedulingStrategy(
+            group, placement_group_bundle_index=0, placement_group_capture_child_tasks=True
+        )
+        return {"num_gpus": 0, "num_cpus": demand.cpus, "scheduling_strategy": within}
+
+
+def _gpu(demand: Demand) -> dict[str, float]:
+    """Return a bundle of one GPU of the kind that a worker needs."""
+    return {"GPU": 1.0} | ({f"accelerator_type:{demand.accelerator}": 0.001} if demand.accelerator else {})

@@ -1,0 +1,77 @@
+"""Which workers leave their GPUs to a wider replica that has none, on one node or on the nodes of its pipeline stages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from fractions import Fraction
+
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.nodes import Nodes
+from orchestrator.scheduling.state import WorkerSlot
+
+
+def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
+    """Return the fewest narrower workers, of one node or shared GPU, that must leave to make room for a wide one."""
+    slots, choices = list(slots), list[list[WorkerSlot] | None]()
+    for node in nodes.nodes:
+        if wide.accelerator not in ("", node.accelerator):
+            continue
+        here = [s for s in slots if node.name in s.place.nodes and 0 < s.group.demand.gpus < wide.gpus]
+        if wide.gpus >= 1:
+            choices.append(_leaving_for(wide.gpus, node.name, Fraction(nodes.free[node.name]), _blocks(here)))
+        else:
+            shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
+            members = {number: [[s] for s in here if s.shared == number] for number, _ in shared}
+            choices += [_leaving_for(wide.gpus, node.name, free, members[number]) for number, free in shared]
+    return min((leaving for leaving in choices if leaving is not None), key=len, default=[])
+
+
+def stages_to_free(
+    slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand, without: Collection[str] = ()
+) -> dict[str, list[WorkerSlot]]:
+    """Return the nodes for a replica's pipeline stages -> the narrower workers that must leave there, as few as possible.
+
+    Empty if there is no room even without all narrower workers.
+    """
+    narrower = [slot for slot in slots if 0 < slot.group.demand.gpus < wide.gpus]
+    counts, chosen = Counter[str](), dict[str, list[WorkerSlot]]()
+    for _ in range(wide.stages):
+        choices = dict[str, list[WorkerSlot]]()
+        for node in nodes.nodes:
+            if wide.accelerator in ("", node.accelerator) and node.name not in without:
+                here = _blocks(slot for slot in narrower if node.name in slot.place.nodes)
+                gpus = wide.gpus / wide.stages * (counts[node.name] + 1)
+                leaving = _leaving_for(gpus, node.name, Fraction(nodes.free[node.name]), here)
+                choices |= {} if leaving is None else {node.name: leaving}
+        if not choices:
+            return {}
+        name = min(choices, key=lambda name: len(choices[name]) - len(chosen.get(name, ())))
+        counts[name] += 1
+        chosen[name] = choices[name]
+    return chosen
+
+
+def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[WorkerSlot]]) -> list[WorkerSlot] | None:
+    """Return the workers that must leave before so many GPUs of a node, or of a shared one, are free; None if too few are."""
+    leaving = list[WorkerSlot]()
+    for block in sorted(blocks, key=_eviction_order):
+        if free < gpus:
+            leaving += block
+            frees_whole_gpu = block[0].shared is not None and gpus >= 1
+            free += 1 if frees_whole_gpu else Fraction(block[0].place.share_of(node, block[0].group.demand.gpus))
+    return leaving if free >= gpus else None
+
+
+def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
+    """Group workers that free whole GPUs only together: those of one shared GPU; every other one is alone."""
+    blocks: dict[tuple[int, int], list[WorkerSlot]] = {}
+    for number, slot in enumerate(slots):
+        key = (0, number) if slot.shared is None else (1, slot.shared)
+        blocks.setdefault(key, []).append(slot)
+    return list(blocks.values())
+
+
+def _eviction_order(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
+    """Sort first blocks that leave already, then those that still start, then the oldest."""
+    return not all(s.leaving for s in block), any(s.ready for s in block), min(s.started_at for s in block)

@@ -1,0 +1,235 @@
+"""Replicas in pipeline stages over several nodes: placed whole stage by stage, and lost with any of their nodes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.execution.model_packages import worker_options
+from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recall, Start, Stop
+from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
+from orchestrator.scheduling.forecast.timeline import layout_bars
+from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
+from orchestrator.scheduling.resources import demands
+from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.wanted_gpus import wanted_bundles
+from sweeps.load import build
+from sweeps.sweep_file import SweepError
+
+PAIR = ("node-0", "node-1")
+WIDE = Demand(0, 16, 4, concurrency=8, stages=2)
+ONE = Demand(0, 1, 64, concurrency=8)
+
+
+def schedule(nodes: int, work: dict[str, Demand] | None = None, episodes: int = 1000, **options) -> Scheduler:
+    """Return a schedule on nodes of 8 GPUs, by default of one model on two of them."""
+    work = work or {"wide": WIDE}
+    queues = {name: range(n * 10**6, n * 10**6 + episodes) for n, name in enumerate(work)}
+    return Scheduler(queues, work, 0, 8 * nodes, build_nodes(8 * nodes), **options)
+
+
+def only(kind: type, commands) -> list:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+# -- the nodes --------------------------------------------------------------------------------------------------------
+def test_stages_go_to_the_fewest_nodes_and_to_the_tightest_last():
+    nodes = Nodes([Node("a", 8), Node("b", 4), Node("c", 6, "H200"), Node("d", 4)])
+
+    assert nodes.fit(8, 2) == Place("a"), "one node is wide enough"
+    assert nodes.fit(12, 3) == Place("a", None, ("a", "a", "b")), "whole stages of 4; b fits more tightly than c"
+    assert nodes.fit(20, 5) == Place("a", None, ("a", "a", "b", "c", "d"))
+    assert nodes.fit(12, 2) == Place("a", None, ("a", "c")) and nodes.fit(24, 2) is None
+    assert nodes.fit(12, 3, "H200") is None and nodes.fit(12, 3, without={"b", "c"}) == Place(
+        "a", None, ("a", "a", "d")
+    )
+    assert nodes.fit(12) is None, "without stages it never leaves its node"
+
+
+def test_a_stage_takes_and_gives_back_its_share_of_each_node():
+    nodes = Nodes(build_nodes(24))
+    place = nodes.reserve(Place("node-0", None, ("node-0", "node-0", "node-2")), 12, 7)
+
+    assert nodes.free == {"node-0": 0, "node-1": 8, "node-2": 4} and place.nodes == ("node-0", "node-2")
+    nodes.occupy(place, -12)
+    assert set(nodes.free.values()) == {8}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "gpus", "stages", "most"),
+    [((8, 8), 16, 2, 16), ((8, 4), 16, 2, 8), ((8, 8, 8), 24, 3, 24), ((4, 4), 12, 3, 8), ((8,), 16, 1, 8), ((), 16, 2, 0)],
+)  # fmt: skip
+def test_reach_counts_whole_stages(sizes, gpus, stages, most):
+    nodes = Nodes([Node(str(n), size) for n, size in enumerate(sizes)])
+    assert nodes.reach(gpus, stages) == most and (nodes.fit(gpus, stages) is not None) == (most >= gpus)
+
+
+# -- the scheduler ----------------------------------------------------------------------------------------------------
+def test_replica_is_started_on_two_nodes():
+    scheduler = schedule(2)
+    assert scheduler.on_begin() == [Start(1, "wide", "node-0", stages=PAIR)]
+    assert set(scheduler.nodes.free.values()) == {0}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_either_lost_node_takes_the_leases_back_once(lost):
+    scheduler = schedule(2, episodes=8)
+    scheduler.on_begin()
+    (lease,) = scheduler.on_ready(1, 1.0)
+    assert isinstance(lease, Lease) and len(lease.ordinals) == 8
+    rest = (build_nodes(16)[1 - lost],)
+
+    assert only(Drop, scheduler.on_nodes(rest, 0, 2.0)) == [Drop(1, "a node of its pipeline stages is lost")]
+    assert scheduler.on_death(1, "its actor died", 3.0) == [], "Ray may report the same loss"
+    assert scheduler.remaining(scheduler.groups["wide"]) == 8 and not scheduler.slots
+    assert scheduler.nodes.free == {rest[0].name: 8} and scheduler.groups["wide"].losses == 0
+    assert scheduler.on_nodes(build_nodes(16), 0, 4.0) == [Start(2, "wide", "node-0", stages=PAIR)]
+    leases, played = only(Lease, scheduler.on_ready(2, 5.0)), list[int]()
+    while leases:
+        lease = leases.pop()
+        played += lease.ordinals
+        leases += only(Lease, scheduler.on_delivery(2, lease.lease, lease.ordinals, 6.0))
+        leases += only(Lease, scheduler.on_lease_end(2, lease.lease, 6.0))
+    assert sorted(played) == list(range(8)) and scheduler.done
+
+
+def test_nodes_lost_while_it_starts_are_no_failed_starts():
+    scheduler = schedule(2)
+    scheduler.on_begin()
+    for number in range(1, 6):
+        assert (
+            only(Drop, scheduler.on_nodes(build_nodes(8), 0, 2.0 * number)) and not scheduler.groups["wide"].abandoned
+        )
+        assert scheduler.on_nodes(build_nodes(16), 0, 2.0 * number + 1) == [
+            Start(number + 1, "wide", *PAIR[:1], stages=PAIR)
+        ]
+
+
+def test_draining_one_node_drains_the_replica():
+    scheduler = schedule(2)
+    scheduler.on_begin()
+    scheduler.on_ready(1, 1.0)
+    (recall,) = only(Recall, scheduler.drain({"node-1"}, 2.0))
+    assert recall.slot == 1 and scheduler.slots[1].leaving
+
+    leases = list(scheduler.slots[1].leases)
+    ends = [command for lease in leases for command in scheduler.on_lease_end(1, lease, 3.0)]
+    assert ends[-1] == Stop(1) and not only(Start, ends), "node-0 alone is too narrow"
+    assert only(Start, scheduler.drain(set(), 4.0))
+
+
+def test_it_waits_for_nodes_and_is_abandoned_when_none_came():
+    reason = "wide needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages"
+    assert schedule(1).on_begin() == [Abandon("wide", reason)]
+    scheduler = schedule(1, wait=7200)
+
+    assert scheduler.on_begin() == []
+    wait = scheduler.describe_wait(scheduler.groups["wide"])
+    assert wait == "waits up to 2 h for nodes with 16 GPUs in 2 stages of 8; they have 8"
+    assert wanted_bundles(scheduler, {}) == [{"GPU": 8}] * 2 * WIDE.replicas, (
+        "the autoscaler is asked for a node per stage"
+    )
+    assert scheduler.on_tick(7199) == [] and scheduler.on_tick(7201) == [Abandon("wide", reason)]
+
+
+def test_wide_set_of_nodes_that_comes_later_is_used():
+    scheduler = schedule(1, {"wide": WIDE, "m": ONE}, wait=7200)
+    assert {start.group for start in scheduler.on_begin()} == {"m"}
+
+    assert Start(9, "wide", "node-1", stages=("node-1", "node-2")) in scheduler.on_nodes(build_nodes(24), 0, 60.0)
+    assert schedule(1).on_begin() and schedule(2, shares={"models": 8}).on_begin() == [
+        Abandon("wide", "wide needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages")
+    ]
+
+
+def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
+    scheduler = schedule(3, {"m": ONE}, episodes=10**5)
+    scheduler.groups["m"].demand = replace(ONE, rate=1.0, start=1.0)
+    narrow = [start.slot for start in scheduler.on_begin()]
+    for slot in narrow:
+        scheduler.on_ready(slot, 1.0)
+    scheduler.demands = {**scheduler.demands, "wide": WIDE}
+    scheduler.requeue("wide", range(10**6, 10**6 + 50), 2.0)
+    leaving = [slot for slot, worker in scheduler.slots.items() if worker.leaving]
+
+    assert len(narrow) == 24 and len(leaving) == 16 and len({scheduler.slots[slot].node for slot in leaving}) == 2
+    commands = [command for slot in leaving for command in scheduler.on_death(slot, "gone", 3.0)]
+    (start,) = only(Start, commands)
+    assert start.group == "wide" and len(set(start.stages)) == 2, "no narrow worker has taken a GPU before the wide one"
+
+
+def test_gpus_that_others_hold_keep_it_waiting_and_reserve_nothing():
+    nodes = tuple(replace(node, held=held) for node, held in zip(build_nodes(16), (0, 1), strict=True))
+    queues = {"wide": range(9), "m": range(10**6, 10**6 + 10**4)}
+    scheduler = Scheduler(queues, {"wide": WIDE, "m": ONE}, 0, 16, nodes)
+
+    assert {start.group for start in scheduler.on_begin()} == {"m"} and not scheduler.reserved
+    assert (
+        scheduler.describe_wait(scheduler.groups["wide"]) == "waits for 16 GPUs in 2 stages of 8; 1 are held by others"
+    )
+
+
+def test_unplaced_replica_is_withdrawn_if_others_took_a_gpu_of_one_node():
+    scheduler = schedule(2)
+    scheduler.on_begin()
+    held = (build_nodes(16)[0], replace(build_nodes(16)[1], held=1))
+    assert scheduler.on_nodes(held, 0, 5.0) == [Stop(1)] and scheduler.groups["wide"].failed_starts == 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_episode_is_delivered_once_on_nodes_that_are_never_overfull(seed):
+    """Models of every width on four nodes, with workers that die, and the timeline that has room for each of their bars."""
+    work = {"wide": replace(WIDE, rate=2.0, start=30.0), "m": replace(ONE, rate=1.0, start=5.0),
+            "four": Demand(0, 4, rate=1.0, start=9.0), "deep": Demand(0, 24, rate=3.0, start=40.0, stages=6)}  # fmt: skip
+    pending = {name: range(n * 10**6, n * 10**6 + 40 + 700 * n) for n, name in enumerate(work)}
+    nodes = build_nodes(32)
+    run = simulate(pending, work, 32, FaultModel(seed, deaths=0.2, silent=0.2, skew=0.3), nodes)
+
+    missing = sum(map(len, pending.values())) - run.delivered - run.given_up
+    assert run.duplicates == 0 and (not missing or run.abandoned)
+    assert any(span.group == "deep" and len(set(span.stages)) == 3 for span in run.spans)
+    for moment in {span.began for span in run.spans}:
+        alive = [span for span in run.spans if span.began <= moment < span.ended]
+        for node in nodes:
+            assert sum(span.place.share_of(node.name, span.gpus) for span in alive) <= node.gpus
+    assert {len(bar.rows) for bar in layout_bars(run.spans, nodes)} == {1, 4, 16, 24}
+
+
+# -- the entry --------------------------------------------------------------------------------------------------------
+def sweep(**entry):
+    return build({"name": "t", "data": "d", "model": [{"name": "m", "source": "org/m", **entry}]}, "mine.toml")
+
+
+def test_entry_with_stages():
+    spec = sweep(gpus=16, options={"pipeline_parallel_size": 2})
+    (model,) = spec.models
+
+    assert (model.stages, demands(spec, 64, 16)["m"].stages, sweep(gpus=8).models[0].stages) == (2, 2, 1)
+    spread = model.over_nodes()
+    assert not model.is_over_nodes and spread.is_over_nodes and spread.identity == model.identity
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"gpus": 16}, "gpus = 16 needs options.pipeline_parallel_size = 2, which splits a replica over nodes"),
+        ({"gpus": 9, "options": {"pipeline_parallel_size": 2}}, "with pipeline_parallel_size = 2 write a multiple of 2"),
+        ({"options": {"pipeline_parallel_size": "2"}}, "pipeline_parallel_size = '2' is no number of stages"),
+        ({"gpus": 4, "options": {"pipeline_parallel_size": 2, "tensor_parallel_size": 4}}, "leave tensor_parallel_size out"),
+        ({"options": {"distributed_executor_backend": "ray"}}, "is set where a replica is on several nodes"),
+        ({"gpus": 16, "backend": "transformers"}, "backend transformers has all GPUs of a replica on one node"),
+        ({"gpus": 16, "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}, "a service has no GPUs here"),
+        ({"options": {"pipeline_parallel_size": 2}, "backend": "openai"}, "give them to the server itself"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_split_is_refused_in_one_sentence(entry, words):
+    with pytest.raises(SweepError) as refusal:
+        sweep(**entry)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_nodes_of_a_batch_invariant_replica_import_vllm_in_that_mode():
+    (model,) = sweep(gpus=16, options={"pipeline_parallel_size": 2, "batch_invariant": True}).models
+    assert worker_options([model]) == {"runtime_env": {"env_vars": {"VLLM_BATCH_INVARIANT": "1"}}}
+    assert worker_options(sweep(options={"batch_invariant": True}).models) == {}
