@@ -172,7 +172,8 @@ class WorkerPool:
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, list(map(self.weights.pin, models)), str(Path(self.sweep.data).resolve()), judge,
-            self.spending.ledger, self._batch_name, **worker_arguments(models, start.node),
+            self.spending.ledger, self._batch_name, known=self.weights.identities(models),
+            **worker_arguments(models, start.node),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, models=models, demand=self.demands[name])
         if judge is None:
