@@ -92,6 +92,8 @@ _NUMBERS = {
 _CONTRACTED = (("\u2019", "'"), ("can't", "cannot"), ("n't", " not"), ("'s", " is"))
 _NOISE = re.compile(r"[^a-z0-9]+")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
+SHORTEST_LIST = 3
+"""Least letters of a repeated option list, below which an announced answer counts; fewer are contradictory answers."""
 SHORTEST = 4
 """Least letters of the beginning of an option that identify it."""
 
@@ -112,9 +114,11 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     if lines and (last := _WRAPPED.fullmatch(lines[-1].strip())):
         return _index(last[1], shown)
     if leading := _LEADING.match(text):
-        single = len(set(_LISTED.findall(text))) < 2 and not _SEVERAL.match(text)
-        if single:
+        listed = len(set(_LISTED.findall(text)))
+        if listed < 2 and not _SEVERAL.match(text):
             return _index(leading[1] or leading[2], shown)
+        if 1 < listed < SHORTEST_LIST:
+            return None
     if announced := {_index(letter, shown) for letter in _announced(text)}:
         return announced.pop() if len(announced) == 1 else None
     if leading:

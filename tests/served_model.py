@@ -27,7 +27,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(command: Sequence[str], port: int, log: Path, seconds: float = 400) -> Iterator[subprocess.Popen[bytes]]:
+def served(command: Sequence[str], port: int, log: Path, seconds: float = 1200) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server until it lists its models, for as long as the block runs; its whole process group is ended."""
     with log.open("ab") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
@@ -69,7 +69,7 @@ class Proxy:
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked: int = 0
 
-    def wait_for(self, answers: int, run: subprocess.Popen[str], seconds: float = 300) -> None:
+    def wait_for(self, answers: int, run: subprocess.Popen[str], seconds: float = 900) -> None:
         """Wait until the server has answered so many requests of a run."""
         deadline = time.monotonic() + seconds
         while self.statuses.count(200) < answers:
