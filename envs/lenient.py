@@ -123,7 +123,8 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
         return announced.pop() if len(announced) == 1 else None
     if leading:
         return None
-    return _by_position(text, len(texts)) or _by_text(text, texts)
+    position = _by_position(text, len(texts))
+    return _by_text(text, texts) if position is None else position
 
 
 def nearest_option(reply: str, texts: Sequence[str]) -> int | None:

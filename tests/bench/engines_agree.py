@@ -31,7 +31,7 @@ from actors.engine.registry import open_engine
 from actors.playing.play import play
 from envs import SCENARIOS
 from envs.samples import load_samples
-from sweeps.conditions import CONDITIONS
+from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.registry import registry
 from sweeps.spec import Cell, ModelSpec
 
@@ -78,7 +78,13 @@ async def play_samples(recorder: Recorder, data: Path, limit: int, conditions: S
     """Play ``limit`` samples of each scenario under each condition; return the seconds it took."""
     model, began = ModelSpec(name="m", source="m"), time.perf_counter()
     games = [
-        play(sample, Cell(model=model, scenario=scenario, condition=CONDITIONS[condition]), recorder, "", seed)
+        play(
+            sample,
+            Cell(model=model, scenario=scenario, condition=(CONDITIONS | VARIANTS)[condition]),
+            recorder,
+            "",
+            seed,
+        )
         for scenario in SCENARIOS
         for seed, sample in enumerate(load_samples(data, scenario, filtered=False)[:limit])
         for condition in conditions

@@ -46,7 +46,7 @@ def test_half_of_three_hundred_replies_are_held_out():
         ("Final: F", 5), ("Ans. E", 4), ("{'answer': 'F'}", 5), ("not E but F", 5), ("I'd first say D, but on reflection E.", 4),
         ("It is not the key but the banana.", 5), ("I would rule out the key.", None), ("More than one banana?", None),
         ("A. I cannot answer this question.\n\nThe answer is F. Banana.", None), ("A.\nB.\nC.\nD.\nAnswer: D", 3),
-        ("I would not choose B", None), ("The answer is A banana", 5), ("It isn't a banana.", None),
+        ("The first one.", 0), ("I would not choose B", None), ("The answer is A banana", 5), ("It isn't a banana.", None),
         ("A banana or a baseball", None), ("<think>it is F", None), ("I can\u2019t answer this question", 0),
     ],
 )  # fmt: skip
