@@ -25,6 +25,7 @@ from tests.served_model import free_port, kill, proxied, served
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
+    pytest.mark.timeout(3600),
     pytest.mark.skipif(
         bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
     ),
