@@ -40,13 +40,13 @@ from actors.engine.openai.prompt_size import picture_tokens, text_tokens
 from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.engine.openai.served_model import ServedModelCheck
+from actors.engine.openai.server_fields import check_length, length_field, server_fields
 from actors.engine.openai.shared_budget import RemoteBudget
 from actors.engine.openai.status_errors import error_of_status
 from actors.text.printable import one_line
 from actors.text.redaction import redact_key
 from envs.tool_calls import encode_calls
 from envs.types import ImageRef
-from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
 TRIES = 8
@@ -138,7 +138,7 @@ class OpenAIBackend(Backend):
         body: dict[str, Any] = {
             "model": self.model.source,
             "messages": conversation(request.messages, part, plain=True),
-            "max_completion_tokens": sampling.max_tokens + endpoint.reserve,
+            length_field(endpoint): sampling.max_tokens + endpoint.reserve,
         }
         if endpoint.decoding:
             body |= {"seed": request.seed}
@@ -148,20 +148,7 @@ class OpenAIBackend(Backend):
             body["reasoning_effort"] = endpoint.effort
         if request.tools:  # "auto", because option letters are not forced either (docs/decisions/0014)
             body |= {"tools": [function_schema(function) for function in request.tools], "tool_choice": "auto"}
-        return {**body, "extra_body": self._extra(sampling)}
-
-    def _extra(self, sampling: Sampling) -> dict[str, Any]:
-        """Return the fields for which the SDK has no argument."""
-        extra: dict[str, Any] = {}
-        if self.endpoint.server == "vllm":
-            extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
-            if self.model.repetition_penalty is not None:  # else the checkpoint's own applies
-                extra["repetition_penalty"] = self.model.repetition_penalty
-        if self.model.chat:
-            extra["chat_template_kwargs"] = self.model.chat
-        if self.model.processor:
-            extra["mm_processor_kwargs"] = self.model.processor
-        return {**extra, **self.model.options}
+        return {**body, "extra_body": server_fields(self.model, sampling)}
 
     # -- retries ------------------------------------------------------------------------------------------------------
     async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
@@ -215,6 +202,7 @@ class OpenAIBackend(Backend):
         self.last_answer_at = monotonic()
         self.pace.speed_up()
         cost, seconds = self._charge(tokens := read_usage(answer), price), perf_counter() - start
+        check_length(self.model, tokens.reply, body)
         return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body), answer.get("system_fingerprint")
 
     def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:

@@ -30,9 +30,9 @@ _PROBES = TypeAdapter(list[Probe])
 
 
 def is_checked(model: ModelSpec) -> bool:
-    """Return True for a service of one's own: vLLM's server, or an address that needs no key."""
+    """Return True for a service of one's own: the server of vLLM or llama.cpp, or an address that needs no key."""
     endpoint = model.endpoint
-    own = endpoint.base_url and (endpoint.server == "vllm" or not endpoint.key_env)
+    own = endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)
     return bool(own) and endpoint.decoding and not model.batch
 
 

@@ -18,6 +18,7 @@ from actors.engine.backend import FirstTokenReply, ModelStopped, Refused, Reply,
 from actors.engine.openai.first_tokens import MOST_TOKENS, NoLogprobs
 from actors.engine.openai.reply import parse_object
 from actors.engine.openai.served_identity import Probe, describe_other_model, is_checked, same_model, to_identity
+from actors.engine.openai.server_fields import length_field
 from sweeps.spec import ModelSpec
 
 QUESTIONS = (
@@ -109,7 +110,7 @@ class ServedModelCheck:
         body: dict[str, Any] = {
             "model": self.model.source,
             "messages": [{"role": "user", "content": question}],
-            "max_completion_tokens": REPLY_TOKENS,
+            length_field(self.model.endpoint): REPLY_TOKENS,
             "temperature": 0.0,
         }
         try:

@@ -30,12 +30,12 @@ def error_of_status(
     """
     if code in FILTERED:
         return Refused(reason)
+    if status in (400, 403, 404, 422, 500) and "logprobs" in words:  # 500: llama.cpp's server without logits_all
+        return NoLogprobs(reason)
     if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
         return RetryableError(reason, rest, throttled=status == 429)
     if tools and status in (400, 404, 422) and NO_TOOLS.search(words) and not TOO_LONG.search(words):
         return ModelStopped(f'{reason}; write tools = "text" in its entry to have functions in the prompt')
-    if status in (400, 403, 404, 422) and "logprobs" in words:
-        return NoLogprobs(reason)
     if status in (400, 413, 422) and code not in MISCONFIGURED:
         return (Overflow if TOO_LONG.search(words) else Unprocessable)(reason)
     return ModelStopped(reason)
