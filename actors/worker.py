@@ -71,6 +71,7 @@ class Worker:
         ledger: Any = None,
         run: str = "",
         packages: OwnPackages | None = None,
+        known: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
@@ -80,9 +81,10 @@ class Worker:
             ledger: the ``SharedLedger`` of a sweep with a budget.
             run: the name that marks the run folder's batches.
             packages: those of its own, installed before this process began.
+            known: model -> the weights, or the served model, that the run has played.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
-        self.run, self.packages = run, packages
+        self.run, self.packages, self.known = run, packages, known or {}
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
@@ -126,7 +128,8 @@ class Worker:
         if all(model.backend == "builtin" for model in self.models):
             return StartReport(lines)
         report(str(widest))
-        return StartReport(lines, widest.episodes, loaded_weights(self.models))
+        served = {name: await backend.identify(self.known.get(name, "")) for name, backend in self.backends.items()}
+        return StartReport(lines, widest.episodes, {**served, **loaded_weights(self.models)})
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         if model.is_over_nodes:

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from unicodedata import normalize
 
 from envs import SCENARIOS
 from envs.answers import FIRST_LETTER, letter
@@ -18,32 +19,79 @@ LONGEST_COMPARED = 500
 LETTERS = 26
 
 _THOUGHT = re.compile(r"^.*</think(?:ing)?>", re.DOTALL)
-_MARKUP = re.compile(r"\\(?:boxed|text|mathbf|textbf)\b|</?\w{1,12}>|[*_`$\\{}]")
+_MARKUP = re.compile(r"\\(?:boxed|text|mathbf|mathrm|textbf)\b|</?\w{1,12}>|[*_`$\\{}]")
 """LaTeX, tags and Markdown around an answer: ``\\boxed{\\text{F}}``, ``<answer>D</answer>``, ``**C**``."""
 _WRAPPED = re.compile(r"[\W_]{0,8}([A-Za-z])[\W_]{0,8}")
 """A letter alone in any punctuation: ``(A)``, ``[c].``, ``=> C``."""
 _LEADING = re.compile(
     r"[^\w\s]{0,8}\s?(?:([A-Z])\s{0,2}(?:[).:\],;=(]|->|=>|[-\u2013\u2014]+\s|\n|\t"
-    r"|\s(?:because|since|as|is (?:the )?(?:correct|right|best))\b)|([a-z])[):\]]\s)"
+    r"|\s(?:because|since|as|is (?:the )?(?:correct|right|best)|(?:not|rather than|over|instead of) \(?[A-Z])\b)|([a-z])[):\]]\s)"
 )
 """A letter with its mark before the text: ``B) Rewind the video.``, ``F, because ...``, ``E\\nBaseball``, ``f) 3``."""
-_SEVERAL = re.compile(r"(?<![\w'])[A-Z]\b\W{0,3}(?:\s|/|,)\s{0,2}(?:or\s|and\s)?\W{0,2}[A-Z](?![\w'])(?!\s[a-z])")
-"""Two letters in a row: a reply that lists options chooses none."""
-_LISTED = re.compile(r"(?<![\w'])([A-Z])[).:]")
-_ANNOUNCED = re.compile(
-    r"(?:\b(?:answer|option|choice|choose|chose|select|selection|pick|letter|guess|response|output|say|so|thus|hence|therefore"
-    r"|go(?:ing)? with|it is|this is)\b(?:\s(?:here|must|would|should))?(?:\s(?:be|is|option|letter|choice|the))*"
-    r"[\s:=\-\u2013\"'(\[,]{1,8}([A-Z]|[a-z](?=\W{0,2}$))(?![\w'])(?!\s[a-z])(?!\W{0,4}\s?(?:or|and)\s|\s{0,2}[/,&]\s{0,2}[A-Z]\b)"
-    r"|(?<![\w'])([A-Z]) is (?:the )?(?:correct|right|best))"
+_SEVERAL = re.compile(
+    r"(?<![\w'])[A-Z]\b\W{0,3}(?:\s|/|,)\s{0,2}(?:or\s|and\s)?\W{0,2}[A-Z](?![\w'])(?!\s(?!(?:and|or|can|are)\b)[a-z])"
 )
-"""``Answer: C``, ``The answer is D``, ``I would go with (B)``, ``E is correct``."""
-_NEGATED = re.compile(r"\b(?:not|no|never|neither|nor|cannot|wrong|without)\b")
-_UNSURE = re.compile(r"\b(?:or|either|between|nor)\b")
+_LISTED = re.compile(r"(?<![\w'])([A-Z])[).:]")
+_FIELD = re.compile(
+    r"[\"'](?:final_?)?(?:answer|choice|option|letter|selection)[\"']\s*:\s*[\"']\(?([A-Za-z])(?:[).:]|[\"'])"
+)
+"""An answer in JSON or a dictionary: ``{'answer': 'G'}``."""
+_ANNOUNCED = re.compile(
+    r"(?:\b(?:(?:answer|ans|final|option|choice|choose|chose|select|selection|pick|letter|guess|response|output|say|so|thus|hence"
+    r"|therefore|leaving|go(?:ing)? with|it is|it must be|this is|prefer)\b|ans\.)"
+    r"(?:\s(?:here|must|would|should))?(?:\s(?:be|is|option|letter|choice|the))*"
+    r"[\s:=\-\u2013\"'(\[,]{1,8}([A-Z]|[a-z](?=\W{0,2}$))(?!\w|'\w)(?!\s(?!over\b)[a-z])"
+    r"(?!\W{0,4}\s?(?:or|and)\s|[\s\"']{0,2}[/,&][\s\"']{0,2}[A-Z]\b)"
+    r"|(?<![\w'])([A-Z]) (?:it is|is (?:the )?(?:correct|right|best|(?:more|most) (?:likely|plausible)))\b"
+    r"|(?<=\w):\s\(?([A-Z])\)?(?=\W{0,3}$))"
+)
+"""``Answer: C``, ``The answer is D``, ``I would go with (B)``, ``E is correct``, ``Option C it is``."""
+_FOREIGN = re.compile(
+    r"(?:\b(?:r\u00e9ponse|respuesta|antwort|risposta|resposta|antwoord|\u043e\u0442\u0432\u0435\u0442)\b(?:\s(?:\w*corr?et\w*|correct\w*"
+    r"|est|es|ist|is|\u00e8|\u00e9|la|die|de|a|letra|lettre|letter|option))*|\u7b54\u6848|\u9009\u62e9|\u7b54\u3048|\u6b63\u89e3)"
+    r"[\s:=\"'(\u662f\u4e3a\u306f]{0,8}([A-Z])(?![A-Za-z0-9'])"
+)
+"""``la r\u00e9ponse B``, ``die Antwort ist C``, the same in Spanish, Italian, Portuguese, Dutch, Russian, Chinese, Japanese."""
+_FOREIGN_NO = re.compile(r"\b(?:pas|nicht|kein\w*|n\u00e3o|niet|\u043d\u0435)\b|\u4e0d|\u306a\u3044")
+_POSITION = re.compile(
+    r"\b(first|second|third|fourth|fifth|sixth|last) (?:option|choice|answer|one(?! (?:is|was|looks)))\b", re.IGNORECASE
+)
+_POSITIONS = ("first", "second", "third", "fourth", "fifth", "sixth")
+_CORRECTED = re.compile(
+    r"\b(?:wait|actually|reflection|second thought|correction|rather|instead|just kidding|scratch that)\b|\bno,"
+)
+"""Words after which a later answer replaces an earlier one."""
+_LAST_LETTER = re.compile(
+    r"[.,;!?]?\s?(?:but|no,|wait)?[^.!?;\n]{0,20}\b(?:reflection|second thought|actually|rather|wait|instead),?\s"
+    r"(?:it is |option )?\(?([A-Z])\)?(?=\W*$)"
+)
+"""``I'd first say D, but on reflection E.``: the end of a reply that corrects an announced answer."""
+_NOT_BUT = re.compile(
+    r"\b(?:not|nicht) (?:option )?\(?[A-Z]\)?,? (?:but|sondern) (?:rather |instead )?(?:option )?\(?([A-Z])\)?"
+    r"(?!\w|'\w)(?!\s[a-z])"
+)
+_CONTRAST = re.compile(r"\bnot\b[^.!?;\n]{1,80}?[,\s]but\s")
+"""``not X but``: what is said before it is denied, what follows is meant."""
+_CLAUSE = re.compile(r",\s(?:so|thus|hence|therefore|leaving|but)\b|,\s(?=it (?:is|must)\b)")
+"""A conclusion, which a negation before it does not deny."""
+_NEGATED = re.compile(
+    r"\b(?:not|no(?! (?:doubt|question))|never|neither|nor|cannot|wrong|without(?! (?:a )?doubt)"
+    r"|incorrect|unlikely|impossible|rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)"
+    r"|eliminat(?:e|es|ed)|except|anything but|(?:more|less|fewer|greater|other|rather) than|at (?:least|most))\b"
+)
+_UNSURE = re.compile(r"\b(?:or|either|between|nor|(?:could|might) (?:it|this|that))\b|^ (?:is|was) (?:it|this|that)\b")
+_CONDITION = re.compile(r"\bif\b")
 _SENTENCE = re.compile(r"[.!?;\n]+")
 _NUMBERED = re.compile(r"\b(?:frame|option|step|turn|image|video) (?=\d)")
+_NUMBERS = {
+    word: str(number)
+    for number, word in enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), start=2)
+}
 _CONTRACTED = (("\u2019", "'"), ("can't", "cannot"), ("n't", " not"), ("'s", " is"))
 _NOISE = re.compile(r"[^a-z0-9]+")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
+SHORTEST_LIST = 3
+"""Least letters of a repeated option list, below which an announced answer counts; fewer are contradictory answers."""
 SHORTEST = 4
 """Least letters of the beginning of an option that identify it."""
 
@@ -55,6 +103,8 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     letter with its mark at the start; a letter announced as the answer; the one of ``texts`` in a sentence that neither
     denies it nor leaves a choice open. Two different letters or texts name nothing.
     """
+    if fields := {_index(letter, shown) for letter in _FIELD.findall(_THOUGHT.sub("", reply[:LONGEST]))}:
+        return fields.pop() if len(fields) == 1 else None
     text = _strip_markup(reply[:LONGEST])
     if alone := _WRAPPED.fullmatch(text):
         return _index(alone[1], shown)
@@ -62,12 +112,17 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     if lines and (last := _WRAPPED.fullmatch(lines[-1].strip())):
         return _index(last[1], shown)
     if leading := _LEADING.match(text):
-        single = len(set(_LISTED.findall(text))) < 2 and not _SEVERAL.match(text)
-        return _index(leading[1] or leading[2], shown) if single else None
-    announced = {_index(letter, shown) for letter in _announced(text)}
-    if announced:
+        listed = len(set(_LISTED.findall(text)))
+        if listed < 2 and not _SEVERAL.match(text):
+            return _index(leading[1] or leading[2], shown)
+        if 1 < listed < SHORTEST_LIST:
+            return None
+    if announced := {_index(letter, shown) for letter in _announced(text)}:
         return announced.pop() if len(announced) == 1 else None
-    return _by_text(text, texts)
+    if leading:
+        return None
+    position = _by_position(text, len(texts))
+    return _by_text(text, texts) if position is None else position
 
 
 def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
@@ -93,18 +148,55 @@ def _strip_markup(reply: str) -> str:
     text = _THOUGHT.sub("", reply)
     if "<think" in text:
         return ""
-    return _MARKUP.sub("", text.replace("\uff1a", ": ")).strip()
+    return _MARKUP.sub("", normalize("NFKC", text.replace("\uff1a", ": "))).strip()
 
 
 def _announced(text: str) -> list[str]:
-    """Return the letters announced as the answer in sentences that do not deny them."""
+    """Return the letters announced as the answer in clauses that do not deny them; a correction leaves the last one."""
     plain = _lower_words(_expand_contractions(text))
-    letters = []
+    letters: list[str] = []
+    last_end = 0
     for match in _ANNOUNCED.finditer(plain):
-        before = _SENTENCE.split(plain[: match.end()].rstrip(".!?;\n"))[-1]
-        if not _NEGATED.search(before):
-            letters.append(match[1] or match[2])
-    return letters
+        if _is_denied(plain[: match.end()]):
+            continue
+        if letters and _CORRECTED.search(plain[last_end : match.start()]):
+            letters.clear()
+        letters.append(match[1] or match[2] or match[3])
+        last_end = match.end()
+    if letters and (correction := _LAST_LETTER.search(plain, last_end)):
+        return [correction[1]]
+    contrast = [match[1] for match in _NOT_BUT.finditer(plain)]
+    foreign = [
+        match[1]
+        for match in _FOREIGN.finditer(plain)
+        if not _FOREIGN_NO.search(_SENTENCE.split(plain[: match.end()])[-1])
+    ]
+    return letters or contrast or foreign
+
+
+def _is_denied(before: str) -> bool:
+    """Return True if the last clause of a text denies what it ends with, or makes it depend on a condition."""
+    sentence = _last_sentence(before)
+    return bool(_NEGATED.search(_CLAUSE.split(sentence)[-1]) or _CONDITION.search(sentence))
+
+
+def _last_sentence(text: str) -> str:
+    return _SENTENCE.split(text.rstrip(".!?;\n"))[-1]
+
+
+def _by_position(text: str, options: int) -> int | None:
+    """Return the option that a plain sentence names by its position, such as ``the third option``."""
+    positions = {match[1].lower() for match in _POSITION.finditer(text)}
+    if (
+        len(positions) != 1
+        or not options
+        or _NEGATED.search(_expand_contractions(text.lower()))
+        or _UNSURE.search(text)
+    ):
+        return None
+    position = positions.pop()
+    index = options - 1 if position == "last" else _POSITIONS.index(position)
+    return index if index < options else None
 
 
 def repair_reply(sample: Sample, state: State, reply: str) -> str:
@@ -126,7 +218,7 @@ def _index(mark: str, shown: int) -> int | None:
 
 def _lower_words(text: str) -> str:
     """Lower the case of words but not of single letters: ``The Answer Is D`` -> ``the answer is D``."""
-    return re.sub(r"\w{2,}", lambda word: word[0].lower(), text)
+    return re.sub(r"[^\W\u3000-\u9fff]{2,}", lambda word: word[0].lower(), text)
 
 
 def _expand_contractions(text: str) -> str:
@@ -150,7 +242,7 @@ def _by_text(text: str, texts: Sequence[str]) -> int | None:
 
 def _stated_options(sentence: str, options: Sequence[str]) -> list[int]:
     """Return the options in a sentence that neither denies them (an abstention may) nor leaves a choice open."""
-    sentence = _NUMBERED.sub("x", sentence)
+    sentence = _NUMBERED.sub("x", _CONTRAST.sub(" ", sentence, count=1))
     indexes = [index for index, option in enumerate(options) if option and f" {option} " in sentence]
     rest = sentence
     for index in indexes:
@@ -159,4 +251,6 @@ def _stated_options(sentence: str, options: Sequence[str]) -> list[int]:
 
 
 def _normalize(text: str) -> str:
-    return _NOISE.sub(" ", _expand_contractions(text).lower()).strip()
+    """Return the words in lower case, with digits for number words from two on."""
+    words = _NOISE.sub(" ", _expand_contractions(text).lower()).split()
+    return " ".join(_NUMBERS.get(word, word) for word in words)

@@ -38,8 +38,8 @@ class Endpoint(Frozen):
     """``http://host:8000/v1`` of any ``vllm serve``; empty is OpenAI's own (or ``OPENAI_BASE_URL``)."""
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the key (never in a file); empty if the service needs none."""
-    server: Literal["openai", "vllm"] = "openai"
-    """``vllm`` also sends top_k and min_p, for which that server has model-specific defaults."""
+    server: Literal["openai", "vllm", "llama.cpp"] = "openai"
+    """``vllm`` and ``llama.cpp`` also send top_k, min_p and the repetition penalty, for which those servers have defaults."""
     decoding: bool = True
     """False leaves out temperature, top_p and seed, which reasoning models refuse."""
     effort: str = ""
@@ -48,7 +48,7 @@ class Endpoint(Frozen):
     """Tokens for hidden reasoning in addition to the reply's limit."""
     picture_limit: Annotated[Whole, Field(ge=4096)] | None = None
     """Most bytes of one encoded picture; a larger one is fitted into 2,048 x 2,048 pixels first, as OpenAI's models do with
-    every picture. None is 20 MB for ``server = "openai"`` and no limit for ``"vllm"``."""
+    every picture. None is 20 MB for ``server = "openai"`` and no limit for the others."""
     pictures: Literal["png", "jpeg"] = "png"
     """The encoding of pictures: ``png`` is exact, ``jpeg`` (quality 95) is a fraction of the size."""
     deadline: Annotated[float, Field(gt=0)] = 120.0

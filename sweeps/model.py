@@ -162,8 +162,8 @@ class ModelSpec(Frozen):
     def _check_batch(self) -> ModelSpec:
         if self.batch and self.backend != "openai":
             raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
-        if self.batch and self.endpoint.server == "vllm":
-            raise ValueError(f"batch = true needs a service with a Batch API, which `vllm serve` ({self.name}) has not")
+        if self.batch and self.endpoint.server != "openai":
+            raise ValueError(f"batch = true needs a service with a Batch API, which {self.name}'s server has not")
         return self
 
     @property

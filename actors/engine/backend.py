@@ -208,6 +208,10 @@ class Backend(ABC):
         """
         return None
 
+    async def identify(self, before: str = "") -> str:
+        """Return what identifies the model of a service, to compare with ``before``, the run's record; empty if unknown."""
+        return ""
+
     def in_play(self) -> AbstractContextManager[None]:
         """Return a context for one episode, for engines that wait until every episode in play has sent a request."""
         return nullcontext()

@@ -177,7 +177,7 @@ class WorkerPool:
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, [pinned.over_nodes() if start.stages else pinned for pinned in map(self.weights.pin, models)],
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name,
-            **worker_arguments(models, start.place.nodes),
+            known=self.weights.identities(models), **worker_arguments(models, start.place.nodes),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from actors.engine.openai.served_identity import describe_other_model, same_model
 from actors.engine.weights import COMMIT, comes_from_hub, weights_identity
 from envs.json_text import parse_json
 from orchestrator.storage import checksums
@@ -25,7 +26,8 @@ class Weights(TypedDict):
     revision: str
     """As in the model's entry; empty if it names none."""
     weights: str
-    """``actors.engine.weights.weights_identity``: the commit that was loaded, or the hash of a folder."""
+    """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``); of a service its replies
+    to fixed questions (``actors.engine.openai.served_identity``)."""
 
 
 WEIGHTS = TypeAdapter(dict[str, Weights])
@@ -54,8 +56,10 @@ class LoadedWeights:
         ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
         """
         before = self._recorded(model)
-        if not weights or weights == before:
+        if not weights or same_model(before, weights):
             return ""
+        if before and model.backend == "openai":
+            return describe_other_model(model, f"{self.folder} was played with")
         if before:
             return (
                 f"a worker loaded {shorten(weights)} of {model.source}, but {self.folder} was played with {shorten(before)};"
@@ -70,6 +74,10 @@ class LoadedWeights:
         if dropped := self.models.keys() & set(models):
             self.models = {name: weights for name, weights in self.models.items() if name not in dropped}
             checksums.write(self.folder / FILE, to_json(self.models))
+
+    def identities(self, models: Iterable[ModelSpec]) -> dict[str, str]:
+        """Return model -> what was loaded for it, without those of which nothing is recorded."""
+        return {model.name: weights for model in models if (weights := self._recorded(model))}
 
     def mismatch(self, model: ModelSpec) -> str:
         """Return why this machine cannot go on with the weights of the run, and what to type; empty if it can."""
@@ -86,7 +94,7 @@ class LoadedWeights:
     def differs_from(self, other: LoadedWeights, model: ModelSpec) -> bool:
         """Return True if both runs have loaded the model, and not the same weights."""
         own, theirs = self._recorded(model), other._recorded(model)
-        return bool(own and theirs and own != theirs)
+        return bool(own and theirs) and not same_model(own, theirs)
 
     def _recorded(self, model: ModelSpec) -> str:
         """Return what was loaded for this entry; empty if nothing, or if the entry named other weights then."""

@@ -29,6 +29,8 @@ class Service:
     busiest: int = 0
     busy: int = 0
     delay: float = 0.0
+    models: tuple[str, ...] = ()
+    """Names of the models that it lists; without any it has no list."""
     together: int = 1
     """Nobody is answered before so many wait at once."""
     enough: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,6 +47,11 @@ class Service:
     async def _serve_request(
         self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
+        if "content-length" not in headers:  # a GET of the list of models
+            listed = json.dumps({"data": [{"id": name} for name in self.models]}).encode()
+            status = b"200" if self.models else b"404"
+            writer.write(b"HTTP/1.1 %s X\r\ncontent-length: %d\r\n\r\n%s" % (status, len(listed), listed))
+            return
         body = json.loads(await reader.readexactly(int(headers["content-length"])))
         self.times.append(monotonic())
         self.keys.append(headers.get("authorization", ""))

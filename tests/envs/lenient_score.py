@@ -16,6 +16,7 @@ from envs.lenient import read_leniently
 
 SEED = "lenient-2026"
 REPLIES = Path(__file__).with_name("lenient_replies.jsonl")
+SHAPES = Path(__file__).with_name("written_replies.jsonl")
 
 
 class Score(NamedTuple):
@@ -28,13 +29,17 @@ class Score(NamedTuple):
 
 
 def replies() -> list[dict[str, Any]]:
-    """Every written reply, with ``half``: ``seen`` or ``unseen``."""
-    rows = [json.loads(line) for line in REPLIES.read_text(encoding="utf-8").splitlines()]
-    return [{**row, "half": _half(row["reply"], row["options"])} for row in rows]
+    """Every reply, with ``half``: ``seen``, ``unseen`` or ``shapes``."""
+    rows = [{**row, "half": _half(row["reply"], row["options"])} for row in _read(REPLIES)]
+    return rows + [{**row, "half": "shapes"} for row in _read(SHAPES)]
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def score(half: str) -> Score:
-    """The score of ``seen`` or ``unseen``; mistakes are what was read otherwise than meant."""
+    """The score of ``seen``, ``unseen`` or ``shapes``; mistakes are what was read otherwise than meant."""
     rows = [row for row in replies() if row["half"] == half]
     read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
     right = sum(index is not None and index == row["meant"] for index, row in zip(read, rows, strict=True))
@@ -54,7 +59,7 @@ def _half(reply: str, options: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    for name in ("seen", "unseen"):
+    for name in ("seen", "unseen", "shapes"):
         measured = score(name)
         print(f"{name}: {measured.replies} replies, precision {measured.precision:.3f}, recall {measured.recall:.3f}")
         if name in sys.argv[1:]:

@@ -22,8 +22,14 @@ def test_precision_and_recall_on_the_unseen_half():
     assert score("seen").precision >= 0.98
 
 
+def test_unusual_shapes_are_read_or_left_alone():
+    measured = score("shapes")
+
+    assert measured.replies >= 150 and measured.precision >= 0.98 and measured.recall >= 0.85, measured.mistakes
+
+
 def test_half_of_three_hundred_replies_are_held_out():
-    rows = replies()
+    rows = [row for row in replies() if row["half"] != "shapes"]
     unseen = [row for row in rows if row["half"] == "unseen"]
 
     assert len(rows) >= 300 and 0.4 <= len(unseen) / len(rows) <= 0.6
@@ -37,7 +43,10 @@ def test_half_of_three_hundred_replies_are_held_out():
         ("\\boxed{F}", 5), ("F, because it is yellow", 5), ("D\nBaseball", 3), ("<think>A or B?</think>\nA", 0),
         ("It is curved.\n**F. Banana.**", 5), ("It is a banana.", 5), ("I'd go with B.", 1), ("Answer\uff1aF", 5),
         ("choice: (f)", 5),
-        ("I would not choose B", None), ("The answer is A banana", 5), ("It isn't a banana.", None),
+        ("Final: F", 5), ("Ans. E", 4), ("{'answer': 'F'}", 5), ("not E but F", 5), ("I'd first say D, but on reflection E.", 4),
+        ("It is not the key but the banana.", 5), ("I would rule out the key.", None), ("More than one banana?", None),
+        ("A. I cannot answer this question.\n\nThe answer is F. Banana.", None), ("A.\nB.\nC.\nD.\nAnswer: D", 3),
+        ("The first one.", 0), ("I would not choose B", None), ("The answer is A banana", 5), ("It isn't a banana.", None),
         ("A banana or a baseball", None), ("<think>it is F", None), ("I can\u2019t answer this question", 0),
     ],
 )  # fmt: skip

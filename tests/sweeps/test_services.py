@@ -58,7 +58,8 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
     ("model", "judge", "sentence"),
     [
         ({"backend": "vllm"}, False, 'batch = true is for services, and m has backend = "vllm"'),
-        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which `vllm serve` \\(m\\) has not"),
+        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which m's server has not"),
+        ({"endpoint": {"base_url": "http://h/v1", "server": "llama.cpp"}}, False, "which m's server has not"),
         ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
     ],
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -26,7 +26,6 @@ from actors.engine.backend import (
     FirstTokenReply,
     ModelInput,
     ModelStopped,
-    Overflow,
     Refused,
     Reply,
     Request,
@@ -40,12 +39,14 @@ from actors.engine.openai.first_tokens import NoLogprobs, add_first_tokens, firs
 from actors.engine.openai.prompt_size import picture_tokens, text_tokens
 from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
+from actors.engine.openai.served_model import ServedModelCheck
+from actors.engine.openai.server_fields import check_length, length_field, server_fields
 from actors.engine.openai.shared_budget import RemoteBudget
+from actors.engine.openai.status_errors import error_of_status
 from actors.text.printable import one_line
 from actors.text.redaction import redact_key
 from envs.tool_calls import encode_calls
 from envs.types import ImageRef
-from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
 TRIES = 8
@@ -55,17 +56,6 @@ UNREADABLE_TRIES = 4
 REASON_LENGTH = 300
 """Maximum characters of a service's message in a reason."""
 MILLION = 1e6
-FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"}
-"""Error codes with which services decline a prompt."""
-MISCONFIGURED = {"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"}
-"""Codes of a 400 that every request would get."""
-TOO_LONG = re.compile(
-    r"context_length_exceeded|maximum (?:context|model) length|context window|at most \d+ image|too many images", re.I
-)
-"""Messages of OpenAI, vLLM's server and others about a prompt that is too long or has too many pictures."""
-NO_TOOLS = re.compile(r"tool[ _-]?(?:choice|use|call|s\b)|function[ _-]?call", re.I)
-"""Messages of services without function calls: vLLM's server without ``--enable-auto-tool-choice``, and others by model."""
-OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
 
 
 class OpenAIBackend(Backend):
@@ -83,9 +73,10 @@ class OpenAIBackend(Backend):
         )
         self.pictures = PictureLoader(data, model)
         self.pace = Pace(expected_in_flight(model))
+        self.served = ServedModelCheck(model, self.client, self._exchange)
         self.budget: Budget | RemoteBudget = Budget(self.endpoint.max_cost, model.name)
         self.last_answer_at = 0.0
-        """Monotonic time of the service's last answer to any request."""
+        """Monotonic time of the last answer to any request."""
         self.gives_logprobs = model.endpoint.decoding
         """False for reasoning models, and once the service has refused to return log-probabilities."""
         self.stopped: BackendError | None = None
@@ -110,6 +101,12 @@ class OpenAIBackend(Backend):
         price = self._price(request)
         async with self.budget.reserve(price):
             return await self._send_until_answered(body, Random(request.seed), price)
+
+    async def identify(self, before: str = "") -> str:
+        with suppress(BackendError, RetryableError):
+            async with self.budget.reserve(Price(0.0)):
+                return await self.served.identify(before)
+        return ""
 
     async def model_input(self, request: Request) -> ModelInput:
         body = await self._load_body(request)
@@ -141,7 +138,7 @@ class OpenAIBackend(Backend):
         body: dict[str, Any] = {
             "model": self.model.source,
             "messages": conversation(request.messages, part, plain=True),
-            "max_completion_tokens": sampling.max_tokens + endpoint.reserve,
+            length_field(endpoint): sampling.max_tokens + endpoint.reserve,
         }
         if endpoint.decoding:
             body |= {"seed": request.seed}
@@ -151,25 +148,14 @@ class OpenAIBackend(Backend):
             body["reasoning_effort"] = endpoint.effort
         if request.tools:  # "auto", because option letters are not forced either (docs/decisions/0014)
             body |= {"tools": [function_schema(function) for function in request.tools], "tool_choice": "auto"}
-        return {**body, "extra_body": self._extra(sampling)}
-
-    def _extra(self, sampling: Sampling) -> dict[str, Any]:
-        """Return the fields for which the SDK has no argument."""
-        extra: dict[str, Any] = {}
-        if self.endpoint.server == "vllm":
-            extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
-            if self.model.repetition_penalty is not None:  # else the checkpoint's own applies
-                extra["repetition_penalty"] = self.model.repetition_penalty
-        if self.model.chat:
-            extra["chat_template_kwargs"] = self.model.chat
-        if self.model.processor:
-            extra["mm_processor_kwargs"] = self.model.processor
-        return {**extra, **self.model.options}
+        return {**body, "extra_body": server_fields(self.model, sampling)}
 
     # -- retries ------------------------------------------------------------------------------------------------------
     async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
         first, failures, unreadable = 0.0, 0, 0
+        if not self.pace.in_flight:
+            self.served.notice_idle(self.last_answer_at)
         while True:
             if self.stopped is not None:
                 raise self.stopped
@@ -187,25 +173,37 @@ class OpenAIBackend(Backend):
 
     async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         async with self.pace.slot(chance) as round_:
-            start = perf_counter()
             try:
-                async with asyncio.timeout(self.endpoint.deadline):
-                    response = await self.client.chat.completions.with_raw_response.create(**body)
-                answer = parse_object(response.content)
-            except UnreadableAnswer as problem:
-                raise self._unreadable_error(problem) from None
-            except Exception as problem:  # the SDK may raise anything on an untrusted response
-                error = self.classify(problem, tools="tools" in body)
-                if isinstance(error, RetryableError) and error.throttled:
+                await self.served.check()
+                reply, fingerprint = await self._exchange(body, price)
+                await self.served.notice_answer(fingerprint)
+                return reply
+            except RetryableError as error:
+                if error.throttled:
                     rest = backoff(self.pace.round, chance) if error.rest is None else error.rest
                     self.pace.slow_down(round_, rest)
                     error.rest = 0.0  # the pace delays every caller, this one included
-                raise error from None
-            self.last_answer_at = monotonic()
-            self.pace.speed_up()
-            tokens = read_usage(answer)
-            cost, seconds = self._charge(tokens, price), perf_counter() - start
-            return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body)
+                raise
+
+    async def _exchange(self, body: dict[str, Any], price: Price | None = None) -> tuple[Reply, object]:
+        """Send once; return the reply and the service's fingerprint. Raises RetryableError and BackendError."""
+        start = perf_counter()
+        try:
+            async with asyncio.timeout(self.endpoint.deadline):
+                response = await self.client.chat.completions.with_raw_response.create(**body)
+            answer = parse_object(response.content)
+        except UnreadableAnswer as problem:
+            raise self._unreadable_error(problem) from None
+        except Exception as problem:  # the SDK may raise anything on an untrusted response
+            error = self.classify(problem, tools="tools" in body)
+            if isinstance(error, RetryableError) and not error.throttled:
+                self.served.notice_failure()
+            raise error from None
+        self.last_answer_at = monotonic()
+        self.pace.speed_up()
+        cost, seconds = self._charge(tokens := read_usage(answer), price), perf_counter() - start
+        check_length(self.model, tokens.reply, body)
+        return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body), answer.get("system_fingerprint")
 
     def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:
         """Raise if a retry is useless: the service is silent for all requests, or fails only on this one."""
@@ -234,24 +232,12 @@ class OpenAIBackend(Backend):
 
         ``rest``: seconds that the service asks to wait; ``tools``: functions were sent.
         """
-        reason, words = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}"), f"{code} {message}"
-        if code in FILTERED:
-            return Refused(reason)
-        if status in (408, 409) or status >= 500 or (status == 429 and code not in OUT_OF_MONEY):
-            return RetryableError(reason, rest, throttled=status == 429)
-        if tools and status in (400, 404, 422) and NO_TOOLS.search(words) and not TOO_LONG.search(words):
-            return ModelStopped(f'{reason}; write tools = "text" in its entry to have functions in the prompt')
-        if status in (400, 403, 404, 422) and "logprobs" in words:
-            return NoLogprobs(reason)
-        if status in (400, 413, 422) and code not in MISCONFIGURED:
-            return (Overflow if TOO_LONG.search(words) else Unprocessable)(reason)
-        if 300 <= status < 400:
-            return ModelStopped(
-                f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
-            )
+        reason = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}")
         if status == 401:  # services repeat parts of the key in this one
-            return ModelStopped(f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}")
-        return ModelStopped(reason)
+            reason = f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}"
+        if 300 <= status < 400:
+            reason = f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
+        return error_of_status(status, code, f"{code} {message}", reason, rest, tools)
 
     def _unreadable_error(self, problem: UnreadableAnswer) -> RetryableError:
         """Return the error to retry; the service itself works."""
@@ -275,10 +261,11 @@ class OpenAIBackend(Backend):
         reply = Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
         return add_first_tokens(reply, answer)
 
-    def _charge(self, tokens: Tokens, price: Price) -> float:
+    def _charge(self, tokens: Tokens, price: Price | None) -> float:
         """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the estimate."""
         cost = self._cost(tokens)
-        self.budget.pay(max(cost, sum(price)) if tokens.invalid else cost, price, self._cost(Tokens(tokens.prompt)))
+        prompt_cost = self._cost(Tokens(tokens.prompt)) if price else 0.0
+        self.budget.pay(max(cost, sum(price or ())) if tokens.invalid else cost, price, prompt_cost)
         self._warn_of(tokens)
         return cost
 

@@ -102,6 +102,32 @@ def test_vllm_server_gets_every_decoding_option(tmp_path: Path, picture: ImageRe
     assert "repetition_penalty" not in body, "the server takes the checkpoint's own"
 
 
+def test_llama_cpp_server_gets_its_own_names_and_no_default_penalty(tmp_path: Path) -> None:
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        await backend.reply(make_request(user("?")))
+
+    body = play_against(tmp_path, lambda n, _: completion("A"), play, server="llama.cpp").bodies[0]
+    assert (body["top_k"], body["min_p"], body["repeat_penalty"]) == (0, 0.0, 1.0)
+    assert body["max_tokens"] == 50 and "max_completion_tokens" not in body
+
+
+def test_own_service_that_ignores_the_limit_of_a_reply_is_stopped(tmp_path: Path) -> None:
+    def long_reply(number: int, body: dict[str, Any]) -> Answer:
+        status, headers, answer = completion("A" * 900)
+        answer["usage"]["completion_tokens"] = 900
+        return status, headers, answer
+
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        with pytest.raises(ModelStopped, match=r'wrote 900 tokens where 50 are allowed.*write server = "llama\.cpp"'):
+            await backend.reply(make_request(user("?")))
+
+    async def play_provider(backend: OpenAIBackend, service: Service) -> None:
+        assert (await backend.reply(make_request(user("?")))).reply_tokens == 900, "a provider may count its thoughts"
+
+    play_against(tmp_path, long_reply, play, key_env="")
+    play_against(tmp_path, long_reply, play_provider)
+
+
 def test_all_requests_pause_when_one_is_rate_limited(tmp_path: Path, picture: ImageRef) -> None:
     async def play(backend: OpenAIBackend, service: Service) -> None:
         replies = await asyncio.gather(*(backend.reply(make_request(user("?", picture), seed=i)) for i in range(12)))

