@@ -46,8 +46,9 @@ class DrawnCell(NamedTuple):
 def operating_points(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell of every-state, and one with the means over scenarios per model and condition.
 
-    Columns: names (``scenario`` is null for means), scenarios, samples, orders, exact, each of ``MEASURES``, with ``_low`` and
-    ``_high`` unless ``RARE``, and ``PLAIN``. A measure that is unknown is null; sampled cells have own point and endings only.
+    Columns: names (``scenario`` is null for means), scenarios, samples, orders, thoughts (0 unless probabilities are means over
+    sampled thoughts), exact, each of ``MEASURES``, with ``_low`` and ``_high`` unless ``RARE``, and ``PLAIN``. A measure that is
+    unknown is null; cells of sampled replies have own point and endings only.
     """
     groups: dict[tuple[str, str], list[tuple[OperatingCell, DrawnCell]]] = {}
     cells = operating_cells(run_data)
@@ -59,14 +60,14 @@ def operating_points(run_data: RunData) -> pl.DataFrame:
         for row in (*(_row(run_data, [member]) for member in members), _row(run_data, members, mean=True))
     ]
     numbers = [*(f"{name}{end}" for name in MEASURES for end in ENDS if not (end and name in RARE)), *PLAIN]
-    schema = {**dict.fromkeys(NAMES, pl.String), **dict.fromkeys(("scenarios", "samples", "orders"), pl.Int64)}
+    schema = {**dict.fromkeys(NAMES, pl.String), **dict.fromkeys(("scenarios", "samples", "orders", "thoughts"), pl.Int64)}
     return pl.DataFrame(rows, schema={**schema, "exact": pl.Boolean, **dict.fromkeys(numbers, pl.Float64)})
 
 
 def _draw_cell(run_data: RunData, cell: OperatingCell, cells: Sequence[OperatingCell]) -> DrawnCell:
     clusters, size = cell_clusters(run_data, cell), len(cell.samples)
     seed = run_data.sweep.seed + in_paper_order(run_data.sweep.scenarios).index(cell.scenario)
-    labels = _labels(cell, cells, run_data) if cell.exact else {}
+    labels = _labels(cell, cells, run_data) if cell.scored else {}
     values, draws = (
         {name: drawn * (100 if name in RATES else 1) for name, drawn in _measures(cell, labels, weights).items()}
         for weights in (np.full((1, size), 1 / size), resampling_weights(clusters, DRAWS, seed))
@@ -76,7 +77,7 @@ def _draw_cell(run_data: RunData, cell: OperatingCell, cells: Sequence[Operating
 
 def _measures(cell: OperatingCell, labels: Mapping[str, Booleans], weights: Floats) -> dict[str, Floats]:
     own = own_measures(cell.summary, weights)
-    if not cell.exact:
+    if not cell.scored:
         return own
     return own | exact_measures(cell.summary, weights) | detection_measures(cell.summary, labels, weights)
 
@@ -116,7 +117,7 @@ def _row(run_data: RunData, members: Sequence[tuple[OperatingCell, DrawnCell]], 
     return {
         **dict(zip(NAMES, (cells[0].model, None if mean else cells[0].scenario, cells[0].condition), strict=True)),
         "scenarios": len(cells), "samples": sum(len(cell.samples) for cell in cells),
-        "orders": cells[0].orders, "exact": all(cell.exact for cell in cells),
+        "orders": cells[0].orders, "thoughts": max(cell.thoughts for cell in cells), "exact": all(cell.exact for cell in cells),
         **{name: None if np.isnan(value) else value for name, value in measures.items()},
         **{name: float(np.mean(values)) if values else None for name, values in plain.items()},
     }  # fmt: skip
@@ -131,11 +132,11 @@ def cell_clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
 
 @cached_per_run
 def operating_curves(run_data: RunData) -> pl.DataFrame:
-    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; null-free, exact cells only."""
+    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; null-free, scored cells only."""
     rows = [
         (cell.model, cell.scenario, cell.condition, *point)
         for cell in operating_cells(run_data)
-        if cell.exact
+        if cell.scored
         for point in zip(BIASES.tolist(), *_mean_curve(cell), strict=True)
     ]
     numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
@@ -155,7 +156,7 @@ def operating_budgets(run_data: RunData) -> pl.DataFrame:
     An episode with more suggestions counts as wrong, as in ``efficiency.budget_curve``, which counts played ones.
     """
     rows = []
-    for cell in filter(lambda cell: cell.exact, operating_cells(run_data)):
+    for cell in filter(lambda cell: cell.scored, operating_cells(run_data)):
         clusters, within = cell_clusters(run_data, cell), cell.summary.right_within
         drawn = 100 * resampling_weights(clusters, DRAWS, run_data.sweep.seed) @ within
         longest = int(np.argmax(within.mean(axis=0) >= within[:, -1].mean() - 1e-12))

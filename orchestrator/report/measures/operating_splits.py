@@ -88,10 +88,10 @@ def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.Da
 
 
 def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
-    """Return (model, condition) -> scenario -> cell, of models with exact curves."""
+    """Return (model, condition) -> scenario -> cell, of models with curves."""
     series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
     for cell in operating_cells(run_data):
-        if cell.exact and cell.model not in run_data.baselines:
+        if cell.scored and cell.model not in run_data.baselines:
             series.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
     return series
 

@@ -85,11 +85,17 @@ def _notes(run_data: RunData) -> tuple[str, ...]:
     """Return three sentences per model, and the warnings about sampled and differing cells."""
     rows = operating_points(run_data)
     means = rows.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(run_data.baselines)))
-    notes = [sentence for row in means.filter("exact").iter_rows(named=True) for sentence in sentences(row)]
-    if sampled := rows.filter(~pl.col("exact"))["model"].unique().sort().to_list():
+    scored, thinks = pl.col("exact") | (pl.col("thoughts") > 0), pl.col("thoughts") > 0
+    notes = [sentence for row in means.filter(scored).iter_rows(named=True) for sentence in sentences(row)]
+    if sampled := rows.filter(~scored)["model"].unique().sort().to_list():
         notes.append(
             f"{', '.join(sampled)}: the engine gives no probabilities, so shares of sampled replies estimate the own point alone"
         )
+    notes += [
+        f"{row['model']} ({row['condition']}) is not exact: its probabilities are means over "
+        f"{pluralize(row['thoughts'], 'sampled thought')} per question, which also blur when it asks"
+        for row in means.filter(thinks).iter_rows(named=True)
+    ]
     for row in exact_and_played(run_data).iter_rows(named=True):
         if _differs(row):
             kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
