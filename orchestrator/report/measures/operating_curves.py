@@ -74,7 +74,7 @@ def operating_cells(run_data: RunData) -> list[OperatingCell]:
 
 
 Answers = list[tuple[list[float], int, int | None, int | None]]
-"""Per question: log-probabilities of the options, index of the greedy one (-1 for the residual, -2 if unknown), samples, thoughts."""
+"""Per question: log-probabilities of the options, index of the greedy one (-1: the residual, -2: unknown), samples, thoughts."""
 
 
 def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], Mapping[int, Answers]]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from orchestrator.operating.split import Interval, split_intervals
 from orchestrator.report.measures.operating_curves import OperatingCell, operating_cells
 from orchestrator.report.measures.operating_points import cell_clusters
+from orchestrator.report.measures.split_intervals import split_intervals
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.jackknife import Interval
 from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
@@ -113,7 +114,7 @@ def split_rows(run_data: RunData, before: Series, after: Series, family: str) ->
         (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
         for _, one, two in shared
     ]
-    each, mean, count = split_intervals(curves, run_data.sweep.seed)
+    each, mean, count = split_intervals(curves)
     names = [before[0], after[0]]
     rows = [
         (*names, family, scenario, *_points(parts), 1) for (scenario, _, _), parts in zip(shared, each, strict=True)

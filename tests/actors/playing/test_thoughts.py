@@ -43,8 +43,8 @@ class Thinker(Backend):
     ) -> ScoredReplies:
         self.scored.append(thought)
         chances = dict(zip(("A", "B"), SHARES.get(thought, ()), strict=False))
-        logs = [math.log(chances[reply]) if reply in chances else -math.inf for reply in replies]
-        return ScoredReplies(tuple(ReplyScore(each, reply == "A") for each, reply in zip(logs, replies)), Reply("", 3))
+        logs = {reply: math.log(chances[reply]) if reply in chances else -math.inf for reply in replies}
+        return ScoredReplies(tuple(ReplyScore(logs[reply], reply == "A") for reply in replies), Reply("", 3))
 
 
 def ask(model: Thinker, data: Path, condition: OwnCondition = THOUGHTS) -> Episode:  # type: ignore[assignment]

@@ -19,9 +19,10 @@ from orchestrator.operating.policy import (
     persistent,
     uniform_policy,
 )
-from orchestrator.operating.split import Curve, split, split_intervals
+from orchestrator.operating.split import Curve, split
 from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_values
 from orchestrator.report.measures.exact_chance import any_option, blind_play
+from orchestrator.report.measures.split_intervals import split_intervals
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
 
@@ -180,7 +181,7 @@ def test_a_pair_that_asks_as_much_only_asks_better(graphs):
     moved = curve(
         graphs["QD"], [tilted(planted(g, Random(g.sample.id), asks=2.0, skill=3.0), bias) for g in graphs["QD"]]
     )
-    each, mean, count = split_intervals([(before, moved, [str(n) for n in range(size)])], seed=1, draws=200)
+    each, mean, count = split_intervals([(before, moved, [str(n) for n in range(size)])])
     assert count == 1
     assert mean[1].value == pytest.approx(0.0, abs=1e-4), "the bias is interpolated"
     assert mean[2].value == pytest.approx(mean[0].value, abs=1e-4)

@@ -253,7 +253,9 @@ def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_pa
     mean = operating_splits(run).filter(pl.col("scenario").is_null(), family="plain").row(0, named=True)
     assert mean["more"] > 10 and mean["better"] == pytest.approx(0.0, abs=1e-9)
     notes = [note for table in report_tables(run) if table.name == "operating" for note in table.notes]
-    assert sum("shy (thinking) is not exact: its probabilities are means over 2 sampled thoughts" in n for n in notes) == 1
+    assert (
+        sum("shy (thinking) is not exact: its probabilities are means over 2 sampled thoughts" in n for n in notes) == 1
+    )
     assert any("shy (thinking) asks too rarely" in note for note in notes)
     assert not any("the engine gives no probabilities" in note for note in notes)
 
