@@ -75,26 +75,26 @@ def posed_questions(model: ModelSpec, data: Path, states: int) -> list[tuple[Req
 
 
 def score_all(
-    model: ModelSpec, data: Path, questions: Sequence[tuple[Request, list[str]]]
+    model: ModelSpec, data: Path, questions: Sequence[tuple[Request, list[str]]], thought: str
 ) -> list[tuple[ReplyScore, ...]]:
-    """Return the scores of each question's replies."""
+    """Return the scores of each question's replies after a thought."""
 
     async def ask() -> list[tuple[ReplyScore, ...]]:
         engine = open_engine(model, data)
         try:
-            return [(await engine.option_log_probabilities(*question)).scores for question in questions]
+            return [(await engine.option_log_probabilities(*question, thought)).scores for question in questions]
         finally:
             await engine.close()
 
     return asyncio.run(ask())
 
 
-def compare(name: str, data: Path, folder: Path, states: int) -> Agreement:
+def compare(name: str, data: Path, folder: Path, states: int, thought: str = "") -> Agreement:
     """Return the largest differences of a model between transformers and vLLM."""
     model = make_model(name, folder)
     questions = posed_questions(model, data, states)
     expected, actual = (
-        score_all(model.model_copy(update={"backend": backend, "options": options}), data, questions)
+        score_all(model.model_copy(update={"backend": backend, "options": options}), data, questions, thought)
         for backend, options in (("transformers", {}), ("vllm", ON_CPU))
     )
     pairs = [pair for two in zip(expected, actual, strict=True) for pair in zip(*two, strict=True)]

@@ -107,6 +107,7 @@ def test_sampled_play_is_within_the_exact_spread(demo_data: Path, tmp_path: Path
     assert rows.height == 42 and (rows["point"] == "own").all() and (rows["draws"] == 10).all()
     for name in ("z", "z_ps"):
         z = rows[name].drop_nulls().to_numpy()
+        print(f"{name} in {len(z)} cells: root mean square {(z**2).mean() ** 0.5:.3f}")
         assert len(z) >= 40
         assert 0.8 <= (z**2).mean() ** 0.5 <= 1.2, name
     table = next(table for table in report_tables(run) if table.name == "operating-played")
