@@ -36,4 +36,4 @@ def split_intervals(
 
 def _intervals(point: Split, strata: Sequence[Sequence[LeftOut]]) -> Parts:
     by_part = zip(*strata, strict=True)
-    return tuple(jackknife_interval(float(value), part) for value, part in zip(point, by_part, strict=True))
+    return tuple(jackknife_interval(float(value), part, -1.0, 1.0) for value, part in zip(point, by_part, strict=True))

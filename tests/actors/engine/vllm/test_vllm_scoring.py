@@ -19,6 +19,7 @@ from actors.engine.vllm import scoring
 from actors.engine.vllm.scoring import NextToken, score, tokens_after_prefixes
 from tests.actors.engine.vllm.scoring_agreement import NAMES, compare
 
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_replies_have_the_probabilities_of_transformers(name: str, demo_data: Path, tmp_path: Path) -> None:
