@@ -71,6 +71,8 @@ class Condition(Frozen):
     """Instead of a game, ask for the probability of every option at every question that play can reach."""
     orders: Annotated[Whole, Field(ge=0, le=100)] = ORDERS
     """Seeded orders of the options beside the published one. Needs ``every_state``; not part of keys."""
+    thoughts: Annotated[Whole, Field(ge=0, le=100)] = 0
+    """Thoughts that a reasoning model writes before each question's options are scored. Needs ``every_state``."""
     order: int = Field(default=0, ge=0)
     """The order of a replicate's options, 0 for the condition's own (``Sweep.replicates``)."""
     draw: int = Field(default=0, ge=0)
@@ -101,6 +103,8 @@ class Condition(Frozen):
             raise ValueError("every_state asks each state afresh; leave out history, every_frame, shuffled and mode")
         if self.orders != ORDERS and not self.every_state:
             raise ValueError("orders needs every_state = true; replicates repeats other conditions")
+        if self.thoughts and not self.every_state:
+            raise ValueError("thoughts needs every_state = true; play lets a model think as it will")
         return self
 
     def __eq__(self, other: object) -> bool:

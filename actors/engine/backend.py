@@ -184,8 +184,13 @@ class Backend(ABC):
     async def reply(self, request: Request) -> Reply:
         """Answer; raises a ``BackendError``."""
 
-    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
-        """Return the score of each of these replies; raises as ``reply``. Only for engines with ``scores_replies``."""
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
+        """Return the score of each of these replies, given that the model has written ``thought`` before them.
+
+        Raises as ``reply``. Only for engines with ``scores_replies``.
+        """
         raise NotImplementedError(f"{type(self).__name__} gives no probabilities")
 
     async def first_tokens(self, request: Request) -> FirstTokenReply | None:

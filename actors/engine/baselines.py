@@ -146,7 +146,9 @@ class Baseline(Backend):
             raise Unprocessable(f"the policy {self.name} returned a value of type {type(reply).__name__}, not a text")
         return Reply(write_call(situation.calls, reply) if situation.calls else reply)
 
-    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
         certain = (await self.reply(request)).text
         return ScoredReplies(tuple(ReplyScore(0.0 if r == certain else -inf, r == certain) for r in replies), Reply(""))
 

@@ -22,6 +22,8 @@ class Job:
     """Cropped and resized pixels."""
     replies: tuple[str, ...] = ()
     """Replies to score (``Backend.option_log_probabilities``); empty if the model shall answer."""
+    thought: str = ""
+    """The text that comes before each of ``replies``."""
     answer: Future[Any] = field(default_factory=Future)
     """A ``Reply``, or the ``ScoredReplies`` of ``replies``."""
     created: float = field(default_factory=perf_counter)

@@ -1,7 +1,8 @@
 """The probability of each option of a question: of all replies that the game reads as this option.
 
 A service gives the probabilities of the first token alone, which is enough where the model replies with letters. Any other
-engine is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else.
+engine is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else. A model that thinks first is
+scored after each of some sampled thoughts, and the means over these estimate its curve.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ from math import exp, inf, log
 from actors.engine.backend import Backend, Reply, ReplyScore, Request
 from actors.playing.judge import derive_seed
 from actors.playing.state_graph import Question, option_forms, read_option
+from envs.openended import CLOSING, OPENING
 from envs.types import Sample
 from sweeps.conditions import Condition
 
@@ -38,7 +40,9 @@ class ScoredReply(Reply):
     options: tuple[OptionScore, ...] = ()
     """One per option in the order shown, and last the residual: every reply that names none of them."""
     samples: int | None = None
-    """Number of sampled replies if these are shares; None if they are exact."""
+    """Number of sampled replies if these are shares; None if the engine computed them."""
+    thoughts: int | None = None
+    """Number of sampled thoughts if these are means over them; None if none came before a reply."""
 
 
 async def score_options(backend: Backend, request: Request, condition: Condition) -> ScoredReply:
@@ -48,10 +52,45 @@ async def score_options(backend: Backend, request: Request, condition: Condition
     if not backend.scores_replies:
         scored_letters = await _letter_options(backend, request, question, condition)
         return scored_letters or await _sample_options(backend, request, question, condition)
-    readable = readable_forms(question, situation.sample, condition)
-    scored = await backend.option_log_probabilities(request, [form for form, _ in readable])
+    drawn = await draw_replies(backend, request, condition.thoughts)
+    if not any(split_thought(reply.text) for reply in drawn):
+        computed = await _compute_options(backend, request, question, condition)
+        return _as_reply(question, add_usage([computed, *drawn]), computed.options)
+    parts = [await _options_after(backend, request, question, condition, reply) for reply in drawn]
+    options = mean_options([part.options for part in parts])
+    return replace(_as_reply(question, add_usage([*drawn, *parts]), options), thoughts=len(parts))
+
+
+async def _options_after(
+    backend: Backend, request: Request, question: Question, condition: Condition, reply: Reply
+) -> ScoredReply:
+    """Return the options as the model names them after a reply's thought; a reply without a whole one is its own share."""
+    if thought := split_thought(reply.text):
+        return await _compute_options(backend, request, question, condition, thought)
+    return _as_reply(question, Reply(""), _count_shares(request, question, condition, [reply]))
+
+
+async def _compute_options(
+    backend: Backend, request: Request, question: Question, condition: Condition, thought: str = ""
+) -> ScoredReply:
+    """Return the options with the probabilities that the engine computes after a thought."""
+    readable = readable_forms(question, request.situation.sample, condition)
+    scored = await backend.option_log_probabilities(request, [form for form, _ in readable], thought)
     options = sum_scores(len(question.options), [number for _, number in readable], scored.scores)
     return _as_reply(question, scored.usage, options)
+
+
+def split_thought(text: str) -> str:
+    """Return a reply up to its answer: its thought and the space after it; empty if it has none, or one without end."""
+    answer = text[max((tag.end() for tag in CLOSING.finditer(text)), default=0) :]
+    closed = len(answer) < len(text) and not OPENING.search(answer)
+    return text.removesuffix(answer.lstrip()) if closed else ""
+
+
+def mean_options(parts: Sequence[tuple[OptionScore, ...]]) -> tuple[OptionScore, ...]:
+    """Return the means of options' probabilities, residual included; none is known to be the greedy one."""
+    shares = [[exp(score.log_probability) for score in same] for same in zip(*parts, strict=True)]
+    return _as_options([sum(column) / len(parts) for column in shares])
 
 
 def readable_forms(question: Question, sample: Sample, condition: Condition) -> list[tuple[str, int]]:
@@ -96,34 +135,52 @@ async def _letter_options(
 
 
 async def _sample_options(backend: Backend, request: Request, question: Question, condition: Condition) -> ScoredReply:
+    replies = await draw_replies(backend, request, SAMPLES)
+    options = _count_shares(request, question, condition, replies)
+    return replace(_as_reply(question, add_usage(replies), options), samples=SAMPLES)
+
+
+async def draw_replies(backend: Backend, request: Request, count: int) -> list[Reply]:
+    """Return so many replies at temperature 1."""
     sampling = request.sampling.model_copy(update={"temperature": 1.0, "checkpoint": False, "sampled": False})
-    count, replies = len(question.options), []
-    for number in range(SAMPLES):
+    replies = []
+    for number in range(count):
         again = replace(
             request, sampling=sampling, seed=derive_seed(request.seed, number), key=f"{request.key}/{number}"
         )
         replies.append(await backend.reply(again))
+    return replies
+
+
+def _count_shares(
+    request: Request, question: Question, condition: Condition, replies: Sequence[Reply]
+) -> tuple[OptionScore, ...]:
+    """Return the share of replies that name each option, and none."""
     sample, state = request.situation.sample, request.situation.state
     named = Counter(read_option(sample, state, condition, reply.text) for reply in replies)
-    shares = [named[number] / SAMPLES for number in (*range(count), -1)]
-    options = tuple(OptionScore(log(share) if share else -inf, False) for share in shares)
-    usage = replace(
+    return _as_options([named[number] / len(replies) for number in (*range(len(question.options)), -1)])
+
+
+def _as_options(shares: Sequence[float]) -> tuple[OptionScore, ...]:
+    return tuple(OptionScore(log(share) if share else -inf, False) for share in shares)
+
+
+def add_usage(replies: Sequence[Reply]) -> Reply:
+    """Return the first reply with the tokens, time and cost of all."""
+    return replace(
         replies[0],
         prompt_tokens=sum(reply.prompt_tokens for reply in replies),
         reply_tokens=sum(reply.reply_tokens for reply in replies),
         seconds=sum(reply.seconds for reply in replies),
         cost=sum(reply.cost for reply in replies),
     )
-    return _as_reply(question, usage, options, SAMPLES)
 
 
-def _as_reply(
-    question: Question, usage: Reply, options: tuple[OptionScore, ...], samples: int | None = None
-) -> ScoredReply:
+def _as_reply(question: Question, usage: Reply, options: tuple[OptionScore, ...]) -> ScoredReply:
     """Return the most probable option as a reply; an empty one if none is as probable as the residual."""
     best = max(range(len(options)), key=lambda number: options[number].log_probability)
     text = (*question.options, "")[best]
     return ScoredReply(
         text, usage.prompt_tokens, usage.reply_tokens, "stop", usage.seconds, usage.cost, usage.cached_tokens,
-        options=options, samples=samples,
+        options=options,
     )  # fmt: skip

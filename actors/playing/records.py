@@ -142,7 +142,9 @@ def option_rows(cell: Cell, episode: Episode) -> Iterator[OptionRow]:
         for position, (option, score) in enumerate(zip(options, reply.options, strict=True)):
             kind = "residual" if option is None else graph.kind(number, position)
             place = (number, graph.questions[number].state.frame, turn.image.key, -1 if option is None else position)
-            yield OptionRow(*names, *place, option, kind, score.log_probability, score.greedy, reply.samples)
+            yield OptionRow(
+                *names, *place, option, kind, score.log_probability, score.greedy, reply.samples, reply.thoughts
+            )
 
 
 def _game_turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:

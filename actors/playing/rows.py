@@ -120,7 +120,9 @@ class OptionRow(NamedTuple):
     greedy: bool
     """True for the option that greedy decoding names; false throughout if replies were sampled."""
     samples: Int32 | None
-    """Number of sampled replies of which the probability is a share; null if it is exact."""
+    """Number of sampled replies of which the probability is a share; null if the engine computed it."""
+    thoughts: Int32 | None
+    """Number of sampled thoughts over which it is averaged, so that it is not exact; null if none came before the reply."""
 
 
 class VerdictRow(NamedTuple):

@@ -37,7 +37,7 @@ from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
 from actors.engine.hf.network import end_tokens, forget_defaults, load_network, pad_token
 from actors.engine.hf.sampling import logits_processors
-from actors.engine.hf.scoring import score_replies
+from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import BATCH
@@ -78,13 +78,15 @@ class TransformersBackend(LocalBackend):
         reply: Reply = await self._ask(request)
         return reply
 
-    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
-        scored: ScoredReplies = await self._ask(request, tuple(replies))
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
+        scored: ScoredReplies = await self._ask(request, tuple(replies), thought)
         return scored
 
-    async def _ask(self, request: Request, replies: tuple[str, ...] = ()) -> Any:
+    async def _ask(self, request: Request, replies: tuple[str, ...] = (), thought: str = "") -> Any:
         self.waiting.check()
-        job = Job(request, await self.pictures.load(request.messages), replies)
+        job = Job(request, await self.pictures.load(request.messages), replies, thought)
         self.waiting.put(job)
         return await asyncio.wrap_future(job.answer)
 
@@ -241,8 +243,8 @@ class ModelAndProcessor:
         (job,), inputs = batch.jobs, self._on_device(batch.inputs)
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
-        ids = [self.decoder(reply, add_special_tokens=False)["input_ids"] for reply in job.replies]
-        scores = score_replies(self.network, inputs, ids, stops)
+        thought, *ids = (self.decoder(t, add_special_tokens=False)["input_ids"] for t in (job.thought, *job.replies))
+        scores = score_replies(self.network, extend_inputs(inputs, thought) if thought else inputs, ids, stops)
         prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
         return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
 

@@ -131,9 +131,11 @@ class VLLMBackend(LocalBackend):
             cached_tokens=output.num_cached_tokens, pictures=pictures.pictures, cached_pictures=pictures.cached,
         )  # fmt: skip
 
-    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
         stops = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful).stops
-        return await score_replies(self, request, replies, stops)
+        return await score_replies(self, request, replies, stops, thought)
 
     async def generate(
         self,

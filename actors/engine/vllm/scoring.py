@@ -51,16 +51,21 @@ class NextToken(NamedTuple):
 
 
 async def score_replies(
-    backend: Engine, request: Request, replies: Sequence[str], stops: Collection[int] | None
+    backend: Engine, request: Request, replies: Sequence[str], stops: Collection[int] | None, thought: str = ""
 ) -> ScoredReplies:
-    """Return the score of each reply; ``stops`` None means every end token of the model. Raises as ``Backend.reply``."""
+    """Return the score of each reply after a thought; raises as ``Backend.reply``.
+
+    ``stops`` None means every end token of the model.
+    """
     tokenizer = backend.engine.renderer.get_tokenizer()
-    ids: list[Tokens] = [tuple(tokenizer(reply, add_special_tokens=False)["input_ids"]) for reply in replies]
+    before, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
     ends = end_tokens(backend) if stops is None else stops
     wanted = tokens_after_prefixes(ids, ends)
-    first = await _next_token(backend, request, (), wanted[()])  # fills the cache for the others
+    first = await _next_token(backend, request, before, wanted[()])  # fills the cache for the others
     others = [prefix for prefix in wanted if prefix]
-    later = await asyncio.gather(*(_next_token(backend, request, prefix, wanted[prefix]) for prefix in others))
+    later = await asyncio.gather(
+        *(_next_token(backend, request, (*before, *prefix), wanted[prefix]) for prefix in others)
+    )
     nodes = {(): first} | dict(zip(others, later, strict=True))
     seconds = first.usage.seconds + max((node.usage.seconds for node in later), default=0.0)
     usage = replace(first.usage, reply_tokens=sum(map(len, ids)), seconds=seconds)

@@ -34,11 +34,18 @@ class OperatingCell:
     """The samples that were asked about in every order."""
     orders: int
     """Number of orders of options."""
-    exact: bool
+    scored: bool
     """False if the engine gave no probabilities, so that only the model's own point is estimated."""
+    thoughts: int
+    """Most sampled thoughts over which a question's probabilities are averaged, 0 if none came before a reply."""
     unreadable: float
     """Mean probability of replies that name no option, over questions."""
     summary: Summary
+
+    @property
+    def exact(self) -> bool:
+        """Return True if nothing was sampled."""
+        return self.scored and not self.thoughts
 
     @property
     def own_labels(self) -> Booleans:
@@ -64,8 +71,8 @@ def operating_cells(run_data: RunData) -> list[OperatingCell]:
     return cells
 
 
-Answers = list[tuple[list[float], int, int | None]]
-"""Per question: log-probabilities of the options, index of the greedy one (-1 for the residual, -2 if unknown), samples."""
+Answers = list[tuple[list[float], int, int | None, int | None]]
+"""Per question: log-probabilities of the options, index of the greedy one (-1: the residual, -2: unknown), samples, thoughts."""
 
 
 def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], Mapping[int, Answers]]:
@@ -76,12 +83,12 @@ def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], M
     questions = (
         rows.sort("key", "turn", pl.col("position") < 0, "position")
         .group_by("scenario", "condition", "sample_id", "turn", maintain_order=True)
-        .agg(pl.col("log_probability"), greedy, pl.col("samples").first())
+        .agg(pl.col("log_probability"), greedy, pl.col("samples", "thoughts").first())
         .collect()
     )
     stored: dict[tuple[str, str], dict[int, Answers]] = {}
-    for scenario, condition, sample, _, logs, best, samples in questions.iter_rows():
-        stored.setdefault((scenario, condition), {}).setdefault(sample, []).append((logs, best, samples))
+    for scenario, condition, sample, _, *answer in questions.iter_rows():
+        stored.setdefault((scenario, condition), {}).setdefault(sample, []).append(tuple(answer))
     return stored
 
 
@@ -115,10 +122,12 @@ def _read_cell(
             for own, known in zip(own_graphs, answers, strict=True)
         ]
     )
-    residuals = [np.exp(logs[-1]) for number in shared for logs, _, _ in answers[0][number]]
+    published = [question for number in shared for question in answers[0][number]]
+    residuals = [np.exp(logs[-1]) for logs, *_ in published]
     return OperatingCell(
         model, scenario, condition.name, tuple(samples[number] for number in shared), len(orders),
-        all(count is None for number in shared for _, _, count in answers[0][number]), float(np.mean(residuals)), summary,
+        all(count is None for _, _, count, _ in published), max(count or 0 for *_, count in published),
+        float(np.mean(residuals)), summary,
     )  # fmt: skip
 
 
@@ -130,12 +139,12 @@ def condition_graph(run_data: RunData, sample: Sample, condition: Condition) -> 
 def _fits(graph: StateGraph, answers: Answers) -> bool:
     """Return True if the stored questions are those of the graph."""
     sizes = [len(question.options) + 1 for question in graph.questions]
-    return sizes == [len(logs) for logs, _, _ in answers]
+    return sizes == [len(logs) for logs, *_ in answers]
 
 
 def _policy(graph: StateGraph, answers: Answers) -> Policy:
-    probabilities = [np.exp(np.array(logs[:-1])) for logs, _, _ in answers]
-    return make_policy(graph, probabilities, [best for _, best, _ in answers])
+    probabilities = [np.exp(np.array(logs[:-1])) for logs, *_ in answers]
+    return make_policy(graph, probabilities, [best for _, best, *_ in answers])
 
 
 @cached_per_run

@@ -1,23 +1,22 @@
 """The figures of operating curves: exact points, bounds on accuracy and detection, by cell and as means over scenarios.
 
-Accuracies are percent. Intervals are 95% by a bootstrap over samples, or over the clusters that count (``measures.clustering``);
-it draws the same samples for every model.
+Accuracies are percent. Intervals are 95% by a jackknife over samples, or over the clusters that count (``measures.clustering``).
 """
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from envs import in_paper_order
 from orchestrator.operating.knowledge import KNOWN
 from orchestrator.operating.measures import BOUNDS, ENDINGS, POSITION, detection_measures, exact_measures, own_measures
 from orchestrator.operating.policy import BIASES, Booleans, Floats
-from orchestrator.operating.split import DRAWS, interval, resampling_weights
 from orchestrator.report.measures.clustering import sample_clusters
 from orchestrator.report.measures.operating_curves import OperatingCell, exact_uniform, operating_cells
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.jackknife import Interval, LeftOut, jackknife_interval, leave_out_weights
 
 NAMES = ("model", "scenario", "condition")
 DETECTIONS = ("auc_own", "neutral_own", "auc_others", "neutral_others")
@@ -25,18 +24,23 @@ RATES = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, *POSITION)
 """Measures in percent."""
 MEASURES = (*RATES, "ps", "greedy_ps", *DETECTIONS)
 RARE = ("limited", "greedy_acc", "greedy_ps")
-"""Measures without intervals: few samples make nearly all of the value, and a bootstrap's intervals are too narrow for that."""
+"""Measures without intervals: few samples make nearly all of the value, for which intervals are too narrow."""
+RANGES = {
+    **dict.fromkeys((*RATES, "position_sd"), (0.0, 100.0)), **dict.fromkeys(("auc_own", "auc_others"), (0.0, 1.0)),
+    "ps": (0.0, inf), "position_effect": (-100.0, 100.0),
+}  # fmt: skip
+"""Smallest and greatest value of a measure; any other has none."""
 ENDS = ("", "_low", "_high")
 """Ends of the columns of a measure and its interval."""
 PLAIN = ("chance_acc", "chance_ps", "oracle_ps", "unreadable")
 """Figures of the rules, and the residual."""
 
 
-class DrawnCell(NamedTuple):
-    """The measures of a cell: values and bootstrap draws, by name; NaN without a value."""
+class CellMeasures(NamedTuple):
+    """The measures of a cell by name, and the same without each of its clusters; NaN without a value."""
 
     values: Mapping[str, float]
-    draws: Mapping[str, Floats]
+    left_out: Mapping[str, LeftOut]
     clusters: int
 
 
@@ -44,37 +48,41 @@ class DrawnCell(NamedTuple):
 def operating_points(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell of every-state, and one with the means over scenarios per model and condition.
 
-    Columns: names (``scenario`` is null for means), scenarios, samples, orders, exact, each of ``MEASURES``, with ``_low`` and
-    ``_high`` unless ``RARE``, and ``PLAIN``. A measure that is unknown is null; sampled cells have own point and endings only.
+    Columns: names (``scenario`` is null for means), scenarios, samples, clusters (the fewest of a scenario), orders, thoughts (0
+    unless probabilities are means over sampled ones), exact, each of ``MEASURES``, with ``_low`` and ``_high`` unless ``RARE``,
+    and ``PLAIN``. A measure that is unknown is null; cells of sampled replies have own point and endings only.
     """
-    groups: dict[tuple[str, str], list[tuple[OperatingCell, DrawnCell]]] = {}
+    groups: dict[tuple[str, str], list[tuple[OperatingCell, CellMeasures]]] = {}
     cells = operating_cells(run_data)
     for cell in cells:
-        groups.setdefault((cell.model, cell.condition), []).append((cell, _draw_cell(run_data, cell, cells)))
+        groups.setdefault((cell.model, cell.condition), []).append((cell, _cell_measures(run_data, cell, cells)))
     rows = [
         row
         for members in groups.values()
         for row in (*(_row(run_data, [member]) for member in members), _row(run_data, members, mean=True))
     ]
     numbers = [*(f"{name}{end}" for name in MEASURES for end in ENDS if not (end and name in RARE)), *PLAIN]
-    schema = {**dict.fromkeys(NAMES, pl.String), **dict.fromkeys(("scenarios", "samples", "orders"), pl.Int64)}
+    schema = {
+        **dict.fromkeys(NAMES, pl.String),
+        **dict.fromkeys(("scenarios", "samples", "clusters", "orders", "thoughts"), pl.Int64),
+    }
     return pl.DataFrame(rows, schema={**schema, "exact": pl.Boolean, **dict.fromkeys(numbers, pl.Float64)})
 
 
-def _draw_cell(run_data: RunData, cell: OperatingCell, cells: Sequence[OperatingCell]) -> DrawnCell:
-    clusters, size = cell_clusters(run_data, cell), len(cell.samples)
-    seed = run_data.sweep.seed + in_paper_order(run_data.sweep.scenarios).index(cell.scenario)
-    labels = _labels(cell, cells, run_data) if cell.exact else {}
-    values, draws = (
-        {name: drawn * (100 if name in RATES else 1) for name, drawn in _measures(cell, labels, weights).items()}
-        for weights in (np.full((1, size), 1 / size), resampling_weights(clusters, DRAWS, seed))
+def _cell_measures(run_data: RunData, cell: OperatingCell, cells: Sequence[OperatingCell]) -> CellMeasures:
+    weights, sizes = leave_out_weights(cell_clusters(run_data, cell))
+    labels = _labels(cell, cells, run_data) if cell.scored else {}
+    whole, without = (
+        {name: values * (100 if name in RATES else 1) for name, values in _measures(cell, labels, rows).items()}
+        for rows in (np.full((1, len(cell.samples)), 1 / len(cell.samples)), weights)
     )
-    return DrawnCell({name: float(drawn[0]) for name, drawn in values.items()}, draws, len(set(clusters)))
+    left_out = {name: LeftOut(values, sizes) for name, values in without.items()}
+    return CellMeasures({name: float(values[0]) for name, values in whole.items()}, left_out, len(sizes))
 
 
 def _measures(cell: OperatingCell, labels: Mapping[str, Booleans], weights: Floats) -> dict[str, Floats]:
     own = own_measures(cell.summary, weights)
-    if not cell.exact:
+    if not cell.scored:
         return own
     return own | exact_measures(cell.summary, weights) | detection_measures(cell.summary, labels, weights)
 
@@ -92,7 +100,9 @@ def _labels(cell: OperatingCell, cells: Sequence[OperatingCell], run_data: RunDa
     return {"own": cell.own_labels} | ({"others": np.mean(others, axis=0) >= KNOWN} if others else {})
 
 
-def _row(run_data: RunData, members: Sequence[tuple[OperatingCell, DrawnCell]], mean: bool = False) -> dict[str, Any]:
+def _row(
+    run_data: RunData, members: Sequence[tuple[OperatingCell, CellMeasures]], mean: bool = False
+) -> dict[str, Any]:
     """Return the row of one cell, or of the mean over several; a measure is averaged over the cells that have it."""
     cells = [cell for cell, _ in members]
     chances = [exact_uniform(run_data, cell.scenario) for cell in cells]
@@ -104,20 +114,23 @@ def _row(run_data: RunData, members: Sequence[tuple[OperatingCell, DrawnCell]], 
     }
     measures: dict[str, float] = {}
     for name in MEASURES:
-        parts = [drawn for _, drawn in members if not np.isnan(drawn.values.get(name, np.nan))]
+        parts = [own for _, own in members if not np.isnan(own.values.get(name, np.nan))]
         if parts:
-            average = np.mean([part.draws[name] for part in parts], axis=0)
-            value = float(np.mean([part.values[name] for part in parts]))
-            limits = interval(value, average, [part.clusters for part in parts])
             ends = ("",) if name in RARE else ENDS
-            measures |= {f"{name}{end}": part for end, part in zip(ends, limits, strict=False)}
+            measures |= {f"{name}{end}": part for end, part in zip(ends, _mean_interval(name, parts), strict=False)}
     return {
         **dict(zip(NAMES, (cells[0].model, None if mean else cells[0].scenario, cells[0].condition), strict=True)),
         "scenarios": len(cells), "samples": sum(len(cell.samples) for cell in cells),
-        "orders": cells[0].orders, "exact": all(cell.exact for cell in cells),
+        "clusters": min(own.clusters for _, own in members),
+        "orders": cells[0].orders, "thoughts": max(cell.thoughts for cell in cells), "exact": all(cell.exact for cell in cells),
         **{name: None if np.isnan(value) else value for name, value in measures.items()},
         **{name: float(np.mean(values)) if values else None for name, values in plain.items()},
     }  # fmt: skip
+
+
+def _mean_interval(name: str, parts: Sequence[CellMeasures]) -> Interval:
+    value = float(np.mean([part.values[name] for part in parts]))
+    return jackknife_interval(value, [part.left_out[name] for part in parts], *RANGES.get(name, (-inf, inf)))
 
 
 def cell_clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
@@ -129,11 +142,11 @@ def cell_clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
 
 @cached_per_run
 def operating_curves(run_data: RunData) -> pl.DataFrame:
-    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; null-free, exact cells only."""
+    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; null-free, scored cells only."""
     rows = [
         (cell.model, cell.scenario, cell.condition, *point)
         for cell in operating_cells(run_data)
-        if cell.exact
+        if cell.scored
         for point in zip(BIASES.tolist(), *_mean_curve(cell), strict=True)
     ]
     numbers = dict.fromkeys(("b", "acc", "ps"), pl.Float64)
@@ -153,12 +166,13 @@ def operating_budgets(run_data: RunData) -> pl.DataFrame:
     An episode with more suggestions counts as wrong, as in ``efficiency.budget_curve``, which counts played ones.
     """
     rows = []
-    for cell in filter(lambda cell: cell.exact, operating_cells(run_data)):
-        clusters, within = cell_clusters(run_data, cell), cell.summary.right_within
-        drawn = 100 * resampling_weights(clusters, DRAWS, run_data.sweep.seed) @ within
+    for cell in filter(lambda cell: cell.scored, operating_cells(run_data)):
+        (weights, sizes), within = leave_out_weights(cell_clusters(run_data, cell)), cell.summary.right_within
+        without = 100 * weights @ within
         longest = int(np.argmax(within.mean(axis=0) >= within[:, -1].mean() - 1e-12))
         for budget in range(longest + 1):
-            value = interval(100 * float(within[:, budget].mean()), drawn[:, budget], [len(set(clusters))])
+            left_out = LeftOut(without[:, budget], sizes)
+            value = jackknife_interval(100 * float(within[:, budget].mean()), [left_out], *RANGES["acc"])
             rows.append((cell.model, cell.scenario, cell.condition, budget, *value))
     names = {**dict.fromkeys(NAMES, pl.String), "budget": pl.Int64}
     limits = dict.fromkeys(("acc", "acc_low", "acc_high"), pl.Float64)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from orchestrator.operating.split import Interval, split_intervals
 from orchestrator.report.measures.operating_curves import OperatingCell, operating_cells
 from orchestrator.report.measures.operating_points import cell_clusters
+from orchestrator.report.measures.split_intervals import split_intervals
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.jackknife import Interval
 from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
@@ -86,10 +87,10 @@ def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.Da
 
 
 def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
-    """Return (model, condition) -> scenario -> cell, of models with exact curves."""
+    """Return (model, condition) -> scenario -> cell, of models with curves."""
     series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
     for cell in operating_cells(run_data):
-        if cell.exact and cell.model not in run_data.baselines:
+        if cell.scored and cell.model not in run_data.baselines:
             series.setdefault((cell.model, cell.condition), {})[cell.scenario] = cell
     return series
 
@@ -111,7 +112,7 @@ def split_rows(run_data: RunData, before: Series, after: Series, family: str) ->
         (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
         for _, one, two in shared
     ]
-    each, mean, count = split_intervals(curves, run_data.sweep.seed)
+    each, mean, count = split_intervals(curves)
     names = [before[0], after[0]]
     rows = [
         (*names, family, scenario, *_points(parts), 1) for (scenario, _, _), parts in zip(shared, each, strict=True)

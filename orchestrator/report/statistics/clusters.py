@@ -31,14 +31,14 @@ def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64], z: floa
     if not within or not between:
         return max(1.0, (n if within else cluster_count) * (z / float(stdtrit(cluster_count - 1, LEVEL))) ** 2)
     correlation = between * cluster_count / (cluster_count - 1) / within - 1
-    expected_ratio, freedom = _residual_moments(
+    expected_ratio, freedom = residual_moments(
         sizes, float(np.clip(correlation / max((sizes**2).sum() / n - 1, 1.0), 0, 1))
     )
-    freedom = min(freedom, _fourth_moment_freedom(sums))
+    freedom = min(freedom, fourth_moment_freedom(sums))
     return max(1.0, min(n, n * within * expected_ratio / between) * (z / float(stdtrit(freedom, LEVEL))) ** 2)
 
 
-def _residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:
+def residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:
     """Return the expected sum of squares of the clusters' sums, relative to one around the true mean, and its degrees of freedom.
 
     ``sizes`` (clusters,); ``alike`` is the intraclass correlation. The covariance of the sums is that of the clusters, V,
@@ -52,7 +52,7 @@ def _residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:
     return float(trace / total), float(trace**2 / squares)
 
 
-def _fourth_moment_freedom(sums: Floats) -> float:
+def fourth_moment_freedom(sums: Floats) -> float:
     """Return the degrees of freedom of the variance of ``sums`` (clusters,): twice its square over its variance."""
     kurtosis = len(sums) * float((sums**4).sum()) / float((sums**2).sum()) ** 2
     return max(1.0, 2 * len(sums) / (kurtosis - 1)) if kurtosis > 1 else float(len(sums) - 1)

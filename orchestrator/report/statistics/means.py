@@ -90,7 +90,7 @@ def skewed_mean_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
     low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
     mean, error, skewness, freedom = _estimate_moments(strata)
     reach = float(student.ppf(LEVEL, freedom))
-    bounds = (mean - error * _uncorrected(reach * sign, skewness) for sign in (1, -1))
+    bounds = (mean - error * undo_skewness_correction(reach * sign, skewness) for sign in (1, -1))
     lower, upper = (min(max(bound, low), high) for bound in bounds)
     p = float(2 * student.sf(abs(_corrected(mean / error, skewness)), freedom)) if mean else 1.0
     return lower, upper, min(p, 1.0)
@@ -117,7 +117,7 @@ def _corrected(studentized: float, skewness: float) -> float:
     return float(studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6)
 
 
-def _uncorrected(value: float, skewness: float) -> float:
+def undo_skewness_correction(value: float, skewness: float) -> float:
     """Return the studentized mean whose transformation is ``value``."""
     if abs(skewness) < 1e-6:
         return value

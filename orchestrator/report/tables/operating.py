@@ -1,6 +1,6 @@
 """Tables on asking: what option probabilities say about a model's will to ask and its knowledge of when to ask."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,8 @@ from orchestrator.report.wording import format_signed, pluralize
 SURPRISING_Z = 3.0
 """Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
 NORMAL_95 = 1.96
+FEW_CLUSTERS = 30
+"""Samples, or clusters, of a scenario below which intervals hold the true value less often than they say."""
 POINTS = {
     "acc": "own point", "greedy_acc": "greedy", "auc_own": "AUC, own map", "auc_others": "AUC, others' map",
     "neutral_own": "neutral b", "position_sd": "order sd", "position_effect": "published order",
@@ -79,23 +81,51 @@ def _limits(row: Row, measure: str) -> str:
 
 
 def _notes(run_data: RunData) -> tuple[str, ...]:
-    """Return three sentences per model, and the warnings about sampled and differing cells."""
+    """Return three sentences per model, and the warnings about sampled, small and differing cells."""
     rows = operating_points(run_data)
     means = rows.filter(pl.col("scenario").is_null(), ~pl.col("model").is_in(list(run_data.baselines)))
-    notes = [sentence for row in means.filter("exact").iter_rows(named=True) for sentence in sentences(row)]
-    if sampled := rows.filter(~pl.col("exact"))["model"].unique().sort().to_list():
-        notes.append(
+    scored = means.filter(_scored())
+    notes = [sentence for row in scored.iter_rows(named=True) for sentence in sentences(row)]
+    return (*notes, *_sampling_notes(rows, scored), *_small_notes(rows), *_difference_notes(run_data))
+
+
+def _scored() -> pl.Expr:
+    """Return whether an engine computed a row's probabilities."""
+    return pl.col("exact") | (pl.col("thoughts") > 0)
+
+
+def _sampling_notes(rows: pl.DataFrame, scored: pl.DataFrame) -> Iterator[str]:
+    """Yield which models' replies or thoughts were sampled."""
+    if sampled := rows.filter(~_scored())["model"].unique().sort().to_list():
+        yield (
             f"{', '.join(sampled)}: the engine gives no probabilities, so shares of sampled replies estimate the own point alone"
         )
-    for row in exact_and_played(run_data).iter_rows(named=True):
-        if _differs(row):
-            kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
-            notes.append(
-                f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
-                f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
-                f"{row['unreadable']:.1f}% of the probability; {kinds}"
-            )
-    return tuple(notes)
+    for row in scored.filter(~pl.col("exact")).iter_rows(named=True):
+        yield (
+            f"{row['model']} ({row['condition']}) is not exact: its probabilities are means over "
+            f"{pluralize(row['thoughts'], 'sampled thought')} per question, which also blur when it asks"
+        )
+
+
+def _small_notes(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield in which scenarios intervals are too narrow."""
+    few = rows.filter(pl.col("scenario").is_not_null(), pl.col("clusters") < FEW_CLUSTERS)["scenario"].unique()
+    if len(few):
+        yield (
+            f"fewer than {FEW_CLUSTERS} samples, or clusters of them, in {', '.join(in_paper_order(few))}: intervals there hold "
+            "the true value less often than in 95% of cases (docs/operating-curves.md)"
+        )
+
+
+def _difference_notes(run_data: RunData) -> Iterator[str]:
+    """Yield where played values differ from exact ones, and the kinds of replies that explain it."""
+    for row in filter(_differs, exact_and_played(run_data).iter_rows(named=True)):
+        kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
+        yield (
+            f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
+            f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
+            f"{row['unreadable']:.1f}% of the probability; {kinds}"
+        )
 
 
 def _differs(row: Row) -> bool:
@@ -109,7 +139,7 @@ def sentences(row: Row) -> list[str]:
     """Return three sentences on a model: its point, its will to ask, its knowledge of when to ask."""
     name = f"{row['model']} ({row['condition']})"
     point = (
-        f"{name} ends right in {row['acc']:.1f}% of episodes [{_limits(row, 'acc')}] with {row['ps']:.2f} suggestions by its own "
+        f"{name} ends right in {row['acc']:.1f}% of episodes [{_bounds(row, 'acc')}] with {row['ps']:.2f} suggestions by its own "
         f"probabilities (chance: {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}); {row['answered']:.0f}% end with a "
         f"category, {row['abstained']:.0f}% with an abstention, {row['limited']:.0f}% at the turn limit."
     )
@@ -122,10 +152,15 @@ def sentences(row: Row) -> list[str]:
     )
     knowledge = (
         f"{name} has higher odds of asking where it cannot know than where it can in {100 * row['auc_own']:.0f}% of pairs "
-        f"[{_limits(row, 'auc_own')}; .5 is blind]; perfect timing of its questions would bring acc to {row['well_timed']:.1f}% "
+        f"[{_bounds(row, 'auc_own')}; .5 is blind]; perfect timing of its questions would bring acc to {row['well_timed']:.1f}% "
         f"at most, the right suggestions to {row['right_suggestion']:.1f}%; the rest is what it does not recognize."
     )
     return [point, will, knowledge]
+
+
+def _bounds(row: Row, measure: str) -> str:
+    """Return the limits as a sentence has them."""
+    return _limits(row, measure) or "no interval"
 
 
 def _factor(bias: float) -> str:
@@ -154,7 +189,7 @@ def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
         lines.append(line(label, [*shown, _split_cell(mean, len(part) - 1)]))
     title = (
         "asking more / asking better: points of accuracy from moving along a curve, and from moving to another at equal "
-        "numbers of suggestions; 95% intervals by paired bootstrap over samples, or their clusters where these count"
+        "numbers of suggestions; 95% intervals by a paired jackknife over samples, or their clusters where these count"
     )
     heads = columns("models", [*scenarios, f"mean of {pluralize(len(scenarios), 'scenario')}"])
     return Table(table_name, title, heads, tuple(lines), rows)

@@ -92,7 +92,7 @@ def mean_pictures(condition: Condition) -> float:
     if condition.every_frame:
         return float(mean["every-frame"])
     if condition.every_state:
-        return float(mean["every-state"])
+        return float(mean["every-state"]) * (1 + condition.thoughts)
     kind = "history" if condition.history else "hint" if condition.hint else ZERO_SHOT
     return float(mean[kind]) + condition.shots * float(mean["example"])
 

@@ -50,22 +50,26 @@ def episode(engine: TransformersBackend, demo_data: Path) -> Episode:
     return asyncio.run(play(load_samples(demo_data, "QD")[0], cell("embedded", "QD"), engine, "key", seed=1))
 
 
-def test_scores_are_those_of_a_forward_pass_over_prompt_and_reply(engine: TransformersBackend, demo_data: Path) -> None:
+@pytest.mark.parametrize("thought", ["", "It is behind the blocks. "])
+def test_scores_are_those_of_a_forward_pass_over_prompt_and_reply(
+    engine: TransformersBackend, demo_data: Path, thought: str
+) -> None:
     sample = load_samples(demo_data, "QD")[0]
     prompt = EveryState(sample, EVERY_STATE, 0).pose(EveryState(sample, EVERY_STATE, 0).initial(), ())
     request = Request(prompt.messages, Sampling(), 1, prompt.situation)
     replies = [*prompt.situation.view.categories, "A", "A.", "B. " + prompt.situation.view.options[1]]
 
     async def ask() -> tuple[ReplyScore, ...]:
-        return (await engine.option_log_probabilities(request, replies)).scores
+        return (await engine.option_log_probabilities(request, replies, thought)).scores
 
     scores = asyncio.run(ask())
     model = engine.model
     pictures = asyncio.run(engine.pictures.load(request.messages))
     inputs = model.inputs([Job(request, pictures)])
+    before = model.decoder(thought, add_special_tokens=False)["input_ids"]
     for reply, score in zip(replies, scores, strict=True):
         ids = model.decoder(reply, add_special_tokens=False)["input_ids"]
-        whole = torch.cat([inputs["input_ids"], torch.tensor([ids])], 1)
+        whole = torch.cat([inputs["input_ids"], torch.tensor([[*before, *ids]])], 1)
         with torch.inference_mode():
             logits = (
                 model.network(**{**inputs, "input_ids": whole, "attention_mask": torch.ones_like(whole)})
@@ -73,7 +77,7 @@ def test_scores_are_those_of_a_forward_pass_over_prompt_and_reply(engine: Transf
                 .float()
                 .log_softmax(-1)
             )
-        start = inputs["input_ids"].shape[1] - 1
+        start = inputs["input_ids"].shape[1] + len(before) - 1
         written = sum(logits[start + number, token].item() for number, token in enumerate(ids))
         ended = logits[-1, sorted(model.stops)].logsumexp(0).item()
         assert score.log_probability == pytest.approx(written + ended, abs=1e-4)

