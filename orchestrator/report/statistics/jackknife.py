@@ -1,7 +1,7 @@
 """Intervals of any measure of samples that come in clusters: what the measure is without each cluster in turn.
 
 A bootstrap's percentiles are too narrow for few clusters and for skewed measures. Here the jackknife gives the standard error
-(Miller 1974, Biometrika 61:1-15), Hall's cubic transformation corrects for skewness (``skewed_means``), and Student's t counts
+(Miller 1974, Biometrika 61:1-15), Hall's cubic transformation corrects for skewness (``means``), and Student's t counts
 the degrees of freedom as ``clusters`` does: fewer where clusters are of unequal size or few hold most of the variance.
 ``python -m tests.orchestrator.operating.coverage`` measures coverage on planted values.
 """
