@@ -49,13 +49,17 @@ class OwnPackages:
     """Why it could not be installed; empty if it was."""
 
     def check(self) -> None:
-        """Raise ImportError if they cannot be installed, and RuntimeError if they are on another node only."""
+        """Keep the folder while this process lives.
+
+        Raises ImportError if the packages cannot be installed, and RuntimeError if they are on another node only.
+        """
         if self.reason:
             raise ImportError(self.reason)
         if not own_packages.is_complete(self.folder):
             raise RuntimeError(
                 f"{socket.gethostname()} has no {self.folder}: Ray has placed the worker on another node"
             )
+        own_packages.hold(self.folder)
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0)

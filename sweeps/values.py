@@ -1,5 +1,6 @@
 """Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 from pydantic import BaseModel, ConfigDict
@@ -17,6 +18,15 @@ class Frozen(BaseModel):
 def digest(text: str, size: int = 8) -> str:
     """Return a short stable hash of ``2 * size`` hex digits."""
     return blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+def digest_each(prefix: str, texts: Iterable[str], size: int = 8) -> Iterator[str]:
+    """Yield ``digest(prefix + text, size)`` of each text, hashing the prefix once."""
+    hashed_prefix = blake2b(prefix.encode(), digest_size=size)
+    for text in texts:
+        hashed = hashed_prefix.copy()
+        hashed.update(text.encode())
+        yield hashed.hexdigest()
 
 
 def format_gpus(number: float) -> str:

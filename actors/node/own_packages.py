@@ -1,19 +1,25 @@
 """Installs the packages that a model needs in other versions, on one node, into a folder that comes first in ``sys.path``.
 
-pip decides what differs from the installed packages, and only that is installed: all others stay visible.
+pip decides what differs from the installed packages, and only that is installed: all others stay visible. Each worker locks
+its folder as long as it lives; a folder that no worker of this node holds or has started from for ``UNUSED_DAYS`` is deleted
+when another one is installed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import logging
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -26,7 +32,14 @@ INSTALL_TIMEOUT_S = 1500.0
 """Seconds that an installation may take, with the wait for one of another process."""
 RECORD = "installed.json"
 """The file of a complete folder: what pip installed into it."""
+UNUSED_DAYS = 30
+"""Days without a start of a worker after which a folder is deleted."""
+UNUSED = "-unused"
+"""Ending of the name of a folder that is being deleted."""
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
+
+
+log = logging.getLogger(__name__)
 
 
 class InstallError(Exception):
@@ -35,6 +48,12 @@ class InstallError(Exception):
 
 def is_complete(folder: str) -> bool:
     return (Path(folder) / RECORD).is_file()
+
+
+def hold(folder: str) -> None:
+    """Keep the folder from being deleted until this process ends, kill -9 included. Raises OSError."""
+    descriptor = os.open(Path(folder) / RECORD, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def install(requirements: Sequence[str], folder: str) -> str:
@@ -55,6 +74,7 @@ def _install_once(requirements: Sequence[str], folder: Path, until: float) -> No
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock", timeout=INSTALL_TIMEOUT_S):
         if is_complete(str(folder)):
+            os.utime(folder / RECORD)
             return
         for unfinished in folder.parent.glob(f"{folder.name}-*"):
             shutil.rmtree(unfinished, ignore_errors=True)
@@ -67,6 +87,25 @@ def _install_once(requirements: Sequence[str], folder: Path, until: float) -> No
             partial.rename(folder)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+    delete_unused(folder.parent)
+
+
+def delete_unused(packages: Path) -> None:
+    """Delete the folders that no worker holds and none has started from for ``UNUSED_DAYS``."""
+    for record in sorted(packages.glob(f"*/{RECORD}")):
+        with suppress(OSError, Timeout):  # in use, being installed, or deleted by another process
+            _set_aside_unused(record)
+    for folder in packages.glob(f"*{UNUSED}"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _set_aside_unused(record: Path) -> None:
+    """Rename the folder of this record if it is unused, while nobody installs or begins to hold it. Raises OSError."""
+    with FileLock(f"{record.parent}.lock", timeout=0), record.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if time() - record.stat().st_mtime > UNUSED_DAYS * 86_400:
+            record.parent.rename(f"{record.parent}{UNUSED}")
+            log.info("%s is deleted: no worker has used it for %d days", record.parent, UNUSED_DAYS)
 
 
 def _find_changes(requirements: Sequence[str], folder: Path, until: float) -> list[str]:

@@ -23,7 +23,7 @@ from envs.types import Mode, Sample
 from sweeps.conditions import Condition
 from sweeps.sections import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
-from sweeps.values import digest
+from sweeps.values import digest, digest_each
 
 BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""
@@ -86,6 +86,15 @@ class Plan:
     def open_ended_ranks(self) -> dict[str, tuple[int, ...]]:
         """Return each open-ended sample's rank in the same order."""
         return self._draw_order(self.open_ended)
+
+    @cached_property
+    def _orders(self) -> dict[bool, dict[str, list[int]]]:
+        """Return, if open-ended or not, the samples of each scenario by index in their drawn order."""
+        ranks = {False: self.ranks, True: self.open_ended_ranks}
+        return {
+            kind: {name: sorted(range(len(drawn)), key=drawn.__getitem__) for name, drawn in of_kind.items()}
+            for kind, of_kind in ranks.items()
+        }
 
     def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
         return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
@@ -171,10 +180,10 @@ class Plan:
         return enumerate(self.keys(index), self.offsets[index])
 
     def _keys(self, index: int, samples: Iterable[Sample]) -> Iterator[str]:
-        cell, fingerprint = self.cells[index], self.fingerprints[index]
-        prefix = cell.key
-        for sample in samples:
-            yield f"{prefix}/{sample.id:04d}-{digest(fingerprint + _content_digest(cell, sample), 4)}"
+        cell, listed = self.cells[index], list(samples)
+        prefix, contents = cell.key, (_content_digest(cell, sample) for sample in listed)
+        for sample, hashed in zip(listed, digest_each(self.fingerprints[index], contents, 4), strict=True):
+            yield f"{prefix}/{sample.id:04d}-{hashed}"
 
     def all_keys(self, model: str | None = None) -> Iterator[str]:
         """Yield the keys of all episodes up to the stops, in the order of ordinals, optionally of one model."""
@@ -208,8 +217,7 @@ class Plan:
         """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
         rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
-        ranks = self.open_ended_ranks if cell.protocol.is_open_ended else self.ranks
-        return [row for _, row in sorted(zip(ranks[cell.scenario], rows, strict=True))]
+        return [rows[number] for number in self._orders[cell.protocol.is_open_ended][cell.scenario]]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
         """Yield the samples of one model, scenario after scenario, or interleaved if the sweep stops by precision."""
@@ -220,8 +228,10 @@ class Plan:
     def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
         """Return the cell's ordinals, with -1 for episodes that are stored or after its stop."""
         first = self.offsets[index]
-        if not finished and index not in self.stops:
-            return list(range(first, self.offsets[index + 1]))
+        if index not in self.stops:
+            if not finished:
+                return list(range(first, self.offsets[index + 1]))
+            return [-1 if key in finished else ordinal for ordinal, key in self.numbered_keys(index)]
         return [
             -1 if key in finished or not self._belongs(index, ordinal - first) else ordinal
             for ordinal, key in self.numbered_keys(index)

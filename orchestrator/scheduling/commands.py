@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from orchestrator.scheduling.nodes import Place
 from sweeps.values import format_gpus
 
-JUDGES = "judges"
-"""The pool of the judge's workers."""
+MODELS, JUDGES = "models", "judges"
+"""The pools of the models' workers and of the judge's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Demand:
     """Episodes one worker plays at once; a lease smaller than that leaves its engine half empty."""
     accelerator: str = ""
     """The kind of GPU it needs, as Ray names it (``H200``); empty for any."""
-    pool: str = "models"
+    pool: str = MODELS
     """The pool whose share of the cluster it uses: ``models`` or ``judges``."""
     rate: float | None = None
     """Estimated episodes/s of one replica; None is learned while playing."""

@@ -5,23 +5,20 @@ Both decide by the work left, the rates and the free GPUs, which the scheduler's
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from orchestrator.scheduling.commands import Command, Demand, Lease, Start, Stop
+from orchestrator.scheduling import balance
+from orchestrator.scheduling.commands import MODELS, Command, Demand, Lease, Start, Stop
 from orchestrator.scheduling.eviction import stages_to_free, workers_to_evict
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.state import (
-    LEASES_PER_WORKER,
     SILENCE_TIMEOUT_S,
     WorkerGroup,
     WorkerSlot,
-    finish_time,
     used_cpus,
 )
-
-MIN_GAIN = 0.01
-"""Fraction of a replica's start time by which it must end its group's work earlier to be worth starting."""
+from orchestrator.scheduling.tight_end import Load, tight_end
 
 PAUSE_GRACE_S = 60.0
 """Seconds that an idle worker stays after a pause, in case it is resumed; loading a large model takes minutes."""
@@ -63,6 +60,7 @@ class Placement:
         """Node -> the group that waits for it and others with a replica in pipeline stages."""
         self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
+        self._slots_by_group: defaultdict[str, dict[int, WorkerSlot]] = defaultdict(dict)
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
         """Group, ordinal -> workers that died while playing nothing else."""
         self.now = self.changed = 0.0
@@ -72,16 +70,18 @@ class Placement:
 
     def remaining(self, group: WorkerGroup) -> int:
         """Return the number of episodes that are not delivered yet, including leased ones."""
-        return group.queued_count + sum(slot.leased_count for slot in self._workers_of(group).values())
+        return group.queued_count + group.leased_count
 
     def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
-        return {number: slot for number, slot in self.slots.items() if slot.group is group}
+        return self._slots_by_group[group.name]
 
     def _unstaffed_groups(self) -> list[WorkerGroup]:
         return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
 
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
+        del self._slots_by_group[worker.group.name][slot]
+        worker.group.leased_count -= worker.leased_count
         self.nodes.occupy(worker.place, -worker.group.demand.gpus)
         return worker
 
@@ -94,31 +94,32 @@ class Placement:
     def _next_to_start(self) -> WorkerGroup | None:
         """Return the group that gets one more replica: first a judge whose replies episodes wait for.
 
-        Next come groups that their replicas cannot finish by the time a perfect schedule would end, wide ones before narrow
-        ones, so that narrow ones fill the gaps and no wide one waits for them; then the longest work per replica.
+        Next come groups that their replicas cannot finish by the tight end, wide ones before narrow ones, so that narrow ones
+        fill the gaps and no wide one waits for them; then those that lack a whole replica, then the largest part of one.
         """
         for group in self.groups.values():
             if len(self._workers_of(group)) < self.required_replicas(group) and self._fits(group):
                 return group
         fitting = [group for group in self.groups.values() if group.queued_count and self._fits(group)]
-        paying = [group for group in fitting if self._replica_pays(group)]
-        horizon = self._horizon() if len(paying) > 1 else 0.0
+        end = self._tight_end(self._loads()) if fitting else 0.0
+        paying = [group for group in fitting if balance.replica_pays(group, self._workers_of(group), self.now, end)]
 
         def priority(group: WorkerGroup) -> tuple[bool, float, float]:
-            count, seconds = len(self._workers_of(group)), self._seconds_of_work(group)
-            behind = count * max(horizon - group.start_s, 0.0) < seconds if count else True
-            return behind, group.demand.gpus if behind else 0, seconds / (count + 1)
+            if not balance.ends_with_others(group):
+                return True, group.demand.gpus, self._seconds_of_work(group) / (len(self._workers_of(group)) + 1)
+            missing = balance.group_load(group, self._workers_of(group).values(), self.now).missing(end)
+            return missing > 0, group.demand.gpus if missing else 0, min(missing, end - group.start_s)
 
         return max(paying, key=priority, default=None)
 
     def _fits(self, group: WorkerGroup) -> bool:
-        demand = group.demand
-        if demand.after_writers and self._awaits_answers(group):
+        demand, room = group.demand, self._room(group.demand)
+        if room is None or (demand.after_writers and self._awaits_answers(group)):
             return False
-        cpus = self.cpus - used_cpus(self.slots.values(), self._room(demand))
+        cpus = self.cpus - used_cpus(self.slots.values(), room)
         if demand.cpus > cpus and (demand.gpus or self.slots):
             return False
-        return not demand.gpus or (demand.gpus <= self._free_in_pool(demand.pool) and self._room(demand) is not None)
+        return not demand.gpus or demand.gpus <= self._free_in_pool(demand.pool)
 
     def _room(self, demand: Demand) -> Place | None:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
@@ -144,26 +145,27 @@ class Placement:
         """Return the seconds that one replica needs for the group's pending work."""
         return self.remaining(group) / group.rate
 
-    def _replica_pays(self, group: WorkerGroup) -> bool:
-        """Return True if one more replica ends the group's work sooner, counting replicas that still start.
+    def _loads(self) -> dict[str, Load]:
+        groups = [group for group in self.groups.values() if balance.ends_with_others(group) and self.remaining(group)]
+        return {group.name: balance.group_load(group, self._workers_of(group).values(), self.now) for group in groups}
 
-        While another group waits for its first worker, each replica must have more than one start's work left.
-        """
-        slots, seconds = self._workers_of(group).values(), self._seconds_of_work(group)
-        if not slots:
-            return True
-        if len(slots) >= group.demand.replicas or group.queued_count <= len(slots) * LEASES_PER_WORKER:
-            return False
-        if self._unstaffed_groups():
-            return seconds / len(slots) > group.start_s
-        ready = [self.now if slot.ready else max(self.now, slot.started_at + group.start_s) for slot in slots]
-        saved = finish_time(ready, seconds) - finish_time([*ready, self.now + group.start_s], seconds)
-        return saved > MIN_GAIN * group.start_s
+    def _tight_end(self, loads: Mapping[str, Load]) -> float:
+        """Return the seconds until all these groups can have ended, if every GPU works until then."""
+        return tight_end(loads.values(), min(self.nodes.usable, self.shares.get(MODELS, self.nodes.usable)))
 
-    def _horizon(self) -> float:
-        """Return the seconds to the end if all pending work were spread evenly over all GPUs."""
-        gpu_seconds = sum(group.demand.gpus * self._seconds_of_work(group) for group in self.groups.values())
-        return gpu_seconds / max(1, self.nodes.usable)
+    def _hand_over(self) -> None:
+        """Let workers end that their groups can do without, for groups that lack replicas and have no room."""
+        for slot in self.slots.values():
+            slot.surplus = False
+        loads = self._loads()
+        if len(loads) < 2 or not any(self.groups[name].queued_count for name in loads):
+            return
+        end = self._tight_end(loads)
+        late = [self.groups[name] for name, load in loads.items() if balance.is_late(load, end)]
+        paying = [group for group in late if balance.replica_pays(group, self._workers_of(group), self.now, end)]
+        lacking = [group.name for group in paying if group.queued_count and not self._fits(group)]
+        for slot in balance.choose_surplus(loads, lacking, self._slots_by_group, end) if lacking else ():
+            slot.surplus = True
 
     def _make_room(self) -> None:
         """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
@@ -221,6 +223,7 @@ class Leasing(Placement):
         while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._lease_count += 1
             worker.leases[self._lease_count] = dict.fromkeys(ordinals)
+            worker.group.leased_count += len(ordinals)
             worker.due[self._lease_count] = worker.deadline(self.now, self.silence)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):
@@ -230,14 +233,15 @@ class Leasing(Placement):
 
     def _next_lease(self, worker: WorkerSlot) -> tuple[int, ...]:
         group = worker.group
-        if worker.suspected or worker.leaving or self._judge_is_behind(group):
+        if worker.suspected or worker.leaving or worker.surplus or self._judge_is_behind(group):
             return ()
         if group.suspects and not worker.leases:
             worker.suspected = True
             return group.suspects.popleft()
         if group.suspects and not group.waiting:
             return ()
-        leased = [group.waiting.popleft() for _ in range(group.lease_size(len(self._workers_of(group))))]
+        size = balance.fair_lease_size(worker, self._workers_of(group).values(), self.now)
+        leased = [group.waiting.popleft() for _ in range(size)]
         while leased and group.waiting and self.together(leased[-1], group.waiting[0]):
             leased.append(group.waiting.popleft())
         return tuple(leased)
@@ -249,9 +253,8 @@ class Leasing(Placement):
             assert place is not None, "only a group that fits is chosen"
             self._slot_count += 1
             node, shared, stages = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
-            self.slots[self._slot_count] = WorkerSlot(
-                group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus, stages=stages
-            )
+            worker = WorkerSlot(group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus, stages=stages)
+            self.slots[self._slot_count] = self._slots_by_group[group.name][self._slot_count] = worker
             commands.append(Start(self._slot_count, group.name, node, shared, stages))
         self._make_room()
         return commands
@@ -275,6 +278,8 @@ class Leasing(Placement):
         ``PAUSE_GRACE_S``.
         """
         group = worker.group
+        if worker.surplus:
+            return False
         if worker.leaving or self.required_replicas(group):
             return not worker.leaving
         recently_paused = group.parked and self.now - group.parked_since < PAUSE_GRACE_S

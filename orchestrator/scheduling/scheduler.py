@@ -74,8 +74,10 @@ class Scheduler(Control):
                 worker.group.demand.judge,
             } & self.groups.keys():  # and the judge it waits for
                 self.groups[name].losses = 0
+            undelivered = len(worker.leases[lease])
             for ordinal in ordinals:
                 worker.leases[lease].pop(ordinal, None)
+            worker.group.leased_count -= undelivered - len(worker.leases[lease])
         return self._assign_idle()
 
     def on_answers(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
@@ -103,7 +105,9 @@ class Scheduler(Control):
         worker = self.slots[slot]
         self._observe(worker, 0)
         worker.due.pop(lease, None)
-        worker.group.waiting.extendleft(reversed(worker.group.filter_playable(worker.leases.pop(lease, {}))))
+        undelivered = worker.leases.pop(lease, {})
+        worker.group.leased_count -= len(undelivered)
+        worker.group.waiting.extendleft(reversed(worker.group.filter_playable(undelivered)))
         worker.suspected = False
         return self._assign(slot)
 
@@ -142,6 +146,7 @@ class Scheduler(Control):
                 silence = f"silent for {self.now - worker.last_heard:.0f} s"
                 reason = silence if silent else f"{LATE_FACTOR:g} times too slow"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
+        self._hand_over()
         waited = self.now - self.changed
         if waited > self.wait if self.wait else waited > self.silence and not self.slots:
             commands += self._abandon_too_wide()

@@ -65,6 +65,8 @@ class WorkerGroup:
     dropped: deque[int] = field(default_factory=deque)
     """Withdrawn episodes that are not leased."""
     parked_since: float = 0.0
+    leased_count: int = 0
+    """Episodes that its workers have and have not delivered."""
 
     def cancel(self, ordinals: Container[int]) -> None:
         """Remove these from the queues for the rest of the attempt."""
@@ -116,6 +118,11 @@ class WorkerGroup:
             return self.played / self.busy_s if self.has_rate else 1.0
         return (self.demand.rate * PRIOR_WEIGHT_S + self.played) / (PRIOR_WEIGHT_S + self.busy_s)
 
+    @property
+    def round_s(self) -> float:
+        """Seconds that an episode takes in a full engine; 0 without a rate."""
+        return self.demand.concurrency / self.rate if self.has_rate else 0.0
+
     def silence_timeout(self, silence: float) -> float:
         """Return the seconds a worker of this group may send nothing: ``silence``, or less if its rate is observed."""
         if self.demand.slow_batches:
@@ -162,6 +169,8 @@ class WorkerSlot:
     """True while it plays a lease of suspects only."""
     leaving: bool = False
     """True if it takes no new lease because another group or pool needs its GPU."""
+    surplus: bool = False
+    """True if it takes no new lease because its group ends in time without it, and another group lacks its GPUs."""
     leases: dict[int, dict[int, None]] = field(default_factory=dict)
     """Lease -> undelivered ordinals, in the order in which they are played."""
     due: dict[int, float] = field(default_factory=dict)

@@ -73,8 +73,7 @@ def list_parts(folder: Path, decode: bool = False) -> PartFiles:
     complete = good["options"] | (parts_by_name.keys() - names["options"] - _with_options(sums))
     pairs = good["episodes"] & good["turns"] & complete
     live = sorted(parts_by_name[name] for name in pairs)
-    merges = [part for part in live if part.first < part.last]
-    merged = [part for part in parts_by_name.values() if any(part.is_inside(merge) for merge in merges)]
+    merged = find_merged(parts_by_name.values(), live)
     replaced = {part.name for part in merged}
     lone = {table: good[table] - names["episodes"] - replaced for table in ("turns", "options")}
     spare = {"episodes": pairs, **{table: pairs | without for table, without in lone.items()}}
@@ -89,7 +88,19 @@ def list_parts(folder: Path, decode: bool = False) -> PartFiles:
 
 def has_options(part: Part, sums: checksums.Sums) -> bool:
     """Return True if a part was written with options."""
-    return part.name in _with_options(sums)
+    return f"options/{part.name}" in sums
+
+
+def find_merged(parts: Iterable[Part], merges: Iterable[Part]) -> list[Part]:
+    """Return the parts that lie inside another one of ``merges``, in order."""
+    unique, containers, reach = set(parts), set(merges), 0
+    merged = []
+    for part in sorted(unique | containers, key=lambda part: (part.first, -part.last)):  # containers before contents
+        if part.last <= reach and part in unique:
+            merged.append(part)
+        if part in containers:
+            reach = max(reach, part.last)
+    return merged
 
 
 def _with_options(sums: checksums.Sums) -> set[str]:
@@ -125,17 +136,26 @@ def missing_files(folder: Path) -> list[str]:
     Parts are only missed in a folder with a complete list: earlier versions did not record which they removed.
     """
     sums = checksums.read_sums(folder)
-    merges = [part for name in part_names(folder) if (part := Part.parse(name.partition("/")[2]))]
+    present = set(part_names(folder))
+    absent = [
+        name
+        for name, recorded in sums.items()
+        if name != checksums.COMPLETE and checksums.GONE not in recorded and name not in present
+    ]
+    merged = {part.name for part in find_merged(_parse_parts(absent), _parse_parts(present))}
     missing = []
-    for name, recorded in sums.items():
+    for name in absent:
         table, _, file = name.rpartition("/")
-        if name == checksums.COMPLETE or checksums.GONE in recorded or (folder / name).exists():
+        if table not in (*TABLES, "verdicts") and (folder / name).exists():
             continue
-        part = Part.parse(file) if table in TABLES else None
-        is_merged = part is not None and any(part.is_inside(merge) for merge in merges)
+        is_merged = table in TABLES and file in merged
         if not table or (checksums.COMPLETE in sums and not is_merged and (folder / table).is_dir()):
             missing.append(name)
     return missing
+
+
+def _parse_parts(names: Iterable[str]) -> list[Part]:
+    return [part for name in names if (part := Part.parse(name.rpartition("/")[2]))]
 
 
 def part_numbers(folder: Path) -> Iterator[int]:

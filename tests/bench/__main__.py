@@ -181,6 +181,26 @@ def resume(bench: Bench, others: Others) -> Iterator[str]:
     yield from lines(run_alternately("resume", {"ours": start_driver}, bench.rounds, others))
 
 
+def schedule(bench: Bench, others: Others) -> Iterator[str]:
+    """The simulated makespan of the paper's sweep beside the tight bound and malleable LPT, by GPUs and seed of errors."""
+
+    def simulate(gpus: int, seed: int | None) -> Figures:
+        report = bench.python("schedule", gpus, *([] if seed is None else [seed]))
+        return {
+            "makespan / tight bound": report["ratio"],
+            "makespan / malleable LPT": report["lpt"],
+            "useful GPU time, %": 100 * report["useful"],
+        }
+
+    seeds = [None, *range(bench.rounds)] if not bench.small else [None]
+    sides = {
+        f"{gpus} GPUs" + ("" if seed is None else f", seed {seed}"): partial(simulate, gpus, seed)
+        for gpus in (8, 64, 256, 800)[: bench.size(4, 1)]
+        for seed in seeds
+    }
+    yield from lines(run_alternately("schedule", sides, 1, others))
+
+
 def first(bench: Bench, others: Others) -> Iterator[str]:
     """Seconds from ``run`` to the first played episodes of the embedded model, by span."""
 
@@ -371,6 +391,7 @@ BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
         memory,
         workers,
         resume,
+        schedule,
         start,
         first,
         functions,

@@ -16,6 +16,9 @@ from vllm.platforms import current_platform
 
 BIND, THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 """Environment variables: vLLM's, which binds the threads of the model's own process to cores; OpenMP's."""
+MEMORY_SHARE = 0.4
+"""Share of a machine's memory for an engine unless its options say otherwise, so that a model and its judge fit. vLLM
+would take 0.92; Ray ends workers when 0.95 are in use."""
 IN_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 """The full name: vLLM replaces the short one, ``uni``, on a CPU."""
 

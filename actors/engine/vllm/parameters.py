@@ -10,7 +10,7 @@ from vllm.sampling_params import RequestOutputKind
 from actors.engine.decoding import Decoding
 from actors.engine.in_flight import MAX_NUM_SEQS
 from actors.engine.vllm.context import context_arguments
-from actors.engine.vllm.on_cpu import one_process_flags
+from actors.engine.vllm.on_cpu import MEMORY_SHARE, one_process_flags
 from actors.node.gpu_check import DEFAULT_GPU_SHARE
 from sweeps.spec import ModelSpec
 
@@ -51,6 +51,8 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
     if model.gpus > 1:
         # By default, vLLM sees Ray's placement group and would reserve the GPUs a second time.
         flags["distributed_executor_backend"] = "mp"
+    if not model.gpus:
+        flags["gpu_memory_utilization"] = MEMORY_SHARE
     if 0 < model.gpus < 1:  # vLLM ignores other engines, so two engines on one GPU must not both take 0.92
         flags["gpu_memory_utilization"] = DEFAULT_GPU_SHARE * model.gpus
     if model.processor:

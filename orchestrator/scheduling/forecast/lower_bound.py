@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.tight_end import PRECISION, Load, tight_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds that no schedule can beat, by two arguments."""
+    """Seconds that no schedule can beat, by three arguments."""
 
     area: float
     """All GPU-seconds, including one start per model, spread evenly over all GPUs."""
     longest: float
     """The longest model on its own: one start, then its episodes over as many replicas as it may have."""
+    tight: float
+    """As ``area``, but with a start for each replica that a model needs to end by then."""
 
     @property
     def seconds(self) -> float:
-        """The larger of both."""
-        return max(self.area, self.longest)
+        """The largest of them."""
+        return max(self.area, self.longest, self.tight)
 
 
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
@@ -46,7 +49,9 @@ def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     alone = [
         work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
     ]
-    return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0))
+    loads = [Load(work.gpus, work.episodes / work.rate, work.start, work.replicas) for work in works]
+    tight = tight_end(loads, gpus) * (1 - PRECISION) if gpus else 0.0
+    return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0), tight)
 
 
 def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:

@@ -5,8 +5,10 @@ pip reads a folder of wheels made here, so no test needs a network.
 
 import importlib.metadata
 import json
+import os
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -15,12 +17,12 @@ from actors.node import own_packages
 from actors.worker import OwnPackages
 
 
-def write_wheel(folder, name, version, requires=()):
-    """Write the smallest wheel that pip installs: one module with its version."""
+def write_wheel(folder, name, version, requires=(), code=""):
+    """Write the smallest wheel that pip installs: one module with its version and ``code``."""
     info = f"{name}-{version}.dist-info"
     needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
     files = {
-        f"{name}.py": f"__version__ = {version!r}\n",
+        f"{name}.py": f"__version__ = {version!r}\n{code}\n",
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
@@ -76,3 +78,30 @@ def test_other_ray_than_the_drivers_is_refused(wheels, tmp_path):
     write_wheel(wheels, "sweep_helper", "1.0", ["ray==99.0"])
     reason = own_packages.install(["sweep_helper"], str(tmp_path / "packages/abc"))
     assert "they need another ray than the driver's" in reason
+
+
+def test_unused_folders_are_deleted_when_another_is_installed(wheels, tmp_path):
+    """A folder stays while a process holds it, or if a worker has started from it in the last 30 days."""
+    write_wheel(wheels, "sweep_helper", "1.0")
+    packages, aged = tmp_path / "packages", time.time() - 31 * 86_400
+    for name, used_at in {"old": aged, "held": aged, "reused": aged, "recent": time.time()}.items():
+        (packages / name).mkdir(parents=True)
+        (packages / name / own_packages.RECORD).write_text("[]")
+        os.utime(packages / name / own_packages.RECORD, (used_at, used_at))
+    assert own_packages.install(["sweep_helper"], str(packages / "reused")) == ""
+    code = (
+        "import sys; from actors.node import own_packages; own_packages.hold(sys.argv[1]); print(flush=True); input()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(packages / "held")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        holder.stdout.readline()
+        assert own_packages.install(["sweep_helper"], str(packages / "new")) == ""
+        assert sorted(path.name for path in packages.iterdir() if path.is_dir()) == ["held", "new", "recent", "reused"]
+    finally:
+        holder.kill()
+        holder.communicate()
+
+    own_packages.delete_unused(packages)
+    assert sorted(path.name for path in packages.iterdir() if path.is_dir()) == ["new", "recent", "reused"]

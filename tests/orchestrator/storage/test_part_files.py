@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from orchestrator.storage import part_files
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.part_files import Part, damaged_parts, is_usable, list_parts, part_numbers
+from orchestrator.storage.part_files import Part, damaged_parts, find_merged, is_usable, list_parts, part_numbers
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import batch_of
 
@@ -50,6 +51,16 @@ def test_a_part_is_inside_a_merge_that_holds_all_its_rows():
     assert [Part(n, n).is_inside(merge) for n in range(1, 7)] == [False, True, True, True, True, False]
     assert Part(2, 4).is_inside(merge) and Part(3, 5).is_inside(merge)
     assert not Part(1, 5).is_inside(merge) and not Part(2, 6).is_inside(merge) and not merge.is_inside(merge)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_merged_parts_are_those_inside_another_one(seed):
+    chance = Random(seed)
+    parts = {Part(first, first + chance.choice((0, 0, 1, 5))) for first in chance.choices(range(1, 30), k=20)}
+    merges = {part for part in parts if chance.random() < 0.5}
+
+    expected = {part for part in parts if any(part.is_inside(merge) for merge in merges)}
+    assert set(find_merged(parts, merges)) == expected
 
 
 def test_files_are_sorted_by_their_use(folder):

@@ -24,7 +24,7 @@ from actors.engine.decoding import Decoding
 from actors.engine.registry import open_engine
 from actors.engine.vllm import backend as vllm_backend
 from actors.engine.vllm.backend import VLLMBackend, adapter_folder
-from actors.engine.vllm.on_cpu import BIND, IN_ONE_PROCESS, THREADS, engine_threads
+from actors.engine.vllm.on_cpu import BIND, IN_ONE_PROCESS, MEMORY_SHARE, THREADS, engine_threads
 from actors.engine.vllm.parameters import engine_arguments, sampling_params
 from actors.trial.front_end import measure_front_end
 from envs.render import UnreadablePicture as UnprocessablePicture
@@ -337,6 +337,14 @@ def test_engine_gets_limits_and_entry_overrides_them() -> None:
     ) and "gpu_memory_utilization" not in single_gpu
     capped = engine_arguments(ModelSpec(name="m", source="m", gpus=0.5, options={"gpu_memory_utilization": 0.3}))
     assert capped["gpu_memory_utilization"] == 0.3
+    on_cpu = ModelSpec(name="m", source="m", gpus=0)
+    assert engine_arguments(on_cpu)["gpu_memory_utilization"] == MEMORY_SHARE
+    assert (
+        engine_arguments(on_cpu.model_copy(update={"options": {"gpu_memory_utilization": 0.2}}))[
+            "gpu_memory_utilization"
+        ]
+        == 0.2
+    )
     assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
 
 

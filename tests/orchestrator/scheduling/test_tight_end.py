@@ -1,0 +1,76 @@
+"""The tight bound by hand, and what the scheduler decides by it: who gets a replica, and who lets one go."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.forecast.simulator import simulate
+from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.tight_end import Load, choose_givers, tight_end
+
+
+def test_every_replica_starts_once():
+    """100 s of work after a start of 10 s: on one GPU 110 s, on four GPUs (4 x 10 + 100) / 4 = 35 s."""
+    load = Load(gpus=1, work=100, start=10, further=64)
+
+    assert [tight_end([load], gpus) for gpus in (1, 4)] == pytest.approx([110, 35], rel=1e-3)
+    assert tight_end([replace(load, further=2)], 4) == pytest.approx(60, rel=1e-3), "two replicas of 10 and 50 s"
+    assert tight_end([replace(load, gpus=4)], 4) == pytest.approx(110, rel=1e-3)
+    assert tight_end([load, replace(load, work=0)], 4) == pytest.approx(35, rel=1e-3), "without work, no start"
+    assert tight_end([], 4) == 0 and tight_end([load], 0) == math.inf
+
+
+def test_replicas_that_play_or_start_need_no_other_start():
+    load = Load(gpus=1, work=100, start=10, further=64, ready=1, starting=((4.0, 2),))
+
+    assert load.missing(10) == 100 - 10 - 2 * 6
+    assert tight_end([load], 3) == pytest.approx((100 + 2 * 4) / 3, rel=1e-3)
+    assert load.lacking(36) == 0 and load.lacking(20) == math.ceil((100 - 20 - 2 * 16) / (20 - 10)) == 5
+    assert load.lacking(5) == math.inf, "no further replica is ready by then"
+
+
+def test_slack_is_time_that_a_last_replica_keeps_its_gpus():
+    """Two groups of 95 s with starts of 5 s: on one GPU one after the other; the last replica of each keeps it 20 s longer."""
+    loads = [Load(1, 95, 5, 64)] * 2
+
+    assert tight_end(loads, 1) == pytest.approx(200, rel=1e-3)
+    assert tight_end([replace(load, slack=20) for load in loads], 1) == pytest.approx(240, rel=1e-3)
+    assert tight_end([replace(load, slack=20) for load in loads], 2) == pytest.approx(100, rel=1e-3), "nobody waits"
+
+
+def test_a_group_gives_only_what_others_can_use_and_itself_can_spare():
+    early, late = Load(1, 100, 10, 64, ready=4), Load(1, 150, 10, 64, ready=1)
+    loads = {"early": early, "late": late}
+
+    assert late.lacking(60) == 2
+    assert choose_givers(loads, ["late"], 60, leaving=0) == ["early", "early"], "the two others play 120 s of 100"
+    assert choose_givers(loads, ["late"], 60, leaving=1) == ["early"], "one leaves already"
+    assert choose_givers(loads, ["late"], 26, leaving=0) == [], "it needs all four"
+    assert choose_givers(loads | {"late": replace(late, gpus=2)}, ["late"], 60, leaving=0) == [], "too narrow"
+
+
+def test_no_replica_starts_for_a_group_that_ends_in_time():
+    """On three GPUs the long group of 900 s is the end; another replica of the short one would only start."""
+    pending = {"long": range(900), "short": range(900, 1200)}
+    demands = {
+        "long": Demand(0, 1, replicas=1, rate=1.0, start=30.0),
+        "short": Demand(0, 1, rate=1.0, start=30.0),
+    }
+    commands = Scheduler(pending, demands, 0, 3).on_begin()
+
+    assert sorted(command.group for command in commands) == ["long", "short"]
+
+
+def test_a_worker_ends_early_for_a_group_that_would_end_late():
+    """Three GPUs, 1,700 and 1,300 s of work: the second GPU of the first group goes to the second one before both end."""
+    pending = {"first": range(1700), "second": range(1700, 3000)}
+    demands = {name: Demand(0, 1, rate=1.0, start=100.0) for name in pending}
+    run = simulate(pending, demands, 3)
+
+    assert run.bound.seconds == pytest.approx((3000 + 4 * 100) / 3, rel=1e-3)
+    assert run.ratio is not None and run.ratio < 1.03 and run.delivered == 3000
+    handed, kept = sorted(span.ended for span in run.spans if span.group == "first")
+    assert sorted(span.began for span in run.spans if span.group == "second")[:2] == [0, handed]
+    assert handed < kept - 100
