@@ -93,7 +93,7 @@ class LiveControl:
         driver, standing, offsets = self.driver, self.standing, self.plan.offsets
         paused = {index for cell, index in self.cell_indexes.items() if standing.pausing_command(cell)}
         cancelled = {index for cell, index in self.cell_indexes.items() if standing.canceling_command(cell)}
-        for name in list(names):
+        for name in sorted(names):
             held: Container[int] = CellOrdinals(offsets, paused)
             withdrawn: Container[int] = CellOrdinals(offsets, cancelled)
             if driver.judge_queue is not None and name == driver.judge_queue.group:

@@ -122,7 +122,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
         remote = list_run(bucket)
         local -= _move_damaged(folder, remote, say)
         missing = remote.keys() - local - replaced_parts(remote, local)
-        if _fetch(bucket, folder, {name: remote[name] for name in missing}):
+        if _fetch(bucket, folder, {name: remote[name] for name in sorted(missing)}):
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
@@ -162,12 +162,12 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
             remote = list_run(bucket)
             marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in remote.items()}
             local = set(shared_files(folder))
-            for name in local - remote.keys():
+            for name in sorted(local - remote.keys()):
                 (folder / name).unlink()
             up_to_date = {
                 marks[line] for line in (_read(folder / LISTING) or b"").decode().split("\n") if line in marks
             }
-            complete = _fetch(bucket, folder, {name: remote[name] for name in remote.keys() - (up_to_date & local)})
+            complete = _fetch(bucket, folder, {name: remote[name] for name in remote if name not in up_to_date & local})
             atomic_write.write(folder / LISTING, "\n".join(marks).encode())
             if complete:
                 break

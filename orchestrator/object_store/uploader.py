@@ -175,7 +175,8 @@ class Uploader:
     def forget_lost_parts(self) -> set[str]:
         """Make uploaded parts that the bucket has lost pending again, and return them."""
         uploaded = set(filter(parse_part, shared_files(self.folder))) & self.remote_names
-        absent = {name for name in uploaded - self.bucket.list_objects().keys() if self.bucket.stat(name) is None}
+        unlisted = sorted(uploaded - self.bucket.list_objects().keys())
+        absent = {name for name in unlisted if self.bucket.stat(name) is None}
         self.remote_names -= absent
         return absent
 

@@ -1,8 +1,7 @@
 """Plays simulated runs: ``python -m tests.simulation SEEDS [FIRST]`` prints each failure as the source of a test.
 
 ``python -m tests.simulation mutants [SEEDS]`` prints the first of SEEDS (10,000) seeds that finds each planted bug, and
-``python -m tests.simulation replay FILE`` plays what ``make soak`` did to a real cluster (``replay``). The order of sets of
-strings decides between equal events, so the hash seed is always 0 here; the tests leave it to chance.
+``python -m tests.simulation replay FILE`` plays what ``make soak`` did to a real cluster (``replay``).
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from tests.simulation.world import World
 
 MEMORY = Path("/dev/shm")
 """Folder without a disk below it, where there is one: the simulated disk needs none, and is faster without."""
-HASH_SEED = "PYTHONHASHSEED"
 MOST_SEEDS = 10_000
 """Seeds in which a planted bug must be found."""
 
@@ -114,15 +112,7 @@ def print_replay(path: Path) -> int:
     return 0
 
 
-def fix_hash_seed() -> None:
-    """Start this program again with hash seed 0, unless it has it: then a seed plays alike in every process."""
-    if os.environ.get(HASH_SEED) != "0":
-        command = [sys.executable, "-m", "tests.simulation", *sys.argv[1:]]
-        os.execve(sys.executable, command, {**os.environ, HASH_SEED: "0"})
-
-
 if __name__ == "__main__":
-    fix_hash_seed()
     if sys.argv[1] == "replay":
         sys.exit(print_replay(Path(sys.argv[2])))
     if sys.argv[1] == "mutants":

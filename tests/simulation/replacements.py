@@ -9,22 +9,25 @@ import importlib.metadata
 import io
 import logging
 import os
+import socket
 import sys
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import actors.worker
+from orchestrator.alerts import sweep_alerts
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import cluster_view, gpu_placement, node_request, ray_cluster, ray_session, worker_pool
+from orchestrator.object_store import writer_lock
 from orchestrator.planning.pictures import ShownPictures
-from orchestrator.storage import episode_store, software, status
+from orchestrator.storage import control_log, episode_store, lock, software, status
 from tests.simulation.observed import ObservedDriver, ObservedStore
 from tests.simulation.scripted import ScriptedEngine
 from tests.simulation.simulated_actor import ActorClass
-from tests.simulation.virtual_time import VirtualPolicy
+from tests.simulation.virtual_time import VirtualClock, VirtualPolicy
 
 if TYPE_CHECKING:
     from tests.simulation.world import SimulatedRun
@@ -33,6 +36,10 @@ _read_version_once, _read_commit_once = functools.cache(importlib.metadata.versi
 """They are the same in every attempt of this process."""
 MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
+DATED = tuple(module.__name__ for module in (control_log, lock, sweep_alerts, writer_lock))
+"""Modules that write the time of day."""
+NO_PROCESS = 9_999_999
+"""A number that no process has."""
 REAL_WORKER = actors.worker.Worker.__ray_metadata__.modified_class.__bases__[0]
 
 
@@ -71,8 +78,9 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     if run.remote:
         patches.enter_context(run.remote.replaced(replace))
     for module in list(sys.modules.values()):
-        if module.__name__.startswith(("orchestrator", "actors")) and getattr(module, "time", None) is time:
-            replace(module, "time", run.clock)
+        if module.__name__.startswith(("orchestrator", "actors")):
+            replace_clock(module, run.clock, replace)
+    replace_process(replace)
     before, policy = os.environ.get("RAY_ADDRESS"), asyncio.get_event_loop_policy()
     os.environ["RAY_ADDRESS"] = "simulated:1"
     asyncio.set_event_loop_policy(VirtualPolicy(run.clock, run.before_step))
@@ -85,6 +93,31 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         asyncio.set_event_loop_policy(policy)
         os.environ.pop("RAY_ADDRESS") if before is None else os.environ.update(RAY_ADDRESS=before)
         patches.close()
+
+
+def replace_clock(module: types.ModuleType, clock: VirtualClock, replace: Callable[[Any, str, Any], None]) -> None:
+    """Replace the module ``time`` and the clocks that a module has imported from it."""
+    if getattr(module, "time", None) is time:
+        replace(module, "time", clock)
+    for name in ("monotonic", "perf_counter"):
+        if getattr(module, name, None) is getattr(time, name):
+            replace(module, name, getattr(clock, name))
+    if module.__name__ in DATED:
+        replace(module, "datetime", types.SimpleNamespace(now=clock.date))
+
+
+def replace_process(replace: Callable[[Any, str, Any], None]) -> None:
+    """Replace what differs between two processes and machines and is written into files."""
+    replace(lock, "os", _NumberedProcess())
+    replace(socket, "gethostname", lambda: "simulated")
+    replace(sys, "argv", ["simulated"])
+
+
+class _NumberedProcess:
+    """The module ``os`` of a process with a fixed number."""
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: NO_PROCESS) if name == "getpid" else getattr(os, name)
 
 
 class _Current(types.SimpleNamespace):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,18 @@ def test_a_run_is_the_same_each_time(world, seed):
         world.play(draw(seed))
         traces.append([re.sub(r"in use by .*", "in use", line) for line in world.trace])  # it names the time of day
     assert traces[0] == traces[1] and len(traces[0]) > 1
+
+
+@pytest.mark.slow
+def test_a_run_is_the_same_in_every_process():
+    """Whatever the order of sets of strings: a seed that fails in CI fails anywhere."""
+    command = [sys.executable, "-m", "tests.simulation.event_log", "4", "8", "12", "33"]
+    processes = [
+        subprocess.Popen(command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE)
+        for seed in ("1", "2")
+    ]
+    logs = [process.communicate()[0] for process in processes]
+    assert logs[0] == logs[1] and logs[0].count(b"\n") > 1000
 
 
 @pytest.mark.slow

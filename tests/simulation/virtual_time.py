@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections.abc import Callable
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,11 +59,28 @@ class VirtualClock:
     def time_ns(self) -> int:
         return int(self.time() * 1e9)
 
+    def date(self, zone: tzinfo) -> datetime:
+        """Stands in for ``datetime.now``."""
+        return datetime.fromtimestamp(self.time(), zone)
+
     def sleep(self, seconds: float) -> None:
         if self.threads is None:
             self.advance(seconds)
         else:
             self.threads.wait(seconds)
+
+
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address, so that sets of tasks have the same order each time."""
+
+    numbers = itertools.count()
+
+    def __init__(self, coroutine: Any, **options: Any) -> None:
+        self._number = next(self.numbers)
+        super().__init__(coroutine, **options)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -71,6 +90,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """``before_step`` is called before every callback, so before every step between two awaits; it may raise."""
         super().__init__()
         self.clock, self.before_step = clock, before_step
+        NumberedTask.numbers = itertools.count()
+        self.set_task_factory(lambda loop, work, **options: NumberedTask(work, loop=loop, **options))  # type: ignore[arg-type]
         self.set_exception_handler(lambda loop, context: None)  # what a killed process left behind
 
     def time(self) -> float:
