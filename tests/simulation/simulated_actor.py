@@ -214,8 +214,8 @@ class ActorClass:
     def options(self, **options: Any) -> ActorClass:
         return ActorClass(self.ray, self.real, options)
 
-    def remote(self, *arguments: Any) -> ActorHandle:
-        return ActorHandle(self.ray.create(lambda: self.real(*arguments), self.chosen))
+    def remote(self, *arguments: Any, **named: Any) -> ActorHandle:
+        return ActorHandle(self.ray.create(lambda: self.real(*arguments, **named), self.chosen))
 
 
 def _fail(reply: Message | Stream, problem: BaseException) -> None:

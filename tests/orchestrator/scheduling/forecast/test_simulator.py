@@ -69,7 +69,7 @@ def test_ten_percent_deaths_cost_at_most_a_quarter(gpus, seed):
 
 def test_dead_and_silent_workers_are_replaced():
     pending, demands = paper()
-    run = simulate(pending, demands, 64, FaultModel(8, deaths=0.3, silent=1.0, skew=0.4, slowdown=0.05))
+    run = simulate(pending, demands, 64, FaultModel(9, deaths=0.3, silent=1.0, skew=0.4, slowdown=0.05))
 
     assert sum(span.outcome == "lost" for span in run.spans) >= 0.2 * len(run.spans)
     assert (run.delivered + run.given_up, run.duplicates) == (sum(map(len, pending.values())), 0)
