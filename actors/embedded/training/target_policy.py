@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from envs import SCENARIOS
 from envs.scenario import suggestions
+from envs.stimulus import CIT_ACCEPTED
 from envs.types import Move, Sample, State, View
 
 KNOWN = 0.4
@@ -35,6 +36,15 @@ def path_request(sample: Sample, state: State, view: View) -> str | None:
     if sample.scenario == "CIT" and asks:
         return SCENARIOS["CIT"].towards(sample, state, asks)
     return request(sample, state, view) if asks else None
+
+
+def open_request(sample: Sample, state: State, view: View) -> str | None:
+    """Return the suggestion to learn without options: as ``path_request``, but in CIT what judges accept of every sample.
+
+    A picture of an empty belt does not show whether the object comes or has gone.
+    """
+    ask = path_request(sample, state, view)
+    return ask and (CIT_ACCEPTED[0] if sample.scenario == "CIT" else ask)
 
 
 def zero_shot_reply(sample: Sample, state: State, view: View, share: float, hint: bool = False) -> str:

@@ -1,8 +1,8 @@
 """Train the picture model: ``python -m actors.embedded_135m.training --language FOLDER``.
 
 ``models fetch smollm2-135m`` makes FOLDER. The command draws pictures, trains one layer and the connector (``look``), the whole
-tower with them (``refine``), an adapter on simulated picture tokens (``speak``), and the adapter on the tower's own (``ask``). It
-saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
+tower with them (``refine``), an adapter on simulated picture tokens (``speak``), and the adapter on the tower's own (``ask``,
+``finish``). It saves what was trained, assembles the model and examines it. Repeat it to continue an interrupted run.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from actors.embedded.training.stages import Labels
 from actors.embedded.training.trainer import ProcessGroup, Schedule, train
 from actors.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from actors.embedded_135m.training.adapter import add_adapter
+from actors.embedded_135m.training.conversations import ASKING, FINISHING, SPEAKING, Mixture
 from actors.embedded_135m.training.looking_stage import (
     LookingStage,
     PictureEncoder,
@@ -32,7 +33,7 @@ from actors.embedded_135m.training.looking_stage import (
     Words,
     word_accuracy,
 )
-from actors.embedded_135m.training.speaking_stage import SpeakingStage
+from actors.embedded_135m.training.speaking_stage import EncodeRows, SpeakingStage
 
 SPEAKING_SEED = FIRST_SEED + 100
 """First seed of the pictures for the adapter: the tower has never seen them, as it has not those of an examination."""
@@ -53,6 +54,7 @@ class TrainingRun:
     refining: Schedule
     speaking: Schedule
     asking: Schedule
+    finishing: Schedule
     exam_samples: int
     """Samples of an examination per scenario."""
 
@@ -65,6 +67,11 @@ class TrainingRun:
     def model(self) -> nn.Module:
         """The language half."""
         return load_language(self.language, self.tokenizer)
+
+    @cached_property
+    def adapter(self) -> nn.ParameterDict:
+        """The adapter, which is now part of the language half."""
+        return add_adapter(self.model, self.seed)
 
     @cached_property
     def held_out(self) -> Bank:
@@ -113,6 +120,11 @@ class TrainingRun:
         """Return the pictures of the adapter."""
         return draw_bank(self.work / "speaking", self.speaking_laps, SPEAKING_SEED, self.lap)
 
+    def encode_rows(self) -> EncodeRows:
+        """Return the trained tower as a function of rows of the adapter's pictures."""
+        bank, encoder = self.speaking_bank(), self.trained_encoder(self.refining)
+        return lambda rows: encoder.encode(bank.pixels[rows])
+
 
 def look(run: TrainingRun) -> None:
     """Run stage 1."""
@@ -139,33 +151,42 @@ def speak(run: TrainingRun) -> None:
     """Run stage 3."""
     bank = run.speaking_bank()
     tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
-    stage = SpeakingStage(bank, run.lap, lambda rows: tokens[rows], run.model, run.tokenizer, run.seed, run.work)
-    train(run.speaking, run.group, add_adapter(run.model, run.seed), stage.losses, run.log)
+    train_adapter(run, run.speaking, lambda rows: tokens[rows], SPEAKING)
 
 
 def ask(run: TrainingRun) -> None:
     """Run stage 4."""
-    bank = run.speaking_bank()
-    encoder = run.trained_encoder(run.refining)
+    train_adapter(run, run.asking, run.encode_rows(), ASKING, after=run.speaking)
+
+
+def finish(run: TrainingRun) -> None:
+    """Run stage 5."""
+    train_adapter(run, run.finishing, run.encode_rows(), FINISHING, after=run.asking)
+
+
+def train_adapter(
+    run: TrainingRun, schedule: Schedule, encode_rows: EncodeRows, mixture: Mixture, after: Schedule | None = None
+) -> None:
+    """Train the adapter, from where the stage ``after`` left it, on picture tokens that ``encode_rows`` gives."""
     stage = SpeakingStage(
-        bank, run.lap, lambda rows: encoder.encode(bank.pixels[rows]), run.model, run.tokenizer, run.seed, run.work,
-        is_asking=True,
+        run.speaking_bank(), run.lap, encode_rows, run.model, run.tokenizer, run.work, mixture,
+        f"{run.seed}/{schedule.name}-135m",
     )  # fmt: skip
-    adapter = add_adapter(run.model, run.seed)
-    adapter.load_state_dict(run.state(run.speaking)["modules"])
-    train(run.asking, run.group, adapter, stage.losses, run.log)
+    if after is not None:
+        run.adapter.load_state_dict(run.state(after)["modules"])
+    train(schedule, run.group, run.adapter, stage.losses, run.log)
 
 
 def save(run: TrainingRun) -> None:
     """Save what was trained, in half precision, and the assembled folder."""
-    encoder, state = run.trained_encoder(run.refining), run.state(run.asking)
+    encoder, state = run.trained_encoder(run.refining), run.state(run.finishing)
     weights = {f"tower.{name}": weight for name, weight in encoder.tower_state().items()}
     weights["connector.modality_projection.proj.weight"] = encoder.bridge.weight.detach()
     weights |= {f"adapter.{name.replace('/', '.')}": weight for name, weight in state["modules"].items()}
     save_file({name: weight.half().contiguous() for name, weight in weights.items()}, run.out / "trained.safetensors")
     (run.out / "trained.safetensors").chmod(0o644)
     assemble(run.language, run.out / "trained.safetensors", run.work / "assembled")
-    run.log(f"saved after {state['step']} steps of {run.asking.name}")
+    run.log(f"saved after {state['step']} steps of {run.finishing.name}")
 
 
 def examine(run: TrainingRun) -> None:
@@ -176,7 +197,7 @@ def examine(run: TrainingRun) -> None:
     write_card(run.work / "assembled", run.language, run.out, log, run.exam_samples, 7 * run.exam_samples, run.log)
 
 
-PARTS = {"look": look, "refine": refine, "speak": speak, "ask": ask, "save": save, "exam": examine}
+PARTS = {"look": look, "refine": refine, "speak": speak, "ask": ask, "finish": finish, "save": save, "exam": examine}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -188,15 +209,16 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--work", type=Path, default=Path("outputs/embedded-135m"), help="pictures and checkpoints")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--laps", type=int, default=40, help="seeds of samples to draw for the tower")
+    parser.add_argument("--laps", type=int, default=80, help="seeds of samples to draw for the tower")
     parser.add_argument("--speaking-laps", type=int, default=16, help="seeds of samples to draw for the adapter")
     parser.add_argument("--lap", type=int, default=LAP, help="samples per scenario and seed")
     parser.add_argument("--look-steps", type=int, default=350)
-    parser.add_argument("--refine-steps", type=int, default=900)
+    parser.add_argument("--refine-steps", type=int, default=4000)
     parser.add_argument("--speak-steps", type=int, default=165)
     parser.add_argument("--ask-steps", type=int, default=400)
+    parser.add_argument("--finish-steps", type=int, default=300)
     parser.add_argument("--exam-samples", type=int, default=30, help="held-out samples per scenario")
-    parser.add_argument("--only", choices=PARTS, help="one part of the run")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=tuple(PARTS), help="parts of the run")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     work = options.work.resolve()
@@ -208,9 +230,10 @@ def main(arguments: list[str] | None = None) -> None:
         Schedule("refining", options.refine_steps, 6e-4, warm=40, decay=0.02, save_every=25, half=False),
         Schedule("speaking", options.speak_steps, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
         Schedule("asking", options.ask_steps, 8e-4, warm=10, decay=0.01, save_every=5, half=False),
+        Schedule("finishing", options.finish_steps, 6e-4, warm=10, decay=0.01, save_every=5, half=False),
         options.exam_samples,
     )  # fmt: skip
-    for name in [options.only] if options.only else PARTS:
+    for name in options.only:
         PARTS[name](run)
 
 

@@ -1,7 +1,7 @@
 """The conversations to learn from: the sweep's own questions, with short replies to options and English to open questions."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 
 from actors.embedded.training import target_policy
@@ -17,11 +17,6 @@ from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 
 SHORT = {ZERO_SHOT: 26, "hint": 10, "random-proactive": 4, "reference": 30}
-SPEAKING_MIX = {"choice": 55, "open": 25, "long": 8, "text": 12}
-"""Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
-ASKING_MIX = {"choice": 40, "open": 46, "long": 4, "text": 10}
-FIRST, REFERENCE = 0.45, 0.4
-"""Shares of the open questions of ``ask`` that are about the first picture, which hides the object, and about the clear one."""
 WEIGHTS = {"ROD": 1.0, "VSOD": 1.3, "MVP-N": 1.2, "IN-C": 1.3, "QD": 1.0, "CIT": 1.0, "COCO": 1.5}
 MOST_PICTURES = 3
 OPEN_QUESTIONS = (
@@ -48,6 +43,29 @@ PLURALS = ("scissors", "glasses")
 
 
 @dataclass(frozen=True, slots=True)
+class Mixture:
+    """What a stage learns from."""
+
+    kinds: Mapping[str, int]
+    """Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
+    first: float = 0.0
+    """Share of the open questions that are about the first picture, which hides the object."""
+    clear: float = 0.0
+    """Share that is about the clear picture; the rest is about any picture of the path."""
+    weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
+    """Scenario -> weight among plays, for all but several pictures."""
+
+
+SPEAKING = Mixture({"choice": 55, "open": 25, "long": 8, "text": 12})
+ASKING = Mixture({"choice": 40, "open": 46, "long": 4, "text": 10}, first=0.45, clear=0.4)
+FINISHING = Mixture(
+    {"choice": 22, "open": 64, "long": 4, "text": 10}, first=0.5, clear=0.45,
+    weights={"ROD": 0.7, "VSOD": 1.8, "MVP-N": 2.4, "IN-C": 3.0, "QD": 0.7, "CIT": 1.2, "COCO": 1.0},
+)  # fmt: skip
+"""More of what the examination after ``ask`` showed to be weak: faults of photos, blank boxes, numbers."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextExample:
     """A question without a picture and the frozen model's answer."""
 
@@ -56,21 +74,18 @@ class TextExample:
 
 
 class Conversations:
-    """A source of examples from a bank and from answers of the frozen model.
+    """A source of examples from a bank and from answers of the frozen model."""
 
-    With ``is_asking``, more of them are open questions, and more of these are about a first picture, which hides the object.
-    """
-
-    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...], is_asking: bool = False) -> None:
-        self.data, self.answers, self.is_asking = TrainingData(bank, lap, WEIGHTS), answers, is_asking
-        self.mix = ASKING_MIX if is_asking else SPEAKING_MIX
+    def __init__(self, bank: Bank, lap: int, answers: tuple[TextExample, ...], mixture: Mixture) -> None:
+        self.data, self.answers, self.mixture = TrainingData(bank, lap, dict(mixture.weights)), answers, mixture
 
     def draw(self, rng: Random) -> TrainingExample:
         """Draw an example."""
         makers: dict[str, Callable[[Random], TrainingExample]] = {
             "choice": self.choice, "open": self.open, "long": self.long, "text": self.text,
         }  # fmt: skip
-        return makers[rng.choices(list(self.mix), list(self.mix.values()))[0]](rng)
+        kinds = self.mixture.kinds
+        return makers[rng.choices(list(kinds), list(kinds.values()))[0]](rng)
 
     def choice(self, rng: Random) -> TrainingExample:
         """Draw a multiple-choice question about one picture."""
@@ -103,10 +118,11 @@ class Conversations:
 
     def open_view(self, play: Play, rng: Random) -> BankView:
         """Draw the picture of an open question."""
-        number = rng.random() if self.is_asking else 1.0
-        if number < FIRST:
+        first, clear = self.mixture.first, self.mixture.clear
+        number = rng.random() if first + clear else 1.0
+        if number < first:
             return play.path[0]
-        return play.reference if number < FIRST + REFERENCE else draw_view(play, rng)
+        return play.reference if number < first + clear else draw_view(play, rng)
 
     def long(self, rng: Random) -> TrainingExample:
         """Draw an episode of a few turns, or a solved example and a question."""
@@ -127,7 +143,7 @@ def sentence(play: Play, seen: BankView, view: View, rng: Random) -> str:
         return statement(play, rng)
     fault = FAULTS[play.corruption] if play.corruption >= 0 else "unclear"
     why = rng.choice(WHY[play.sample.scenario]).format(fault=fault)
-    ask = target_policy.path_request(play.sample, seen.state, view)
+    ask = target_policy.open_request(play.sample, seen.state, view)
     if ask is None:
         return f"{why} I cannot tell what it is."
     wish = ask.rstrip(".")

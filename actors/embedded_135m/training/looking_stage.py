@@ -33,9 +33,9 @@ PLACES = (" blocks", " person", " box", " photo", " sketch", " belt", " camera")
 """By the order of the scenarios."""
 FAULTS = (" dark", " pale", " grey", " blurred", " noisy", " compressed", " pixelated", " stripes")
 """By the order of the corruptions."""
-WEIGHTS = {"ROD": 1.0, "VSOD": 1.6, "MVP-N": 1.3, "IN-C": 1.6, "QD": 1.0, "CIT": 1.0, "COCO": 1.6}
+WEIGHTS = {"ROD": 0.8, "VSOD": 1.8, "MVP-N": 1.3, "IN-C": 1.6, "QD": 1.0, "CIT": 0.6, "COCO": 2.4}
 """How often a scenario is drawn: small and corrupted objects take longest to learn."""
-BATCH, NAMED_SHARE, COUNTED_SHARE, SHARPNESS = 64, 0.7, 0.12, 12.0
+BATCH, NAMED_SHARE, COUNTED_SHARE, SHARPNESS = 64, 0.7, 0.25, 12.0
 """Pictures of a step; the share of them that show what they are about; and, before these, the share of pictures to count in."""
 MOST_CONFUSION, NOISE = 0.4, 0.3
 """Of simulated picture tokens: the largest share of another word, and the deviation of the noise relative to a word."""

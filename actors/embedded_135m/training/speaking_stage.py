@@ -1,7 +1,7 @@
-"""Stages 3 and 4: an adapter on the language half learns to answer.
+"""Stages 3 to 5: an adapter on the language half learns to answer.
 
 ``speak`` takes picture tokens simulated from what the pictures show; it needs no tower, so it can run beside stages 1 and 2.
-``ask`` goes on with the tokens of the trained tower, on pictures that the tower has not seen.
+``ask`` goes on with the tokens of the trained tower, on pictures that the tower has not seen, and ``finish`` with other shares.
 """
 
 import json
@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from actors.embedded.training.pictures import Bank
 from actors.embedded.training.training_data import TrainingExample
 from actors.embedded_135m.assemble import FRAME, IMAGE, PICTURE_TOKENS, WHOLE
-from actors.embedded_135m.training.conversations import Conversations, TextExample
+from actors.embedded_135m.training.conversations import Conversations, Mixture, TextExample
 from actors.engine.backend import Message
 
 THINGS = (
@@ -79,6 +79,7 @@ TOKENS, DRAWN = 900, 60
 END = 2
 """Id of the token that ends a message, also used for padding."""
 ANSWER_TOKENS = 30
+EncodeRows = Callable[[list[int]], Tensor]
 
 
 def render(message: Message) -> str:
@@ -103,13 +104,12 @@ class SpeakingStage:
     """Batches of examples of alike length; ``encode_rows`` gives the tokens [n, 4, width] of pictures of the bank."""
 
     def __init__(
-        self, bank: Bank, lap: int, encode_rows: Callable[[list[int]], Tensor], model: nn.Module,
-        tokenizer: PreTrainedTokenizerBase, seed: int, work: Path, is_asking: bool = False,
+        self, bank: Bank, lap: int, encode_rows: EncodeRows, model: nn.Module,
+        tokenizer: PreTrainedTokenizerBase, work: Path, mixture: Mixture, seed: str,
     ) -> None:  # fmt: skip
-        self.encode_rows, self.model, self.tokenizer = encode_rows, model, tokenizer
-        self.seed = f"{seed}/{'asking' if is_asking else 'speaking'}-135m"
+        self.encode_rows, self.model, self.tokenizer, self.seed = encode_rows, model, tokenizer, seed
         self.image: int = tokenizer.convert_tokens_to_ids(IMAGE)
-        self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"), is_asking)
+        self.conversations = Conversations(bank, lap, self.frozen_answers(work / "answers.json"), mixture)
 
     def frozen_answers(self, path: Path) -> tuple[TextExample, ...]:
         """Return the answers of the model before it learns; they are made once."""

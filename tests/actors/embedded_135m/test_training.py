@@ -13,7 +13,7 @@ from transformers import AutoModelForImageTextToText, LlamaConfig, LlamaForCausa
 from actors.embedded.training.evaluation import Answerer, Question, candidates  # noqa: E402
 from actors.embedded.training.pictures import FIRST_SEED, draw_bank  # noqa: E402
 from actors.embedded_135m.training import __main__ as training  # noqa: E402
-from actors.embedded_135m.training.conversations import Conversations, TextExample  # noqa: E402
+from actors.embedded_135m.training.conversations import ASKING, Conversations, TextExample  # noqa: E402
 from actors.embedded_135m.training.speaking_stage import encode  # noqa: E402
 from actors.engine.backend import Message  # noqa: E402
 from actors.engine.chat_format import conversation  # noqa: E402
@@ -49,13 +49,13 @@ def language(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(language, tmp_path_factory):
-    """The work folder after one command; it is repeated, to see that it goes on from its checkpoints."""
+    """The work folder after one command; a part is repeated, to see that it goes on from its checkpoint."""
     work = tmp_path_factory.mktemp("work")
     sizes = ["--laps", "1", "--speaking-laps", "1", "--lap", "9"]
-    steps = [word for stage in ("look", "refine", "speak", "ask") for word in (f"--{stage}-steps", "2")]
+    steps = [word for stage in ("look", "refine", "speak", "ask", "finish") for word in (f"--{stage}-steps", "2")]
     command = ["--language", str(language), "--work", str(work), "--out", str(work / "out"), *sizes, *steps]
-    for part in ("look", "refine", "speak", "ask", "save", "speak"):
-        training.main([*command, "--only", part])
+    for parts in (("look", "refine", "speak", "ask", "finish", "save"), ("speak",)):
+        training.main([*command, "--only", *parts])
     return work
 
 
@@ -74,7 +74,7 @@ def test_one_command_makes_a_folder_that_transformers_loads_and_that_answers(tra
 def test_training_reads_the_tokens_that_the_processor_writes(trained):
     answerer = Answerer(trained / "assembled")
     bank = draw_bank(trained / "speaking", 1, FIRST_SEED + 100, 9)
-    source, rng = Conversations(bank, 9, (TextExample("Who are you?", "A model."),)), Random(3)
+    source, rng = Conversations(bank, 9, (TextExample("Who are you?", "A model."),), ASKING), Random(3)
     for _ in range(30):
         example = source.draw(rng)
         ids, taught = encode(answerer.processor.tokenizer, example)
