@@ -77,10 +77,10 @@ def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
-    """Return the demand of a model: an engine needs four CPUs per GPU if there are any; a service one caller."""
+    """Return the demand of a model: an engine needs the CPUs of its first node's GPUs, at most four; a service one caller."""
     if model.gpus:
         width = max(1, int(model.gpus))  # a shared GPU has the CPUs of a whole one
-        engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // max(1, gpus)))
+        engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // (max(1, gpus) * model.stages)))
         replicas, at_once = workers or MAX_REPLICAS, expected_in_flight(model)
         return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator, stages=model.stages)
     if model.backend == "openai":

@@ -29,7 +29,7 @@ module.__getattr__ = engine
 sys.modules[module.__name__] = module
 """
 """Content of a ``sitecustomize.py`` by which the worker's processes load the stand-in instead of vLLM."""
-STEP_S = 0.05
+STEP_S = 0.3
 
 
 @ray.remote(num_cpus=0, num_gpus=1)
