@@ -99,6 +99,7 @@ def test_a_judge_starts_with_its_own_packages(cli, demo_data, tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     write_wheel(wheels, "sitecustomize", "1.0", code="from pathlib import Path; Path(__file__ + '.started').touch()")
+    del cli.environment["RAY_ADDRESS"]  # pip reads where packages are from the environment in which Ray starts
     cli.environment |= {
         "PROACTIVE_SWEEP_CACHE": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)
     }  # fmt: skip
