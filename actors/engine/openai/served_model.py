@@ -65,7 +65,7 @@ class ServedModelCheck:
             return ""
         now = await self._probe() if self.active else ""
         if not before:
-            self.identity, self.due = now, not now
+            self.identity, self.due = now, self.active and not now
         return now
 
     def notice_idle(self, last_answer_at: float) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student  # type: ignore[import-untyped]
+from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.intervals import Stratum, score_test
 
@@ -56,8 +56,8 @@ def crossed_mean(effects: NDArray[np.float64]) -> CrossedMean | None:
     total = max(row_square + column_square - rest, row_square, column_square)
     freedom = total**2 / (row_square**2 / (rows - 1) + column_square**2 / (columns - 1))
     error, freedom = (total / effects.size) ** 0.5, max(freedom, min(rows, columns) - 1.0)
-    reach = float(student.ppf(LEVEL, freedom)) * error
-    p = float(2 * student.sf(abs(value) / error, freedom))
+    reach = float(stdtrit(freedom, LEVEL)) * error
+    p = float(2 * stdtr(freedom, -abs(value) / error))
     spreads = (max(square - rest, 0.0) / size for square, size in ((row_square, columns), (column_square, rows)))
     by_rows, by_columns = (spread**0.5 for spread in spreads)
     return CrossedMean(value, value - reach, value + reach, p, by_rows, by_columns, rest**0.5)
@@ -89,10 +89,10 @@ def skewed_mean_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
         return score_test(strata)
     low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
     mean, error, skewness, freedom = _estimate_moments(strata)
-    reach = float(student.ppf(LEVEL, freedom))
+    reach = float(stdtrit(freedom, LEVEL))
     bounds = (mean - error * undo_skewness_correction(reach * sign, skewness) for sign in (1, -1))
     lower, upper = (min(max(bound, low), high) for bound in bounds)
-    p = float(2 * student.sf(abs(_corrected(mean / error, skewness)), freedom)) if mean else 1.0
+    p = float(2 * stdtr(freedom, -abs(_corrected(mean / error, skewness)))) if mean else 1.0
     return lower, upper, min(p, 1.0)
 
 

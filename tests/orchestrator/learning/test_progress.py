@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.learning.metrics_log import MetricsLog
-from orchestrator.learning.progress import TrainingOutcome, TrainingProgress, stop_on_signals
+from orchestrator.learning.progress import MetricsLog, TrainingOutcome, TrainingProgress, stop_on_signals
 from orchestrator.learning.settings import train_table
 from sweeps.load import build
 

@@ -12,7 +12,7 @@ from envs.samples import load_samples
 from orchestrator.operating.knowledge import Signals, collect_signals, detect, detect_draws, recognition
 from orchestrator.operating.measures import detection_measures, exact_measures, own_measures
 from orchestrator.operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, log_odds, only, persistent, shifted
-from orchestrator.operating.split import Curve, interval, resampling_weights, tail_share
+from orchestrator.operating.split import Curve
 from orchestrator.operating.summary import summarize
 from orchestrator.operating.values import Values, count_suggestions, sample_values, well_timed_values
 from sweeps.conditions import VARIANTS
@@ -75,35 +75,6 @@ def test_signals_are_of_questions_at_which_something_can_be_asked():
     assert signals.sample.tolist() == [0, 1] and signals.sample.dtype.kind == "i"
     assert signals.odds == pytest.approx([0, math.log(0.25)]) and signals.recognition == pytest.approx([0.8, 0.25])
     assert collect_signals([(silent,)]).sample.tolist() == []
-
-
-def test_tails_are_those_of_expanded_percentiles():
-    assert tail_share([1, 50]) == 0.025
-    assert tail_share([10]) == pytest.approx(0.00855, abs=1e-5)
-    assert tail_share([10, 10]) == pytest.approx(0.01340, abs=1e-5)
-    assert tail_share([2, 100]) == pytest.approx(0.00251, abs=1e-5)
-    assert tail_share([10**6]) == pytest.approx(0.025, abs=1e-6)
-
-
-def test_an_interval_needs_a_value_in_most_draws():
-    draws = np.arange(1000.0)
-    assert interval(5.0, draws, [1]) == (5.0, pytest.approx(24.975), pytest.approx(974.025))
-    draws[:50] = np.nan
-    assert not np.isnan(interval(5.0, draws, [1])).any()
-    draws[50] = np.nan
-    assert interval(5.0, draws, [1])[0] == 5.0 and np.isnan(interval(5.0, draws, [1])[1:]).all()
-    assert np.isnan(interval(math.nan, np.arange(9.0), [1])).all()
-
-
-def test_draws_take_whole_clusters_and_depend_on_the_seed_alone():
-    weights = resampling_weights(["b", "a", "b", "c"], draws=200, seed=3)
-
-    assert weights.shape == (200, 4) and weights.sum(axis=1) == pytest.approx(np.ones(200))
-    assert (weights[:, 0] == weights[:, 2]).all()
-    assert (weights == 0).mean(axis=0) == pytest.approx([8 / 27] * 4, abs=0.1), "each cluster is missed in (2/3)^3"
-    assert weights[:, 1].max() == 1, "a draw may take one cluster alone"
-    assert (weights == resampling_weights(["b", "a", "b", "c"], draws=200, seed=3)).all()
-    assert (weights != resampling_weights(["b", "a", "b", "c"], draws=200, seed=4)).any()
 
 
 def test_measures_weigh_samples():

@@ -6,7 +6,7 @@ import pytest
 from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.precision.stopping import LOOK, bounds
 from sweeps.load import build
-from sweeps.precision import Precision
+from sweeps.sections import Precision
 
 
 def cells(conditions=("zero-shot",), scenarios=("ROD", "QD"), models=("uniform",)):

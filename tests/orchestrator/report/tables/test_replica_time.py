@@ -3,7 +3,7 @@
 import polars as pl
 
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.replica_time import COLUMNS, replica_time_table
+from orchestrator.report.tables.behavior import TIME_COLUMNS, replica_time_table
 from orchestrator.storage.replica_time import HELD, ReplicaTime, write_attempts
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -22,10 +22,10 @@ def test_lines_hold_hours_and_shares_of_held_time(demo_data, tmp_path):
     assert [cell.value for cell in table.rows[1][1:]] == [2, 2, 360, 2700, 0, 540, 0, 0.5]
     assert table.title == "2.0 GPU-hours held: 10% loading, 75% playing, 15% idle; 30.0 GPU-minutes waiting in Ray"
     assert table.name == "replica-time"
-    assert [column.name for column in COLUMNS] == [
+    assert [column.name for column in TIME_COLUMNS] == [
         "model or judge", "GPUs", "held", *(f"{part} %" for part in HELD), "waiting",
     ]  # fmt: skip
-    assert [column.number for column in COLUMNS] == [False] + 8 * [True]
+    assert [column.number for column in TIME_COLUMNS] == [False] + 8 * [True]
     assert table.numbers.equals(
         pl.DataFrame(
             {"group": ["b", "z"], "gpus": [0.0, 2], "waiting": [0.0, 900], "loading": [0.0, 360], "playing": [7200.0, 2700],
