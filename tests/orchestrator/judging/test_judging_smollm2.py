@@ -31,11 +31,12 @@ OPTIONS = {
     "transformers": "batch = 2",
     "vllm": "enforce_eager = true, max_model_len = 4096, block_size = 32, max_num_seqs = 2",
 }
-JUDGE = """[selection]
+JUDGE = """[open_ended.selection]
 limit = 1
 [judge]
 gold_check = false
 attempts = 1
+replicas = 1
 sampling = {{ temperature = 0, max_tokens = 24 }}
 [judge.model]
 name = "smol"
