@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(3600),
+    pytest.mark.skipif(
+        "VLLM_SERVER" not in os.environ, reason="starts vLLM's server four times; set VLLM_SERVER=1 on an idle machine"
+    ),
     pytest.mark.skipif(
         bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
     ),
