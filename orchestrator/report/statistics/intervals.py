@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVarTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm  # type: ignore[import-untyped]
+from scipy.special import ndtr  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.proportion import Z, proportion_interval
@@ -109,7 +109,7 @@ def score_tests(strata: Sequence[Stratum], margin: float) -> tuple[float, float,
         side, distance = (below, value - low) if value < average else (above, high - value)
         if side is None or value == average:
             return 0.5
-        return float(norm.sf(np.interp(distance, side.mean[::-1], side.standardized[::-1])))
+        return float(ndtr(-np.interp(distance, side.mean[::-1], side.standardized[::-1])))
 
     equivalent = max(tail(-margin), tail(margin)) if abs(average) < margin else 1.0
     return *_interval_bounds(strata, below, above), min(1.0, 2 * tail(0.0)), equivalent

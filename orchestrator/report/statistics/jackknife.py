@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.clusters import fourth_moment_freedom, residual_moments
+from orchestrator.report.statistics.means import undo_skewness_correction
 
 Floats = NDArray[np.float64]
 LEVEL = 0.975
@@ -101,10 +102,3 @@ def _stratum_moments(stratum: LeftOut) -> _Moments | None:
     return _Moments(
         float(influence @ influence) / (count * (count - 1)), float((influence**3).sum()) / count**3, freedom
     )
-
-
-def undo_skewness_correction(value: float, skewness: float) -> float:
-    """Return the studentized mean whose transformation is ``value``."""
-    if abs(skewness) < 1e-6:
-        return value
-    return float(3 / skewness * (np.cbrt(1 + skewness * (value - skewness / 6)) - 1))

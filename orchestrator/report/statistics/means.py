@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.intervals import Stratum, score_test
-from orchestrator.report.statistics.jackknife import undo_skewness_correction
 
 LEVEL = 0.975
 """One-sided level of a two-sided 95% interval."""
@@ -116,3 +115,10 @@ def _estimate_moments(strata: Sequence[Stratum]) -> _Moments:
 def _corrected(studentized: float, skewness: float) -> float:
     """Return Hall's transformation of a studentized mean."""
     return float(studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6)
+
+
+def undo_skewness_correction(value: float, skewness: float) -> float:
+    """Return the studentized mean whose transformation is ``value``."""
+    if abs(skewness) < 1e-6:
+        return value
+    return float(3 / skewness * (np.cbrt(1 + skewness * (value - skewness / 6)) - 1))
