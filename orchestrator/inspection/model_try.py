@@ -226,7 +226,7 @@ class Proof:
     status: str
     outcome: str
     changed: list[str]
-    """What differs from the stored certificate."""
+    """Parts that differ from the stored certificate."""
 
     @property
     def ok(self) -> bool:

@@ -116,13 +116,14 @@ class TrainingRun:
         """Return the pictures of the tower."""
         return draw_bank(self.work / "looking", self.laps, FIRST_SEED, self.lap)
 
+    @cached_property
     def speaking_bank(self) -> Bank:
-        """Return the pictures of the adapter."""
+        """The pictures of the adapter."""
         return draw_bank(self.work / "speaking", self.speaking_laps, SPEAKING_SEED, self.lap)
 
     def encode_rows(self) -> EncodeRows:
         """Return the trained tower as a function of rows of the adapter's pictures."""
-        bank, encoder = self.speaking_bank(), self.trained_encoder(self.refining)
+        bank, encoder = self.speaking_bank, self.trained_encoder(self.refining)
         return lambda rows: encoder.encode(bank.pixels[rows])
 
 
@@ -149,7 +150,7 @@ def train_encoder(run: TrainingRun, schedule: Schedule, encoder: PictureEncoder,
 
 def speak(run: TrainingRun) -> None:
     """Run stage 3."""
-    bank = run.speaking_bank()
+    bank = run.speaking_bank
     tokens = run.words().simulate(Targets.of(Labels(bank)).slots(), run.seed)
     train_adapter(run, run.speaking, lambda rows: tokens[rows], SPEAKING)
 
@@ -169,7 +170,7 @@ def train_adapter(
 ) -> None:
     """Train the adapter, from where the stage ``after`` left it, on picture tokens that ``encode_rows`` gives."""
     stage = SpeakingStage(
-        run.speaking_bank(), run.lap, encode_rows, run.model, run.tokenizer, run.work, mixture,
+        run.speaking_bank, run.lap, encode_rows, run.model, run.tokenizer, run.work, mixture,
         f"{run.seed}/{schedule.name}-135m",
     )  # fmt: skip
     if after is not None:

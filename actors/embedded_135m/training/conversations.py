@@ -44,7 +44,7 @@ PLURALS = ("scissors", "glasses")
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What a stage learns from."""
+    """The shares of the examples that a stage learns from."""
 
     kinds: Mapping[str, int]
     """Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""

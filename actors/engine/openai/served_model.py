@@ -36,12 +36,12 @@ Ask = Callable[[dict[str, Any]], Awaitable[tuple[Reply, object]]]
 
 
 class ServedModelCheck:
-    """What a backend knows about the model behind its service's name."""
+    """The check of one service: the identity that it had, and whether it is due to be asked for it again."""
 
     def __init__(self, model: ModelSpec, client: AsyncOpenAI, ask: Ask) -> None:
         self.model, self.client, self.ask = model, client, ask
         self.active = False
-        """True once ``identify`` was called for a service to check."""
+        """True for a service to check that lists the model, or was down when it was asked for its list."""
         self.due = False
         """True if the service may have been restarted since it was identified."""
         self.identity = ""

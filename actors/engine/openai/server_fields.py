@@ -1,4 +1,4 @@
-"""What servers other than OpenAI's want in a request: names of fields, and decoding defaults to switch off."""
+"""Request fields of servers other than OpenAI's: their names, and decoding defaults to switch off."""
 
 from __future__ import annotations
 

@@ -72,12 +72,12 @@ def operating_points(run_data: RunData) -> pl.DataFrame:
 def _cell_measures(run_data: RunData, cell: OperatingCell, cells: Sequence[OperatingCell]) -> CellMeasures:
     weights, sizes = leave_out_weights(cell_clusters(run_data, cell))
     labels = _labels(cell, cells, run_data) if cell.scored else {}
-    whole, without = (
+    estimates, jackknife_values = (
         {name: values * (100 if name in RATES else 1) for name, values in _measures(cell, labels, rows).items()}
         for rows in (np.full((1, len(cell.samples)), 1 / len(cell.samples)), weights)
     )
-    left_out = {name: LeftOut(values, sizes) for name, values in without.items()}
-    return CellMeasures({name: float(values[0]) for name, values in whole.items()}, left_out, len(sizes))
+    left_out = {name: LeftOut(values, sizes) for name, values in jackknife_values.items()}
+    return CellMeasures({name: float(values[0]) for name, values in estimates.items()}, left_out, len(sizes))
 
 
 def _measures(cell: OperatingCell, labels: Mapping[str, Booleans], weights: Floats) -> dict[str, Floats]:

@@ -62,9 +62,9 @@ def leave_out_weights(clusters: Sequence[str]) -> tuple[Floats, Floats]:
     _, indices = np.unique(np.asarray(clusters), return_inverse=True)
     indices = indices % MOST
     sizes = np.bincount(indices).astype(np.float64)
-    kept = (indices[None, :] != np.arange(len(sizes))[:, None]).astype(np.float64)
-    rest = kept.sum(axis=1, keepdims=True)
-    return np.divide(kept, rest, out=np.full_like(kept, nan), where=rest > 0), sizes
+    staying = (indices[None, :] != np.arange(len(sizes))[:, None]).astype(np.float64)
+    rest = staying.sum(axis=1, keepdims=True)
+    return np.divide(staying, rest, out=np.full_like(staying, nan), where=rest > 0), sizes
 
 
 def jackknife_interval(value: float, strata: Sequence[LeftOut], low: float = -inf, high: float = inf) -> Interval:
@@ -89,15 +89,15 @@ def jackknife_interval(value: float, strata: Sequence[LeftOut], low: float = -in
 
 def _stratum_moments(stratum: LeftOut) -> _Moments | None:
     """Return the moments of one stratum's estimate; None if too few clusters have a value."""
-    known = ~np.isnan(stratum.values)
-    count = int(known.sum())
-    if count < 2 or count < (1 - UNDEFINED) * len(known):
+    defined = ~np.isnan(stratum.values)
+    count = int(defined.sum())
+    if count < 2 or count < (1 - UNDEFINED) * len(defined):
         return None
-    values = stratum.values[known]
+    values = stratum.values[defined]
     influence = (count - 1) * (values.mean() - values)
     if not influence.any():
         return _Moments(0.0, 0.0, count - 1.0)
-    _, by_size = residual_moments(stratum.sizes[known], ALIKE)
+    _, by_size = residual_moments(stratum.sizes[defined], ALIKE)
     freedom = max(1.0, min(by_size, fourth_moment_freedom(influence), count - 1))
     return _Moments(
         float(influence @ influence) / (count * (count - 1)), float((influence**3).sum()) / count**3, freedom
