@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from orchestrator.scheduling.commands import JUDGES
-from orchestrator.scheduling.state import LEASE_SPREAD, LEASES_PER_WORKER, WorkerGroup, WorkerSlot, finish_time
+from orchestrator.scheduling.state import (
+    LEASE_SPREAD,
+    LEASES_PER_WORKER,
+    WorkerGroup,
+    WorkerSlot,
+    finish_time,
+    leased_count,
+)
 from orchestrator.scheduling.tight_end import Load, choose_givers
 
 MIN_GAIN = 0.01
@@ -32,7 +39,7 @@ def group_load(group: WorkerGroup, slots: Iterable[WorkerSlot], now: float) -> L
     starting = Counter(max(0.0, slot.started_at + group.start_s - now) for slot in staying if not slot.ready)
     return Load(
         gpus=group.demand.gpus,
-        work=(group.queued_count + sum(slot.leased_count for slot in staying)) / group.rate,
+        work=(group.queued_count + leased_count(staying)) / group.rate,
         start=group.start_s,
         further=max(0, group.demand.replicas - len(staying)),
         ready=len(staying) - starting.total(),
@@ -54,7 +61,7 @@ def replica_pays(group: WorkerGroup, slots: Mapping[int, WorkerSlot], now: float
     if ends_with_others(group) and group.has_rate and not is_late(load, end):
         return False
     ready = [0.0 if slot.ready else max(0.0, slot.started_at + group.start_s - now) for slot in slots.values()]
-    work = load.work + sum(slot.leased_count for slot in slots.values() if slot.leaving) / group.rate
+    work = load.work + leased_count(slot for slot in slots.values() if slot.leaving) / group.rate
     first_end = group.start_s + group.round_s  # of the new replica's first lease
     sooner = max(first_end, finish_time([*ready, group.start_s], work))
     return finish_time(ready, work) - sooner > MIN_GAIN * group.start_s
@@ -87,6 +94,6 @@ def fair_lease_size(worker: WorkerSlot, slots: Collection[WorkerSlot], now: floa
         return size
     played_at = now + worker.leased_count / group.rate
     sharing = sum(slot.ready or slot.started_at + group.start_s <= played_at for slot in slots)
-    share = -(-(group.queued_count + group.leased_count) // sharing) - worker.leased_count
+    share = -(-(group.queued_count + leased_count(slots)) // sharing) - worker.leased_count
     is_worth_it = share >= min(size, max(1, group.demand.concurrency // LEASE_SPREAD))
     return min(size, share) if is_worth_it or not worker.leases else 0

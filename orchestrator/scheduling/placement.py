@@ -16,6 +16,7 @@ from orchestrator.scheduling.state import (
     SILENCE_TIMEOUT_S,
     WorkerGroup,
     WorkerSlot,
+    leased_count,
     used_cpus,
 )
 from orchestrator.scheduling.tight_end import Load, tight_end
@@ -70,7 +71,7 @@ class Placement:
 
     def remaining(self, group: WorkerGroup) -> int:
         """Return the number of episodes that are not delivered yet, including leased ones."""
-        return group.queued_count + group.leased_count
+        return group.queued_count + leased_count(self._workers_of(group).values())
 
     def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
         return self._slots_by_group[group.name]
@@ -81,7 +82,6 @@ class Placement:
     def _release(self, slot: int) -> WorkerSlot:
         worker = self.slots.pop(slot)
         del self._slots_by_group[worker.group.name][slot]
-        worker.group.leased_count -= worker.leased_count
         self.nodes.occupy(worker.place, -worker.group.demand.gpus)
         return worker
 
@@ -223,7 +223,6 @@ class Leasing(Placement):
         while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._lease_count += 1
             worker.leases[self._lease_count] = dict.fromkeys(ordinals)
-            worker.group.leased_count += len(ordinals)
             worker.due[self._lease_count] = worker.deadline(self.now, self.silence)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):

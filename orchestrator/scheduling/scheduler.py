@@ -74,10 +74,8 @@ class Scheduler(Control):
                 worker.group.demand.judge,
             } & self.groups.keys():  # and the judge it waits for
                 self.groups[name].losses = 0
-            undelivered = len(worker.leases[lease])
             for ordinal in ordinals:
                 worker.leases[lease].pop(ordinal, None)
-            worker.group.leased_count -= undelivered - len(worker.leases[lease])
         return self._assign_idle()
 
     def on_answers(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
@@ -105,9 +103,7 @@ class Scheduler(Control):
         worker = self.slots[slot]
         self._observe(worker, 0)
         worker.due.pop(lease, None)
-        undelivered = worker.leases.pop(lease, {})
-        worker.group.leased_count -= len(undelivered)
-        worker.group.waiting.extendleft(reversed(worker.group.filter_playable(undelivered)))
+        worker.group.waiting.extendleft(reversed(worker.group.filter_playable(worker.leases.pop(lease, {}))))
         worker.suspected = False
         return self._assign(slot)
 

@@ -65,8 +65,6 @@ class WorkerGroup:
     dropped: deque[int] = field(default_factory=deque)
     """Withdrawn episodes that are not leased."""
     parked_since: float = 0.0
-    leased_count: int = 0
-    """Episodes that its workers have and have not delivered."""
 
     def cancel(self, ordinals: Container[int]) -> None:
         """Remove these from the queues for the rest of the attempt."""
@@ -223,6 +221,11 @@ def finish_time(ready: Sequence[float], work: float) -> float:
         total += time
         end = (total + work) / count
     return end
+
+
+def leased_count(slots: Iterable[WorkerSlot]) -> int:
+    """Return the episodes that these workers have and have not delivered."""
+    return sum(slot.leased_count for slot in slots)
 
 
 def used_cpus(slots: Iterable[WorkerSlot], place: Place | None) -> float:
