@@ -22,6 +22,8 @@ JPEG_QUALITY = 95
 SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
 """Pixels: OpenAI's models fit each picture into the first square (OpenAI's guide on vision, "high" detail); if a service takes
 less, the square is halved until the picture fits, down to the second."""
+FUNCTION_PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
+"""A function for testing whether a chat template writes functions."""
 
 
 def conversation(messages: Sequence[Message], part: Callable[[ImageRef], Part], plain: bool = False) -> Chat:

@@ -175,6 +175,8 @@ class OpenAIBackend(Backend):
         async with self.pace.slot(chance) as round_:
             try:
                 await self.served.check()
+                if "tools" in body:
+                    await self.served.check_functions()
                 reply, fingerprint = await self._exchange(body, price)
                 await self.served.notice_answer(fingerprint)
                 return reply

@@ -1,4 +1,4 @@
-"""Notices that another model answers under a service's name: its replies to fixed questions are compared with earlier ones.
+"""Notices that another model answers under a service's name, or one that is not shown functions, by fixed questions.
 
 Only services of one's own are asked: behind a provider's name, models and hardware may change at any time.
 """
@@ -15,6 +15,7 @@ import openai
 from openai import AsyncOpenAI
 
 from actors.engine.backend import FirstTokenReply, ModelStopped, Refused, Reply, Unprocessable
+from actors.engine.chat_format import FUNCTION_PROBE, function_schema
 from actors.engine.openai.first_tokens import MOST_TOKENS, NoLogprobs
 from actors.engine.openai.reply import parse_object
 from actors.engine.openai.served_identity import Probe, describe_other_model, is_checked, same_model, to_identity
@@ -46,6 +47,8 @@ class ServedModelCheck:
         """True if the service may have been restarted since it was identified."""
         self.identity = ""
         """Of the model that the run has played; empty until it is known."""
+        self.shows_functions = False
+        """True once the service has counted more tokens for a question with a function than without."""
         self.fingerprint: object = None
         """``system_fingerprint`` of the last answer."""
         self.lock = asyncio.Lock()
@@ -91,6 +94,25 @@ class ServedModelCheck:
                 raise ModelStopped(describe_other_model(self.model, "this run began with"))
             self.due = False
 
+    async def check_functions(self) -> None:
+        """Raise ModelStopped if the service leaves functions out of the prompt, as chat templates without them do silently.
+
+        Asks once per start; raises as ``ask``, too.
+        """
+        async with self.lock:
+            if self.shows_functions or not self.active:
+                return
+            question = self._question(QUESTIONS[0])
+            (without, _), (with_function, _) = [
+                await self.ask(question | tools) for tools in ({}, {"tools": [function_schema(FUNCTION_PROBE)]})
+            ]
+            if 0 < without.prompt_tokens == with_function.prompt_tokens:
+                raise ModelStopped(
+                    f"{self.model.endpoint.base_url} does not show functions to {self.model.source}: its prompt has as many"
+                    f' tokens with a function as without; write tools = "text" in the entry of {self.model.name}'
+                )
+            self.shows_functions = True
+
     async def _is_listed(self) -> bool:
         """Return True if the service lists the model; raises APIConnectionError if it is down."""
         try:
@@ -107,12 +129,7 @@ class ServedModelCheck:
         return to_identity(probes) if len(probes) == len(QUESTIONS) else ""
 
     async def _answer(self, question: str) -> Probe | None:
-        body: dict[str, Any] = {
-            "model": self.model.source,
-            "messages": [{"role": "user", "content": question}],
-            length_field(self.model.endpoint): REPLY_TOKENS,
-            "temperature": 0.0,
-        }
+        body = self._question(question)
         try:
             reply, _ = await self.ask({**body, "logprobs": True, "top_logprobs": MOST_TOKENS})
         except NoLogprobs:
@@ -123,3 +140,12 @@ class ServedModelCheck:
         return Probe(
             reply.prompt_tokens, {each.text: round(exp(each.log_probability), 4) for each in first}, reply.text
         )
+
+    def _question(self, text: str) -> dict[str, Any]:
+        """Return the body of a short greedy request."""
+        return {
+            "model": self.model.source,
+            "messages": [{"role": "user", "content": text}],
+            length_field(self.model.endpoint): REPLY_TOKENS,
+            "temperature": 0.0,
+        }

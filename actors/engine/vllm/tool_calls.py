@@ -13,15 +13,12 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.renderers.params import ChatParams
 from vllm.tool_parsers import ToolParserManager
 
-from actors.engine.chat_format import function_schema, has_start_token
+from actors.engine.chat_format import FUNCTION_PROBE, function_schema, has_start_token
 from actors.engine.openai.reply import bounded_call
 from envs.tool_calls import Function, encode_calls
 from sweeps.spec import ModelSpec
 
 QUESTION = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
-PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
-"""A function for testing whether a chat template writes functions."""
-
 
 HF_FORMAT = 'options = { config_format = "hf", tokenizer_mode = "hf", load_format = "safetensors" }'
 """The options of an entry whose repository has Mistral's format, too, which vLLM prefers."""
@@ -49,9 +46,9 @@ def add_functions(template: ChatParams, functions: Sequence[Function]) -> ChatPa
 
 def template_takes_functions(renderer: Any, template: ChatParams) -> bool:
     """Return True if the model's chat template writes functions; others ignore them silently."""
-    _, prompt = renderer.render_messages(QUESTION, add_functions(template, [PROBE]))
+    _, prompt = renderer.render_messages(QUESTION, add_functions(template, [FUNCTION_PROBE]))
     text = prompt["prompt"] if "prompt" in prompt else renderer.get_tokenizer().decode(prompt["prompt_token_ids"])
-    return PROBE.name in text
+    return FUNCTION_PROBE.name in text
 
 
 class ToolCalls:

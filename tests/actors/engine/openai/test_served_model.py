@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from actors.engine.backend import ModelStopped
+from actors.engine.chat_format import FUNCTION_PROBE
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.openai.served_identity import MOST_MOVED, Probe, same_model, to_identity
 from actors.engine.openai.served_model import IDLE_S, QUESTIONS
@@ -187,3 +189,27 @@ def test_what_counts_as_the_same_model() -> None:
     assert same_model(identity(first={}), identity(0.9)), "equal texts where one has no probabilities"
     for damaged in ("", "sha256:00", "served:", "served:[]", "served:[[1]]"):
         assert not same_model(identity(), damaged) and same_model(damaged, damaged)
+
+
+@pytest.mark.parametrize("shown", [40, 0])
+def test_a_service_whose_template_leaves_functions_out_is_stopped_before_a_reply(shown: int) -> None:
+    """``shown``: prompt tokens of a function. llama.cpp drops functions silently if the template has no place for them."""
+    calls = replace(REQUEST, tools=(FUNCTION_PROBE,))
+
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        await backend.identify()
+        if shown:
+            await backend.reply(calls)
+            await backend.reply(calls)
+            return
+        with pytest.raises(
+            ModelStopped, match=r'does not show functions to served-m: .* write tools = "text" in the entry'
+        ):
+            await backend.reply(calls)
+
+    def answer(_: int, body: dict[str, Any]) -> Answer:
+        return answer_probe(body, SAME, 100 + shown * len(body.get("tools", ())))
+
+    bodies = play_with(answer, play).bodies
+    assert sum(is_probe(body) for body in bodies) == len(QUESTIONS) + 2
+    assert sum(not is_probe(body) for body in bodies) == (2 if shown else 0)

