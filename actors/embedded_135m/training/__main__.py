@@ -8,6 +8,7 @@ tower with them (``refine``), an adapter on simulated picture tokens (``speak``)
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +57,9 @@ class TrainingRun:
     asking: Schedule
     finishing: Schedule
     exam_samples: int
-    """Samples of an examination per scenario."""
+    """Samples of an examination per scenario and seed."""
+    exam_seeds: Sequence[int]
+    """First seeds of the pictures of each examination."""
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -192,10 +195,12 @@ def save(run: TrainingRun) -> None:
 
 def examine(run: TrainingRun) -> None:
     """Measure the assembled folder on fresh seeds and write the model card."""
-    from actors.embedded_135m.training.examination import write_card
+    from actors.embedded_135m.training.examination import SEEDS, write_card
 
-    log = run.work / "training.log"
-    write_card(run.work / "assembled", run.language, run.out, log, run.exam_samples, 7 * run.exam_samples, run.log)
+    write_card(
+        run.work / "assembled", run.language, run.out, run.work / "training.log", run.exam_samples, 7 * run.exam_samples,
+        run.exam_seeds or SEEDS, run.log,
+    )  # fmt: skip
 
 
 PARTS = {"look": look, "refine": refine, "speak": speak, "ask": ask, "finish": finish, "save": save, "exam": examine}
@@ -218,7 +223,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--speak-steps", type=int, default=165)
     parser.add_argument("--ask-steps", type=int, default=400)
     parser.add_argument("--finish-steps", type=int, default=300)
-    parser.add_argument("--exam-samples", type=int, default=30, help="held-out samples per scenario")
+    parser.add_argument("--exam-samples", type=int, default=30, help="held-out samples per scenario and seed")
+    parser.add_argument("--exam-seeds", type=int, nargs="+", default=(), help="first seeds of held-out samples")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=tuple(PARTS), help="parts of the run")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -232,7 +238,7 @@ def main(arguments: list[str] | None = None) -> None:
         Schedule("speaking", options.speak_steps, 1.5e-3, warm=5, decay=0.01, save_every=5, half=False),
         Schedule("asking", options.ask_steps, 8e-4, warm=10, decay=0.01, save_every=5, half=False),
         Schedule("finishing", options.finish_steps, 6e-4, warm=10, decay=0.01, save_every=5, half=False),
-        options.exam_samples,
+        options.exam_samples, options.exam_seeds,
     )  # fmt: skip
     for name in options.only:
         PARTS[name](run)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count as count_from
 from itertools import islice
 from pathlib import Path
@@ -22,8 +22,8 @@ from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Ending, Mode
 from sweeps.conditions import CONDITIONS
 
-FIRST_SEED = HELD_OUT + 20_000
-"""First seed of an examination; training stays below HELD_OUT, its progress is measured from HELD_OUT + 50,000 on."""
+SEEDS = (HELD_OUT + 20_000, HELD_OUT + 30_000, HELD_OUT + 40_000)
+"""First seeds of the examinations; training stays below HELD_OUT, its progress is measured from HELD_OUT + 50,000 on."""
 LONG_SHARE = 3
 """Episodes with several pictures are played for one sample of so many."""
 WHAT = "What is in this picture?"
@@ -47,34 +47,28 @@ class Figure:
         return 100 * self.hits / self.trials if self.trials else 0.0
 
     @property
-    def row(self) -> str:
-        """The row of the model card: share, 95% interval (Wilson), trials, target, and whether it is met."""
+    def cells(self) -> str:
+        """Cells of the model card: share, 95% interval (Wilson), trials, target, and whether it is met."""
         interval = binomtest(self.hits, max(1, self.trials)).proportion_ci(method="wilson")
         is_met = self.trials > 0 and (self.percent <= self.target if self.at_most else self.percent >= self.target)
         target = f"{'at most' if self.at_most else 'at least'} {self.target:.0f}"
         limits = f"{100 * interval.low:.1f} to {100 * interval.high:.1f}"
-        return (
-            f"| {self.name} | {self.percent:.1f} | {limits} | {self.trials} | {target} | {'yes' if is_met else 'no'} |"
-        )
+        return f"{self.percent:.1f} | {limits} | {self.trials} | {target} | {'yes' if is_met else 'no'}"
 
 
-def examine(folder: Path, language: Path, each: int, counts: int) -> Iterator[Figure]:
-    """Yield all figures; ``each`` samples per scenario, and ``counts`` samples about counting."""
-    torch.set_num_threads(1)
-    answerer = Answerer(folder)
-    samples = {name: candidates(name, each, FIRST_SEED) for name in SCENARIOS}
+def examine(answerer: Answerer, each: int, counts: int, seed: int) -> Iterator[Figure]:
+    """Yield the figures about pictures drawn from ``seed``: ``each`` samples per scenario, and ``counts`` about counting."""
+    samples = {name: candidates(name, each, seed) for name in SCENARIOS}
     yield from _open(answerer, [candidate for scenario in samples.values() for candidate in scenario])
     yield from _multiple_choice(answerer, samples)
-    yield _counting(answerer, counts)
-    yield from _general(answerer, language)
+    yield _counting(answerer, counts, seed)
     yield from _several_pictures(answerer, {name: found[: -(-each // LONG_SHARE)] for name, found in samples.items()})
 
 
-def first_answers(folder: Path) -> Iterator[tuple[str, ...]]:
+def first_answers(answerer: Answerer, seed: int) -> Iterator[tuple[str, ...]]:
     """Yield scenario, picture, answer, question and reply for the first sample of each scenario: clear, then hidden."""
-    answerer = Answerer(folder)
     for name in SCENARIOS:
-        candidate = candidates(name, 1, FIRST_SEED)[0]
+        candidate = candidates(name, 1, seed)[0]
         for mode, text in ((Mode.REFERENCE, WHAT), (Mode.PLAY, "")):
             question = _ask(candidate, mode, text)
             picture = "clear" if mode is Mode.REFERENCE else "first"
@@ -135,8 +129,8 @@ def _open(answerer: Answerer, samples: Sequence[Candidate]) -> Iterator[Figure]:
     yield Figure("hidden views: a category is named", naming, len(samples), 5, at_most=True)
 
 
-def _counting(answerer: Answerer, count: int) -> Figure:
-    laps = (candidates("VSOD", LAP, seed) for seed in count_from(FIRST_SEED + 1000))
+def _counting(answerer: Answerer, count: int, seed: int) -> Figure:
+    laps = (candidates("VSOD", LAP, each) for each in count_from(seed + 1000))
     numbered = list(islice((c for lap in laps for c in lap if c.sample.answer.rstrip(".").isdigit()), count))
     replies = answerer.replies([_ask(candidate, Mode.REFERENCE) for candidate in numbered])
     right = 0
@@ -177,15 +171,15 @@ last layer and the connector towards the word embeddings of what a picture shows
 trains a rank-16 adapter on the attention of the later layers, on picture tokens simulated from the labels: the sweep's own
 questions, English sentences, and the frozen model's answers to questions without pictures. `ask` goes on with the tower's own
 tokens, with more open questions and hidden views; `finish` with more of what the examination after `ask` showed to be weak. The
-weights that ship were refined in three runs (900, 700 and 2,400 steps; the last two with the shares that the source has now)
-and asked with the tower of the first; `training.log` holds all of it. An open question about an empty belt (CIT) is answered with
-the one request that judges accept for every sample, because the picture does not show whether the object comes or has gone.
+weights that ship come from one run of that command from nothing (`training.log`). An open question about an empty belt (CIT) is
+answered with the one request that judges accept for every sample, because the picture does not show whether the object comes or
+has gone.
 
 **License.** The language half: Apache-2.0. What was trained here: MIT.
 
-## Measured on held-out seeds ({first} and up), greedy
-| figure | percent | 95% interval | n | target | met |
-| --- | ---: | --- | ---: | --- | --- |
+## Measured on held-out pictures of seeds {seeds}, greedy
+| figure | percent by seed | all | 95% interval | n | target | met |
+| --- | --- | ---: | --- | ---: | --- | --- |
 {rows}
 
 ## First answers of each scenario, unselected
@@ -196,13 +190,34 @@ the one request that judges accept for every sample, because the picture does no
 
 
 def write_card(
-    folder: Path, language: Path, out: Path, log: Path, each: int, counts: int, log_line: Callable[[str], None]
+    folder: Path,
+    language: Path,
+    out: Path,
+    log: Path,
+    each: int,
+    counts: int,
+    seeds: Sequence[int],
+    log_line: Callable[[str], None],
 ) -> None:
-    """Examine the assembled model, write MODEL_CARD.md, and copy the log next to it."""
-    rows = list[str]()
-    for figure in examine(folder, language, each, counts):
-        rows.append(figure.row)
-        log_line(f"examined: {figure.name} {figure.percent:.1f}% of {figure.trials}")
-    answers = "\n".join(f"| {' | '.join(cells)} |" for cells in first_answers(folder))
-    (out / "MODEL_CARD.md").write_text(CARD.format(first=FIRST_SEED, rows="\n".join(rows), answers=answers), "utf-8")
+    """Examine the assembled model on pictures of each seed, write MODEL_CARD.md, and copy the log next to it."""
+    torch.set_num_threads(1)
+    answerer, figures = Answerer(folder), dict[str, list[Figure]]()
+    for seed in seeds:
+        for figure in examine(answerer, each, counts, seed):
+            log_line(f"examined, seed {seed}: {figure.name} {figure.percent:.1f}% of {figure.trials}")
+            figures.setdefault(figure.name, []).append(figure)
+    rows = [_row(measured) for measured in figures.values()]
+    rows += [_row([figure]) for figure in _general(answerer, language)]
+    answers = "\n".join(f"| {' | '.join(cells)} |" for cells in first_answers(answerer, seeds[0]))
+    card = CARD.format(seeds=", ".join(map(str, seeds)), rows="\n".join(rows), answers=answers)
+    (out / "MODEL_CARD.md").write_text(card, "utf-8")
     shutil.copyfile(log, out / "training.log")
+
+
+def _row(measured: Sequence[Figure]) -> str:
+    """Return a row of the model card for one figure on several seeds."""
+    pooled = replace(
+        measured[0], hits=sum(each.hits for each in measured), trials=sum(each.trials for each in measured)
+    )
+    by_seed = " / ".join(f"{each.percent:.1f}" for each in measured)
+    return f"| {pooled.name} | {by_seed} | {pooled.cells} |"

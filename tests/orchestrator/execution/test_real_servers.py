@@ -154,7 +154,7 @@ def test_a_real_server_that_fails_in_every_way(
             check_complete(broken)
             equal = replies(calm).join(replies(broken), on=["key", "turn", "reply"]).height / replies(calm).height
             print(f"{equal:.1%} of {replies(calm).height} replies are equal after the restart")
-            assert equal >= 0.9, "float32: only what else was in a batch differs"
+            assert equal >= 0.9, "only what else was in a batch differs"
 
             answered = proxy.statuses.count(200)
             run = cli.start("run", file, "--output", other)
