@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from difflib import SequenceMatcher
 from unicodedata import normalize
 
@@ -31,16 +31,18 @@ _LEADING = re.compile(
 _SEVERAL = re.compile(
     r"(?<![\w'])[A-Z]\b\W{0,3}(?:\s|/|,)\s{0,2}(?:or\s|and\s)?\W{0,2}[A-Z](?![\w'])(?!\s(?!(?:and|or|can|are)\b)[a-z])"
 )
-_LISTED = re.compile(r"(?<![\w'])([A-Z])[).:]")
+_LISTED = re.compile(r"(?<![\w'])([A-Z])[).:](?=\s\S)")
+"""A letter with its mark before a text: an entry of a repeated option list, or the answer itself."""
 _FIELD = re.compile(
     r"[\"'](?:final_?)?(?:answer|choice|option|letter|selection)[\"']\s*:\s*[\"']\(?([A-Za-z])(?:[).:]|[\"'])"
 )
 """An answer in JSON or a dictionary: ``{'answer': 'G'}``."""
 _ANNOUNCED = re.compile(
-    r"(?:\b(?:(?:answer|ans|final|option|choice|choose|chose|select|selection|pick|letter|guess|response|output|say|so|thus|hence"
+    r"(?:\b(?:(?:answer|ans|final|option|choice|choose|choosing|chose|select|selection|pick|letter|guess|response|output|say|so|thus|hence"
     r"|therefore|leaving|go(?:ing)? with|it is|it must be|this is|prefer)\b|ans\.)"
+    r"(?:\sto (?:the|this|your)(?: given)? (?:question|query))?"
     r"(?:\s(?:here|must|would|should))?(?:\s(?:be|is|option|letter|choice|the))*"
-    r"[\s:=\-\u2013\"'(\[,]{1,8}([A-Z]|[a-z](?=\W{0,2}$))(?!\w|'\w)(?!\s(?!over\b)[a-z])"
+    r"(?:[:=]\s{0,2}|[^\S\n]|[\-\u2013\"'(\[,]){1,8}([A-Z]|[a-z](?=\W{0,2}$))(?!\w|'\w)(?!\s(?!over\b)[a-z])"
     r"(?!\W{0,4}\s?(?:or|and)\s|[\s\"']{0,2}[/,&][\s\"']{0,2}[A-Z]\b)"
     r"|(?<![\w'])([A-Z]) (?:it is|is (?:the )?(?:correct|right|best|(?:more|most) (?:likely|plausible)))\b"
     r"|(?<=\w):\s\(?([A-Z])\)?(?=\W{0,3}$))"
@@ -72,14 +74,18 @@ _NOT_BUT = re.compile(
 )
 _CONTRAST = re.compile(r"\bnot\b[^.!?;\n]{1,80}?[,\s]but\s")
 """``not X but``: what is said before it is denied, what follows is meant."""
-_CLAUSE = re.compile(r",\s(?:so|thus|hence|therefore|leaving|but)\b|,\s(?=it (?:is|must)\b)")
+_CLAUSE = re.compile(
+    r",\s(?:so|thus|hence|therefore|leaving|but)\b|\s(?:so|thus|hence|therefore),\s|,\s(?=it (?:is|must)\b)"
+)
 """A conclusion, which a negation before it does not deny."""
 _NEGATED = re.compile(
     r"\b(?:not|no(?! (?:doubt|question))|never|neither|nor|cannot|wrong|without(?! (?:a )?doubt)"
     r"|incorrect|unlikely|impossible|rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)"
     r"|eliminat(?:e|es|ed)|except|anything but|(?:more|less|fewer|greater|other|rather) than|at (?:least|most))\b"
 )
-_UNSURE = re.compile(r"\b(?:or|either|between|nor|(?:could|might) (?:it|this|that))\b|^ (?:is|was) (?:it|this|that)\b")
+_UNSURE = re.compile(
+    r"\b(?:or|either|between|nor|choose from|(?:could|might) (?:it|this|that))\b|^ (?:is|was) (?:it|this|that)\b"
+)
 _CONDITION = re.compile(r"\bif\b")
 _SENTENCE = re.compile(r"[.!?;\n]+")
 _NUMBERED = re.compile(r"\b(?:frame|option|step|turn|image|video) (?=\d)")
@@ -92,6 +98,8 @@ _NOISE = re.compile(r"[^a-z0-9]+")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
 SHORTEST_LIST = 3
 """Least letters of a repeated option list, below which an announced answer counts; fewer are contradictory answers."""
+LONGEST_STATEMENT = 18
+"""Most words of a sentence that names an option by its text; longer ones mention what they do not choose."""
 SHORTEST = 4
 """Least letters of the beginning of an option that identify it."""
 
@@ -108,21 +116,25 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     text = _strip_markup(reply[:LONGEST])
     if alone := _WRAPPED.fullmatch(text):
         return _index(alone[1], shown)
+    marked = {_index(letter, shown) for letter in _LISTED.findall(text)}
+    announced = {_index(letter, shown) for letter in _announced(text)}
     lines = text.splitlines()
     if lines and (last := _WRAPPED.fullmatch(lines[-1].strip())):
-        return _index(last[1], shown)
+        is_cut_list = len(marked) >= SHORTEST_LIST
+        return None if is_cut_list else _only({*announced, _index(last[1], shown)})
     if leading := _LEADING.match(text):
-        listed = len(set(_LISTED.findall(text)))
-        if listed < 2 and not _SEVERAL.match(text):
-            return _index(leading[1] or leading[2], shown)
-        if 1 < listed < SHORTEST_LIST:
+        first = _index(leading[1] or leading[2], shown)
+        if marked <= {first} and not _SEVERAL.match(text):
+            return first if announced <= {first} else None
+        if len(marked | {first}) < SHORTEST_LIST:
             return None
-    if announced := {_index(letter, shown) for letter in _announced(text)}:
-        return announced.pop() if len(announced) == 1 else None
-    if leading:
+    if announced:
+        return _only(announced)
+    if leading or len(marked) >= SHORTEST_LIST:
         return None
     position = _by_position(text, len(texts))
-    return _by_text(text, texts) if position is None else position
+    named = _by_text(text, texts) if position is None else position
+    return named if marked <= {named} else None
 
 
 def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
@@ -211,6 +223,10 @@ def repair_reply(sample: Sample, state: State, reply: str) -> str:
     return reply if index is None else letter(index)
 
 
+def _only(indexes: Set[int | None]) -> int | None:
+    return next(iter(indexes)) if len(indexes) == 1 else None
+
+
 def _index(mark: str, shown: int) -> int | None:
     index = ord(mark.upper()) - FIRST_LETTER
     return index if index < min(shown, LETTERS) else None
@@ -236,6 +252,7 @@ def _by_text(text: str, texts: Sequence[str]) -> int | None:
     if equal:
         return equal[0] if len(equal) == 1 else None
     sentences = [f" {_normalize(sentence)} " for sentence in _SENTENCE.split(text)]
+    sentences = [sentence for sentence in sentences if sentence.count(" ") <= LONGEST_STATEMENT + 1]
     indexes = {index for sentence in sentences for index in _stated_options(sentence, options)}
     return indexes.pop() if len(indexes) == 1 else None
 

@@ -2,6 +2,8 @@
 
 ``lenient_replies.jsonl`` holds a reply, the options shown and the index that a person takes it for (null: none). A hash of
 the reply splits it: rules may be written while looking at the half ``seen`` alone, the other half says what they are worth.
+``real_replies.jsonl`` holds what SmolLM2-135M (without pictures) and embedded-135m replied at temperature 1, labeled by reading:
+the letter that a reply begins with counts even before another text, two answers name nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from envs.lenient import read_leniently
 SEED = "lenient-2026"
 REPLIES = Path(__file__).with_name("lenient_replies.jsonl")
 SHAPES = Path(__file__).with_name("written_replies.jsonl")
+REAL = Path(__file__).with_name("real_replies.jsonl")
+HALVES = ("seen", "unseen", "shapes", "smollm2 seen", "smollm2 unseen", "embedded-135m")
 
 
 class Score(NamedTuple):
@@ -29,9 +33,9 @@ class Score(NamedTuple):
 
 
 def replies() -> list[dict[str, Any]]:
-    """Every reply, with ``half``: ``seen``, ``unseen`` or ``shapes``."""
+    """Every reply, with ``half``: one of ``HALVES``."""
     rows = [{**row, "half": _half(row["reply"], row["options"])} for row in _read(REPLIES)]
-    return rows + [{**row, "half": "shapes"} for row in _read(SHAPES)]
+    return rows + [{**row, "half": "shapes"} for row in _read(SHAPES)] + _read(REAL)
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
@@ -39,7 +43,7 @@ def _read(file: Path) -> list[dict[str, Any]]:
 
 
 def score(half: str) -> Score:
-    """The score of ``seen``, ``unseen`` or ``shapes``; mistakes are what was read otherwise than meant."""
+    """The score of one of ``HALVES``; mistakes are what was read otherwise than meant."""
     rows = [row for row in replies() if row["half"] == half]
     read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
     right = sum(index is not None and index == row["meant"] for index, row in zip(read, rows, strict=True))
@@ -59,7 +63,7 @@ def _half(reply: str, options: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    for name in ("seen", "unseen", "shapes"):
+    for name in HALVES:
         measured = score(name)
         print(f"{name}: {measured.replies} replies, precision {measured.precision:.3f}, recall {measured.recall:.3f}")
         if name in sys.argv[1:]:

@@ -28,8 +28,21 @@ def test_unusual_shapes_are_read_or_left_alone():
     assert measured.replies >= 150 and measured.precision >= 0.98 and measured.recall >= 0.85, measured.mistakes
 
 
+@pytest.mark.parametrize(
+    ("half", "least", "precision", "recall"),
+    [("embedded-135m", 150, 0.98, 0.95), ("smollm2 seen", 300, 0.93, 0.9), ("smollm2 unseen", 120, 0.93, 0.85)],
+)
+def test_real_replies_are_read_as_a_person_reads_them(half, least, precision, recall):
+    """SmolLM2's at temperature 1 are half nonsense: 0.905 and 0.913 at first sight of 182 of them."""
+    measured = score(half)
+
+    assert measured.replies >= least and measured.precision >= precision and measured.recall >= recall, (
+        measured.mistakes
+    )
+
+
 def test_half_of_three_hundred_replies_are_held_out():
-    rows = [row for row in replies() if row["half"] != "shapes"]
+    rows = [row for row in replies() if row["half"] in ("seen", "unseen")]
     unseen = [row for row in rows if row["half"] == "unseen"]
 
     assert len(rows) >= 300 and 0.4 <= len(unseen) / len(rows) <= 0.6
