@@ -56,13 +56,18 @@ class Figure:
         return f"{self.percent:.1f} | {limits} | {self.trials} | {target} | {'yes' if is_met else 'no'}"
 
 
-def examine(answerer: Answerer, each: int, counts: int, seed: int) -> Iterator[Figure]:
-    """Yield the figures about pictures drawn from ``seed``: ``each`` samples per scenario, and ``counts`` about counting."""
+def examine(answerer: Answerer, each: int, counts: int, seed: int, several: bool) -> Iterator[Figure]:
+    """Yield the figures about pictures drawn from ``seed``: ``each`` samples per scenario, and ``counts`` about counting.
+
+    ``several``: also those about several pictures, which take three times as long as all others.
+    """
     samples = {name: candidates(name, each, seed) for name in SCENARIOS}
     yield from _open(answerer, [candidate for scenario in samples.values() for candidate in scenario])
     yield from _multiple_choice(answerer, samples)
     yield _counting(answerer, counts, seed)
-    yield from _several_pictures(answerer, {name: found[: -(-each // LONG_SHARE)] for name, found in samples.items()})
+    if several:
+        part = -(-each // LONG_SHARE)
+        yield from _several_pictures(answerer, {name: scenario[:part] for name, scenario in samples.items()})
 
 
 def first_answers(answerer: Answerer, seed: int) -> Iterator[tuple[str, ...]]:
@@ -203,7 +208,7 @@ def write_card(
     torch.set_num_threads(1)
     answerer, figures = Answerer(folder), dict[str, list[Figure]]()
     for seed in seeds:
-        for figure in examine(answerer, each, counts, seed):
+        for figure in examine(answerer, each, counts, seed, several=seed == seeds[0]):
             log_line(f"examined, seed {seed}: {figure.name} {figure.percent:.1f}% of {figure.trials}")
             figures.setdefault(figure.name, []).append(figure)
     rows = [_row(measured) for measured in figures.values()]
