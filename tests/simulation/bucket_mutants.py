@@ -15,7 +15,7 @@ RARE = (
     "a list of the bucket counts as complete",
     "the folder of a machine is used although another machine wrote since",
 )
-"""Bugs that a hundred seeds do not find; ``python -m tests.simulation mutants`` looks for them in ten thousand."""
+"""Bugs that only wandering drivers find (``schedule.is_wandering``)."""
 
 
 @mutant("episodes are uploaded before their turns")

@@ -51,6 +51,10 @@ BUCKET_WRITES = {"forgotten write": 60, "unanswered write": 60}
 """Faults of the write with a number, counted from the attempt's begin -> the largest one."""
 OTHER_MACHINE_SHARE = 0.4
 """Share of the attempts in a bucket that begin on another machine than the last one."""
+OTHER_MACHINE, STALE_START = "other machine", "stale start"
+"""The attempt is on another machine than the last one, a former one if ``value`` is below ``FORMER``; and it begins with lists
+of the bucket that lack the newest parts."""
+FORMER = 0.3
 ENDS = ("kill at step", "kill at disk operation", "power loss at disk operation", "power loss at step")
 """Faults that end the driver."""
 
@@ -85,11 +89,20 @@ def is_in_bucket(seed: int) -> bool:
     return seed // 9 % 2 == 1
 
 
+def is_wandering(seed: int) -> bool:
+    """Return True if a seed's driver goes to another machine and back: every ninth, half of them in a judged sweep.
+
+    Few storms do so by chance, and with stale lists none did.
+    """
+    return seed % 18 in (15, 16)
+
+
 def draw(seed: int) -> Schedule:
     """Draw a storm of one to four disturbed attempts, each ended in its middle or not."""
     chance, size = Random(f"storm {seed}"), 2 if is_judged(seed) else 1
     events: list[Event] = []
-    for attempt in range(chance.randint(1, 3)):
+    attempts = chance.randint(1, 3)
+    for attempt in range(3 if is_wandering(seed) else attempts):
         for _ in range(chance.randint(0, 4)):
             if chance.random() < 0.6:
                 kind = chance.choice(TIMED)
@@ -103,6 +116,10 @@ def draw(seed: int) -> Schedule:
             events.append(_numbered(attempt, chance.choice(ENDS), chance, size))
         if is_in_bucket(seed):
             events += _bucket_events(attempt, chance)
+    if is_wandering(seed):
+        events = [event for event in events if event.kind != OTHER_MACHINE]
+        events += [Event(1, OTHER_MACHINE, 0.0, FORMER), Event(2, OTHER_MACHINE, 0.0)]
+        events += [Event(attempt, STALE_START, 0.0, round(chance.random(), 3)) for attempt in (1, 2)]
     return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
 
 
@@ -114,7 +131,7 @@ def _bucket_events(attempt: int, chance: Random) -> list[Event]:
         at = chance.randint(1, BUCKET_WRITES[kind]) if kind in BUCKET_WRITES else round(chance.uniform(0, STORM_S), 2)
         events.append(Event(attempt, kind, at, round(chance.random(), 3)))
     if attempt and chance.random() < OTHER_MACHINE_SHARE:
-        events.append(Event(attempt, "other machine", 0.0, round(chance.random(), 3)))
+        events.append(Event(attempt, OTHER_MACHINE, 0.0, round(chance.random(), 3)))
     return events
 
 
