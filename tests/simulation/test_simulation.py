@@ -164,6 +164,13 @@ def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sent
     assert any("was moved or removed while it was written" in line for line in world.trace), world.trace
 
 
+def test_a_paused_run_whose_folder_is_moved_ends_with_a_sentence(world):
+    """Found by seed 22 with fewer samples: it waited for ever for the command that resumes it."""
+    world.undisturbed(0)
+    world.play(Schedule(0, (Event(0, "pause", 2.0, 0.9), Event(0, "move folder", 20.0))))
+    assert any("was moved or removed while it was written" in line for line in world.trace), world.trace
+
+
 def test_a_file_that_a_full_disk_kept_from_its_name_is_not_missed_for_ever(world):
     """Found by seed 20906: nothing rewrote replica_time.json, as the next attempt had nothing to play."""
     world.undisturbed(20906)
