@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 MOST_EVENTS = 20
 """Events of a shrunk schedule at most; a storm has no more either."""
-STORM_S = 12.0
+STORM_S = 9.0
 """Virtual seconds of an attempt in which faults begin; an undisturbed run takes about as long."""
-STEPS, OPERATIONS, ITEMS = 1400, 110, 40
+STEPS, OPERATIONS, ITEMS = 850, 100, 20
 """Steps of the event loop, disk operations and items of streams of an undisturbed attempt, about; twice as many with a judge."""
 
 
@@ -27,7 +27,7 @@ class Event:
 
 TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain", "move folder")
 """Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
-POISON, POISON_SHARE, POISON_S = "poison", 0.25, 3.0
+POISON, POISON_SHARE, POISON_S = "poison", 0.25, 2.0
 """An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of
 attempts that have one, and the virtual seconds before which it comes: once played, it ends nothing."""
 NUMBERED = {
@@ -97,6 +97,11 @@ def is_wandering(seed: int) -> bool:
     return seed % 18 in (15, 16)
 
 
+def uses_parquet(seed: int) -> bool:
+    """Return True if the tables of a seed are Parquet files, and not simulated ones: every tenth seed's are."""
+    return seed % 10 == 0
+
+
 def draw(seed: int) -> Schedule:
     """Draw a storm of one to four disturbed attempts, each ended in its middle or not."""
     chance, size = Random(f"storm {seed}"), 2 if is_judged(seed) else 1
@@ -140,8 +145,8 @@ def _numbered(attempt: int, kind: str, chance: Random, size: int) -> Event:
 
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Leave out events as long as the schedule still fails, first halves and then single ones."""
-    events: Sequence[Event] = schedule.events
+    """Leave out attempts, halves of the events and then single ones, as long as the schedule still fails."""
+    events: Sequence[Event] = _leave_out_attempts(schedule, fails).events
     size = max(1, len(events) // 2)
     while size:
         index = 0
@@ -153,3 +158,13 @@ def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
                 index += size
         size //= 2
     return Schedule(schedule.seed, tuple(events))
+
+
+def _leave_out_attempts(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Leave out whole attempts, whose numbers the later ones get, as long as the schedule still fails."""
+    for left_out in reversed(range(schedule.attempts)):
+        kept = (event for event in schedule.events if event.attempt != left_out)
+        moved = (replace(event, attempt=event.attempt - (event.attempt > left_out)) for event in kept)
+        if fails(fewer := Schedule(schedule.seed, tuple(moved))):
+            schedule = fewer
+    return schedule
