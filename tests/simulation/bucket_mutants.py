@@ -11,12 +11,6 @@ from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import WriterLock
 from tests.simulation.mutants import Patch, mutant
 
-RARE = (
-    "a list of the bucket counts as complete",
-    "the folder of a machine is used although another machine wrote since",
-)
-"""Bugs that only wandering drivers find (``schedule.is_wandering``)."""
-
 
 @mutant("episodes are uploaded before their turns")
 def _() -> list[Patch]:

@@ -14,7 +14,6 @@ from orchestrator.storage.checksums import read_sums
 from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.storage.test_manifest import flip_bit
 from tests.simulation.__main__ import failure, find_mutant, new_world, shrink_mutant
-from tests.simulation.bucket_mutants import RARE
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.replacements import simulated
 from tests.simulation.replay import SIMULATED, replay
@@ -49,14 +48,14 @@ def test_storms_of_faults_change_no_result(world):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(100, 800, 100))
+@pytest.mark.parametrize("first", range(100, 1000, 100))
 def test_more_storms_of_faults_change_no_result(world, first):
     play_seeds(world, range(first, first + 100))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
+@pytest.mark.parametrize("name", MUTANTS)
 def test_every_planted_bug_is_found(world, name):
     assert find_mutant(world, name, seeds=100), "no seed finds it"
 
