@@ -57,7 +57,8 @@ class LiveControl:
             self._restore_settings()
 
     def poll(self) -> None:
-        """Carry out the commands that wait in ``control/``; raises OSError if the log cannot be written."""
+        """Carry out the commands that wait in ``control/``; raises OSError if the log or the folder cannot be used."""
+        self.folder.stat()  # a paused run writes nothing, and no command reaches it in a folder that was moved
         for entry in control_log.take_commands(self.folder, self._act):
             (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
 

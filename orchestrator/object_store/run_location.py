@@ -7,7 +7,6 @@ docs/decisions/0004 says why the store itself stays on a local disk.
 import contextlib
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -21,12 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root, is_address
+from orchestrator.object_store.run_list import list_run
 from orchestrator.object_store.uploader import (
     LISTING,
     SENT,
     Uploader,
-    is_shared,
-    parse_part,
     replaced_parts,
     shared_files,
 )
@@ -35,7 +33,7 @@ from orchestrator.storage import atomic_write, checksums, job_paths, lock
 from orchestrator.storage.atomic_write import move_aside
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.lock import RunFolderError
-from orchestrator.storage.part_files import Part, damaged_parts
+from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.verdict_store import damaged_verdicts
 
 INCOMPLETE = 1
@@ -175,24 +173,6 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
         who = read_holder(bucket) or {}
         identity = {name: who[name] for name in ("host", "pid", "started") if name in who}
         atomic_write.write(folder / lock.WRITER, json.dumps(identity).encode())
-
-
-def list_run(bucket: Bucket) -> dict[str, StoredObject]:
-    """Return the objects of a run folder; parts missing from a stale listing are requested by number."""
-    remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    for table in ("episodes", "turns", "options", "verdicts"):  # an episodes part was written last
-        parts = [part for name in remote if name.startswith(f"{table}/") and (part := parse_part(name))]
-        last = max((part.last for part in parts), default=0)
-        covered = {number for part in parts for number in range(part.first, part.last + 1)}
-        has_gaps = table in ("options", "verdicts")  # not every part has options, and a merge of verdicts leaves gaps
-        gaps = [] if has_gaps else sorted(set(range(1, last)) - covered)
-        for number in itertools.chain(gaps, itertools.count(last + 1)):
-            stored = bucket.stat(name := f"{table}/{Part(number, number).name}")
-            if stored is not None:
-                remote[name] = stored
-            elif number > last:
-                break
-    return remote
 
 
 def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) -> bool:

@@ -102,8 +102,17 @@ def read_verified(path: Path) -> bytes:
 
 def read_sums(folder: Path) -> Sums:
     """Return the recorded sums; torn and foreign lines are skipped."""
+    return _collect(_read_lines(folder))
+
+
+def parse_sums(content: bytes) -> Sums:
+    """Return the sums in the bytes of a list."""
+    return _collect(_parse_lines(content))
+
+
+def _collect(lines: Iterable[tuple[str, str]]) -> Sums:
     sums: dict[str, set[str]] = {}
-    for noted, name in _read_lines(folder):
+    for noted, name in lines:
         sums.setdefault(name, set()).add(noted)
     return sums
 
@@ -144,9 +153,13 @@ def drop_stale_sums(folder: Path) -> None:
 
 def _read_lines(folder: Path) -> list[tuple[str, str]]:
     try:
-        text = regular.read_bytes(folder / NAME, LARGEST).decode("ascii", errors="replace")
+        return _parse_lines(regular.read_bytes(folder / NAME, LARGEST))
     except OSError:
         return []
+
+
+def _parse_lines(content: bytes) -> list[tuple[str, str]]:
+    text = content.decode("ascii", errors="replace")
     whole_lines = text[: text.rfind("\n") + 1].splitlines()  # a torn one may end inside a name
     return [(match[1], match[2]) for match in map(LINE.fullmatch, whole_lines) if match]
 

@@ -10,6 +10,7 @@ import os
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")  # its tables are small: waking threads takes longer than the work
 
+import gc
 import sys
 import tempfile
 import time
@@ -23,7 +24,7 @@ from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutant
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.replay import replay
 from tests.simulation.schedule import Schedule, draw, shrink
-from tests.simulation.scripted import Benchmark
+from tests.simulation.scripted import MORE_SAMPLES, SAMPLES, Benchmark
 from tests.simulation.world import World
 
 MEMORY = Path("/dev/shm")
@@ -33,11 +34,16 @@ MOST_SEEDS = 10_000
 
 
 @contextmanager
-def new_world() -> Iterator[World]:
-    """Yield a world in a temporary folder with a drawn benchmark."""
+def new_world(samples: int = SAMPLES) -> Iterator[World]:
+    """Yield a world in a temporary folder with a drawn benchmark; no collection of garbage looks at what was imported before."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         draw_benchmark(Path(folder) / "data", samples=70, seed=0)
-        yield World(Benchmark(Path(folder) / "data"), Path(folder))
+        gc.collect()
+        gc.freeze()
+        try:
+            yield World(Benchmark(Path(folder) / "data", samples), Path(folder))
+        finally:
+            gc.unfreeze()
 
 
 def failure(world: World, schedule: Schedule) -> str:
@@ -107,7 +113,7 @@ def find_mutants(seeds: int) -> int:
 
 def print_replay(path: Path) -> int:
     """Replay what a soak did to a real cluster, and compare how the drivers reacted."""
-    with new_world() as world:
+    with new_world(MORE_SAMPLES) as world:
         print(*replay(world, path), sep="\n")
     return 0
 

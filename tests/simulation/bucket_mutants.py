@@ -11,12 +11,6 @@ from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import WriterLock
 from tests.simulation.mutants import Patch, mutant
 
-RARE = (
-    "a list of the bucket counts as complete",
-    "the folder of a machine is used although another machine wrote since",
-)
-"""Bugs that a hundred seeds do not find; ``python -m tests.simulation mutants`` looks for them in ten thousand."""
-
 
 @mutant("episodes are uploaded before their turns")
 def _() -> list[Patch]:

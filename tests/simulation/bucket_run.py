@@ -18,7 +18,7 @@ from orchestrator.storage import control_log
 from orchestrator.storage.control_log import Command
 from orchestrator.storage.lock import RunFolderError
 from tests.simulation.invariants import check_end
-from tests.simulation.schedule import Event, Schedule
+from tests.simulation.schedule import FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
 from tests.simulation.simulated_bucket import ROOT, URL, Client, SimulatedBucket
 from tests.simulation.virtual_threads import SerialPool, ThreadingModule, Threads, running
 
@@ -112,9 +112,12 @@ class BucketRun:
             self.threads.kill()
         self.bucket.forgotten = {int(self.bucket.writes + e.at) for e in events if e.kind == "forgotten write"}
         self.bucket.unanswered = {int(self.bucket.writes + e.at) for e in events if e.kind == "unanswered write"}
-        moves = [event for event in events if event.kind == "other machine"]
+        for event in events:
+            if event.kind == STALE_START:
+                self.bucket.let_next_list_be_stale(event.value)
+        moves = [event for event in events if event.kind == OTHER_MACHINE]
         if moves and self.bucket.objects:
-            is_former = moves[0].value < 0.3 and self.machine > 0
+            is_former = moves[0].value < FORMER and self.machine > 0
             self.use_machine(self.machine - 1 if is_former else self.machine + 1)
             self.run.disk.move_to(self.folder)
             self.run.promises.keys &= self.bucket.keys()

@@ -24,7 +24,9 @@ from orchestrator.execution import cluster_view, gpu_placement, node_request, ra
 from orchestrator.object_store import writer_lock
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.storage import control_log, episode_store, lock, software, status
+from tests.simulation import simulated_tables
 from tests.simulation.observed import ObservedDriver, ObservedStore
+from tests.simulation.schedule import uses_parquet
 from tests.simulation.scripted import ScriptedEngine
 from tests.simulation.simulated_actor import ActorClass
 from tests.simulation.virtual_time import VirtualClock, VirtualPolicy
@@ -81,6 +83,8 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
         if module.__name__.startswith(("orchestrator", "actors")):
             replace_clock(module, run.clock, replace)
     replace_process(replace)
+    if not uses_parquet(run.schedule.seed):
+        simulated_tables.replace_parquet(replace)
     before, policy = os.environ.get("RAY_ADDRESS"), asyncio.get_event_loop_policy()
     os.environ["RAY_ADDRESS"] = "simulated:1"
     asyncio.set_event_loop_policy(VirtualPolicy(run.clock, run.before_step))

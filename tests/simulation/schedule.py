@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 MOST_EVENTS = 20
 """Events of a shrunk schedule at most; a storm has no more either."""
-STORM_S = 12.0
+STORM_S = 9.0
 """Virtual seconds of an attempt in which faults begin; an undisturbed run takes about as long."""
-STEPS, OPERATIONS, ITEMS = 1400, 110, 40
+STEPS, OPERATIONS, ITEMS = 850, 100, 20
 """Steps of the event loop, disk operations and items of streams of an undisturbed attempt, about; twice as many with a judge."""
 
 
@@ -27,7 +27,7 @@ class Event:
 
 TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain", "move folder")
 """Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
-POISON, POISON_SHARE, POISON_S = "poison", 0.25, 3.0
+POISON, POISON_SHARE, POISON_S = "poison", 0.25, 2.0
 """An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of
 attempts that have one, and the virtual seconds before which it comes: once played, it ends nothing."""
 NUMBERED = {
@@ -51,6 +51,10 @@ BUCKET_WRITES = {"forgotten write": 60, "unanswered write": 60}
 """Faults of the write with a number, counted from the attempt's begin -> the largest one."""
 OTHER_MACHINE_SHARE = 0.4
 """Share of the attempts in a bucket that begin on another machine than the last one."""
+OTHER_MACHINE, STALE_START = "other machine", "stale start"
+"""The attempt is on another machine than the last one, a former one if ``value`` is below ``FORMER``; and it begins with lists
+of the bucket that lack the newest parts."""
+FORMER = 0.3
 ENDS = ("kill at step", "kill at disk operation", "power loss at disk operation", "power loss at step")
 """Faults that end the driver."""
 
@@ -85,11 +89,25 @@ def is_in_bucket(seed: int) -> bool:
     return seed // 9 % 2 == 1
 
 
+def is_wandering(seed: int) -> bool:
+    """Return True if a seed's driver goes to another machine and back: every ninth, half of them in a judged sweep.
+
+    Few storms do so by chance, and with stale lists none did.
+    """
+    return seed % 18 in (15, 16)
+
+
+def uses_parquet(seed: int) -> bool:
+    """Return True if the tables of a seed are Parquet files, and not simulated ones: every tenth seed's are."""
+    return seed % 10 == 0
+
+
 def draw(seed: int) -> Schedule:
     """Draw a storm of one to four disturbed attempts, each ended in its middle or not."""
     chance, size = Random(f"storm {seed}"), 2 if is_judged(seed) else 1
     events: list[Event] = []
-    for attempt in range(chance.randint(1, 3)):
+    attempts = chance.randint(1, 3)
+    for attempt in range(3 if is_wandering(seed) else attempts):
         for _ in range(chance.randint(0, 4)):
             if chance.random() < 0.6:
                 kind = chance.choice(TIMED)
@@ -103,6 +121,10 @@ def draw(seed: int) -> Schedule:
             events.append(_numbered(attempt, chance.choice(ENDS), chance, size))
         if is_in_bucket(seed):
             events += _bucket_events(attempt, chance)
+    if is_wandering(seed):
+        events = [event for event in events if event.kind != OTHER_MACHINE]
+        events += [Event(1, OTHER_MACHINE, 0.0, FORMER), Event(2, OTHER_MACHINE, 0.0)]
+        events += [Event(attempt, STALE_START, 0.0, round(chance.random(), 3)) for attempt in (1, 2)]
     return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
 
 
@@ -114,7 +136,7 @@ def _bucket_events(attempt: int, chance: Random) -> list[Event]:
         at = chance.randint(1, BUCKET_WRITES[kind]) if kind in BUCKET_WRITES else round(chance.uniform(0, STORM_S), 2)
         events.append(Event(attempt, kind, at, round(chance.random(), 3)))
     if attempt and chance.random() < OTHER_MACHINE_SHARE:
-        events.append(Event(attempt, "other machine", 0.0, round(chance.random(), 3)))
+        events.append(Event(attempt, OTHER_MACHINE, 0.0, round(chance.random(), 3)))
     return events
 
 
@@ -123,8 +145,8 @@ def _numbered(attempt: int, kind: str, chance: Random, size: int) -> Event:
 
 
 def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
-    """Leave out events as long as the schedule still fails, first halves and then single ones."""
-    events: Sequence[Event] = schedule.events
+    """Leave out attempts, halves of the events and then single ones, as long as the schedule still fails."""
+    events: Sequence[Event] = _leave_out_attempts(schedule, fails).events
     size = max(1, len(events) // 2)
     while size:
         index = 0
@@ -136,3 +158,13 @@ def shrink(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
                 index += size
         size //= 2
     return Schedule(schedule.seed, tuple(events))
+
+
+def _leave_out_attempts(schedule: Schedule, fails: Callable[[Schedule], bool]) -> Schedule:
+    """Leave out whole attempts, whose numbers the later ones get, as long as the schedule still fails."""
+    for left_out in reversed(range(schedule.attempts)):
+        kept = (event for event in schedule.events if event.attempt != left_out)
+        moved = (replace(event, attempt=event.attempt - (event.attempt > left_out)) for event in kept)
+        if fails(fewer := Schedule(schedule.seed, tuple(moved))):
+            schedule = fewer
+    return schedule

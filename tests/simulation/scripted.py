@@ -19,8 +19,8 @@ from tests.simulation.simulated_actor import current_actor
 
 REPLY_S, SPEAKER_REPLY_S = (0.05, 2.0), (0.05, 8.0)
 """Least and most virtual seconds of a reply; a model whose answers are judged is slower, so that verdicts come while it plays."""
-SAMPLES = 6
-"""Samples per cell."""
+SAMPLES, MORE_SAMPLES = 3, 6
+"""Samples per cell of a storm, and of the runs in which earlier storms found something: fewer make as many orders of events."""
 CLUSTERS = (((2.0, 8.0), (2.0, 8.0)), ((1.0, 4.0), (2.0, 8.0), (1.0, 4.0)), ((4.0, 16.0),))
 """GPUs and CPUs of the nodes of each cluster."""
 
@@ -49,6 +49,7 @@ class Benchmark:
     """The data of the sweeps, their plans, and the results of their undisturbed runs."""
 
     data: Path
+    samples: int = SAMPLES
     plans: dict[str, Plan] = field(default_factory=dict)
     expected: dict[str, bytes] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -58,9 +59,14 @@ class Benchmark:
     sweeps: dict[int, Sweep] = field(default_factory=dict)
 
     def sweep(self, seed: int) -> Sweep:
-        kind = seed % len(SWEEPS)
+        kind = seed % len(TABLES)
         if kind not in self.sweeps:
-            table = {"name": f"simulated-{kind}", "data": str(self.data), "tracking": {"uri": "none"}, **SWEEPS[kind]}
+            table = {
+                "name": f"simulated-{kind}",
+                "data": str(self.data),
+                "tracking": {"uri": "none"},
+                **build_table(kind, self.samples),
+            }
             self.sweeps[kind] = build(table, "simulated.toml")
         return self.sweeps[kind]
 
@@ -72,7 +78,7 @@ class Benchmark:
 
     @staticmethod
     def nodes(seed: int) -> tuple[tuple[float, float], ...]:
-        return CLUSTERS[seed // len(SWEEPS) % len(CLUSTERS)]
+        return CLUSTERS[seed // len(TABLES) % len(CLUSTERS)]
 
 
 def _model(name: str, gpus: float, in_flight: int = 4) -> dict[str, object]:
@@ -81,19 +87,22 @@ def _model(name: str, gpus: float, in_flight: int = 4) -> dict[str, object]:
 
 
 _CLUSTER = {"silence": 60.0, "wait_hours": 1.0}
-_TABLES: tuple[dict[str, object], ...] = (
+TABLES: tuple[dict[str, object], ...] = (
     {"model": [_model("one", 1, in_flight=1), _model("two", 1)], "conditions": ["zero-shot", "hint"]},
     {
         "models": ["guess-aloud", "speaker"],
         "model": [_model("speaker", 1, in_flight=1)],
         "conditions": ["zero-shot", "hint"],
         "protocol": "oeg",
-        "open_ended": {"selection": {"limit": SAMPLES}},
         "judge": {"gold_check": False, "model": _model("judge", 1)},
     },
     {"model": [_model("half", 0.5), _model("other-half", 0.5), _model("two", 2)], "conditions": ["zero-shot"]},
 )
-_COMMON: dict[str, object] = {"scenarios": ["ROD", "QD"], "cluster": _CLUSTER}
-_CHOICE: dict[str, object] = {"selection": {"limit": SAMPLES}}
-SWEEPS = tuple(_COMMON | ({} if "protocol" in table else _CHOICE) | table for table in _TABLES)
 """Plain, judged, and with shared and whole nodes. The sweep of a seed is the one with its number modulo their count."""
+
+
+def build_table(kind: int, samples: int) -> dict[str, object]:
+    """Return the sweep of a kind, with this many samples per cell."""
+    limit = {"selection": {"limit": samples}}
+    protocol = {"open_ended": limit} if "protocol" in TABLES[kind] else limit
+    return {"scenarios": ["ROD", "QD"], "cluster": _CLUSTER, **protocol, **TABLES[kind]}

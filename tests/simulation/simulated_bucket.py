@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import io
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +25,12 @@ ROOT = "simulated/run"
 URL = f"s3://{ROOT}"
 REQUEST_S = (0.005, 0.3)
 """Least and most virtual seconds that a request takes."""
+MOST_CHANGES, LATE_S = 10, 3.0
+"""Changes of parts that lists at the start of an attempt lack at most, and the most seconds after the first one until they have
+them. S3, Google and Azure list what they hold; a service with eventual lists, or a cache before one, promises no time after
+which a change is listed, so changes of any age may be missing. What is asked for by name is up to date, and the product may
+rely on that only.
+"""
 THROTTLED_REQUESTS = 12
 """Requests that are refused in a row when the service throttles."""
 
@@ -74,12 +81,20 @@ class SimulatedBucket:
         self.unanswered: set[int] = set()
         """Numbers of writes that are carried out and not confirmed."""
         self._old_list, self._stale_until = dict[str, Object](), 0.0
+        self._past = deque([dict[str, Object]()], maxlen=MOST_CHANGES)
+        """The objects before each of the last changes of a part."""
+        self._late: float | None = None
+        """How stale the next list is, as a part of the most."""
         self._keys_of: dict[int, frozenset[str]] = {}
         self._next_version = 1
 
     # -- faults ------------------------------------------------------------------------------------------------------------
     def let_lists_be_stale(self, seconds: float) -> None:
         self._old_list, self._stale_until = dict(self.objects), self.clock.now + seconds
+
+    def let_next_list_be_stale(self, share: float) -> None:
+        """Let the next list, and those of the moment after it, lack the newest parts."""
+        self._late = share
 
     def go_away(self, seconds: float) -> None:
         self.away_until = self.clock.now + seconds
@@ -89,7 +104,7 @@ class SimulatedBucket:
 
     def clear(self) -> None:
         """End all faults."""
-        self.forgotten, self.unanswered = set(), set()
+        self.forgotten, self.unanswered, self._late = set(), set(), None
         self.away_until, self._stale_until, self.throttled_from = 0.0, 0.0, -THROTTLED_REQUESTS
 
     # -- requests ----------------------------------------------------------------------------------------------------------
@@ -103,6 +118,12 @@ class SimulatedBucket:
             raise ServiceError("SlowDown")
 
     def list(self) -> dict[str, Object]:
+        if self._late is not None:
+            past = self._past[-1 - int(self._late * len(self._past)) % len(self._past)]
+            others = {name: stored for name, stored in self.objects.items() if parse_part(name) is None}
+            self._old_list = others | {name: stored for name, stored in past.items() if parse_part(name)}
+            self._stale_until, self._late = self.clock.now + LATE_S * self._late, None
+            return self._old_list
         return self._old_list if self.clock.now < self._stale_until else dict(self.objects)
 
     def put(self, name: str, content: bytes) -> dict[str, Any]:
@@ -111,6 +132,7 @@ class SimulatedBucket:
         stored = Object(content, self._next_version, self.clock.now)
         self._next_version += 1
         if self.writes not in self.forgotten:
+            self._remember(name)
             self.objects[name] = stored
             if self.is_strict:
                 self._check_order(name)
@@ -123,10 +145,16 @@ class SimulatedBucket:
         if name not in self.objects:
             raise FileNotFoundError(name)
         before = self.keys()
+        self._remember(name)
         del self.objects[name]
         lost = before - self.keys()
         if lost and self.is_strict:
             self.faults.append(f"{name} is deleted from the bucket, and {len(lost)} episodes are in no other part")
+
+    def _remember(self, name: str) -> None:
+        """Keep the objects as they are before a part changes."""
+        if parse_part(name):
+            self._past.append(dict(self.objects))
 
     # -- what must hold ------------------------------------------------------------------------------------------------------
     def keys(self) -> frozenset[str]:

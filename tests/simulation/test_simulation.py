@@ -14,17 +14,24 @@ from orchestrator.storage.checksums import read_sums
 from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.storage.test_manifest import flip_bit
 from tests.simulation.__main__ import failure, find_mutant, new_world, shrink_mutant
-from tests.simulation.bucket_mutants import RARE
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.replacements import simulated
 from tests.simulation.replay import SIMULATED, replay
 from tests.simulation.schedule import Event, Schedule, draw, shrink
+from tests.simulation.scripted import MORE_SAMPLES
 from tests.simulation.world import SimulatedRun
 
 
 @pytest.fixture(scope="module")
 def world():
     with new_world() as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def larger_world():
+    """A world with the sweeps in which the faults below were found."""
+    with new_world(MORE_SAMPLES) as world:
         yield world
 
 
@@ -41,14 +48,14 @@ def test_storms_of_faults_change_no_result(world):
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(100, 800, 100))
+@pytest.mark.parametrize("first", range(100, 1000, 100))
 def test_more_storms_of_faults_change_no_result(world, first):
     play_seeds(world, range(first, first + 100))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in MUTANTS if name not in RARE])
+@pytest.mark.parametrize("name", MUTANTS)
 def test_every_planted_bug_is_found(world, name):
     assert find_mutant(world, name, seeds=100), "no seed finds it"
 
@@ -97,16 +104,31 @@ def test_shrinking_keeps_only_the_faults_that_matter():
     assert [event.at for event in small.events] == [3.0, 11.0]
 
 
-def test_a_pause_outlives_the_driver_and_ends_when_it_is_resumed(world):
+def test_shrinking_moves_faults_into_earlier_attempts():
+    """Without the death in the first attempt, nothing is left to play in the second one."""
+    events = (Event(0, "kill at step", 9), Event(1, "stop", 3.0), Event(2, "poison", 1.0))
+
+    small = shrink(
+        Schedule(0, events),
+        lambda schedule: (
+            all(any(event.attempt == n for event in schedule.events) for n in range(schedule.attempts))
+            and any(event.kind == "poison" for event in schedule.events)
+        ),
+    )
+
+    assert small.events == (Event(0, "poison", 1.0),)
+
+
+def test_a_pause_outlives_the_driver_and_ends_when_it_is_resumed(larger_world):
     """Found by seed 1026: the command that ends the pause was due after the driver's death."""
     events = (Event(0, "pause", 2.03, 0.265), Event(0, "power loss at disk operation", 55, 2.18))
-    world.play(Schedule(1026, events))
+    larger_world.play(Schedule(1026, events))
 
 
-def test_a_result_that_ray_has_lost_is_played_again(world):
+def test_a_result_that_ray_has_lost_is_played_again(larger_world):
     """Found by the first seeds: ``ObjectLostError`` ended the driver."""
-    world.undisturbed(0)
-    world.play(Schedule(0, (Event(0, "lost object", 3),)))
+    larger_world.undisturbed(0)
+    larger_world.play(Schedule(0, (Event(0, "lost object", 3),)))
 
 
 @pytest.mark.parametrize(
@@ -116,10 +138,10 @@ def test_a_result_that_ray_has_lost_is_played_again(world):
         (2326, (Event(0, "power loss at disk operation", 56, 8.82),)),
     ],
 )
-def test_a_power_loss_leaves_no_file_that_is_named_as_missing_for_ever(world, seed, events):
+def test_a_power_loss_leaves_no_file_that_is_named_as_missing_for_ever(larger_world, seed, events):
     """Found by these seeds: a torn line of sums named a file, and a lost folder of verdicts kept its parts."""
-    world.undisturbed(seed)
-    world.play(Schedule(seed, events))
+    larger_world.undisturbed(seed)
+    larger_world.play(Schedule(seed, events))
 
 
 BUCKET_FINDS = {
@@ -151,30 +173,37 @@ BUCKET_FINDS = {
 
 
 @pytest.mark.parametrize("name", BUCKET_FINDS)
-def test_faults_of_bucket_machine_and_disk_lose_nothing(world, name):
+def test_faults_of_bucket_machine_and_disk_lose_nothing(larger_world, name):
     seed, events = BUCKET_FINDS[name]
-    world.undisturbed(seed)
-    world.play(Schedule(seed, tuple(events)))
+    larger_world.undisturbed(seed)
+    larger_world.play(Schedule(seed, tuple(events)))
 
 
-def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sentence(world):
+def test_a_run_folder_that_is_moved_while_it_is_written_ends_the_run_with_a_sentence(larger_world):
     """Found by seed 6: it was a traceback."""
-    world.undisturbed(6)
-    world.play(Schedule(6, (Event(0, "move folder", 9.09),)))
-    assert any("was moved or removed while it was written" in line for line in world.trace), world.trace
+    larger_world.undisturbed(6)
+    larger_world.play(Schedule(6, (Event(0, "move folder", 9.09),)))
+    assert any("was moved or removed while it was written" in line for line in larger_world.trace), larger_world.trace
 
 
-def test_a_file_that_a_full_disk_kept_from_its_name_is_not_missed_for_ever(world):
+def test_a_paused_run_whose_folder_is_moved_ends_with_a_sentence(larger_world):
+    """Found by seed 22 with fewer samples: it waited for ever for the command that resumes it."""
+    larger_world.undisturbed(0)
+    larger_world.play(Schedule(0, (Event(0, "pause", 2.0, 0.9), Event(0, "move folder", 20.0))))
+    assert any("was moved or removed while it was written" in line for line in larger_world.trace), larger_world.trace
+
+
+def test_a_file_that_a_full_disk_kept_from_its_name_is_not_missed_for_ever(larger_world):
     """Found by seed 20906: nothing rewrote replica_time.json, as the next attempt had nothing to play."""
-    world.undisturbed(20906)
-    world.play(Schedule(20906, (Event(0, "disk full", 89, 5.48), Event(0, "late item", 12, 16.16))))
+    larger_world.undisturbed(20906)
+    larger_world.play(Schedule(20906, (Event(0, "disk full", 89, 5.48), Event(0, "late item", 12, 16.16))))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b""), flip_bit])
-def test_the_next_attempt_rewrites_or_puts_aside_every_file_that_is_damaged_or_missing(world, spoil):
-    world.undisturbed(0)
-    run = SimulatedRun(world, Schedule(0))
+def test_the_next_attempt_rewrites_or_puts_aside_every_file_that_is_damaged_or_missing(larger_world, spoil):
+    larger_world.undisturbed(0)
+    run = SimulatedRun(larger_world, Schedule(0))
     run.play()
     run.promises.suspended = True
     names = [name for name in read_sums(run.folder) if "/" not in name and (run.folder / name).is_file()]
@@ -190,18 +219,18 @@ def test_the_next_attempt_rewrites_or_puts_aside_every_file_that_is_damaged_or_m
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_power_loss_at_any_disk_operation_of_a_judged_attempt_leaves_no_fault(world):
+def test_a_power_loss_at_any_disk_operation_of_a_judged_attempt_leaves_no_fault(larger_world):
     """Found at 144 and 145: nothing took back the sum of a merged part of verdicts, as the next attempt judged nothing."""
-    world.undisturbed(1)
+    larger_world.undisturbed(1)
     for operation in range(1, 180):
         schedule = Schedule(1, (Event(0, "power loss at disk operation", operation, 1.0),))
-        assert failure(world, schedule) == "", schedule
+        assert failure(larger_world, schedule) == "", schedule
 
 
 @pytest.mark.slow
-def test_a_soak_of_a_real_cluster_is_replayed_with_the_same_reactions(world):
+def test_a_soak_of_a_real_cluster_is_replayed_with_the_same_reactions(larger_world):
     """The record is of ``make soak``; its log has only the lines of reactions, without names of machines."""
-    lines = replay(world, Path(__file__).parent / "soak_record.json")
+    lines = replay(larger_world, Path(__file__).parent / "soak_record.json")
 
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "---" not in line][1:]
     assert {kind for kind, *_ in rows} <= {*SIMULATED.values()} and len(rows) >= 2

@@ -136,8 +136,8 @@ class SimulatedRun:
                 raise AssertionError(f"not complete after the storm: {dict(outcome.reasons)}")
             if self.remote:
                 self.remote.check_end((self.folder / "results.json").read_bytes())
+            check_end(self.folder, self.plan)
         results = (self.folder / "results.json").read_bytes()
-        check_end(self.folder, self.plan)
         if not is_first:
             assert results == self.world.undisturbed(self.schedule.seed), (
                 "results.json differs from the undisturbed run"

@@ -6,10 +6,14 @@ from random import Random
 
 import pytest
 
-from orchestrator.object_store import run_location, uploader
+from orchestrator.object_store import run_list, run_location, uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, switch_machine, write_parts
+from tests.orchestrator.storage.test_episode_store import checked_ids
+
+NEXT_PARTS = (("episodes", 9), ("turns", 9), ("options", 1), ("verdicts", 1))
+"""The parts after the last ones of a run of eight."""
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +94,40 @@ def test_stale_listing_hides_no_episode(url, service, tmp_path, monkeypatch):
     assert not location.unsent and stored_ids(url) == {1, 2, 3, 4, 5}
     names = [name for name in Bucket(url).list_objects() if name.startswith("episodes/")]
     assert names == [f"episodes/part-{number:08d}.parquet" for number in range(1, 6)], "each part once"
+
+
+def test_listing_that_is_older_than_a_merge_hides_no_episode(url, service, tmp_path, monkeypatch):
+    """Found by simulated seed 16: the attempt began without the merged episodes, and played them again."""
+    monkeypatch.setattr(run_location, "STALE_PAUSES_S", (0.0, 0.0))
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (1,), (2,))
+    service.faults.stale = True
+    assert len(Bucket(url).list_objects()) >= 4  # the listing that is returned from here on
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (3,), merged=True)
+
+    switch_machine(monkeypatch, tmp_path, "other")
+    with run_location.open_location(url, str) as location:
+        assert checked_ids(location.folder) == {1, 2, 3}
+        write_parts(location.folder, (4,), merged=True)
+    assert not location.unsent and stored_ids(url) == {1, 2, 3, 4}
+    assert service.faults.count["stale"] > 3
+    service.faults.clear()
+    names = [name for name in Bucket(url).list_objects() if name.startswith(("episodes/", "turns/"))]
+    assert names == [f"{table}/part-00000001-00000004.parquet" for table in ("episodes", "turns")]
+    switch_machine(monkeypatch, tmp_path, "third")
+    assert stored_ids(url) == {1, 2, 3, 4}
+
+
+def test_a_list_that_lacks_nothing_costs_no_request_per_merged_part(url, monkeypatch):
+    with run_location.open_location(url, str) as location:
+        for number in range(1, 9, 2):
+            write_parts(location.folder, (number,), (number + 1,), merged=True)
+    requested = []
+    real = Bucket.stat
+    monkeypatch.setattr(Bucket, "stat", lambda bucket, name: (requested.append(name), real(bucket, name))[1])
+
+    assert [name for name in run_list.list_run(Bucket(url)) if name.startswith("episodes/")] == [
+        "episodes/part-00000001-00000008.parquet"
+    ]
+    assert requested == [f"{table}/part-{number:08d}.parquet" for table, number in NEXT_PARTS]
