@@ -207,7 +207,7 @@ def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
     """Return the part of the plan that the run folder does not have yet."""
     folder = Path(sweep.output)
     stored = (folder / "episodes").is_dir()
-    finished = set(stored_episodes(plan, folder).collect()["key"]) if stored else set()
+    finished = stored_episodes(plan, folder).select("key").collect()["key"] if stored else ()
     missing = plan.pending_per_cell(plan.pending(finished))
     unread = 0
     if stored and sweep.is_judged and sweep.judge is not None:
