@@ -198,7 +198,7 @@ def _has_sum(path: Path, sums: checksums.Sums, largest: int) -> bool:
 def _are_readable(paths: Sequence[Path], schema: pl.Schema) -> bool:
     """Return True if all of these files can be decoded and have this schema."""
     try:
-        rows = pl.scan_parquet(paths, glob=False, hive_partitioning=False).collect()
+        rows = pl.scan_parquet(list(paths), glob=False, hive_partitioning=False).collect()
     except UNREADABLE:
         return False
     return rows.schema in (schema, earlier_schema(schema))
