@@ -18,6 +18,7 @@ from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
 from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 from actors.engine.several_nodes import join_nodes
+from actors.engine.start_phases import read_phases
 from actors.engine.weights import loaded_weights
 from actors.node import host_metrics, own_packages
 from actors.node.process_output import WorkerAddress, output_files, read_excerpt
@@ -133,7 +134,9 @@ class Worker:
             return StartReport(lines)
         report(str(widest))
         served = {name: await backend.identify(self.known.get(name, "")) for name, backend in self.backends.items()}
-        return StartReport(lines, widest.episodes, {**served, **loaded_weights(self.models)})
+        seconds = sum(backend.load_seconds for backend in self.backends.values())
+        phases = read_phases(output_files(), seconds) if seconds and len(self.backends) == 1 else None
+        return StartReport(lines, widest.episodes, {**served, **loaded_weights(self.models)}, phases)
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         if model.is_over_nodes:

@@ -179,6 +179,8 @@ class Backend(ABC):
 
     scores_replies: bool = False
     """True if the engine has ``option_log_probabilities``."""
+    load_seconds: float = 0.0
+    """Seconds that its load took, without the wait for a turn; 0 if it loads nothing."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:

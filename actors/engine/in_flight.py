@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from actors.engine.start_phases import StartPhases
 from sweeps.spec import ModelSpec
 
 MAX_NUM_SEQS = 256
@@ -45,6 +46,8 @@ class StartReport(NamedTuple):
     """Episodes that it plays at once; 0 for policies, which answer one by one as fast."""
     weights: Mapping[str, str] = {}
     """Model -> what it has loaded (``weights_identity``); models without weights are left out."""
+    phases: StartPhases | None = None
+    """The phases of its engine's start; None if the engine does not log them."""
 
 
 def expected_in_flight(model: ModelSpec) -> int:

@@ -9,6 +9,7 @@ import gc
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 
 from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend
@@ -44,7 +45,10 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
 
     def in_turn() -> Backend:
         with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)), name_root_cause():
-            return open_engine(model, data)
+            began = monotonic()
+            backend = open_engine(model, data)
+            backend.load_seconds = monotonic() - began
+            return backend
 
     return retry_hub(in_turn, model.name, report)
 

@@ -202,7 +202,7 @@ class Driver:
         staged = "" if is_judge else await self.stages.folder(address.node, address.host)
         async with asyncio.timeout(START_TIMEOUT_S):
             report = await resolve(worker.actor.start.remote(staged))
-        self.pool.record_weights(slot, report.weights)
+        self.pool.record_start(slot, report)
         if not is_judge:
             await self.certifier.certify(worker)
         log_ready(worker.group, slot, address, report.lines)

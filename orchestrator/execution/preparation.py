@@ -34,7 +34,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     take_waiting_commands(state.output, state.sweep, state.plan, state.store, state.log.folder)
     state.find_stops()
     state.replan()
-    state.pending = state.plan.pending(set(state.store.finished_episodes()["key"]))
+    state.pending = state.plan.pending(state.store.finished_episodes()["key"])
     state.standing = read_control_state(state.output)
     state.judge_queue = _build_judge_queue(state)
     if state.judge_queue is None:

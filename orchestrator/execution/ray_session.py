@@ -73,7 +73,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
         progress.record(held_metrics(state.output))
     if measuring:
         measuring.cancel()
-    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols)
+    write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols, driver.pool.start_phases)
     state.reasons = {**state.reasons, **driver.reasons, **sink.breaker.stop_reasons_by_name}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost
 

@@ -13,6 +13,8 @@ import ray
 from ray.exceptions import RayActorError, RayTaskError
 
 from actors.engine.backend import ModelStopped
+from actors.engine.in_flight import StartReport
+from actors.engine.start_phases import StartPhases
 from actors.node.process_output import WorkerAddress
 from actors.trial.certify import InputReport
 from actors.worker import Worker
@@ -150,6 +152,8 @@ class WorkerPool:
         self.sweep = sweep
         """The sweep with the settings that commands have changed."""
         self.handles: dict[int, WorkerHandle] = {}
+        self.start_phases: dict[str, list[StartPhases]] = {}
+        """Group -> the phases of its workers' starts."""
         self.turn_judges = TurnJudges(sweep.serving_judge)
         self.spending = Spending(sweep, folder)
         self.weights = LoadedWeights(folder)
@@ -183,10 +187,12 @@ class WorkerPool:
         if judge is None:
             self.turn_judges.add_player(slot, actor)
 
-    def record_weights(self, slot: int, loaded: Mapping[str, str]) -> None:
-        """Record what a worker has loaded; raises ModelStopped if the run's episodes are from other weights."""
+    def record_start(self, slot: int, report: StartReport) -> None:
+        """Record phases and weights of a start; raises ModelStopped if the run's episodes are from other weights."""
+        if report.phases:
+            self.start_phases.setdefault(self.handles[slot].group, []).append(report.phases)
         for model in self.handles[slot].models:
-            if reason := self.weights.add(model, loaded.get(model.name, "")):
+            if reason := self.weights.add(model, report.weights.get(model.name, "")):
                 raise ModelStopped(reason)
 
     def queue_of(self, name: str) -> JudgeQueue | None:

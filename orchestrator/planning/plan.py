@@ -14,16 +14,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate, chain, groupby, zip_longest
+from typing import TYPE_CHECKING
 
 from actors.playing.prompts import version
 from actors.playing.turn_judge import turn_judge_key
 from envs.bad_lines import SkippedLines
 from envs.chance import chance, episode_seed
 from envs.types import Mode, Sample
+from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
 from sweeps.conditions import Condition
 from sweeps.sections import Precision
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol, Sweep
 from sweeps.values import digest, digest_each
+
+if TYPE_CHECKING:
+    import polars as pl
 
 BUILTIN_GROUP = "builtin"
 """Policies need no loading, so one worker hosts all of them."""
@@ -95,6 +100,12 @@ class Plan:
             kind: {name: sorted(range(len(drawn)), key=drawn.__getitem__) for name, drawn in of_kind.items()}
             for kind, of_kind in ranks.items()
         }
+
+    @cached_property
+    def _key_ids(self) -> dict[bool, dict[str, list[str]]]:
+        """Return, if open-ended or not, the samples' ids as they stand in keys, per scenario."""
+        kinds = {False: self.samples, True: self.open_ended}
+        return {kind: {name: ids_in_keys(own) for name, own in of_kind.items()} for kind, of_kind in kinds.items()}
 
     def _draw_order(self, samples: Mapping[str, Sequence[Sample]]) -> dict[str, tuple[int, ...]]:
         return {name: drawn_order(self.seed, name, [sample.id for sample in own]) for name, own in samples.items()}
@@ -200,11 +211,12 @@ class Plan:
         own = (index for index, cell in enumerate(self.cells) if cell.model.name == model)
         return [self.offsets[index] for index in own if self.offsets[index] < self.offsets[index + 1]]
 
-    def pending(self, finished: Collection[str]) -> dict[str, list[int]]:
+    def pending(self, finished: Collection[str] | pl.Series) -> dict[str, list[int]]:
         """Return the pending ordinals per worker group; a sample's conditions are adjacent, so that caches help."""
         queues: dict[str, list[int]] = {}
+        stored = StoredKeys(finished)
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
-            samples = [self._by_sample(block, finished) for block in blocks]
+            samples = [self._by_sample(block, stored) for block in blocks]
             queue = queues.setdefault(worker_group(model), [])
             queue.extend(ordinal for sample in self._interleave(samples) for ordinal in sample if ordinal >= 0)
         return {name: queue for name, queue in queues.items() if queue}
@@ -213,9 +225,9 @@ class Plan:
         """Count the ordinals per cell index in these queues."""
         return Counter(bisect_right(self.offsets, ordinal) - 1 for ordinal in chain.from_iterable(pending.values()))
 
-    def _by_sample(self, indexes: Sequence[int], finished: Collection[str]) -> list[Ordinals]:
+    def _by_sample(self, indexes: Sequence[int], stored: StoredKeys) -> list[Ordinals]:
         """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
-        rows = list(zip(*(self._unfinished(index, finished) for index in indexes), strict=True))
+        rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
         return [rows[number] for number in self._orders[cell.protocol.is_open_ended][cell.scenario]]
 
@@ -225,17 +237,20 @@ class Plan:
             return chain.from_iterable(scenarios)
         return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
 
-    def _unfinished(self, index: int, finished: Collection[str]) -> list[int]:
+    def _unfinished(self, index: int, stored: StoredKeys) -> list[int]:
         """Return the cell's ordinals, with -1 for episodes that are stored or after its stop."""
-        first = self.offsets[index]
-        if index not in self.stops:
-            if not finished:
-                return list(range(first, self.offsets[index + 1]))
-            return [-1 if key in finished else ordinal for ordinal, key in self.numbered_keys(index)]
-        return [
-            -1 if key in finished or not self._belongs(index, ordinal - first) else ordinal
-            for ordinal, key in self.numbered_keys(index)
-        ]
+        first, cell = self.offsets[index], self.cells[index]
+        samples, ordinals = self.cell_samples(cell), list(range(first, self.offsets[index + 1]))
+        if index in self.stops:
+            ordinals = [ordinal if self._belongs(index, ordinal - first) else -1 for ordinal in ordinals]
+        if stored_keys := stored.of_cell(cell.key):
+            stored_ids = sample_ids(cell.key, stored_keys)
+            ids = self._key_ids[cell.protocol.is_open_ended][cell.scenario]
+            numbers = [number for number, sample_id in enumerate(ids) if sample_id in stored_ids]
+            for number, key in zip(numbers, self._keys(index, [samples[n] for n in numbers]), strict=True):
+                if key in stored_keys:
+                    ordinals[number] = -1
+        return ordinals
 
     def _blocks(self) -> Iterable[list[int]]:
         """Return the indexes of cells that share model and samples."""

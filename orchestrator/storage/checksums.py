@@ -48,8 +48,8 @@ def record_removals(folder: Path, files: Iterable[Path]) -> None:
 
     Raises OSError.
     """
-    recorded = read_sums(folder)
     names = {path.relative_to(folder).as_posix(): path.exists() for path in files}
+    recorded = read_sums(folder) if names else {}
     if gone := [
         (GONE, name) for name, exists in names.items() if GONE not in recorded.get(name, () if exists else {GONE})
     ]:
@@ -135,9 +135,10 @@ def damaged_files(folder: Path) -> list[str]:
     return names + removed_tables(folder)
 
 
-def removed_tables(folder: Path) -> list[str]:
-    """Return the tables with recorded parts whose folder is gone, as ``episodes/``."""
-    tables = {name.partition("/")[0] for name in read_sums(folder) if "/" in name}
+def removed_tables(folder: Path, sums: Sums | None = None) -> list[str]:
+    """Return the tables with recorded parts whose folder is gone, as ``episodes/``; by default the sums are read."""
+    recorded = read_sums(folder) if sums is None else sums
+    tables = {name.partition("/")[0] for name in recorded if "/" in name}
     return sorted(f"{table}/" for table in tables if not (folder / table).is_dir())
 
 

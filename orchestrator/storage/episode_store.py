@@ -60,11 +60,12 @@ class EpisodeStore:
         self._merges = True
         lock.acquire(self.folder, "store")
         try:
-            self._parts = self._open_parts()
+            sums = checksums.read_sums(self.folder)
+            self._parts = self._open_parts(sums)
         except BaseException:
             lock.release(self.folder, "store")
             raise
-        self._next = max(part_numbers(self.folder), default=0) + 1
+        self._next = max(part_numbers(self.folder, sums), default=0) + 1
         self._clear_buffer()
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -216,9 +217,9 @@ class EpisodeStore:
             rows += height
         return [group for group in groups if len(group) > 1]
 
-    def _open_parts(self) -> list[Part]:
+    def _open_parts(self, sums: checksums.Sums) -> list[Part]:
         """Return the usable parts after reading every byte; other files are moved aside or deleted."""
-        for table in checksums.removed_tables(self.folder):
+        for table in checksums.removed_tables(self.folder, sums):
             log.error("%s of %s was removed; what it held is pending again", table, self.folder)
             if table.rstrip("/") in TABLES:
                 atomic_write.make_folder(self.folder / table)
@@ -227,7 +228,7 @@ class EpisodeStore:
         for table in TABLES:
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
-        files = list_parts(self.folder, decode=True)
+        files = list_parts(self.folder, decode=True, sums=sums)
         for path in files.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
         if len(lone := sorted({path.name for path in files.lone})) > 1:  # a crash leaves one
@@ -237,7 +238,8 @@ class EpisodeStore:
         for path in (*files.bad, *files.lone):
             atomic_write.move_aside(self.folder, path)
         delete_parts(self.folder, files.merged)
-        absent = [name for name in missing_files(self.folder) if name.partition("/")[0] in TABLES]
+        recorded = None if files.bad or files.lone else sums
+        absent = [name for name in missing_files(self.folder, recorded) if name.partition("/")[0] in TABLES]
         checksums.record_removals(self.folder, [self.folder / name for name in absent])
         return files.parts
 

@@ -76,7 +76,7 @@ def main(folder: Path, episodes: int) -> None:
     began = time.perf_counter()
     plan = build_plan(sweep)
     store = EpisodeStore(folder / "run")
-    pending = plan.pending(set(store.finished_episodes()["key"]))
+    pending = plan.pending(store.finished_episodes()["key"])
     Scheduler(pending, {name: Demand(1, 0) for name in pending}, 2, 0).on_begin()
     seconds = time.perf_counter() - began
     store.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.in_flight import expected_in_flight
+from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import workload
 from orchestrator.scheduling.forecast.forecast import replica_rates
@@ -30,8 +31,8 @@ TARGETS = 25
 """Ends, up to 1.5 times the bound, for which the LPT schedule is tried."""
 
 
-def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand]]:
-    """Return the episodes and the demand of each model of the paper on GPUs."""
+def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[str, StartPhases]]:
+    """Return the episodes, the demand and the phases of a start of each model of the paper on GPUs."""
     sweep = load(PAPER, [])
     pending, numbers = workload.published_work(sweep), count()
     rates, models = replica_rates(sweep, "h200", [], pending), workload.split_by_gpu(sweep)[0]
@@ -40,7 +41,7 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand]]:
         m.name: Demand(0, m.gpus, MAX_REPLICAS, expected_in_flight(m), rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models
     }  # fmt: skip
-    return queues, demands
+    return queues, demands, {name: rates[name].phases for name in demands}
 
 
 def malleable_lpt(works: Mapping[str, Work], gpus: int, bound: float) -> float:
@@ -65,9 +66,12 @@ def _list_schedule(works: Mapping[str, Work], gpus: int, end: float) -> float:
 
 
 def main(gpus: int, seed: int | None) -> dict[str, Any]:
-    queues, demands = paper_groups()
+    queues, demands, phases = paper_groups()
     faults = FaultModel() if seed is None else FaultModel(seed, skew=0.1, slowdown=0.05)
-    works = {name: true_work(len(queue), demands[name], faults, name) for name, queue in queues.items()}
+    works = {
+        name: true_work(len(queue), demands[name], faults, name).with_phases(phases[name])
+        for name, queue in queues.items()
+    }
     run = simulate(queues, demands, gpus, faults, build_nodes(gpus, width=NODE_GPUS), works=works)
     played = sum(work.gpus * work.episodes / work.rate for work in works.values())
     lpt = malleable_lpt(works, gpus, run.bound.seconds)

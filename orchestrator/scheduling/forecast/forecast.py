@@ -129,10 +129,11 @@ def forecast(
         queues.setdefault(serving, [])
     nodes = build_nodes(gpus, gpu_type)
     simulate_once = partial(simulate, queues, with_rates, gpus, nodes=nodes, shares=shares(sweep, gpus), reads=reads)
-    wrong = ({name: _perturb(with_rates[name], len(queue), rates[name], name, seed) for name, queue in queues.items()}
+    works = {name: _work(with_rates[name], len(queue), rates[name]) for name, queue in queues.items()}
+    wrong = ({name: _perturb(works[name], rates[name], name, seed) for name, queue in queues.items()}
              for seed in range(simulations))  # fmt: skip
     makespans = [simulate_once(works=works).makespan for works in wrong]
-    return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(), makespans, serving)
+    return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(works=works), makespans, serving)
 
 
 def _set_rates(groups: Mapping[str, Demand], rates: Mapping[str, Rate]) -> dict[str, Demand]:
@@ -173,13 +174,20 @@ def _number_work(
     return queues, reads
 
 
-def _perturb(demand: Demand, episodes: int, rate: Rate, name: str, seed: int) -> Work:
+def _work(demand: Demand, episodes: int, rate: Rate) -> Work:
+    """Return a model's work if its rate is right."""
+    start = rate.phases.cached or rate.start
+    work = Work(episodes, demand.gpus, rate.episodes, start, demand.concurrency)
+    return work.with_phases(rate.phases)
+
+
+def _perturb(work: Work, rate: Rate, name: str, seed: int) -> Work:
     """Return a model's work with random errors in rate and start, as large as their source suggests."""
     own, shared = RATE_ERRORS[rate.source]
     chance = Random(f"{seed}/{name}")
     factor = chance.lognormvariate(0.0, own) * Random(f"{seed}/shared").lognormvariate(0.0, shared)
-    start = rate.start * chance.lognormvariate(0.0, own)
-    return Work(episodes, demand.gpus, rate.episodes * factor, start, demand.concurrency)
+    start = work.start * chance.lognormvariate(0.0, own)
+    return replace(work, rate=work.rate * factor, start=start).with_phases(rate.phases)
 
 
 def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:
@@ -207,7 +215,7 @@ def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
     """Return the part of the plan that the run folder does not have yet."""
     folder = Path(sweep.output)
     stored = (folder / "episodes").is_dir()
-    finished = set(stored_episodes(plan, folder).collect()["key"]) if stored else set()
+    finished = stored_episodes(plan, folder).select("key").collect()["key"] if stored else ()
     missing = plan.pending_per_cell(plan.pending(finished))
     unread = 0
     if stored and sweep.is_judged and sweep.judge is not None:

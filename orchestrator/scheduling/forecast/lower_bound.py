@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.tight_end import PRECISION, Load, tight_end
@@ -19,11 +20,23 @@ class Work:
     rate: float
     """Episodes/s of one replica."""
     start: float
-    """Seconds."""
+    """Seconds; with ``phases``, of a start alone on a node that has its weights and compiled kernels."""
     concurrency: int = 1
     """Episodes a replica plays at once: one alone takes ``concurrency / rate`` seconds."""
     replicas: int = 1_000_000
     """The largest number of replicas that can work at a time."""
+    phases: StartPhases | None = None
+    """Of a start; None if replicas start independently of each other."""
+
+    @property
+    def replica_seconds(self) -> float:
+        """Seconds of its replicas, after starts with warm caches: the first one downloads and compiles."""
+        first = self.phases.download + self.phases.compile if self.phases else 0.0
+        return self.episodes / self.rate + first if self.episodes else 0.0
+
+    def with_phases(self, phases: StartPhases) -> Work:
+        """Return the work with these phases, as much faster or slower as its start."""
+        return replace(self, phases=phases.scaled(self.start / phases.cached)) if phases.cached else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +58,11 @@ class Bound:
 
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     """Return the bound: each model with work starts at least once, and no GPU does two things at a time."""
-    area = sum(work.gpus * (work.start + work.episodes / work.rate) for work in works if work.episodes)
+    area = sum(work.gpus * (work.start + work.replica_seconds) for work in works if work.episodes)
     alone = [
         work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
     ]
-    loads = [Load(work.gpus, work.episodes / work.rate, work.start, work.replicas) for work in works]
+    loads = [Load(work.gpus, work.replica_seconds, work.start, work.replicas) for work in works]
     tight = tight_end(loads, gpus) * (1 - PRECISION) if gpus else 0.0
     return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0), tight)
 

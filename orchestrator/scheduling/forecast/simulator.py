@@ -14,6 +14,7 @@ from itertools import count
 from random import Random
 
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
+from orchestrator.scheduling.forecast.node_loading import EngineStart, NodeLoading
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import (
     Abandon,
@@ -135,6 +136,8 @@ class Simulation:
         self.given_up: set[int] = set()
         self.abandoned: dict[str, str] = {}
         self._event_numbers = count(1)
+        self._nodes: dict[str, NodeLoading] = {}
+        """Node -> the engines that load there."""
 
     def run(self) -> None:
         """Play until nothing is pending; raises RuntimeError if the scheduler is stuck."""
@@ -175,7 +178,12 @@ class Simulation:
         replica = self.replicas[start.slot] = Replica(work, work.rate * (1.0 - slowdown), span)
         self.spans.append(span)
         start_seconds = work.start * (1.0 + slowdown)
-        self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
+        if work.phases and start.node:
+            node = self._nodes.setdefault(start.node, NodeLoading(self._at, lambda: self.now))
+            phases, alone = work.phases.scaled(1.0 + slowdown), work.gpus != 1
+            node.join(EngineStart(start.slot, name, alone, phases, lambda: self._ready(replica)))
+        else:
+            self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
         replicas = sum(other.span.group == name for other in self.replicas.values())
         life = start_seconds + self.schedule.remaining(self.schedule.groups[name]) / work.rate / replicas
         if chance.random() < self.faults.deaths:
@@ -220,6 +228,8 @@ class Simulation:
     def _end(self, slot: int, outcome: str) -> None:
         replica = self.replicas.pop(slot)
         replica.gone, replica.span.ended, replica.span.outcome = True, self.now, outcome
+        if replica.span.node in self._nodes:
+            self._nodes[replica.span.node].leave(slot)
 
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)

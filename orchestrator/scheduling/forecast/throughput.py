@@ -6,13 +6,16 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
 
+from actors.engine.start_phases import StartPhases
 from envs.types import Mode
 from orchestrator.planning.plan import JUDGE
 from orchestrator.scheduling.scheduler import Scheduler
@@ -26,8 +29,14 @@ PRIOR_WEIGHT_S = 600.0
 """Observed replica-seconds of work that weigh as much as the table."""
 MAX_PICTURES_PER_S = 17.0
 """For a model that is not in the table: the one thread of an engine that prepares pictures is no faster (rates.toml)."""
+COMPILE_S = 45.0
+"""Reckoned seconds that a model's first start on a node compiles."""
+READ_S_PER_BILLION = 3.0
+"""Reckoned seconds that reading a billion parameters in bfloat16 takes: 0.7 GB/s."""
 OBSERVED_FILE = "rates.json"
 """The run folder's file with the rates that the run has observed."""
+
+NO_PHASES = StartPhases()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,8 @@ class Rate:
     """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
     front_end: bool = False
     """True if the front end that prepares requests, not the GPU, limits the rate."""
+    phases: StartPhases = NO_PHASES
+    """Of a start: download and compile for a model's first start on a node, read and warm for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +66,17 @@ class ObservedRate:
     """Seconds of each start."""
     front_end: float = 0.0
     """Requests/s that its front end sustained in the latest trial; 0 without one."""
+    phases: tuple[StartPhases, ...] = ()
+    """Of each start of vLLM."""
 
     def __add__(self, later: ObservedRate) -> ObservedRate:
         front_end = later.front_end or self.front_end
         return ObservedRate(
-            self.episodes + later.episodes, self.busy + later.busy, self.starts + later.starts, front_end
+            self.episodes + later.episodes,
+            self.busy + later.busy,
+            self.starts + later.starts,
+            front_end,
+            self.phases + later.phases,
         )
 
 
@@ -101,14 +118,14 @@ def answer_rate(model: ModelSpec, gpu_type: str, observed: ObservedRate = Observ
     """Return open-ended answers per second: one picture and some sentences each."""
     picture = _picture_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
-    rate = _cap_by_front_end(Rate(1 / seconds, picture.start, picture.source), model, observed)
+    rate = _cap_by_front_end(replace(picture, episodes=1 / seconds), model, observed)
     return _correct(rate, observed)
 
 
 def verdict_rate(judge: Judge, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
     """Return verdicts per second of one replica of a judge; reading is negligible compared with its reasoning."""
     verdicts = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
-    return _correct(Rate(verdicts, _start_seconds(judge.model), "reckoned"), observed)
+    return _correct(_with_phases(Rate(verdicts, _start_seconds(judge.model), "reckoned"), judge.model), observed)
 
 
 def length_assumptions() -> str:
@@ -145,7 +162,19 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
         return rate
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
     start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
-    return Rate(episodes, start, "measured", rate.front_end)
+    phases = combine_phases(observed.phases) if observed.phases else rate.phases
+    return Rate(episodes, start, "measured", rate.front_end, phases)
+
+
+def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
+    """Return the phases of a typical start: compile is what the slowest takes beyond the fastest, which had a cache.
+
+    The fastest's own compile is part of warm; a single start had no cache.
+    """
+    compiles = [start.compile for start in starts]
+    least = min(compiles) if len(starts) > 1 else 0.0
+    read, warm = (median(getattr(start, name) for start in starts) for name in ("read", "warm"))
+    return StartPhases(max(start.download for start in starts), read, max(compiles) - least, warm + least)
 
 
 def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
@@ -154,9 +183,15 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
     if row:
         # up to 3B, the thread that prepares pictures limits a part of a GPU and the whole alike
         share = model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
-        return Rate(row["pictures"] * speed * share, row["start"], "reckoned")
+        return _with_phases(Rate(row["pictures"] * speed * share, row["start"], "reckoned"), model)
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
-    return Rate(pictures * speed, _start_seconds(model), "guessed")
+    return _with_phases(Rate(pictures * speed, _start_seconds(model), "guessed"), model)
+
+
+def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
+    """Return the rate with reckoned phases: its start is one with weights and compiled kernels on the node."""
+    read = min(rate.start, READ_S_PER_BILLION * _billions(model))
+    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read))
 
 
 def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:
@@ -167,7 +202,7 @@ def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> R
 
 
 def _start_seconds(model: ModelSpec) -> float:
-    return 60.0 + 3.0 * _billions(model)
+    return 60.0 + READ_S_PER_BILLION * _billions(model)
 
 
 def _billions(model: ModelSpec) -> float:
@@ -181,8 +216,14 @@ WORK_KINDS: Mapping[Protocol | None, str] = {Protocol.MCQA: EPISODES, Protocol.O
 """Protocol -> the kind of work whose rate it measures."""
 
 
-def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: Sequence[Protocol]) -> None:
-    """Add what a run on GPUs has measured to its folder's file.
+def write_observed(
+    folder: Path,
+    schedule: Scheduler,
+    gpu_type: str,
+    protocols: Sequence[Protocol],
+    phases: Mapping[str, Sequence[StartPhases]] = MappingProxyType({}),
+) -> None:
+    """Add what a run on GPUs has measured, with the phases of each group's starts, to its folder's file.
 
     Models that played several protocols give no rate of any, nor do those whose episodes wait for a judge.
     """
@@ -193,7 +234,7 @@ def write_observed(folder: Path, schedule: Scheduler, gpu_type: str, protocols: 
         kind = VERDICTS if name.startswith(JUDGE) else played_kind
         if replicas.busy_s > 0 and replicas.played and kind:
             measured.setdefault(kind, {})[name.removeprefix(JUDGE)] = ObservedRate(
-                replicas.played, replicas.busy_s, tuple(replicas.start_times)
+                replicas.played, replicas.busy_s, tuple(replicas.start_times), phases=tuple(phases.get(name, ()))
             )
     add_observed(folder, gpu_type, measured)
 
@@ -215,8 +256,12 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
 def _to_json(observed: ObservedRate) -> dict[str, Any]:
     """Return the figures as the file has them, with the last 32 starts."""
     starts = [round(seconds, 3) for seconds in observed.starts[-32:]]
-    row = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
-    return {**row, "front_end": round(observed.front_end, 3)} if observed.front_end else row
+    row: dict[str, Any] = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
+    if observed.front_end:
+        row["front_end"] = round(observed.front_end, 3)
+    if observed.phases:
+        row["phases"] = [asdict(start) for start in observed.phases[-32:]]
+    return row
 
 
 def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, ObservedRate]:

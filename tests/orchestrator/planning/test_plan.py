@@ -1,9 +1,11 @@
 """A plan numbers cells x samples, and a key depends on everything that changes an answer and nothing else."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
 from orchestrator.planning.build_plan import build_plan
@@ -13,6 +15,7 @@ from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
 
 SIZES = {"ROD": 3, "MVP-N": 2}
+SCENARIOS_DRAWN = ["ROD", "MVP-N", "CIT"]
 
 
 def sweep(**options):
@@ -131,6 +134,36 @@ def test_pending_is_plan_minus_finished():
     assert plan.pending_per_cell(pending) == Counter(plan.task(ordinal)[0] for ordinal in pending["builtin"])
     assert plan.pending(()) == plan.pending({"an episode of another plan"})
     assert plan.pending(set(keys)) == {}
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_pending_of_any_stored_keys_is_the_full_queue_without_them(seed):
+    """Cells stored wholly, in part and not at all, keys of other contents, plans and forms, and keys that occur twice."""
+    chance = random.Random(seed)
+    drawn = {name: chance.randint(1, 30) for name in chance.sample(SCENARIOS_DRAWN, chance.randint(1, 3))}
+    options = {"models": ["uniform", "guess", "internvl3-8b"], "scenarios": list(drawn), "seed": seed}
+    if seed % 3 == 0:
+        options["precision"] = {"half_width": 5}
+    plan = small_plan(played=samples(drawn), **options)
+    stops = {
+        n: chance.randint(0, plan.size(n)) for n in range(len(plan.cells)) if seed % 3 == 0 and chance.random() < 0.5
+    }
+    plan = plan.with_stops(stops)
+    stored = ["", "no key", "uniform/ROD/zero-shot/", *small_plan(played=samples(drawn, "other"), **options).all_keys()]
+    for index in range(len(plan.cells)):
+        share = chance.choice([0.0, 0.0, 1.0, 0.5, 0.1])
+        stored += [key for key in plan.keys(index) if chance.random() < share]
+    stored += chance.sample(stored, len(stored) // 4)
+    chance.shuffle(stored)
+    key_of = dict(pair for index in range(len(plan.cells)) for pair in plan.numbered_keys(index))
+    missing = {
+        name: [ordinal for ordinal in queue if key_of[ordinal] not in set(stored)]
+        for name, queue in plan.pending(()).items()
+    }
+
+    expected = {name: queue for name, queue in missing.items() if queue}
+    assert plan.pending(stored) == plan.pending(pl.Series("key", stored)) == expected
+    assert list(plan.pending(stored)) == list(expected)
 
 
 def test_each_model_has_its_own_group_and_all_policies_share_one():

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from random import Random
 
+import polars as pl
 import pytest
 
 from orchestrator.storage import part_files
@@ -61,6 +62,18 @@ def test_merged_parts_are_those_inside_another_one(seed):
 
     expected = {part for part in parts if any(part.is_inside(merge) for merge in merges)}
     assert set(find_merged(parts, merges)) == expected
+
+
+@pytest.mark.parametrize("spoil", [lambda rows: rows.drop("seconds"), lambda rows: rows.cast({"turns": pl.String})])
+def test_one_part_of_another_schema_spoils_none_decoded_with_it(folder, spoil):
+    path = folder / "episodes" / "part-00000002.parquet"
+    spoil(pl.read_parquet(path)).write_parquet(path.with_name(f"{path.name}.tmp"))
+    part_files.checksums.record_sums(folder, [path])
+    path.with_name(f"{path.name}.tmp").replace(path)
+
+    files = list_parts(folder, decode=True)
+    assert files.parts == [Part(1, 1), Part(3, 3)] and {file.name for file in files.bad} == {path.name}
+    assert files.bad == list_parts(folder).bad
 
 
 def test_files_are_sorted_by_their_use(folder):
@@ -120,7 +133,7 @@ def test_numbers_of_parts_that_were_moved_aside_stay_taken(folder):
     shutil.copy(folder / "turns" / "part-00000003.parquet", folder / "damaged" / "turns-part-00000008-00000012.parquet")
     (folder / "damaged" / "a-part-of-nothing").touch()
 
-    assert set(part_numbers(folder)) == {1, 2, 3, 12}
+    assert set(part_numbers(folder, part_files.checksums.read_sums(folder))) == {1, 2, 3, 12}
 
 
 def test_a_part_with_its_sum_is_not_decoded_unless_asked(folder, monkeypatch):

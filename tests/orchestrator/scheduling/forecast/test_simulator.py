@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, forecast_lines, replica_rates
 from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
@@ -54,8 +55,9 @@ def test_paper_takes_at_most_a_tenth_longer_than_bound(gpus, seed):
     assert 1.0 <= simulate_paper(gpus, seed).ratio <= 1.10
 
 
-@pytest.mark.parametrize(("gpus", "ratio_limit"), [(1, 1.005), (8, 1.01), (64, 1.03)])
+@pytest.mark.parametrize(("gpus", "ratio_limit"), [(1, 1.005), (8, 1.015), (64, 1.08)])
 def test_forecast_without_faults_is_near_bound(gpus, ratio_limit):
+    """Wide engines load alone on a node and others share its disk, which the bound does not count."""
     run = forecast(load(PAPER, []), gpus, "h200").simulated
 
     assert run.ratio is not None and 1.0 <= run.ratio <= ratio_limit
@@ -202,8 +204,28 @@ def test_observed_rates_win_over_table_on_same_gpu_only(tmp_path):
     assert rate.source == "measured"
     assert rate.episodes == pytest.approx(2.0, rel=0.05)
     assert throughput.read_observed([tmp_path], "a100") == {}
+    assert rate.phases.read == 21.0, "reckoned, without measured phases"
     (tmp_path / throughput.OBSERVED_FILE).write_text('{"gpu": "h200", "models": [1]}')
     assert throughput.read_observed([tmp_path], "h200") == {}, "a spoilt file adds nothing"
+
+
+def test_measured_phases_of_starts_replace_reckoned_ones(tmp_path):
+    sweep = load(PAPER, [])
+    (model,) = (model for model in sweep.models if model.name == "qwen2.5-vl-7b")
+    schedule = Scheduler({model.name: range(10)}, {model.name: Demand(0, 1)}, 0, 1)
+    schedule.groups[model.name].played, schedule.groups[model.name].busy_s = 100_000, 50_000.0
+    cold, warm = StartPhases(30.0, 12.0, 50.0, 20.0), StartPhases(0.0, 10.0, 6.0, 24.0)
+    for phases in (cold, warm):
+        throughput.write_observed(tmp_path, schedule, "H200", (Protocol.MCQA,), {model.name: [phases]})
+
+    observed = throughput.read_observed([tmp_path], "h200")[model.name]
+    assert observed.phases == (cold, warm)
+    outlook = forecast(sweep, 8, "h200", [tmp_path])
+    assert outlook.rates[model.name].phases == StartPhases(30.0, 11.0, 44.0, 28.0)
+    assert outlook.rates["qwen2.5-vl-3b"].phases == StartPhases(0.0, 9.0, throughput.COMPILE_S, 66.0)
+    first = next(span for span in outlook.simulated.spans if span.group == model.name)
+    assert first.ready - first.began >= 30.0 + 11.0 + 44.0 + 28.0, "the first start on the node"
+    assert throughput.combine_phases([cold]) == cold, "a single start had no cache"
 
 
 def test_run_records_rates_only_of_what_it_played(tmp_path):
