@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.object_store.conditional import Absent, Gcs, S3, Unsupported, conditions, lost_race, unsupported
+from orchestrator.object_store.conditional import S3, Absent, Gcs, Unsupported, conditions, lost_race, unsupported
 
 
 class RecordingService:

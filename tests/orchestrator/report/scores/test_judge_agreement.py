@@ -61,7 +61,7 @@ def test_a_judge_that_is_not_there_is_one_sentence_with_the_judges_of_the_folder
         assert str(refused.value) == (
             f"--judge {prefix!r} names {count} judges of {folder}; its judges: {FIRST}, {SECOND}, secondary/4"
         )
-    with pytest.raises(RunFolderError, match="its judges: none yet$"):
+    with pytest.raises(RunFolderError, match=r"its judges: none yet$"):
         choose_judge(tmp_path / "none", wanted, "first")
 
 
