@@ -99,3 +99,18 @@ def test_a_view_is_read_back_and_anything_else_is_empty():
     assert saved_views._state(tag) == state and saved_views._charted_conditions(tag) == ["hint"]
     for other in ("", "{}", "[]", '{"state": "deflate;x"}', json.dumps({"state": 3})):
         assert saved_views._state(other) == {} and saved_views._charted_conditions(other) == []
+
+
+def test_columns_and_charts_name_only_what_the_tracker_sends():
+    measures = {"acc", "ps", "loops", "errors", "cost", "best_acc", "acc_low", "acc_high", "finished"}
+    measures |= {"episodes_per_second", "system/gpus_utilization_percentage", "acc_under/hint"}
+    measures |= {f"acc/{name}" for name in SCENARIOS}
+    sent = {f"metrics.`{name}`" for name in measures} | {"tags.`best_model`"}
+    sent |= {f"params.`{name}`" for name in ("kind", "sweep", "model", "scenario", "condition")}
+
+    for _, state in views(["hint"]).values():
+        assert set(state["selectedColumns"]) <= sent
+        for chart in state["compareRunCharts"]:
+            axes = [chart[axis]["key"] for axis in ("xaxis", "yaxis") if axis in chart]
+            names = [chart["metricKey"]] if "metricKey" in chart else chart.get("selectedMetrics", axes)
+            assert names and set(names) <= measures
