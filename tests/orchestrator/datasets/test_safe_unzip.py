@@ -130,3 +130,32 @@ def test_wanted_files_are_extracted_and_second_call_resumes(tmp_path):
 
     assert (out / "A/1").read_bytes() == b"one" and (out / "A/2").stat().st_mtime_ns == before
     assert not (out / "B").exists()
+
+
+def test_an_encrypted_file_is_refused(tmp_path):
+    path = write_archive(tmp_path / "x.zip", ("a/secret", b"x"))
+    content = bytearray(path.read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.index(signature) + flags] |= 1
+    path.write_bytes(content)
+
+    with pytest.raises(BadArchive, match=r"a/secret.*is encrypted"):
+        unzip(path, tmp_path / "out", accept_all)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bomb_is_named_with_its_sizes(tmp_path):
+    path = write_archive(tmp_path / "x.zip", ("a/bomb", b"\0" * (30 << 20)))
+
+    with pytest.raises(BadArchive, match=r"would grow from [\d,]{5,7} to 31,457,280 bytes"):
+        unzip(path, tmp_path / "out", accept_all)
+
+
+def test_only_a_long_extraction_says_how_far_it_is(tmp_path, monkeypatch):
+    path, said = write_archive(tmp_path / "x.zip", ("a", b"12"), ("b", b"345"), ("other", b"6")), []
+    unzip(path, tmp_path / "quick", accept_all, say=said.append)
+    assert said == []
+    monkeypatch.setattr(unpacking, "PROGRESS_INTERVAL_S", -1)
+
+    assert unzip(path, tmp_path / "out", lambda name: name in "ab", say=said.append) == 5
+    assert said == ["x.zip: 1 of 2 files extracted", "x.zip: 2 of 2 files extracted"]

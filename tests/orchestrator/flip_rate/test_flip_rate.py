@@ -18,7 +18,7 @@ from actors.engine.baselines import Baseline, abstain
 from actors.engine.registry import open_engine
 from orchestrator.cli.main import app
 from orchestrator.flip_rate import flip_rate as flips
-from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, Setting
+from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, Setting, describe_left_out
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
@@ -226,6 +226,18 @@ def test_tables_are_written_beside_the_repeats_and_stand_in_the_report(original)
     outcome = CliRunner().invoke(app, ["report", str(original), "--json"])
     assert outcome.exit_code == 0, "a repeat is no part of the run"
     assert sum(cell["finished"] for cell in json.loads(outcome.stdout)["cells"]) == 80
+
+
+def test_what_is_not_replayed_is_said_in_a_sentence_each(demo_data):
+    wanted = sweep(demo_data, ["oracle"], ["hint"], scenarios=["ROD", "QD"])
+    person = wanted.models[0].model_copy(update={"name": "anna", "backend": "human"})
+    wanted = wanted.model_copy(update={"models": (person,)})
+
+    played = {"mcqa": {"ROD": (1,)}, "oeg": {"ROD": (2,), "QD": (3,)}}
+    assert list(describe_left_out(wanted, played, ())) == [
+        "anna is a person and is not replayed",
+        "QD has no sample that every cell has played",
+    ]
 
 
 def test_missing_repeats_are_not_compared(demo_data, original):

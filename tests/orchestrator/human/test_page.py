@@ -121,6 +121,12 @@ def test_headers_keep_it_to_itself(visitor):
     visitor.look()
     policy = visitor.headers["Content-Security-Policy"]
     assert "form-action 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+    sources = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert {sources[kind] for kind in ("default-src", "base-uri", "frame-ancestors")} == {"'none'"}
+    assert sources["img-src"] == "'self' data:" and sources["form-action"] == "'self'"
+    assert all(re.fullmatch(r"'sha256-[\w+/]{43}='", sources[kind]) for kind in ("style-src", "script-src"))
+    others = ("Referrer-Policy", "Cross-Origin-Resource-Policy", "Cross-Origin-Opener-Policy")
+    assert {visitor.headers[name] for name in others} == {"same-origin"}
     assert visitor.headers["Cache-Control"] == "no-store" and visitor.headers["X-Content-Type-Options"] == "nosniff"
     assert not re.findall(r'(?:src|href|action)="(?!picture/\d+"|answer"|data:,")', visitor.page), (
         "nothing from elsewhere"

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
 from orchestrator.execution.results import score_folder
-from orchestrator.merging.answers import write_episodes
-from orchestrator.merging.merge import merge
+from orchestrator.merging.answers import Conflict, write_episodes
+from orchestrator.merging.merge import RECORD, MergeSummary, describe_merge, merge
 from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
 from orchestrator.report.scores.metrics import write_results
@@ -217,3 +217,18 @@ def test_replicates_and_decision_maps_stay_in_the_results(demo_data, tmp_path):
     assert len(cells) == len(plan.cells) and sum(row["planned"] for row in cells) == plan.total
     assert {row["condition"] for row in cells if row["decision_map"]} == {"every-frame"}
     assert any(row["regret"] is not None for row in cells)
+
+
+def test_a_merge_is_described_in_a_line_per_fact():
+    conflicts = (Conflict("one", "two", "episode", ("a", "b"), "two"), Conflict("one", "two", "verdict", ("a",), "one"))
+
+    assert describe_merge(MergeSummary({"one": 1, "two": 1200}, 1, 2, conflicts, 1)) == [
+        "1 episode from one",
+        "1,200 episodes from two",
+        "2 verdicts",
+        "1 failed episode replaced by another folder's answer",
+        "2 episodes differed between one and two: took those of two",
+        "1 verdict differed between one and two: took those of one",
+        f"1 planned episode pending; details: {RECORD}",
+    ]
+    assert describe_merge(MergeSummary({}, 0, 0, (), 0)) == [f"0 planned episodes pending; details: {RECORD}"]

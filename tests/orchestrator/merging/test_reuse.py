@@ -205,6 +205,11 @@ def test_failed_foreign_and_torn_episodes_are_played(demo_data, old, tmp_path):
     (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
     assert sorted(reusable.source.own["key"]) == sorted(keys[4:])
     assert reusable.left == {"failed": 1, "damaged": 3}
+    assert sorted(reusable.lines) == [
+        "1 of old failed there: not taken",
+        "3 of old are incomplete or not of this plan: not taken",
+        "36 episodes of old can be reused",
+    ]
     part = next((old / "turns").glob("*.parquet"))
     part.write_bytes(part.read_bytes()[:-9])
     (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])

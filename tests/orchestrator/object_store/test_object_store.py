@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -254,7 +255,11 @@ def test_live_writer_is_named_and_silent_one_is_replaced(url):
 
     lease = WriterLock(bucket, silence=0.5, settle=0)
     lease.take(lines.append)
-    assert "taken over" in lines[-1]
+    holder = "process 77 on elsewhere .+"
+    assert re.fullmatch(
+        rf"{url} is locked by {holder}: waiting up to 30 s to see whether that process is alive", lines[0]
+    )
+    assert re.fullmatch(rf"{url}: the lock of {holder} is taken over because that process is gone", lines[-1])
     lease.release()
     assert bucket.read(LOCK) is None
 

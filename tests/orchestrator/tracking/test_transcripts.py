@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
@@ -59,6 +60,36 @@ def test_a_hostile_reply_stays_in_its_fence(run):
         body = turn.reply.split("\n", 1)[1].rsplit("\n", 1)
         assert set(fence) == {"`"} and len(fence) > 4 and body[1] == fence and fence not in body[0]
         assert "\x07" not in turn.reply and "\u202e" not in turn.reply
+
+
+def test_a_transcript_says_what_was_read_from_each_reply_and_what_was_right(run):
+    entries = list(transcripts(read_run(run), limit=60))
+    right = [entry for entry in entries if entry.tags["model"] == "oracle" and entry.tags["ending"] == "correct"]
+
+    assert right
+    for entry in right:
+        steps = r"1 turn|(?!1 )\d+ turns"
+        answer = re.fullmatch(
+            rf"{entry.tags['kind']} after (?:{steps})\. The right answer: (`+) (.+) \1\.", entry.ending
+        )
+        assert answer, entry.ending
+        assert f"after {len(entry.turns)} turn" in entry.ending
+        for number, turn in enumerate(entry.turns, 1):
+            assert turn.name == f"turn {number} · {turn.attributes['action']}"
+            read = re.fullmatch(
+                r"Read as (\w+): suggestion side (\w+), category side (\w+)(?:; the next view: ([^;]+))?"
+                r"(?:; correct here: (`+) (.+) \5)?\.",
+                turn.verdict,
+            )
+            assert read and read[1] == turn.attributes["action"], turn.verdict
+            assert (read[2], read[3]) == (turn.attributes["option"], turn.attributes["category"])
+            assert read[4] == turn.attributes.get("move")
+            letters = re.findall(r"^([A-Z])\. ", turn.question, re.MULTILINE)
+            assert letters == [chr(65 + place) for place in range(len(letters))] and len(letters) > 3
+        assert "; correct here: " in entry.turns[-1].verdict
+        assert answer[2] in entry.turns[-1].verdict.rpartition("; correct here: ")[2]
+    open_ended = [entry for entry in entries if entry.tags["protocol"] == "oeg"]
+    assert open_ended and {turn.name for entry in open_ended for turn in entry.turns} == {"turn 1 · free answer"}
 
 
 def test_open_ended_transcript_ends_with_judge_verdict(run):

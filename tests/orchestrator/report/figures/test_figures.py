@@ -295,6 +295,19 @@ def test_capacity_shows_sized_models_by_family(page):
     assert model_family("7b") == "7b"
 
 
+def test_axes_and_marks_are_named_in_words(sized_figures):
+    _, figures = sized_figures
+    named = {
+        "capacity": {"suggestions per episode", "accuracy, %", "parameters, billions (log scale)"},
+        "budget": {"suggestions allowed", "accuracy, %", "the model", "95% interval", "all other models"},
+        "reference": {"accuracy, %, with 95% intervals", "zero-shot", "reference (clear image)"},
+    }
+
+    missing = {name: words - set(texts(figures[name])) for name, words in named.items()}
+    assert not any(missing.values()), missing
+    assert {"1", "10"} <= set(texts(figures["capacity"])), "sizes are plain numbers, on a logarithmic axis"
+
+
 def test_hostile_names_are_text(run_data):
     name = "$\\frac{1}{0}$ <b>&amp; \u202e\x00\n" + "x" * 300
     renamed = pl.col("model").replace({"uniform": name})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import polars as pl
 import pytest
@@ -130,6 +131,11 @@ def test_ids_file_plays_kept_samples_only(planted_run, known_by, demo_data, tmp_
 
     assert done.exit_code == 0, done.output
     assert "6 of 22" in done.output and "92.8" in done.output and "37.6" in done.output
+    printed = " ".join(done.output.split())
+    assert re.search(r"dropped: samples that 25% of the models \(6 of 22\) get right at the first turn", printed)
+    assert re.search(r"other rules: percent dropped of samples with a first-turn rate of \d+%, and at chance", printed)
+    assert "25% of the models" in printed and re.search(r"binomial test, p < 0\.\d+ ", printed)
+    assert re.search(r"models: \S+, .*, at the first turn of zero-shot", printed)
     assert json.loads(file.read_text()) == expected_ids(known_by, 25)
     sweep_file = tmp_path / "mine.toml"
     sweep_file.write_text(f'data = "{demo_data}"\nmodels = ["oracle", "guess"]\n[selection]\nids_file = "kept.json"\n')

@@ -1,6 +1,7 @@
 """A run with stopped cells counts their prefix, uses the interval that holds at any stop, and notes the stops."""
 
 import math
+import re
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
-from orchestrator.report.scores.precision_stops import sort_by_draw
+from orchestrator.report.scores.precision_stops import describe_planned_savings, describe_savings, sort_by_draw
 from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import run_folder
 from orchestrator.tracking.rollup import model_measures
@@ -33,6 +34,32 @@ def play_stopped(data_folder, folder, rule, models=MODELS):
     plan = plan.with_stops(load_rule(plan, folder).stops())
     run_folder.write_plan(folder, planned_rows(plan), plan.all_keys())
     return plan, {plan.cells[index].key: n for index, n in plan.stops.items()}
+
+
+def test_a_plan_says_what_its_rule_would_play_at_three_accuracies(data_folder):
+    wanted = runs.sweep(data_folder, MODELS, ["zero-shot", "hint"], precision={"half_width": 10})
+    plan = build_plan(wanted)
+    sizes = [plan.size(index) for index in range(len(plan.cells))]
+
+    (sentence,) = describe_planned_savings(wanted.precision, plan.cells, sizes)
+    total, *counts = (int(count.replace(",", "")) for count in re.findall(r"([\d,]+) (?:episodes|\()", sentence))
+    few, more, most = counts
+    assert total == sum(sizes) and 0 < few <= more <= most < total
+    assert sentence == (
+        f"precision, simulated: of {total:,} episodes, the rule would play {few:,} ({few / total:.0%}) at 10% accuracy, "
+        f"{more:,} ({more / total:.0%}) at 25% accuracy, {most:,} ({most / total:.0%}) at 50% accuracy"
+    )
+    assert describe_planned_savings(None, plan.cells, sizes) == []
+
+
+def test_a_run_says_what_its_rule_saved(data_folder):
+    wanted = runs.sweep(data_folder, MODELS, ["zero-shot"], precision={"half_width": 10})
+    cells = [{"planned": 40, "full": 1200}, {"planned": 5, "full": 5}, {"planned": 7}]
+
+    assert describe_savings(wanted.precision, cells) == [
+        f"precision {wanted.precision.description}: 1 of 3 cells stopped, 1,160 of 1,212 episodes not needed"
+    ]
+    assert describe_savings(None, cells) == []
 
 
 @pytest.mark.parametrize("rule", [{"half_width": 10}, {"half_width": 20, "per": "cell"}])

@@ -1,0 +1,102 @@
+"""Judges of one folder: whose verdicts a report counts, and how far judges agree, by hand."""
+
+import pytest
+
+from actors.playing.judge_runner import judge_key
+from orchestrator.report.scores.judge_agreement import agreement, choose_judge, disputed_answers, jury, own_judge_key
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore
+from tests.orchestrator.report.runs import sweep
+
+FIRST, SECOND, THIRD = "first/1", "second/2", "third/3"
+
+
+def store_verdicts(folder, judge: str, *bits: tuple[bool, bool, bool] | None) -> None:
+    """Store a judge's verdicts on the answers 0, 1, ...: category, suggestion, aggregate; None is a reply without verdict."""
+    store = VerdictStore(folder)
+    for number, verdict in enumerate(bits):
+        row = {"key": f"k{number}", "cell": "m/ROD/hint", "model": "m", "scenario": "ROD", "condition": "hint"}
+        row |= {"sample_id": number, "judge": judge, "reason": None if verdict else "no verdict"}
+        row |= dict(zip(("category", "suggestion", "aggregate"), verdict or (None, None, None), strict=True))
+        store.append({name: [row.get(name)] for name in VERDICTS})
+    store.flush()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two judges of four answers that differ in one category and one aggregate; the second left the fourth unread."""
+    yes, no = (True, True, True), (False, False, False)
+    store_verdicts(tmp_path, FIRST, yes, yes, no, yes)
+    store_verdicts(tmp_path, SECOND, yes, (False, True, False), no, None)
+    return tmp_path
+
+
+def test_the_report_counts_the_judge_that_is_named_else_the_sweeps_own_else_the_only_one(folder, demo_data, tmp_path):
+    unjudged, judged = (
+        sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", **options)
+        for options in ({}, {"judge": {"model": "rule-judge"}})
+    )
+    own = judge_key(judged.judge)
+
+    assert own_judge_key(unjudged) == "" and own_judge_key(judged) == own
+    assert choose_judge(folder, unjudged, "sec") == SECOND
+    assert choose_judge(folder, unjudged, "") == "", "two judges, and none is the sweep's"
+    assert choose_judge(folder, judged, "") == own
+    (alone := tmp_path / "alone").mkdir()
+    assert choose_judge(alone, unjudged, "") == ""
+    store_verdicts(alone, FIRST, (True, True, True))
+    assert choose_judge(alone, unjudged, "") == choose_judge(alone, judged, "") == FIRST
+    store_verdicts(alone, own, (True, True, True))
+    assert choose_judge(alone, judged, "") == own
+
+
+def test_a_judge_that_is_not_there_is_one_sentence_with_the_judges_of_the_folder(folder, demo_data, tmp_path):
+    wanted = sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg")
+    store_verdicts(folder, "secondary/4", (True, True, True))
+
+    for prefix, count in (("fourth", 0), ("second", 2)):
+        with pytest.raises(RunFolderError) as refused:
+            choose_judge(folder, wanted, prefix)
+        assert str(refused.value) == (
+            f"--judge {prefix!r} names {count} judges of {folder}; its judges: {FIRST}, {SECOND}, secondary/4"
+        )
+    with pytest.raises(RunFolderError, match=r"its judges: none yet$"):
+        choose_judge(tmp_path / "none", wanted, "first")
+
+
+def test_agreement_counts_what_both_read(folder):
+    rows = {row["bit"]: row for row in agreement(folder).to_dicts()}
+
+    assert list(rows) == ["category", "suggestion", "aggregate"]
+    assert {(row["judge"], row["other"], row["answers"]) for row in rows.values()} == {(FIRST, SECOND, 3)}
+    assert rows["suggestion"]["equal"] == 100 and rows["suggestion"]["kappa"] == 1
+    category = rows["category"]
+    assert [round(category[name], 2) for name in ("equal", "first_yes", "other_yes")] == [66.67, 66.67, 33.33]
+    assert category["kappa"] == pytest.approx((2 / 3 - 4 / 9) / (1 - 4 / 9))
+    assert category["kappa_low"] < category["kappa"] < category["kappa_high"]
+
+
+def test_a_judge_without_a_shared_answer_has_a_row_without_figures(folder):
+    store_verdicts(folder, THIRD, None)
+    rows = agreement(folder).filter(other=THIRD).to_dicts()
+
+    assert [(row["judge"], row["answers"], row["equal"], row["kappa"]) for row in rows] == [
+        (judge, 0, None, None) for judge in (FIRST, SECOND) for _ in range(3)
+    ]
+
+
+def test_a_jury_has_a_majority_only_above_one_half(folder):
+    store_verdicts(folder, THIRD, (True, True, True), None, (True, False, False))
+    rows = {row["bit"]: row for row in jury(folder).to_dicts()}
+
+    assert {(row["judges"], row["answers"]) for row in rows.values()} == {(3, 3)}
+    shares = {bit: (round(row["majority_yes"], 2), round(row["split"], 2)) for bit, row in rows.items()}
+    assert shares == {"category": (33.33, 66.67), "suggestion": (66.67, 0.0), "aggregate": (33.33, 33.33)}
+    assert rows["suggestion"]["alpha"] == 1
+    assert rows["category"]["alpha_low"] <= rows["category"]["alpha"] <= rows["category"]["alpha_high"]
+
+
+def test_disputed_answers_are_those_that_both_read_and_one_bit_differs(folder):
+    assert disputed_answers(folder, FIRST, SECOND) == {"k1"}
+    assert disputed_answers(folder, FIRST, "nobody") == set()
