@@ -14,7 +14,9 @@ def main(weights: str, port: str, rotary_base: str) -> None:
     parameters.port = int(port)
     parameters.n_ctx = 4096
     parameters.n_parallel = 1
-    parameters.cache_prompt = False  # with the cache or a second slot, 16 of 63 greedy replies differed from the first time
+    parameters.cache_prompt = (
+        False  # with the cache or a second slot, 16 of 63 greedy replies differed from the first time
+    )
     parameters.cpuparams.n_threads = 1  # threads that wait for each other by spinning stand still on a full machine
     parameters.rope_freq_base = float(rotary_base)
     server = xllamacpp.Server(parameters)

@@ -167,7 +167,7 @@ def test_a_real_server_that_fails_in_every_way(
             ), err
             stored = episodes(other).collect().height
             assert stored < PLANNED
-            again = cli.run("run", file, "--output", other)
+            again = cli.run("run", file, "--output", other, timeout=1200)
             assert again.returncode == 1 and f"another model as smol than {other} was played with" in again.stderr
             assert "Traceback" not in err + again.stderr and episodes(other).collect().height == stored
         with served(start(port, False), port, log):
