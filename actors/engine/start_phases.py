@@ -28,10 +28,6 @@ class StartPhases:
     """Everything else: imports, profiling, CUDA graphs, the front end."""
 
     @property
-    def total(self) -> float:
-        return self.download + self.read + self.compile + self.warm
-
-    @property
     def cached(self) -> float:
         """Seconds of a start alone on a node that has the weights and the compiled kernels."""
         return self.read + self.warm
