@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from actors.engine import loader as engine_loader
+from actors.engine.backend import ScriptedBackend
 from actors.node.hub_retry import HubUnreachable, retry_hub, unreachable_reason
 from orchestrator.execution.loss_reason import FATAL_START_ERRORS
 from sweeps.spec import ModelSpec
@@ -90,16 +91,16 @@ def test_absent_hub_does_not_exclude_model():
 
 def test_the_loader_of_a_worker_asks_again(tmp_path, monkeypatch):
     """Its turn to load is released meanwhile, so another engine may load."""
-    address, opened = unused_address(), []
+    address, opened, backend = unused_address(), [], ScriptedBackend(lambda _: "A")
 
     def engine(model, data):
         opened.append(model.name)
-        return request_hub(address) if len(opened) == 1 else "an engine"
+        return request_hub(address) if len(opened) == 1 else backend
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(engine_loader, "open_engine", engine)
     monkeypatch.setattr(engine_loader, "retry_hub", partial(retry_hub, sleep=opened.append))
     model = ModelSpec(name="m", source="no/such", gpus=0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert engine_loader.load_engine(model, tmp_path, [], lambda line: None) == "an engine"
+    assert engine_loader.load_engine(model, tmp_path, [], lambda line: None) is backend
     assert opened == ["m", 15.0, "m"]
