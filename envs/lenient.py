@@ -112,7 +112,7 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     denies it nor leaves a choice open. Two different letters or texts name nothing.
     """
     if fields := {_index(letter, shown) for letter in _FIELD.findall(_THOUGHT.sub("", reply[:LONGEST]))}:
-        return fields.pop() if len(fields) == 1 else None
+        return _only(fields)
     text = _strip_markup(reply[:LONGEST])
     if alone := _WRAPPED.fullmatch(text):
         return _index(alone[1], shown)
@@ -254,7 +254,7 @@ def _by_text(text: str, texts: Sequence[str]) -> int | None:
     sentences = [f" {_normalize(sentence)} " for sentence in _SENTENCE.split(text)]
     sentences = [sentence for sentence in sentences if sentence.count(" ") <= LONGEST_STATEMENT + 1]
     indexes = {index for sentence in sentences for index in _stated_options(sentence, options)}
-    return indexes.pop() if len(indexes) == 1 else None
+    return _only(indexes)
 
 
 def _stated_options(sentence: str, options: Sequence[str]) -> list[int]:

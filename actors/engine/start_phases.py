@@ -42,8 +42,8 @@ def parse_phases(output: str, seconds: float) -> StartPhases | None:
     if not read:
         return None
     download, compiled = (max(map(float, line.findall(output)), default=0.0) for line in (DOWNLOAD, COMPILE))
-    known = download + (reading := max(map(float, read))) + compiled
-    return StartPhases(download, reading, compiled, max(0.0, seconds - known))
+    logged = download + (reading := max(map(float, read))) + compiled
+    return StartPhases(download, reading, compiled, max(0.0, seconds - logged))
 
 
 def read_phases(files: Iterable[str], seconds: float) -> StartPhases | None:

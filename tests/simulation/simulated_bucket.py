@@ -84,7 +84,7 @@ class SimulatedBucket:
         self._past = deque([dict[str, Object]()], maxlen=MOST_CHANGES)
         """The objects before each of the last changes of a part."""
         self._late: float | None = None
-        """How stale the next list is, as a part of the most."""
+        """Staleness of the next list, as a part of the largest; None: up to date."""
         self._keys_of: dict[int, frozenset[str]] = {}
         self._next_version = 1
 
