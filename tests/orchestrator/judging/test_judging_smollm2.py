@@ -11,20 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.inspection.model_check import local_fault
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.registry import registry
 from tests.conftest import Cli
 from tests.orchestrator.judging.test_judging import sweep, verdicts_read_once
+from tests.smollm2 import needs_smollm2
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.long,
     pytest.mark.timeout(3600),
-    pytest.mark.skipif(
-        bool(local_fault(registry()["smollm2-135m"])), reason="`proactive-sweep models fetch smollm2-135m` was not run"
-    ),
+    needs_smollm2,
 ]
 ANSWERS = 2 * 7
 OPTIONS = {
