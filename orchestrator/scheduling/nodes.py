@@ -7,6 +7,7 @@ GPU is given out beyond its whole.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -94,19 +95,23 @@ class Nodes:
         Nodes in ``without`` are skipped. A part of a GPU goes to the fullest shared GPU with room for it, and only otherwise
         to a free one.
         """
-        fitting = {
-            node.name: self.free[node.name]
-            for node in self.nodes
-            if accelerator in ("", node.accelerator) and node.name not in without
-        }
-        part = Fraction(gpus)
-        if part < 1:
+        if gpus < 1:
+            part, fitting = (
+                Fraction(gpus),
+                {node.name for node in self._of_kind(accelerator) if node.name not in without},
+            )
             room = {n: gpu.free for n, gpu in self.shared.items() if gpu.node in fitting and gpu.free >= part}
             if room:
                 number = min(room, key=lambda candidate: room[candidate])
                 return Place(self.shared[number].node, number)
-        wide = [name for name, free in fitting.items() if free >= part and free >= 1]
-        return Place(min(wide, key=lambda name: fitting[name])) if wide else None
+        tightest, least = None, math.inf
+        for node in self._of_kind(accelerator):
+            if max(gpus, 1) <= (free := self.free[node.name]) < least and node.name not in without:
+                tightest, least = Place(node.name), free
+        return tightest
+
+    def _of_kind(self, accelerator: str) -> Sequence[Node]:
+        return [node for node in self.nodes if node.accelerator == accelerator] if accelerator else self.nodes
 
     def needs_several(self, gpus: float, stages: int, accelerator: str = "") -> bool:
         """Return True if a replica can only be on several nodes, because none of this kind is wide enough."""

@@ -125,6 +125,8 @@ class Placement:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
         if not demand.gpus:
             return Place()
+        if self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, self.closed) is None:
+            return None  # as on most events; the nodes that others wait for need not be known then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
         without = {name for slot in leaving for name in slot.place.nodes} | self.closed
         without |= {name for name, wide in self.reserved.items()

@@ -28,6 +28,10 @@ class Load:
     """Seconds until replicas that start are ready, and how many."""
     slack: float = 0.0
     """Seconds that its last replica keeps its GPUs at the end of its work, unless all work ends before."""
+    node_start: float = 0.0
+    """Seconds that the first further replica on a node takes longer to start."""
+    per_node: int = 1
+    """The largest number of further replicas on one node."""
 
     def missing(self, end: float) -> float:
         """Return the replica-seconds that its replicas leave undone at ``end``."""
@@ -48,6 +52,7 @@ class Load:
             return math.inf
         unused = self._capacity(end) + lacking * max(0.0, end - self.start) - self.work
         starts = lacking * self.start + sum(count * min(ready, end) for ready, count in self.starting)
+        starts += math.ceil(lacking / self.per_node) * self.node_start
         return self.gpus * (self.work + starts + min(self.slack, max(0.0, unused)))
 
     def _capacity(self, end: float) -> float:

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.in_flight import expected_in_flight
-from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import workload
 from orchestrator.scheduling.forecast.forecast import replica_rates
 from orchestrator.scheduling.forecast.lower_bound import Work
 from orchestrator.scheduling.forecast.simulator import FaultModel, simulate, true_work
+from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from orchestrator.scheduling.tight_end import Load
@@ -31,8 +31,8 @@ TARGETS = 25
 """Ends, up to 1.5 times the bound, for which the LPT schedule is tried."""
 
 
-def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[str, StartPhases]]:
-    """Return the episodes, the demand and the phases of a start of each model of the paper on GPUs."""
+def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[str, Rate]]:
+    """Return the episodes, the demand and the rate of each model of the paper on GPUs."""
     sweep = load(PAPER, [])
     pending, numbers = workload.published_work(sweep), count()
     rates, models = replica_rates(sweep, "h200", [], pending), workload.split_by_gpu(sweep)[0]
@@ -41,35 +41,41 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
         m.name: Demand(0, m.gpus, MAX_REPLICAS, expected_in_flight(m), rate=rates[m.name].episodes, start=rates[m.name].start)
         for m in models
     }  # fmt: skip
-    return queues, demands, {name: rates[name].phases for name in demands}
+    return queues, demands, rates
 
 
 def malleable_lpt(works: Mapping[str, Work], gpus: int, bound: float) -> float:
-    """Return the shortest makespan of a longest-first list schedule in which each model has as many replicas as an end needs."""
+    """Return the shortest makespan of a longest-first list schedule in which each model has as many replicas as an end needs.
+
+    A model's first replica on a node compiles; no start waits for another, and no disk is shared.
+    """
     return min(_list_schedule(works, gpus, bound * (1 + 0.5 * step / (TARGETS - 1))) for step in range(TARGETS))
 
 
 def _list_schedule(works: Mapping[str, Work], gpus: int, end: float) -> float:
-    jobs = list[tuple[int, float]]()
-    for work in works.values():
+    jobs = list[tuple[int, float, str]]()
+    for name, work in works.items():
         seconds = work.episodes / work.rate
         replicas = Load(work.gpus, seconds, work.start, MAX_REPLICAS).lacking(end)
         if replicas > MAX_REPLICAS:
             return float("inf")
-        jobs += [(int(work.gpus), work.start + seconds / replicas)] * int(replicas)
+        jobs += [(int(work.gpus), work.start + seconds / replicas, name)] * int(replicas)
     nodes = [[0.0] * node.gpus for node in build_nodes(gpus)]
-    for width, seconds in sorted(jobs, reverse=True):
+    compiled = {id(node): set[str]() for node in nodes}
+    for width, seconds, name in sorted(jobs, reverse=True):
         node = min((node for node in nodes if len(node) >= width), key=lambda free: free[width - 1])
-        node[:width] = [node[width - 1] + seconds] * width
+        first = 0.0 if name in compiled[id(node)] else works[name].node_start
+        compiled[id(node)].add(name)
+        node[:width] = [node[width - 1] + first + seconds] * width
         node.sort()
     return max(node[-1] for node in nodes)
 
 
 def main(gpus: int, seed: int | None) -> dict[str, Any]:
-    queues, demands, phases = paper_groups()
+    queues, demands, rates = paper_groups()
     faults = FaultModel() if seed is None else FaultModel(seed, skew=0.1, slowdown=0.05)
     works = {
-        name: true_work(len(queue), demands[name], faults, name).with_phases(phases[name])
+        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases, rates[name].weights)
         for name, queue in queues.items()
     }
     run = simulate(queues, demands, gpus, faults, build_nodes(gpus, width=NODE_GPUS), works=works)

@@ -178,7 +178,7 @@ def _work(demand: Demand, episodes: int, rate: Rate) -> Work:
     """Return a model's work if its rate is right."""
     start = rate.phases.cached or rate.start
     work = Work(episodes, demand.gpus, rate.episodes, start, demand.concurrency)
-    return work.with_phases(rate.phases)
+    return work.with_phases(rate.phases, rate.weights)
 
 
 def _perturb(work: Work, rate: Rate, name: str, seed: int) -> Work:
@@ -187,7 +187,7 @@ def _perturb(work: Work, rate: Rate, name: str, seed: int) -> Work:
     chance = Random(f"{seed}/{name}")
     factor = chance.lognormvariate(0.0, own) * Random(f"{seed}/shared").lognormvariate(0.0, shared)
     start = work.start * chance.lognormvariate(0.0, own)
-    return replace(work, rate=work.rate * factor, start=start).with_phases(rate.phases)
+    return replace(work, rate=work.rate * factor, start=start).with_phases(rate.phases, rate.weights)
 
 
 def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending: PendingWork) -> dict[str, Rate]:

@@ -25,18 +25,28 @@ class Work:
     """Episodes a replica plays at once: one alone takes ``concurrency / rate`` seconds."""
     replicas: int = 1_000_000
     """The largest number of replicas that can work at a time."""
+    per_node: int = 1_000_000
+    """The largest number of replicas on one node."""
     phases: StartPhases | None = None
     """Of a start; None if replicas start independently of each other."""
+    weights: float = 0.0
+    """Gigabytes that a start reads."""
 
     @property
     def replica_seconds(self) -> float:
-        """Seconds of its replicas, after starts with warm caches: the first one downloads and compiles."""
-        first = self.phases.download + self.phases.compile if self.phases else 0.0
-        return self.episodes / self.rate + first if self.episodes else 0.0
+        """Seconds of its replicas, without their starts."""
+        return self.episodes / self.rate
 
-    def with_phases(self, phases: StartPhases) -> Work:
-        """Return the work with these phases, as much faster or slower as its start."""
-        return replace(self, phases=phases.scaled(self.start / phases.cached)) if phases.cached else self
+    @property
+    def node_start(self) -> float:
+        """Seconds that the first replica on a node takes longer, which downloads and compiles."""
+        return self.phases.download + self.phases.compile if self.phases else 0.0
+
+    def with_phases(self, phases: StartPhases, weights: float) -> Work:
+        """Return the work with these phases, as much faster or slower as its start, and gigabytes of weights."""
+        if not phases.cached:
+            return self
+        return replace(self, phases=phases.scaled(self.start / phases.cached), weights=weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +54,11 @@ class Bound:
     """Seconds that no schedule can beat, by three arguments."""
 
     area: float
-    """All GPU-seconds, including one start per model, spread evenly over all GPUs."""
+    """All GPU-seconds, including one start per model on a new node, spread evenly over all GPUs."""
     longest: float
     """The longest model on its own: one start, then its episodes over as many replicas as it may have."""
     tight: float
-    """As ``area``, but with a start for each replica that a model needs to end by then."""
+    """As ``area``, but with a start for each replica that a model needs to end by then, on the fewest new nodes."""
 
     @property
     def seconds(self) -> float:
@@ -58,22 +68,26 @@ class Bound:
 
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     """Return the bound: each model with work starts at least once, and no GPU does two things at a time."""
-    area = sum(work.gpus * (work.start + work.replica_seconds) for work in works if work.episodes)
+    area = sum(work.gpus * (work.start + work.node_start + work.replica_seconds) for work in works if work.episodes)
     alone = [
         work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
     ]
-    loads = [Load(work.gpus, work.replica_seconds, work.start, work.replicas) for work in works]
+    loads = [
+        Load(w.gpus, w.replica_seconds, w.start, w.replicas, node_start=w.node_start, per_node=w.per_node)
+        for w in works
+    ]
     tight = tight_end(loads, gpus) * (1 - PRECISION) if gpus else 0.0
     return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0), tight)
 
 
 def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
     """Return the work with these episodes and the replicas that the demand, the pool's share and the nodes allow."""
-    replicas = demand.replicas
+    replicas, per_node = demand.replicas, work.per_node
     if work.gpus:
         sizes = [node.gpus for node in nodes if demand.accelerator in ("", node.accelerator)]
         stages = demand.stages if work.gpus > max(sizes, default=0) else 1
         fitting = sum(int(size * stages // work.gpus) for size in sizes) // stages
         share = shares.get(demand.pool, work.gpus * replicas)
         replicas = max(1, min(replicas, fitting, int(share // work.gpus)))
-    return replace(work, episodes=episodes, replicas=replicas)
+        per_node = max(1, int(max(sizes, default=0) // work.gpus))
+    return replace(work, episodes=episodes, replicas=replicas, per_node=per_node)

@@ -1,4 +1,7 @@
-"""Engines that load on one simulated node: in turn as by ``LoadQueue``, over one disk, with one compile cache."""
+"""Engines that load on one simulated node: in turn as by ``LoadQueue``, over one disk, with one compile cache.
+
+Weights that the node has read once stay in its memory: the paper's models have some 750 GB, and a DGX H200 has 2 TB.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ from functools import partial
 from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.commands import Command
 
+DISK_GB_S = 6.5
+"""Gigabytes per second that a node's disk reads: one data-center NVMe drive (a DGX H200 has eight in RAID 0)."""
+
 Event = Callable[[], Sequence[Command]]
 
 
@@ -20,21 +26,30 @@ class EngineStart:
     slot: int
     group: str
     alone: bool
-    """True if no other engine may load meanwhile, since it uses several GPUs."""
+    """True if no other engine may load meanwhile, since it uses a part of a GPU, or several nodes."""
     phases: StartPhases
+    weights: float
+    """Gigabytes."""
     ready: Event
+
+    @property
+    def pace(self) -> float:
+        """Gigabytes per second that it reads alone."""
+        return self.weights / self.phases.read if self.phases.read else 0.0
 
 
 class NodeLoading:
-    """The starts on one node: whoever reads shares its disk evenly, and a model's first start compiles and downloads."""
+    """The starts on one node: models that are read share its disk, and a model's first start compiles and downloads."""
 
-    def __init__(self, at: Callable[[float, Event], None], clock: Callable[[], float]) -> None:
-        """``at`` lets an event happen at a time of ``clock``."""
-        self._at, self._clock = at, clock
+    def __init__(self, at: Callable[[float, Event], None], clock: Callable[[], float], disk: float = DISK_GB_S) -> None:
+        """``at`` lets an event happen at a time of ``clock``; ``disk``: gigabytes per second."""
+        self._at, self._clock, self._disk = at, clock, disk
         self._waiting: deque[EngineStart] = deque()
         self._loading: dict[int, EngineStart] = {}
         self._unread: dict[int, float] = {}
-        """Slot -> seconds that the whole disk would take for what it has not read."""
+        """Slot -> seconds that it would take alone for what it has not read."""
+        self._in_memory: set[str] = set()
+        """Groups whose weights the node has read."""
         self._read_until = 0.0
         self._cached: set[str] = set()
         """Groups whose weights and compiled kernels are on the node."""
@@ -73,24 +88,34 @@ class NodeLoading:
 
     def _advance_reads(self) -> None:
         now = self._clock()
+        paces = self._paces()
         for slot in self._unread:
-            self._unread[slot] -= (now - self._read_until) / len(self._unread)
+            self._unread[slot] -= (now - self._read_until) * paces[slot]
         self._read_until = now
+
+    def _paces(self) -> dict[int, float]:
+        """Return slot -> how fast it reads, 1 if alone; replicas of one model read its weights from the disk once."""
+        reading = {slot: self._loading[slot] for slot in self._unread}
+        from_disk = {start.group: start.pace for start in reading.values() if start.group not in self._in_memory}
+        shared = min(1.0, self._disk / total) if (total := sum(from_disk.values())) else 1.0
+        return {slot: shared if start.group in from_disk else 1.0 for slot, start in reading.items()}
 
     def _plan_read_end(self) -> None:
         self._change += 1
         if self._unread:
-            slot = min(self._unread, key=lambda reader: self._unread[reader])
-            end = self._clock() + max(0.0, self._unread[slot]) * len(self._unread)
-            self._at(end, partial(self._end_reading, slot, self._change))
+            paces = self._paces()
+            seconds = {slot: max(0.0, unread) / paces[slot] for slot, unread in self._unread.items()}
+            slot = min(seconds, key=lambda reader: seconds[reader])
+            self._at(self._clock() + seconds[slot], partial(self._end_reading, slot, self._change))
 
     def _end_reading(self, slot: int, change: int) -> Sequence[Command]:
         if change != self._change:
             return []
         self._advance_reads()
         del self._unread[slot]
-        self._plan_read_end()
         start = self._loading[slot]
+        self._in_memory.add(start.group)
+        self._plan_read_end()
         compiling = 0.0 if start.group in self._cached else start.phases.compile
         self._at(self._clock() + compiling + start.phases.warm, partial(self._end, start))
         return []

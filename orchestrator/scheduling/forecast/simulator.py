@@ -180,8 +180,8 @@ class Simulation:
         start_seconds = work.start * (1.0 + slowdown)
         if work.phases and start.node:
             node = self._nodes.setdefault(start.node, NodeLoading(self._at, lambda: self.now))
-            phases, alone = work.phases.scaled(1.0 + slowdown), work.gpus != 1
-            node.join(EngineStart(start.slot, name, alone, phases, lambda: self._ready(replica)))
+            phases, alone = work.phases.scaled(1.0 + slowdown), bool(start.stages) or not float(work.gpus).is_integer()
+            node.join(EngineStart(start.slot, name, alone, phases, work.weights, lambda: self._ready(replica)))
         else:
             self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
         replicas = sum(other.span.group == name for other in self.replicas.values())

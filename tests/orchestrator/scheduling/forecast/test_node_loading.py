@@ -17,14 +17,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now, self.events, self.numbers = 0.0, [], count()
-        self.node = NodeLoading(self.at, lambda: self.now)
+        self.node = NodeLoading(self.at, lambda: self.now, disk=1.0)
         self.ready: dict[int, float] = {}
 
     def at(self, when, event):
         heapq.heappush(self.events, (when, next(self.numbers), event))
 
-    def start(self, when, slot, group, alone=False, phases=PHASES):
-        start = EngineStart(slot, group, alone, phases, lambda: self.ready.update({slot: self.now}) or [])
+    def start(self, when, slot, group, alone=False, phases=PHASES, weights=10.0):
+        start = EngineStart(slot, group, alone, phases, weights, lambda: self.ready.update({slot: self.now}) or [])
         self.at(when, lambda: self.node.join(start) or [])
 
     def run(self):
@@ -50,6 +50,26 @@ def test_two_readers_share_the_disk(clock):
     clock.start(0, 1, "a")  # reads from 5, alone until 10, then at half the pace until 20
     clock.start(5, 2, "b")  # reads from 10; when the first is done, 5 s of its reading are left
     assert clock.run() == {1: 20 + 60, 2: 25 + 60}
+
+
+def test_fast_disk_slows_nobody(clock):
+    clock.start(0, 1, "a", weights=5.0)  # half a gigabyte per second each
+    clock.start(0, 2, "b", weights=5.0)
+    assert clock.run() == {1: COLD, 2: COLD}
+
+
+def test_three_slow_readers_of_a_disk_for_two(clock):
+    for slot, group in ((1, "a"), (2, "b"), (3, "c")):
+        clock.start(0, slot, group, weights=5.0)
+    assert clock.run() == dict.fromkeys((1, 2, 3), 5 + 15 + 60)
+
+
+def test_replicas_of_one_model_are_read_from_the_disk_once(clock):
+    clock.start(0, 1, "a")
+    clock.start(0, 2, "a")
+    clock.start(100, 3, "b")  # reads from 105, alone: the weights of the fourth are in memory
+    clock.start(105, 4, "a")
+    assert clock.run() == {1: COLD, 2: COLD, 3: 100 + COLD, 4: 105 + CACHED}
 
 
 def test_wide_engine_loads_alone_and_in_order(clock):
