@@ -98,12 +98,19 @@ def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
 
 def weight_bytes(model: ModelSpec) -> int | None:
     """Return the bytes of the weights: of local files, else estimated from the number of parameters, else None."""
-    for folder in (Path(model.source), *_cached(model)):
-        if size := sum(path.stat().st_size for path in folder.glob("*") if path.suffix in WEIGHT_SUFFIXES):
-            return size
+    if size := sum(path.stat().st_size for path in weight_files(model)):
+        return size
     if model.parameters is None:
         return None
     return int(model.parameters * 1e9 * (4 if model.dtype == "float32" else 2))
+
+
+def weight_files(model: ModelSpec) -> list[Path]:
+    """Return the files of the weights that this machine has: of a local folder, else of a snapshot in the Hub's cache."""
+    for folder in (Path(model.source), *_cached(model)):
+        if files := sorted(path for path in folder.glob("*") if path.suffix in WEIGHT_SUFFIXES):
+            return files
+    return []
 
 
 def _cached(model: ModelSpec) -> list[Path]:

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
-from orchestrator.datasets.weights import fetch_all
+from orchestrator.datasets.weights import fetch_all, prepare_weights
 from sweeps.spec import ModelSpec, Sweep
 
 STAGING_TIMEOUT_S = 1800.0
@@ -36,6 +36,24 @@ class Stager:
 def fetch_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
     """Yield ("line", text) while weights arrive on this node and finally ("result", failed models)."""
     yield from _stream_messages(lambda say: fetch_all(models, say))
+
+
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
+    """Yield ("line", text) while weights are downloaded to this node and read into its memory, finally ("result", None)."""
+    yield from _stream_messages(lambda say: prepare_weights(models, say))
+
+
+async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
+    """Download and read models' weights on a node (Ray id); raises RayError if the node is lost."""
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    stream = prepare_weights_task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
+    try:
+        while (message := await _next_message(stream))[0] != "result":
+            say(message[1])
+    except asyncio.CancelledError:
+        ray.cancel(stream, force=True)
+        raise
 
 
 async def fetch_on_nodes(

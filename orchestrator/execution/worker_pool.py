@@ -172,9 +172,7 @@ class WorkerPool:
 
     def start(self, start: Start) -> None:
         slot, name = start.slot, start.group
-        queue = self.queue_of(name)
-        judge = self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
-        models = [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
+        queue, judge, models = self.queue_of(name), self._judge_of(name), self.models_of(name)
         options = {
             **self._placement.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
         }  # fmt: skip
@@ -186,6 +184,15 @@ class WorkerPool:
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:
             self.turn_judges.add_player(slot, actor)
+
+    def models_of(self, name: str) -> list[ModelSpec]:
+        """Return the entries of the sweep that a worker of the group loads."""
+        judge = self._judge_of(name)
+        return [judge.model] if judge else [model for model in self.sweep.models if worker_group(model) == name]
+
+    def _judge_of(self, name: str) -> Judge | None:
+        queue = self.queue_of(name)
+        return self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
 
     def record_start(self, slot: int, report: StartReport) -> None:
         """Record phases and weights of a start; raises ModelStopped if the run's episodes are from other weights."""

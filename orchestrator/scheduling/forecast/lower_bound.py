@@ -39,8 +39,8 @@ class Work:
 
     @property
     def node_start(self) -> float:
-        """Seconds that the first replica on a node takes longer, which downloads and compiles."""
-        return self.phases.download + self.phases.compile if self.phases else 0.0
+        """Seconds that the first replica on a node takes longer: it compiles, and its download may be over by then."""
+        return self.phases.compile if self.phases else 0.0
 
     def with_phases(self, phases: StartPhases, weights: float) -> Work:
         """Return the work with these phases, as much faster or slower as its start, and gigabytes of weights."""

@@ -1,6 +1,7 @@
 """Engines that load on one simulated node: in turn as by ``LoadQueue``, over one disk, with one compile cache.
 
-Weights that the node has read once stay in its memory: the paper's models have some 750 GB, and a DGX H200 has 2 TB.
+The weights of a model that waits for GPUs are prepared meanwhile, as by ``WeightsAhead``. Weights that the node has read once
+stay in its memory: the paper's models have some 750 GB, and a DGX H200 has 2 TB.
 """
 
 from __future__ import annotations
@@ -51,8 +52,11 @@ class NodeLoading:
         self._in_memory: set[str] = set()
         """Groups whose weights the node has read."""
         self._read_until = 0.0
-        self._cached: set[str] = set()
-        """Groups whose weights and compiled kernels are on the node."""
+        self._downloaded: set[str] = set()
+        self._compiled: set[str] = set()
+        """Groups whose kernels are compiled on the node."""
+        self._prepared: EngineStart | None = None
+        """A start that has no GPU yet, whose weights are being prepared."""
         self._change = 0
         """Number of the last change of who reads; an event of an earlier one is void."""
 
@@ -73,14 +77,24 @@ class NodeLoading:
         while self._waiting and not self._must_wait(self._waiting[0]):
             start = self._waiting.popleft()
             self._loading[start.slot] = start
-            first = start.group not in self._cached
-            self._at(self._clock() + (start.phases.download if first else 0.0), partial(self._begin_reading, start))
+            self._download(start)
+
+    def prepare(self, start: EngineStart) -> None:
+        """Download and read the weights of a start that has no GPU yet, one at a time."""
+        if self._prepared is None and start.group not in self._in_memory:
+            self._prepared = start
+            self._download(start)
+
+    def _download(self, start: EngineStart) -> None:
+        seconds = 0.0 if start.group in self._downloaded else start.phases.download
+        self._at(self._clock() + seconds, partial(self._begin_reading, start))
 
     def _must_wait(self, start: EngineStart) -> bool:
         return bool(self._loading) and (start.alone or any(other.alone for other in self._loading.values()))
 
     def _begin_reading(self, start: EngineStart) -> Sequence[Command]:
-        if start.slot in self._loading:
+        if start.slot in self._loading or start is self._prepared:
+            self._downloaded.add(start.group)
             self._advance_reads()
             self._unread[start.slot] = start.phases.read
             self._plan_read_end()
@@ -95,10 +109,13 @@ class NodeLoading:
 
     def _paces(self) -> dict[int, float]:
         """Return slot -> how fast it reads, 1 if alone; replicas of one model read its weights from the disk once."""
-        reading = {slot: self._loading[slot] for slot in self._unread}
+        reading = {slot: self._start_of(slot) for slot in self._unread}
         from_disk = {start.group: start.pace for start in reading.values() if start.group not in self._in_memory}
         shared = min(1.0, self._disk / total) if (total := sum(from_disk.values())) else 1.0
         return {slot: shared if start.group in from_disk else 1.0 for slot, start in reading.items()}
+
+    def _start_of(self, slot: int) -> EngineStart:
+        return self._prepared if self._prepared and slot == self._prepared.slot else self._loading[slot]
 
     def _plan_read_end(self) -> None:
         self._change += 1
@@ -113,16 +130,19 @@ class NodeLoading:
             return []
         self._advance_reads()
         del self._unread[slot]
-        start = self._loading[slot]
+        start = self._start_of(slot)
         self._in_memory.add(start.group)
         self._plan_read_end()
-        compiling = 0.0 if start.group in self._cached else start.phases.compile
+        if start is self._prepared:
+            self._prepared = None
+            return []
+        compiling = 0.0 if start.group in self._compiled else start.phases.compile
         self._at(self._clock() + compiling + start.phases.warm, partial(self._end, start))
         return []
 
     def _end(self, start: EngineStart) -> Sequence[Command]:
         if start.slot not in self._loading:
             return []
-        self._cached.add(start.group)
+        self._compiled.add(start.group)
         self.leave(start.slot)
         return start.ready()

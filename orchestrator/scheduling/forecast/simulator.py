@@ -15,6 +15,7 @@ from random import Random
 
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
 from orchestrator.scheduling.forecast.node_loading import EngineStart, NodeLoading
+from orchestrator.scheduling.likely_starts import likely_starts
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import (
     Abandon,
@@ -179,9 +180,9 @@ class Simulation:
         self.spans.append(span)
         start_seconds = work.start * (1.0 + slowdown)
         if work.phases and start.node:
-            node = self._nodes.setdefault(start.node, NodeLoading(self._at, lambda: self.now))
             phases, alone = work.phases.scaled(1.0 + slowdown), bool(start.stages) or not float(work.gpus).is_integer()
-            node.join(EngineStart(start.slot, name, alone, phases, work.weights, lambda: self._ready(replica)))
+            engine = EngineStart(start.slot, name, alone, phases, work.weights, lambda: self._ready(replica))
+            self._node(start.node).join(engine)
         else:
             self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
         replicas = sum(other.span.group == name for other in self.replicas.values())
@@ -189,6 +190,17 @@ class Simulation:
         if chance.random() < self.faults.deaths:
             silent = chance.random() < self.faults.silent
             self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
+
+    def _node(self, name: str) -> NodeLoading:
+        return self._nodes.setdefault(name, NodeLoading(self._at, lambda: self.now))
+
+    def _prepare_next(self) -> None:
+        """Prepare the weights of models that wait for GPUs, as ``WeightsAhead`` does."""
+        for start in likely_starts(self.schedule):
+            work = self.works[start.group]
+            if work.phases:
+                engine = EngineStart(-next(self._event_numbers), start.group, False, work.phases, work.weights, list)
+                self._node(start.node).prepare(engine)
 
     def _ready(self, replica: Replica) -> Sequence[Command]:
         replica.span.ready = self.now
@@ -236,6 +248,7 @@ class Simulation:
         for slot, replica in self.replicas.items():
             if self.schedule.groups[replica.span.group].demand.standing_replicas and not replica.silent:
                 self.schedule.on_heartbeat(slot, 0, self.now)
+        self._prepare_next()
         return self.schedule.on_tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]], replica: Replica | None = None) -> None:

@@ -72,6 +72,23 @@ def test_replicas_of_one_model_are_read_from_the_disk_once(clock):
     assert clock.run() == {1: COLD, 2: COLD, 3: 100 + COLD, 4: 105 + CACHED}
 
 
+def test_prepared_weights_spare_a_start_its_download(clock):
+    def prepare(group):
+        clock.node.prepare(EngineStart(-1, group, False, PHASES, 10.0, list))
+
+    clock.at(0, lambda: prepare("a") or [])
+    clock.at(1, lambda: prepare("b") or [])  # one at a time: never prepared
+    clock.start(100, 1, "a")
+    clock.start(200, 2, "b")
+    assert clock.run() == {1: 100 + 70, 2: 200 + COLD}
+
+
+def test_preparing_takes_its_share_of_the_disk(clock):
+    clock.at(0, lambda: clock.node.prepare(EngineStart(-1, "a", False, PHASES, 10.0, list)) or [])  # reads 5 to 25
+    clock.start(0, 1, "b")
+    assert clock.run() == {1: 25 + 60}
+
+
 def test_wide_engine_loads_alone_and_in_order(clock):
     clock.start(0, 1, "a")
     clock.start(1, 2, "wide", alone=True)
