@@ -45,12 +45,14 @@ def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any
 
 
 async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
-    """Download and read models' weights on a node (Ray id); raises RayError if the node is lost."""
+    """Download and read models' weights on a node (Ray id); a failure is a line: the worker that needs them reports it."""
     strategy = NodeAffinitySchedulingStrategy(node, soft=False)
     stream = prepare_weights_task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
     try:
         while (message := await _next_message(stream))[0] != "result":
             say(message[1])
+    except RayError as problem:
+        say(f"nothing: {str(problem).strip().splitlines()[-1]}")
     except asyncio.CancelledError:
         ray.cancel(stream, force=True)
         raise

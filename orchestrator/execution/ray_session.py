@@ -19,6 +19,7 @@ from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.results import count_stored
+from orchestrator.execution.weights_ahead import WeightsAhead
 from orchestrator.monitoring.progress import Progress
 from orchestrator.monitoring.replica_clock import ReplicaClock
 from orchestrator.planning.build_plan import planned_rows
@@ -64,11 +65,17 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     driver = Driver(sweep, state.plan, startable, sink, state.log, queue, lambda: _take_cancelled(state, sink.breaker))
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
-    clock = ReplicaClock(state.output, state.log.name)
+    clock, ahead = ReplicaClock(state.output, state.log.name), WeightsAhead(driver.pool)
+
+    def on_tick() -> None:
+        _on_tick(state, driver, progress, control, clock)
+        ahead.prepare(driver.schedule)
+
     metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
     measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
     with progress, ray_cluster.watch_servers(driver.lose_cluster):
-        await driver.run(lambda: _on_tick(state, driver, progress, control, clock))
+        await driver.run(on_tick)
+        ahead.close()
         clock.write()
         progress.record(held_metrics(state.output))
     if measuring:
