@@ -159,6 +159,8 @@ class Placement:
         """Let workers end that their groups can do without, for groups that lack replicas and have no room."""
         for slot in self.slots.values():
             slot.surplus = False
+        if all(len(own) < 2 for own in self._slots_by_group.values()):
+            return  # no group with work can do without its only worker
         loads = self._loads()
         if len(loads) < 2 or not any(self.groups[name].queued_count for name in loads):
             return
