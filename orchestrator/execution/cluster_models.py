@@ -62,8 +62,8 @@ def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | Non
 
 async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     cpus, gpus = ray_cluster.capacity()
-    demand = next(iter(demands(sweep, cpus, gpus).values()))
     nodes, placement = Nodes(ray_cluster.gpu_nodes()), GpuPlacement()
+    demand = next(iter(demands(sweep, cpus, gpus, nodes.nodes).values()))
     place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
     if place is None:
         return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{_widest(nodes, demand)}")

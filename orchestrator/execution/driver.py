@@ -75,7 +75,7 @@ class Driver:
         self.view = ClusterView.open()
         cpus, gpus = self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else ""
-        self.demands = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
+        self.demands = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
         self.drained: frozenset[str] = frozenset()
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
@@ -306,6 +306,6 @@ class Driver:
         """Give the scheduler the demands and shares of the cluster's new size, with the settings that ``ctl`` has changed."""
         sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
-        resized = estimate_demands(demands(sweep, cpus, gpus), sweep, self.accelerator)
+        resized = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)
         self.demands = self.pool.demands = resized
         return self.schedule.on_nodes(self.nodes, cpus, self.now(), resized, shares(sweep, gpus))

@@ -46,13 +46,14 @@ def capacity() -> tuple[float, int]:
 
 
 def gpu_nodes() -> tuple[Node, ...]:
-    """Return the cluster's living nodes with GPUs, sorted by name, with the kind of GPU that Ray detected."""
+    """Return the cluster's living nodes with GPUs, sorted by name, with their CPUs and the kind of GPU that Ray detected."""
     nodes = []
     for node in ray.nodes():
         resources = node["Resources"]
         kinds = [name.partition(":")[2] for name in resources if name.startswith("accelerator_type:")]
         if node["Alive"] and resources.get("GPU", 0) >= 1:
-            nodes.append(Node(node["NodeID"], int(resources["GPU"]), kinds[0] if kinds else ""))
+            kind, cpus = kinds[0] if kinds else "", resources.get("CPU", 0.0)
+            nodes.append(Node(node["NodeID"], int(resources["GPU"]), kind, cpus=cpus))
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 

@@ -27,6 +27,8 @@ class Node:
     """The kind of its GPUs as Ray names it (``H200``); empty if unknown."""
     held: int = 0
     """GPUs that other jobs of the cluster hold."""
+    cpus: float = math.inf
+    """Infinity if unknown."""
 
 
 class Place(NamedTuple):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from actors.engine.in_flight import expected_in_flight
 from orchestrator.planning.plan import judge_group, worker_group
 from orchestrator.scheduling.commands import JUDGES, Demand
+from orchestrator.scheduling.nodes import Node
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
@@ -14,14 +17,24 @@ ENGINE_CPUS = 4
 MAX_REPLICAS = 64
 
 
-def demands(sweep: Sweep, cpus: float, gpus: int) -> dict[str, Demand]:
-    """Return the demand of each group, including the judge's, on a cluster with this many CPUs and GPUs."""
-    groups = {worker_group(model): _demand(model, sweep.cluster.workers, cpus, gpus) for model in sweep.models}
+def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) -> dict[str, Demand]:
+    """Return the demand of each group, including the judge's, on a cluster with this many CPUs and GPUs.
+
+    ``nodes`` are those with GPUs: an engine gets no more CPUs than the node with the fewest per GPU has for it, whatever other
+    nodes have.
+    """
+    per_gpu = min((node.cpus / node.gpus for node in nodes), default=math.inf)
+    beside_gpus = min(cpus, per_gpu * max(1, gpus))
+    groups = {
+        worker_group(model): _demand(model, sweep.cluster.workers, beside_gpus if model.gpus else cpus, gpus)
+        for model in sweep.models
+    }
     if sweep.judge is None or not _has_workers(sweep):
         return groups
     name = judge_group(sweep.judge)
     groups = {writer: replace(demand, judge=name) for writer, demand in groups.items()}
-    judge = _judge(sweep.judge, cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
+    own_cpus = beside_gpus if sweep.judge.model.gpus else cpus
+    judge = _judge(sweep.judge, own_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
     return {**groups, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
 
 

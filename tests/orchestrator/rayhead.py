@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from tests.conftest import ENVIRONMENT
@@ -30,26 +32,54 @@ PORTS = (
 """What two Ray nodes on one machine would both want; the workers' ports are left to the system."""
 
 
+HEAD_TYPE = "ray.head.default"
+"""The type that Ray gives a head itself."""
+
+
 class Head:
     """A running head: its dashboard's address, and the environment of its clients."""
 
-    def __init__(self, folder: Path, gpus: int = 0, **variables: str) -> None:
+    def __init__(self, folder: Path, gpus: int = 0, node_types: dict[str, Any] | None = None, **variables: str) -> None:
+        """``node_types``: the nodes that its autoscaler may add, as processes, by their names in Ray's cluster file."""
         self.folder = folder
         ports = dict(zip(PORTS, free_ports(len(PORTS)), strict=True))
         self.jobs = f"http://127.0.0.1:{ports['dashboard-port']}"
         self.address = f"127.0.0.1:{ports['port']}"
+        if node_types is not None:
+            variables |= {"RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
         # a job's `python` is looked up in the PATH that `ray start` had
         self.environment = {**os.environ, **ENVIRONMENT, "PATH": f"{BIN}:{os.environ['PATH']}", **variables}
         self.environment.pop("RAY_ADDRESS", None)
+        scaling = [] if node_types is None else [f"--autoscaling-config={self._write_scaling(node_types)}"]
         with open(folder / "start.log", "wb") as log:
             self.process = subprocess.Popen(
                 [BIN / "ray", "start", "--head", "--block", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1",
                  "--num-cpus=2", f"--num-gpus={gpus}", "--object-store-memory=200000000", "--disable-usage-stats",
                  f"--temp-dir={folder}",
-                 "--min-worker-port=0", "--max-worker-port=0", *(f"--{name}={port}" for name, port in ports.items())],
+                 "--min-worker-port=0", "--max-worker-port=0", *scaling,
+                 *(f"--{name}={port}" for name, port in ports.items())],
                 env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self.log = folder / "start.log"
+
+    def _write_scaling(self, node_types: dict[str, Any]) -> Path:
+        own = {"resources": {"CPU": 2}, "node_config": {}, "max_workers": 0}
+        lists = (
+            "cluster_synced_files", "initialization_commands", "setup_commands", "head_setup_commands",
+            "worker_setup_commands", "head_start_ray_commands", "worker_start_ray_commands",
+        )  # fmt: skip
+        config = {
+            "cluster_name": "test", "max_workers": 8, "upscaling_speed": 100.0, "idle_timeout_minutes": 0.05,
+            "provider": {
+                "type": "fake_multinode", "gcs_address": self.address, "use_node_id_as_ip": True,
+                "disable_node_updaters": True,
+            },
+            "available_node_types": {HEAD_TYPE: own, **node_types}, "head_node_type": HEAD_TYPE, "auth": {}, "docker": {},
+            "file_mounts": {}, "file_mounts_sync_continuously": False, **{name: [] for name in lists},
+        }  # fmt: skip
+        path = self.folder / "scaling.json"
+        path.write_text(json.dumps(config))
+        return path
 
     def ready(self, seconds: float = 240) -> None:
         """Wait until jobs can be submitted."""
@@ -106,10 +136,10 @@ class Head:
 
 
 @contextmanager
-def head(gpus: int = 0, **variables: str) -> Iterator[Head]:
+def head(gpus: int = 0, node_types: dict[str, Any] | None = None, **variables: str) -> Iterator[Head]:
     """A head in a folder of its own, with a short name: sockets lie in it."""
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))
-    node = Head(folder, gpus, **variables)
+    node = Head(folder, gpus, node_types, **variables)
     try:
         node.ready()
         yield node

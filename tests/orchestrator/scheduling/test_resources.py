@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from sweeps.load import build
 
@@ -85,6 +86,21 @@ def test_engine_takes_up_to_four_cpus_per_gpu():
     assert model_resources("internvl3-8b", 3, 0) == (3, 1, 64)
     assert model_resources("qwen2.5-vl-72b", 8, 8)[0] == min(4, 8 * model_resources("qwen2.5-vl-72b", 8, 8)[1] // 8)
     assert model_resources("internvl3-8b", 32, 8, cluster={"workers": 3}) == (4, 1, 3)
+
+
+def test_engine_takes_no_more_cpus_than_the_node_with_the_fewest_has():
+    """A head without GPUs has CPUs, too, and engines waited for ever for them on nodes with fewer."""
+    spec, wide = sweep("internvl3-8b", protocol="mcqa"), sweep("qwen2.5-vl-72b", protocol="mcqa")
+    small, large = Node("small", 1, cpus=1), Node("large", 8, cpus=64)
+
+    assert demands(spec, 65, 8, [large])["internvl3-8b"].cpus == 4
+    assert demands(spec, 66, 9, [large, small])["internvl3-8b"].cpus == 1
+    assert demands(spec, 3, 1, [small])["internvl3-8b"].cpus == 1, "the head's two are elsewhere"
+    assert demands(spec, 3, 0, [small])["internvl3-8b"].cpus == 1, "others hold its GPU"
+    assert demands(wide, 64, 8, [Node("few", 8, cpus=4)])["qwen2.5-vl-72b"].cpus == 2
+    judge = {"model": {"name": "j", "source": "a/b", "gpus": 1}}
+    assert demands(sweep("internvl3-8b", judge=judge), 66, 9, [large, small])["judge:j"].cpus == 1
+    assert demands(sweep("uniform", protocol="mcqa"), 6, 1, [small])["builtin"].replicas == 6
 
 
 def test_policy_takes_one_cpu_per_replica():
