@@ -5,7 +5,16 @@ import json
 import pytest
 
 from envs.sample_line import BadSample, parse_sample
-from tests.envs.test_samples import BAD, CIT, COCO, ENTRY, line
+from envs.samples import (
+    BadData,
+    limit_samples,
+    load_samples,
+    open_ended_subset,
+    read_samples,
+    samples_by_id,
+    select_samples,
+)
+from tests.envs.test_samples import BAD, CIT, COCO, ENTRY, FILE, line, write_lines
 
 SENTENCES = {
     "more options than letters": "options and categories are more than 32: their letters would read alike",
@@ -141,3 +150,49 @@ def test_lists_may_be_sixteen_deep():
 
 def test_the_digest_of_a_line_is_the_one_in_stored_keys():
     assert parse_sample(line(), "ROD").digest == "9a2c1e4a6b1e3475"
+
+
+def test_a_line_of_a_mebibyte_is_too_long_and_a_shorter_one_is_read(tmp_path):
+    fits = line(id=0)[:-1] + ", " + " " * ((1 << 20) - len(line(id=0)) - 18) + '"attribute": 1}'
+    samples, problems = read_samples(write_lines(tmp_path, fits, b"\xff", " " + fits + " ", line(id=1)), "ROD")
+
+    assert [sample.id for sample in samples] == [0, 1]
+    assert list(map(str, problems)) == [
+        f"{FILE}, line 2: is not UTF-8 text", f"{FILE}, line 3: is longer than 1048576 bytes",
+    ]  # fmt: skip
+
+
+def test_a_folder_without_what_is_asked_for_is_refused_in_one_sentence(tmp_path):
+    with pytest.raises(BadData) as missing:
+        load_samples(tmp_path, "ROD")
+    assert str(missing.value) == (
+        f"{tmp_path / FILE}: is not there; `proactive-sweep data demo DIR` draws a small benchmark"
+    )
+    write_lines(tmp_path, line(id=10**6, strong_occlusions=False))
+    with pytest.raises(
+        BadData, match=r"holds no sample that the paper's filter keeps; --set selection\.filtered=false$"
+    ):
+        load_samples(tmp_path, "ROD")
+    with pytest.raises(BadData, match=r"holds no sample with strong occlusion$"):
+        load_samples(tmp_path, "ROD", filtered=False)
+    write_lines(tmp_path, "{", "{", line(id=10**6))
+    with pytest.raises(BadData) as bad:
+        load_samples(tmp_path, "ROD")
+    assert str(bad.value) == (
+        f"{FILE}, line 1: is not JSON (and 1 more: `proactive-sweep data check {tmp_path}` lists them); correct the file,"
+        " or type --skip-bad (in a sweep file: skip_bad = true) to leave 2 bad lines out"
+    )
+
+
+def test_a_selection_takes_the_subset_then_the_ids_then_the_limit():
+    samples = [parse_sample(line(id=n), "ROD") for n in range(130)]
+    subset = [s.id for s in open_ended_subset(samples)]
+
+    assert select_samples(samples) == samples
+    assert [s.id for s in select_samples(samples, subset="open-ended")] == subset
+    assert [s.id for s in select_samples(samples, ids=subset[:4], subset="open-ended")] == subset[:4]
+    assert select_samples(samples, limit=5) == limit_samples(samples, 5, 0)
+    with pytest.raises(BadData, match=r"^ROD has no sample with id 995, 996, 997, 998, 999 in this selection$"):
+        samples_by_id(samples, range(995, 1000))
+    with pytest.raises(BadData, match=r"^an empty scenario has no sample with id 3 in this selection$"):
+        samples_by_id([], [3])

@@ -106,3 +106,9 @@ def test_a_dead_engine_and_a_bug_travel_up():
 def test_every_turn_decodes_with_another_seed():
     assert len({derive_seed(5, turn) for turn in range(100)}) == 100
     assert messages(SAMPLES["QD"], SCENARIOS["QD"].view(SAMPLES["QD"], State(0)), CONDITIONS["hint"])[0].images
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_in_reference_no_abstention_is_offered_so_it_stays_silent(scenario):
+    turn = episode(scenario, Baseline("abstain"), "reference").turns[0].turn
+    assert (turn.reply, turn.action) == ("", Action.UNPARSABLE)
