@@ -8,6 +8,8 @@ from envs import SCENARIOS
 from sweeps.sampling import Sampling
 from tests.envs.games import SAMPLES
 
+pytestmark = pytest.mark.timeout(20)
+
 SAMPLE = SAMPLES["ROD"]
 STATE = SCENARIOS["ROD"].initial(SAMPLE)
 SITUATION = Situation(SAMPLE, STATE, SCENARIOS["ROD"].view(SAMPLE, STATE))
