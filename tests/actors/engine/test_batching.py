@@ -83,3 +83,10 @@ def test_a_closed_queue_fails_waiting_jobs_and_refuses_others():
     late = job(4)
     queue.put_back([late])
     assert late.answer.exception() is first
+
+
+def test_the_oldest_job_decides_the_kind_of_a_batch():
+    jobs = [job(5), job(900, max_tokens=20), job(6, max_tokens=20), job(7)]
+
+    assert lengths(similar_jobs(jobs, 9)) == [5, 7] and lengths(similar_jobs(jobs[1:], 9)) == [900, 6]
+    assert lengths(similar_jobs([job(9), job(2), job(8)], 2)) == [9, 8]

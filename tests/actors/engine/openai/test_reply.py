@@ -10,6 +10,7 @@ from actors.engine.openai.reply import (
     UnreadableAnswer,
     bounded_call,
     parse_first_choice,
+    parse_object,
     read_usage,
 )
 
@@ -115,3 +116,12 @@ def test_arguments_are_a_flat_object_or_their_text(arguments, values):
 )  # fmt: skip
 def test_token_counts_are_whole_numbers_or_described(usage, tokens):
     assert read_usage({"usage": usage}) == tokens
+
+
+def test_a_response_is_a_json_object():
+    assert parse_object(b'{"a": [1]}') == {"a": [1]}
+    for content, reason in ((b"[1]", "JSON that is not an object"), (b"[" * 100_000, "JSON nested too deep")):
+        with pytest.raises(UnreadableAnswer, match=f"^{reason}$"):
+            parse_object(content)
+    with pytest.raises(ValueError, match="Expecting value"):
+        parse_object(b"gateway timeout")
