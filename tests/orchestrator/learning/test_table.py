@@ -125,3 +125,14 @@ def test_run_without_trained_model_is_refused(demo_data, tmp_path):
 
     with pytest.raises(RunFolderError, match="has no trained model together with its base model"):
         table.read_scores(folder)
+
+
+def test_a_cell_that_lacks_episodes_says_so_and_is_paler(run):
+    scores = table.read_scores(run)
+    rows = scores.rows.with_columns(lacking=pl.when(stage="before", scenario="QD").then(3).otherwise(0))
+    stages = next(iter(table.learning_tables(table.LearningScores(rows, scores.paired, {}))))
+    before = next(stage for stage in stages.rows if stage[0].text == "before")
+    texts = {cell.text: cell.style for cell in before}
+
+    assert [text for text, style in texts.items() if style == "unfinished"] == ["0.0 / 0.0 (3 lack)", "unfinished"]
+    assert table._stage_cell(None) == table.MISSING
