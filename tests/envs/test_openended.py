@@ -292,3 +292,12 @@ def test_an_answer_is_shortened_only_beyond_its_two_ends():
 
     assert shorten(fits) == fits and HEAD + TAIL == 32_000
     assert shorten("a" * HEAD + "c" + "b" * TAIL) == f"{'a' * HEAD}\n[1 characters left out]\n{'b' * TAIL}"
+
+
+def test_declining_needs_its_word_within_three_words_after_a_negation():
+    def declines(answer):
+        return rulejudge.turn_marks((), (), ("Banana",), answer)[2]
+
+    assert declines("I do not know.") and declines("We never really can tell.") and declines("Unclear!")
+    assert not declines("It is no red or green thing that I know.") and not declines("I know that it is not.")
+    assert not declines("I cannot tell, but a banana.") and not declines("It is new.")
