@@ -6,6 +6,7 @@ import pytest
 from orchestrator.api import film_strip
 from orchestrator.api.film_strip import FilmStrip, _card, _first
 from orchestrator.api.open_run import Run
+from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 TEXTS = ("What is it?", "Move it.", "I cannot.", "Cup.", "Dog.", "A.")
@@ -75,3 +76,28 @@ def test_a_long_episode_has_so_many_pictures_at_most(run, monkeypatch):
 def test_a_run_without_exact_cells_has_empty_operating_tables(run):
     for frame in (run.operating_points, run.operating_curves, run.operating_budgets, run.operating_splits, run.options):
         assert isinstance(frame, pl.DataFrame) and frame.height == 0
+
+
+def test_a_strip_says_how_many_turns_it_leaves_out_and_why_an_episode_failed(run):
+    row = run.episodes.sort("turns").row(-1, named=True)
+    turns = run.turns.filter(pl.col("key") == row["key"]).to_dicts()
+    assert row["turns"] == len(turns) == 20
+
+    def shown(row):
+        return str(film_strip.film_strip(run._read, row, turns))
+
+    whole = shown(row)
+    assert "turns in between" not in whole and '<p style="margin:0 0 6px">' not in whole.partition("Turn 1")[0]
+    assert " · 5 turns in between are not shown" in shown({**row, "turns": 25})
+    assert "the picture is damaged" in shown({**row, "ending": "unprocessable", "error": "the picture is damaged"})
+
+
+def test_an_unknown_key_is_answered_with_the_nearest(run):
+    key = run.episodes["key"][0]
+
+    with pytest.raises(RunFolderError) as error:
+        run.show(f"{key}x")
+    assert str(error.value) == f"{run.folder} has no episode {key + 'x'!r}; did you mean {key!r}?"
+    with pytest.raises(RunFolderError) as error:
+        run.show("#")
+    assert str(error.value) == f"""{run.folder} has no episode '#'; `.episodes["key"]` lists them"""

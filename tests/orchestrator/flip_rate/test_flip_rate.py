@@ -427,3 +427,13 @@ def test_a_batch_size_reaches_engines_and_no_policy(demo_data, original):
     vlm, oracle = repeat.models
 
     assert (vlm.in_flight, vlm.options) == (3, {"max_num_seqs": 3}) and oracle == vlm_sweep(demo_data).models[1]
+
+
+def test_the_work_of_each_setting_is_a_line_with_what_is_pending(demo_data, original):
+    repeats = flips.prepare_repeats(original, 20, 0, [1])
+    ((setting, repeat),) = repeats.sweeps()
+    total = build_plan(repeat).total
+    assert list(repeats.lines())[-1] == f"batch-1: {total} episodes of {total // 4} samples, {total} pending"
+    play_sweep(repeats.output / setting.name, repeat, only=3, backends={"vlm": Planted(False)})
+
+    assert list(repeats.lines())[-1] == f"batch-1: {total} episodes of {total // 4} samples, {total - 3} pending"
