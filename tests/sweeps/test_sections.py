@@ -149,7 +149,7 @@ def test_calls_are_played_where_every_turn_is_asked_afresh(condition, obstacle):
 
 # -- stages and options ------------------------------------------------------------------------------------------------
 NODE = f"a node has 8 GPUs at most, so gpus = {{}} needs options.{STAGES} = {{}}, which splits a replica over nodes"
-ONE_NODE = f"backend transformers has all GPUs of a replica on one node; write gpus = 8 or less without"
+ONE_NODE = "backend transformers has all GPUs of a replica on one node; write gpus = 8 or less without"
 ONE_NODE += f' {STAGES}, or backend = "vllm"'
 
 
