@@ -13,7 +13,7 @@ from sweeps.engine_options import CHOICES, SAFE
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
 from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
-from sweeps.sections import Precision
+from sweeps.sections import Cluster, Precision
 from sweeps.spec import Protocol
 from sweeps.unplayable import limit_reason, uncallable_reason, unplayable_reason
 from sweeps.wordings import Wording, shipped_wording
@@ -278,3 +278,11 @@ def test_a_wording_of_ones_own_replaces_each_hint_of_its_scenario():
     }  # fmt: skip
     with pytest.raises(ValidationError, match=f"RODD is no scenario; type {', '.join(SCENARIOS)}"):
         Wording(template="{question} {options}", hints={"RODD": "x", "ROD": "y"})
+
+
+def test_only_pools_with_a_limit_have_a_share_of_the_cluster():
+    assert Cluster().shares == {} and Cluster(gpus=4).shares == {"models": 4}
+    assert Cluster(gpus=4, judge_gpus=1).shares == {"models": 4, "judges": 1}
+    assert Cluster().model_dump() == {
+        "workers": None, "gpus": None, "silence": 900.0, "wait_hours": 2.0, "judge_gpus": None, "max_cost": None,
+    }  # fmt: skip

@@ -79,3 +79,8 @@ def test_a_machine_without_the_kernels_tables_has_no_free_memory(tmp_path):
     for table in ("MemAvailable: many kB\n", "MemFree: 12 kB\n"):
         (tmp_path / "proc/meminfo").write_text(table)
         assert free_memory(tmp_path) == 0
+
+
+def test_a_ticket_without_its_state_may_be_loading_anything():
+    unknown = {"model": "another model", "size": None, "alone": False, "loading": True, "pid": 0}
+    assert load_queue.TicketState().model_dump() == unknown
