@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
 from sweeps.load import build
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
+from tests.orchestrator.report import runs
 
 SIZES = {"ROD": 3, "MVP-N": 2}
 SCENARIOS_DRAWN = ["ROD", "MVP-N", "CIT"]
@@ -293,3 +294,13 @@ def test_judge_changes_keys_only_where_it_reads_between_turns(demo_data):
 
     assert keys("oeg-multi", 2).isdisjoint(keys("oeg-multi", 3))
     assert keys("oeg", 2) == keys("oeg", 3)
+
+
+def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_data, tmp_path):
+    wanted = runs.sweep(demo_data, ["oracle"], ["zero-shot", "hint"], scenarios=["QD"])
+    plan = build_plan(wanted)
+    assert [(row["planned"], row["done"]) for row in cells_with_progress(plan, tmp_path / "nowhere")] == [(10, 0)] * 2
+    folder = runs.play_sweep(tmp_path / "run", wanted, only=13)
+
+    done = {row["cell"]: row["done"] for row in cells_with_progress(plan, folder)}
+    assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
