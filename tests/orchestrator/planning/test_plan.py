@@ -340,4 +340,6 @@ def test_a_picture_that_is_not_there_has_no_size_and_no_sum(tmp_path):
     (tmp_path / "a.png").write_bytes(b"x")
     assert tuple(_scan_picture(tmp_path, "b.png", None)) == ("b.png", 0, 0, 0, "")
     picture = _scan_picture(tmp_path, "a.png", None)
-    assert picture[:2] == ("a.png", 1) and len(picture[4]) == 32 and _scan_picture(tmp_path, "a.png", picture) is picture
+    assert (
+        picture[:2] == ("a.png", 1) and len(picture[4]) == 32 and _scan_picture(tmp_path, "a.png", picture) is picture
+    )
