@@ -218,7 +218,7 @@ def _parse_json(text: str) -> Call | Fault:
         content = json.loads(text, object_pairs_hook=reject_duplicates)
     except (ValueError, RecursionError):
         lines = [line for line in text.split("\n") if line.strip()]
-        return Fault.SEVERAL if len(lines) > 1 and all(map(_is_call, lines)) else Fault.UNREADABLE
+        return Fault.SEVERAL if all(map(_is_call, lines)) else Fault.UNREADABLE
     calls = content.get("tool_calls") if isinstance(content, dict) and "tool_calls" in content else content
     if isinstance(calls, list):
         if len(calls) != 1:

@@ -21,7 +21,8 @@ COLUMNS = frozenset((
     "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
     "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
     "share_unparsable", "prompt_tokens", "reply_tokens", "cost", "prompt_cached", "pictures_cached", "gpu_hours", "kwh",
-    "answered", "judged", "unjudged", "judge", "category", "suggestion", "aggregate", "lacking",
+    "answered", "judged", "unjudged", "judge", "judge_calls", "category", "category_low", "category_high", "suggestion",
+    "suggestion_low", "suggestion_high", "aggregate", "aggregate_low", "aggregate_high", "lacking", "full",
 ))  # fmt: skip
 """Columns of the results, which no measure may have as its name."""
 

@@ -5,6 +5,7 @@ An archive is checked completely before a byte is written: nothing lands outside
 
 import errno
 import os
+import shutil
 import stat
 import time
 import zipfile
@@ -134,13 +135,9 @@ def _extract(archive: zipfile.ZipFile, member: Member, path: Path, name: str) ->
         return
     partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)
-    written = 0
     with archive.open(member.name) as packed, partial.open("xb") as out:
-        while chunk := packed.read(CHUNK):
-            written += len(chunk)
-            if written > member.size:
-                break
-            out.write(chunk)
+        shutil.copyfileobj(packed, out, CHUNK)  # zipfile reads no more than the size that was checked
+        written = out.tell()
     if written != member.size:
         partial.unlink()
         raise BadArchive(f"{name} is damaged: {member.name[:200]!r} should have {member.size:,} bytes, not {written:,}")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from envs.bad_lines import SHOWN, Problem, parse_skipped_lines, skipped_lines, skipped_note
+from envs.bad_lines import SHOWN, Problem, parse_skipped_lines, refusal, skipped_lines, skipped_note
 from envs.samples import BadData, load_samples
 from tests.envs.test_samples import line, write_lines
 
@@ -66,3 +66,25 @@ def test_record_of_skipped_lines_counts_and_identifies_them():
 def test_unknown_sample_may_be_on_a_bad_line():
     assert skipped_note([]) == ""
     assert "(1 bad line of its file left out: `proactive-sweep data check`" in skipped_note([Problem("f", 3, "is bad")])
+
+
+def test_what_a_run_folder_stores_of_skipped_lines():
+    """Both the count and the hash are compared with the data of a later start."""
+    bad = [Problem("f.jsonl", number, "is not JSON") for number in (2, 14)]
+
+    assert skipped_lines({"ROD": bad})[0].identity == ("ROD", 2, "db18adcb662d4490")
+
+
+def test_sentences_about_bad_lines():
+    problems = [Problem("f.jsonl", number, "is not JSON") for number in range(2, 1_300)]
+
+    assert skipped_note(problems) == (
+        " (1,298 bad lines of its file left out: `proactive-sweep data check` lists them; f.jsonl, line 2: is not JSON)"
+    )
+    assert refusal(problems[:1], "data") == (
+        "f.jsonl, line 2: is not JSON; correct the file, or type --skip-bad (in a sweep file: skip_bad = true) to leave 1 bad"
+        " line out"
+    )
+    assert refusal([Problem("f.jsonl", 0, "is not there")], "data") == "f.jsonl: is not there"
+    assert str(skipped_lines({"ROD": problems[:4]})[0]).endswith("; and 1 more")
+    assert str(skipped_lines({"ROD": problems[:3]})[0]).endswith("line 4: is not JSON")

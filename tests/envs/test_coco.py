@@ -135,3 +135,13 @@ def test_malformed_entry_is_reported_in_one_sentence(changes, problem):
 )
 def test_every_direction_may_be_played(direction):
     assert GAME.problems(facing_sample(direction, granularity=1)) == []
+
+
+@pytest.mark.parametrize(("direction", "last"), [("left", 3), ("zoom_left", 4), ("zoom", 4)])
+def test_moves_end_after_the_steps_of_the_crop_and_one_more_with_zoom(direction, last):
+    """Granularity 4: the first crop is a step wide already, and a zoom lasts a step longer."""
+    sample = facing_sample(direction, options=(LEFT, FARTHER, ABSTENTION))
+    move = FARTHER if direction == "zoom" else LEFT
+
+    for across in range(last + 1):
+        assert (move in GAME.offered(sample, State(0, across=across))) == (across < last), across

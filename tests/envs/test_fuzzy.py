@@ -37,3 +37,22 @@ def test_fuzzy_reading_has_higher_recall_and_lower_precision():
     print(f"fuzzy: precision {precision:.3f}, recall {recall:.3f} of {len(rows)} unseen replies")
 
     assert recall > 0.957 and precision < 0.9
+
+
+def test_only_the_beginning_of_a_reply_is_compared():
+    """Another text after 500 characters changes nothing; before them it does."""
+    filler = "?" * 496
+
+    assert (
+        nearest_option(f"{filler}fishkey", ("key", "fish")) == 1
+        and nearest_option(f"{filler[1:]}key?fish", ("key", "fish")) == 0
+    )
+    assert (
+        nearest_option(f"{filler}??key", ("fish", "key")) == 1
+        and nearest_option(f"{filler}???ykey", ("fish", "key")) == 1
+    )
+    assert (
+        nearest_option("zzz", ("ab", "cd")) == 0
+        and nearest_option("c", ("ab", "cd")) == 1
+        and nearest_option("z", ()) is None
+    )

@@ -1,7 +1,11 @@
 """The lenient reading is right on replies that were not looked at while its rules were written."""
 
+import json
+from hashlib import sha256
+
 import pytest
 
+from actors.playing.prompts import LENIENT_VERSION
 from envs.lenient import read_leniently
 from tests.envs.lenient_score import replies, score
 
@@ -64,4 +68,34 @@ def test_half_of_three_hundred_replies_are_held_out():
     ],
 )  # fmt: skip
 def test_reported_cases(reply, index):
+    assert read_leniently(reply, len(OPTIONS), OPTIONS) == index
+
+
+def test_readings_of_all_replies_are_those_of_the_version_in_keys():
+    """Raise ``LENIENT_VERSION`` of actors/playing/prompts.py if the digest has to change: stored readings must not mix."""
+    rows = replies()
+    read = [read_leniently(row["reply"], len(row["options"]), row["options"]) for row in rows]
+    letters = [read_leniently(row["reply"], len(row["options"])) for row in rows]
+    fewer = [read_leniently(row["reply"], 3, row["options"][:3]) for row in rows]
+
+    assert LENIENT_VERSION == "lenient-2"
+    assert sha256(json.dumps([read, letters, fewer]).encode()).hexdigest()[:16] == "45e45d9912a65a54"
+
+
+@pytest.mark.parametrize(
+    ("reply", "index"),
+    [
+        ("The answer is not B. The answer is F", 5),
+        ("The first option.", 0), ("The sixth option.", 5), ("The last option.", 5), ("the LAST choice", 5),
+        ("The first or the second one", None), ("Not the first option.", None), ("The first option?", 0),
+        ("Skil", None), ("Move the blue", 1), ("Key", 4), ("key.", 4), ("The key", 4), ("Mov", None),
+        ("It is a key and a banana.", None), ("Could it be a banana?", None), ("It is either a banana.", None),
+        ("word " * 13 + "it is a banana.", 5), ("word " * 15 + "it is a banana.", None),
+        ("x" * 4_000 + "\nF", None), ("x" * 3_998 + "\nF", 5), ("G", None), ("Z", None), ("\uff26", 5),
+        ("A) B) The answer is F", None), ("A) x\nB) y\nThe answer is F", None), ("A) x\nB) y\nC) z\nThe answer is F", 5),
+        ("die Antwort ist F", 5), ("die Antwort ist nicht F", None), ("\u7b54\u6848\u662fF", 5), ("it is F, no, E", 5),
+        ("I say D. Actually, E", 4), ("I can't answer this question", 0), ("It's a banana", 5), ("", None),
+    ],
+)  # fmt: skip
+def test_what_a_sentence_says_is_its_option(reply, index):
     assert read_leniently(reply, len(OPTIONS), OPTIONS) == index

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from envs import SCENARIOS
+from envs import SCENARIOS, dialogue, openended, rulejudge
 from envs.openended import (
     HEAD,
     TAIL,
@@ -242,3 +243,61 @@ def test_rule_judges_reply_is_always_readable(answer, scenario):
 
     assert reply == rule_verdict(sample, answer)
     assert read_verdict(reply, scenario, len(accepted_answers(sample))) is not None
+
+
+def test_words_and_rules_have_the_name_that_stored_verdicts_hold():
+    """Another word, rule or reach gets another name, so that verdicts of two rule sets never count as the same judge's."""
+    assert rulejudge.fingerprint() == "rules-1:89986ad30251a387"
+    assert rulejudge.turn_fingerprint() == "rules-1:64730857c7d0138e"
+
+
+JUDGE_TEXTS = {
+    "judge-1": (instruction, ("Move the blocks", "Banana"), "91beb3509fdd7eb8"),
+    "judge-1 of one line": (instruction, ("Move the blocks",), "5899ee54147d7efe"),
+    "turns-1": (
+        dialogue.turn_instruction,
+        ("Move the blocks", dialogue.OTHER, dialogue.DECLINES, "Banana"),
+        "6ec495473caa5555",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JUDGE_TEXTS)
+def test_a_judges_text_changes_only_with_its_version(name):
+    """Raise ``JUDGE_VERSION`` or ``dialogue.VERSION`` if a digest here has to change: both are part of a verdict's key."""
+    text, lines, digest = JUDGE_TEXTS[name]
+
+    assert name.split()[0] in (openended.JUDGE_VERSION, dialogue.VERSION)
+    assert sha256(text("What is it?", lines, "<think> 1,1").encode()).hexdigest()[:16] == digest
+
+
+ACCEPTED = {
+    "ROD": "Move the blocks|Move the camera",
+    "VSOD": "Wait for the occlusion to disappear|Rewind the video|Move the camera|Banana",
+    "MVP-N": "Rotate the object|Move the camera",
+    "IN-C": "Deblur the image|Banana",
+    "QD": "Add more details to the drawing|Banana",
+    "CIT": "Rewind the video|Wait for the object to appear|Rewind the video|Banana",
+    "COCO": "Move the camera|Move farther from the object|Banana",
+}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_accepted_answers_are_the_packages(scenario):
+    assert "|".join(accepted_answers(SAMPLES[scenario])) == ACCEPTED[scenario]
+
+
+def test_an_answer_is_shortened_only_beyond_its_two_ends():
+    fits = "a" * HEAD + "b" * TAIL
+
+    assert shorten(fits) == fits and HEAD + TAIL == 32_000
+    assert shorten("a" * HEAD + "c" + "b" * TAIL) == f"{'a' * HEAD}\n[1 characters left out]\n{'b' * TAIL}"
+
+
+def test_declining_needs_its_word_within_three_words_after_a_negation():
+    def declines(answer):
+        return rulejudge.turn_marks((), (), ("Banana",), answer)[2]
+
+    assert declines("I do not know.") and declines("We never really can tell.") and declines("Unclear!")
+    assert not declines("It is no red or green thing that I know.") and not declines("I know that it is not.")
+    assert not declines("I cannot tell, but a banana.") and not declines("It is new.")

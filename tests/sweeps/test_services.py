@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from pydantic import ValidationError
 
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.load import SweepError, build
@@ -81,3 +82,74 @@ def test_a_batch_costs_half_or_what_the_entry_says_and_changes_no_key():
     assert Endpoint(prompt_price=3.0, reply_price=8.0, batch_reply_price=0.0).prices(batch=True) == (1.5, 0.0)
     model = ModelSpec(name="m", source="s", backend="openai", endpoint=end)
     assert model.identity == model.model_copy(update={"batch": True}).identity
+
+
+def test_an_endpoint_left_out_is_openais_own():
+    endpoint = Endpoint()
+
+    assert endpoint.model_dump() == {
+        "base_url": "", "key_env": "OPENAI_API_KEY", "server": "openai", "decoding": True, "effort": "", "reserve": 0,
+        "picture_limit": None, "pictures": "png", "deadline": 120.0, "patience": 600.0, "prompt_price": 0.0,
+        "reply_price": 0.0, "batch_prompt_price": None, "batch_reply_price": None, "priced": "", "price_source": "",
+        "max_cost": None,
+    }  # fmt: skip
+    assert endpoint.identity == {} and not endpoint.cost_known and endpoint.largest_picture == 20_000_000
+    changed = {
+        "server": "vllm",
+        "decoding": False,
+        "effort": "low",
+        "reserve": 5,
+        "pictures": "jpeg",
+        "picture_limit": 4096,
+    }
+    other = Endpoint(**changed, base_url="http://h/v1", key_env="", deadline=1, patience=0, priced="2026-01-01 USD")
+    assert other.identity == changed and other.largest_picture == 4096 and other.cost_known
+    assert Endpoint(server="llama.cpp").largest_picture is None
+
+
+def test_a_batch_costs_half_unless_its_price_is_stated():
+    plain, stated = ({"prompt_price": 3.0, "reply_price": 8.0}, {"batch_prompt_price": 1.0, "batch_reply_price": 0.0})
+
+    assert (Endpoint(**plain).prices(False), Endpoint(**plain).prices(True)) == ((3.0, 8.0), (1.5, 4.0))
+    assert (Endpoint(**plain, **stated).prices(False), Endpoint(**plain, **stated).prices(True)) == (
+        (3.0, 8.0),
+        (1.0, 0.0),
+    )
+    assert Endpoint(prompt_price=1).cost_known and Endpoint(reply_price=1).cost_known
+
+
+@pytest.mark.parametrize(
+    ("field", "least"),
+    [("picture_limit", 4096), ("reserve", 0), ("patience", 0), ("prompt_price", 0), ("batch_reply_price", 0)],
+)
+def test_the_least_value_of_a_field_is_accepted_and_a_smaller_one_refused(field, least):
+    assert getattr(Endpoint(**{field: least}), field) == least
+    with pytest.raises(ValidationError):
+        Endpoint(**{field: least - 1})
+
+
+@pytest.mark.parametrize("field", ["deadline", "max_cost"])
+def test_no_time_and_no_money_are_refused(field):
+    with pytest.raises(ValidationError, match="greater than 0"):
+        Endpoint(**{field: 0, "prompt_price": 1})
+    with pytest.raises(
+        ValidationError, match="max_cost needs prompt_price and reply_price, else nothing is ever spent"
+    ):
+        Endpoint(max_cost=1)
+    assert Endpoint(max_cost=1, reply_price=1).max_cost == 1
+
+
+EFFORTS_OF = {
+    "gpt-4.1": (), "gpt-4o": (), "o1": ("low", "medium", "high"), "o3": ("low", "medium", "high"),
+    "o4-mini": ("low", "medium", "high"), "gpt-5": ("minimal", "low", "medium", "high"),
+    "gpt-5.1": ("none", "low", "medium", "high"), "gpt-5.2": ("none", "low", "medium", "high", "xhigh"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", EFFORTS_OF)
+@pytest.mark.parametrize("ending", ["", "-mini", "-2025-04-14", "-nano-2025-04-14"])
+def test_each_family_takes_the_efforts_of_the_reference(family, ending):
+    accepted = {effort for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+                if not wrong_effort(f"{family}{ending}", Endpoint(effort=effort))}  # fmt: skip
+
+    assert accepted == set(EFFORTS_OF[family])

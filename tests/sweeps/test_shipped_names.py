@@ -62,3 +62,51 @@ def test_the_data_of_a_shipped_sweep_are_not_looked_for_inside_the_program():
     )
     assert shipped.data_candidates("s3://bucket/data", shipped.Path("a.toml")) == ()
     assert shipped.missing_data("hf://owner/name", shipped.Path("a.toml")) == ""
+
+
+def test_a_missing_data_folder_is_named_with_both_its_places_and_what_to_type(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "project").mkdir()
+    (tmp_path / "demo-data").mkdir()
+    (tmp_path / "demo-dat").touch()
+    file = tmp_path / "project/one.toml"
+    file.write_text(OWN)
+    commands = (
+        "`proactive-sweep data demo {} draws a small one, `proactive-sweep data fetch DIR` brings the published one"
+    )
+
+    assert shipped.missing_data("demo-dta", file) == (
+        f"there is no data folder 'demo-dta' (looked for {tmp_path}/project/demo-dta and {tmp_path}/demo-dta);"
+        f" did you mean 'demo-data'? {commands.format('demo-dta`')}"
+    )
+    assert shipped.missing_data("zzz", shipped.Path("one.toml")) == (
+        f"there is no data folder 'zzz' (looked for {tmp_path}/zzz); {commands.format('zzz`')}"
+    )
+    assert shipped.missing_data("/no/such/folder", file).startswith(
+        "there is no data folder '/no/such/folder' (looked for /no/such/folder); `proactive-sweep data demo /no"
+    )
+    assert shipped.data_candidates("/absolute", file) == (shipped.Path("/absolute"),)
+    assert shipped.data_candidates("mine", file) == (tmp_path / "project/mine", shipped.Path("mine"))
+
+
+def test_shipped_files_are_found_by_each_of_their_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    demo = shipped.shipped_sweeps()["demo"]
+
+    assert {shipped.resolve_sweep(shipped.Path(name)) for name in ("demo", "demo.toml", "sweeps/demo.toml")} == {demo}
+    assert shipped.resolve_sweep(shipped.Path("/demo")) == shipped.Path("/demo")
+    assert shipped.resolve_sweep(shipped.Path("zzz")) == shipped.Path("zzz")
+    assert shipped.suggest_sweep(shipped.Path("sweeps/papr.toml")) == "did you mean 'paper'?"
+    assert shipped.suggest_sweep(shipped.Path("zzz")) == "`proactive-sweep ls sweeps` lists those that ship"
+    assert list(shipped.shipped_sweeps()) == sorted(shipped.shipped_sweeps(), key=lambda name: f"{name}.toml")
+    assert shipped.STARTER.is_file() and not set(shipped.NO_SWEEPS) & {f"{n}.toml" for n in shipped.shipped_sweeps()}
+    assert all((shipped.FOLDER / name).is_file() for name in shipped.NO_SWEEPS)
+
+
+def test_a_copy_is_the_same_text_without_a_name_and_with_its_own_command(tmp_path):
+    source = tmp_path / "source.toml"
+    source.write_text('# Qué?\n# proactive-sweep run FILE\nname = "demo"\nmodels = ["oracle"]  # run FILE\n', "utf-8")
+
+    assert shipped.copy_sweep_text(source, shipped.Path("mine.toml")) == (
+        '# Qué?\n# proactive-sweep run mine.toml\nmodels = ["oracle"]  # run mine.toml\n'
+    )

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
-from actors.engine.baselines import POLICIES, Baseline
+from actors.engine.baselines import MALFORMED, POLICIES, Baseline
 from actors.playing.judge import derive_seed
 from actors.playing.play import play
 from actors.playing.prompts import messages
@@ -106,3 +106,37 @@ def test_a_dead_engine_and_a_bug_travel_up():
 def test_every_turn_decodes_with_another_seed():
     assert len({derive_seed(5, turn) for turn in range(100)}) == 100
     assert messages(SAMPLES["QD"], SCENARIOS["QD"].view(SAMPLES["QD"], State(0)), CONDITIONS["hint"])[0].images
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_in_reference_no_abstention_is_offered_so_it_stays_silent(scenario):
+    turn = episode(scenario, Baseline("abstain"), "reference").turns[0].turn
+    assert (turn.reply, turn.action) == ("", Action.UNPARSABLE)
+
+
+def ask_policy(name, sample, mode=Mode.PLAY, open_ended=False):
+    from actors.engine.backend import Request, Situation
+    from sweeps.sampling import Sampling
+
+    game = SCENARIOS[sample.scenario]
+    state = game.initial(sample, mode)
+    situation = Situation(sample, state, game.view(sample, state), open_ended=open_ended)
+    return asyncio.run(Baseline(name).reply(Request((), Sampling(), 3, situation))).text
+
+
+def test_malformed_calls_are_those_of_even_ids_in_turn_and_the_oracle_plays_the_others():
+    replies = [ask_policy("malformed-calls", replace(SAMPLES["QD"], id=number)) for number in range(12)]
+
+    assert replies[::2] == [*MALFORMED, MALFORMED[0]] and set(replies[1::2]) == {"Add more details."}
+    assert MALFORMED == (
+        "Let me look at this again.", "abstain()\nabstain()", '{"name": "answer", "arguments": {"category"',
+        "look_behind()", 'answer(category="none of these")',
+    )  # fmt: skip
+
+
+def test_a_proper_request_is_the_first_that_counts_in_words_or_as_an_option():
+    assert ask_policy("ask-properly", SAMPLES["ROD"]) == "Move the blue blocks to the left."
+    assert ask_policy("ask-properly", SAMPLES["ROD"], open_ended=True) == (
+        "I do not see enough yet to be sure. Could you please move the blue blocks to the left? Then I can look again."
+    )
+    assert ask_policy("ask-properly", SAMPLES["ROD"], Mode.REFERENCE) in SAMPLES["ROD"].categories

@@ -33,3 +33,24 @@ def test_output_without_reading_has_no_phases(tmp_path):
     file.write_text(OUTPUT)
     assert read_phases([str(file), str(tmp_path / "absent")], 30.0) == StartPhases(8.25, 2.5, 0.0, 19.25)
     assert parse_phases(OUTPUT, 1.0) == StartPhases(8.25, 2.5, 0.0, 0.0), "never negative"
+
+
+def test_phases_are_scaled_one_by_one():
+    phases = StartPhases(1.0, 2.0, 3.0, 4.0)
+
+    assert phases.scaled(0.5) == StartPhases(0.5, 1.0, 1.5, 2.0) and phases.cached == 6.0
+    assert StartPhases() == StartPhases(0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_longest_of_several_processes_counts_and_files_are_read_one_after_the_other(tmp_path):
+    """A line that two files share would be in none of them."""
+    files = [tmp_path / name for name in ("first", "second", "absent")]
+    files[0].write_text("Loading weights took 2.5 seconds\nLoading weights took 1.5 sec")
+    files[1].write_text("onds\ninit engine (profile) took 9.0 s (compilation: 4.0 s)\n")
+
+    assert read_phases(map(str, files), 10.0) == StartPhases(0.0, 2.5, 4.0, 3.5)
+    assert read_phases([str(files[2])], 10.0) is None and parse_phases("", 10.0) is None
+    joined = [tmp_path / "a", tmp_path / "b"]
+    joined[0].write_text("Loading weights took")
+    joined[1].write_text(" 2.5 seconds")
+    assert read_phases(map(str, joined), 10.0) is None

@@ -9,6 +9,7 @@ import pytest
 
 from actors.embedded import EMBEDDED
 from actors.engine.weights import SAMPLE_BYTES, SAMPLES, cached_commit, hash_folder, is_pinned, weights_identity
+from actors.engine.weights import _setting_files as setting_paths
 from sweeps.spec import ModelSpec
 
 READ = (
@@ -106,3 +107,25 @@ def test_models_without_weights_and_with_their_own_have_nothing_to_pin(tmp_path:
     assert not is_pinned(ModelSpec(name="h", source="org/name"))
     assert not is_pinned(ModelSpec(name="h", source="org/name", revision="refs/pr/70"))
     assert is_pinned(ModelSpec(name="h", source="org/name", revision=COMMITS[0]))
+
+
+def test_the_hash_of_a_checkpoint_is_the_one_that_runs_have_stored(tmp_path: Path) -> None:
+    """Of a large file, sixteen parts are read, and those only."""
+    folder = checkpoint(tmp_path / "model")
+    large = Random(7).randbytes(300) * 60_000
+    (folder / READ[-2]).write_bytes(large)
+
+    assert hash_folder(folder) == "sha256:4bbb7aa21af1ee7c9ba043d84c111ba2bf496171fd71acdfa52ed79a79a07cf2"
+
+
+def test_without_safetensors_other_weights_are_read(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "pytorch_model.bin").write_bytes(b"1")
+    before = hash_folder(folder)
+    (folder / "pytorch_model.bin").write_bytes(b"2")
+
+    assert hash_folder(folder) != before
+    assert [path.name for path in setting_paths(checkpoint(tmp_path / "other"))] == sorted(
+        name for name in READ if "safetensors" not in name or name.endswith("index.json")
+    )

@@ -6,12 +6,14 @@ pip reads a folder of wheels made here, so no test needs a network.
 import importlib.metadata
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 import zipfile
 
 import pytest
+from filelock import FileLock
 
 from actors.node import own_packages
 from actors.worker import OwnPackages
@@ -105,3 +107,90 @@ def test_unused_folders_are_deleted_when_another_is_installed(wheels, tmp_path):
 
     own_packages.delete_unused(packages)
     assert sorted(path.name for path in packages.iterdir() if path.is_dir()) == ["new", "recent", "reused"]
+
+
+def write_installed(packages, **days):
+    """Write complete folders that were last used so many days ago."""
+    for name, age in days.items():
+        (packages / name).mkdir(parents=True)
+        record = packages / name / own_packages.RECORD
+        record.write_text("[]")
+        os.utime(record, (time.time() - age * 86_400,) * 2)
+
+
+def list_folders(packages):
+    return sorted(path.name for path in packages.iterdir() if path.is_dir())
+
+
+def test_a_folder_that_is_held_in_use_or_being_installed_stays(tmp_path, monkeypatch):
+    write_installed(tmp_path, old=30.01, recent=29.99, held=40, installing=40)
+    descriptors, real_open = [], os.open
+    monkeypatch.setattr(
+        os, "open", lambda *args, **options: descriptors.append(real_open(*args, **options)) or descriptors[-1]
+    )
+    own_packages.hold(str(tmp_path / "held"))
+    monkeypatch.undo()
+    try:
+        with FileLock(tmp_path / "installing.lock"):
+            own_packages.delete_unused(tmp_path)
+        assert list_folders(tmp_path) == ["held", "installing", "recent"]
+    finally:
+        os.close(*descriptors)
+    own_packages.delete_unused(tmp_path)
+
+    assert list_folders(tmp_path) == ["recent"]
+    with pytest.raises(FileNotFoundError):
+        own_packages.hold(str(tmp_path / "old"))
+
+
+def test_what_a_killed_deletion_or_installation_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_packages, "PIP", ("-c", "raise SystemExit('ERROR: no such release')"))
+    write_installed(tmp_path / "a/b", kept=1)
+    (tmp_path / "a/b/old-unused/deep").mkdir(parents=True)
+    (tmp_path / "a/b/new-1a2b/deep").mkdir(parents=True)
+    own_packages.delete_unused(tmp_path / "a/b")
+    assert list_folders(tmp_path / "a/b") == ["kept", "new-1a2b"]
+
+    assert own_packages.install(["x==1"], str(tmp_path / "a/b/new")) and list_folders(tmp_path / "a/b") == ["kept"]
+    assert own_packages.install(["x==1"], str(tmp_path / "a/b/kept")) == ""
+    assert own_packages.install(["x==1"], str(tmp_path / "c/d/e/new")) and list_folders(tmp_path / "c/d/e") == []
+    assert own_packages.is_complete(str(tmp_path / "a/b/kept")) and not own_packages.is_complete(
+        str(tmp_path / "a/b/new")
+    )
+
+
+REMEDY = "; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where Ray starts"
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("ERROR: first\nERROR: last\nnote", f'pip says "last"{REMEDY}'),
+        ("a warning\nno network\n", f'pip says "no network"{REMEDY}'),
+        ("", f'pip says "nothing"{REMEDY}'),
+        ("python: No module named pip", f"{sys.executable} has no pip; add it (`uv pip install pip`)"),
+    ],
+)
+def test_the_last_error_of_pip_is_the_reason(tmp_path, monkeypatch, output, reason):
+    monkeypatch.setattr(own_packages, "PIP", ("-c", f"import sys; sys.stderr.write({output!r}); sys.exit(1)"))
+
+    assert own_packages.install(["x==1", "y"], str(tmp_path / "packages/abc")) == (
+        f"x==1, y cannot be installed on {socket.gethostname()}: {reason}"
+    )
+
+
+def test_an_installation_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_packages, "INSTALL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(own_packages, "PIP", ("-c", "import time; time.sleep(60)"))
+    reason = own_packages.install(["x==1", "y"], str(tmp_path / "abc"))
+
+    assert (
+        list_folders(tmp_path) == [] and reason == f"x==1, y took longer than 0 s to install on {socket.gethostname()}"
+    )
+
+
+def test_a_release_is_named_by_version_or_by_its_address():
+    direct = {"is_direct": True, "download_info": {"url": "https://e.org/x.whl"}, "metadata": {"version": "1"}}
+
+    assert own_packages._release("x", direct) == "x @ https://e.org/x.whl"
+    assert own_packages._release("x", {**direct, "is_direct": False}) == "x==1"

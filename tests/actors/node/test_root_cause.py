@@ -57,3 +57,9 @@ def test_the_last_error_counts_and_is_bounded():
 def test_output_without_file_loses_nothing():
     with pytest.raises(RuntimeError, match="See root cause"), name_root_cause():
         raise RuntimeError(ABOVE)
+
+
+def test_an_error_that_names_its_own_cause_stays_as_it_is():
+    with pytest.raises(RuntimeError, match=r"^no such layer$"), name_root_cause():
+        raise RuntimeError("no such layer")
+    assert root_cause("a\n] KeyError: 'x'\n] Exception: see root cause above") == "KeyError: 'x'"

@@ -14,6 +14,7 @@ from actors.engine.backend import Backend, BackendDied, Refused, Reply, Request,
 from actors.engine.baselines import Baseline
 from actors.engine.registry import open_engine
 from actors.playing.judge import (
+    Attempts,
     Judged,
     derive_seed,
     instruction_hash,
@@ -22,7 +23,7 @@ from actors.playing.judge import (
     paper_messages,
     read_paper_wording,
 )
-from actors.playing.judge_runner import judge_key
+from actors.playing.judge_runner import JudgeRunner, judge_key
 from envs import rulejudge
 from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS
@@ -307,3 +308,17 @@ def test_changed_rule_judge_changes_only_its_own_key(monkeypatch):
     monkeypatch.setattr(rulejudge, "NEGATIONS", rulejudge.NEGATIONS | {"hardly"})
 
     assert judge_key(JUDGE) != before[0] and judge_key(served) == before[1]
+
+
+def test_attempts_hold_the_last_reply_and_no_reason_before_any():
+    attempts = Attempts()
+    assert (attempts.count, attempts.replies, attempts.verdict, attempts.reason, attempts.text) == (0, [], None, "", "")
+    attempts.replies += [Reply("first"), Reply("last")]
+    assert attempts.text == "last"
+
+
+def test_a_runner_has_its_trial_before_it_unless_it_has_read_answers():
+    runner = JudgeRunner(None, JUDGE, ScriptedBackend(lambda request: "0"))
+    assert runner.judge([]) is not None and not runner.trial.passed
+    assert runner.judge([], reads=True) is not None and runner.trial.passed
+    assert runner.judge([]) is not None and runner.trial.passed, "once is enough"

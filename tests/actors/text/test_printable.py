@@ -50,3 +50,7 @@ def test_logs_and_the_terminal_get_no_control_character(tmp_path, capsys):
 
 def test_a_reason_is_stored_without_control_characters(tmp_path):
     assert not UNSAFE.search(last_line(ValueError(CONTROL)))
+
+
+def test_a_line_has_single_spaces_and_no_ends():
+    assert one_line("  said:\n\tnothing \x07 new ") == "said: nothing \\x07 new"

@@ -33,6 +33,8 @@ HOSTILE = {
     "backslash": ([("a\\..\\x", b"x")], "outside the folder"),
     "drive": ([("C:/x", b"x")], "outside the folder"),
     "dot": ([("a/./x", b"x")], "is no file name"),
+    "empty folder name": ([("a//x", b"x")], "is no file name"),
+    "name too long by one": ([("b" * 1025, b"x")], "is no file name"),
     "link": ([(link("a/link"), b"/etc")], "is a link"),
     "device": ([(link("a/tty", stat.S_IFCHR), b"")], "is a link or a device"),
     "bomb": ([("a/bomb", b"\0" * (30 << 20))], "would grow"),
@@ -159,3 +161,41 @@ def test_only_a_long_extraction_says_how_far_it_is(tmp_path, monkeypatch):
 
     assert unzip(path, tmp_path / "out", lambda name: name in "ab", say=said.append) == 5
     assert said == ["x.zip: 1 of 2 files extracted", "x.zip: 2 of 2 files extracted"]
+
+
+def write_claim(path, content, size):
+    """Write an archive whose directory states another size for its only file; its checksum is the content's."""
+    write_archive(path, ("a/file", content))
+    raw = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        struct.pack_into("<I", raw, raw.index(signature) + offset, size)
+    path.write_bytes(raw)
+    return path
+
+
+def test_a_file_shorter_than_its_directory_says_is_damaged_and_leaves_nothing(tmp_path):
+    with pytest.raises(BadArchive) as error:
+        unzip(write_claim(tmp_path / "x.zip", b"1234" * 300, 1_300), tmp_path / "out", accept_all)
+    assert str(error.value) == "x.zip is damaged: 'a/file' should have 1,300 bytes, not 1,200"
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["a"]
+
+
+def test_a_file_longer_than_its_directory_says_is_read_to_that_size_and_damaged(tmp_path):
+    with pytest.raises(BadArchive, match=r"^x\.zip is damaged: Bad CRC-32"):
+        unzip(write_claim(tmp_path / "x.zip", b"1234" * 300_000, 1_000), tmp_path / "out", accept_all)
+    assert sum(path.stat().st_size for path in (tmp_path / "out").rglob("*.part")) <= 1_000
+
+
+def test_names_that_look_unusual_and_hold_no_harm_are_extracted(tmp_path):
+    names = ("a..b/c", "b" * 240, "a/XX", "XX/a", "...", "deep/" * 10 + "x", "a/c:d")
+    path = write_archive(tmp_path / "x.zip", *((name, b"x") for name in names))
+
+    assert unzip(path, tmp_path / "out", accept_all) == len(names)
+    assert all((tmp_path / "out" / name).read_bytes() == b"x" for name in names)
+
+
+def test_a_small_file_may_grow_by_any_factor_and_a_large_one_by_a_hundred(tmp_path):
+    assert unzip(write_archive(tmp_path / "x.zip", ("a", bytes(1 << 20))), tmp_path / "out", accept_all) == 1 << 20
+    with pytest.raises(BadArchive, match=r"^y\.zip: 'a' would grow from [\d,]+ to 1,048,577 bytes$"):
+        unzip(write_archive(tmp_path / "y.zip", ("a", bytes((1 << 20) + 1))), tmp_path / "out", accept_all)
+    assert (unpacking.MAX_FILES, unpacking.MAX_BYTES, unpacking.MAX_NAME) == (5_000_000, 549_755_813_888, 1024)

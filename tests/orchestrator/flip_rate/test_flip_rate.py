@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Event
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.testing import CliRunner
@@ -17,11 +19,15 @@ from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline, abstain
 from actors.engine.registry import open_engine
 from orchestrator.cli.main import app
+from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate import flip_rate as flips
 from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, Setting, describe_left_out
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
+from orchestrator.report.statistics.clusters import effective_size
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.proportion import Z, proportion_interval
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.lock import RunFolderError
@@ -343,3 +349,91 @@ def test_batch_dependent_service_flips_as_planted(demo_data, tmp_path, cli):
         ("batch-1", 0, samples), ("batch-2", count, samples),
     ]  # fmt: skip
     assert rows[1]["reply_low"] < 10 * count < rows[1]["reply_high"] and server.busiest == 2
+
+
+def planted_pairs():
+    """Ten samples of one cell: two lost, one won, and two turns each, of which the second one's reply changed."""
+    before, after = [True] * 6 + [False] * 4, [False] * 2 + [True] * 5 + [False] * 3
+    names = {"model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "cell": "m/QD/hint"}
+    rows = pl.DataFrame(
+        {
+            "key": [f"k{n}" for n in range(10)], "sample_id": list(range(10)),
+            "right_before": before, "right_after": after,
+        }
+    ).with_columns(**{name: pl.lit(value) for name, value in names.items()})  # fmt: skip
+    rows = rows.with_columns(
+        ending_changed=pl.lit(False), correct_changed=pl.col("right_before") != pl.col("right_after")
+    )
+    turn_rows = rows.select("key", "model", "scenario", "condition", "sample_id").join(
+        pl.DataFrame({"turn": [0, 1]}), how="cross"
+    )
+    turn_rows = turn_rows.with_columns(
+        reply_changed=pl.col("turn") == 1, verdict_changed=pl.lit(False),
+        action_before=pl.lit("category"), action_after=pl.lit("suggestion"),
+    )  # fmt: skip
+    return comparison.Pairs(rows, turn_rows, 0)
+
+
+def test_rates_are_percent_of_what_can_be_compared_with_their_intervals():
+    (row,) = comparison.rates(planted_pairs(), "batch-1").to_dicts()
+    size = effective_size(np.array([1] * 3 + [0] * 7), np.arange(10), Z)
+    low, high = proportion_interval(0.3 * size, size)
+
+    assert (row["setting"], row["model"], row["episodes"]) == ("batch-1", "m", 10)
+    assert (row["reply_changed"], row["reply_of"], row["reply_percent"]) == (10, 20, 50.0)
+    assert (row["correct_changed"], row["correct_of"], row["correct_percent"]) == (3, 10, 30.0)
+    assert (row["correct_low"], row["correct_high"]) == pytest.approx((100 * low, 100 * high), rel=1e-12)
+    assert (row["ending_changed"], row["ending_percent"], row["ending_low"]) == (0, 0.0, 0.0) and 20 < row[
+        "ending_high"
+    ] < 40
+    assert (row["cell_changed"], row["cell_of"], row["cell_percent"]) == (1, 1, 100.0) and row["cell_high"] == 100.0
+
+
+def test_a_cells_difference_has_the_interval_of_values_from_minus_100_to_100():
+    pairs = planted_pairs()
+    (row,) = comparison.cells(pairs, "batch-1").to_dicts()
+    changes = [-100.0, -100.0, 0.0, 0.0, 0.0, 0.0, 100.0, 0.0, 0.0, 0.0]
+    low, high = score_interval([stratum_from_values(np.array(changes), -100, 100)])
+
+    assert {name: row[name] for name in ("setting", "cell", "model", "scenario", "condition", "protocol", "n")} == {
+        "setting": "batch-1", "cell": "m/QD/hint", "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa",
+        "n": 10,
+    }  # fmt: skip
+    assert (row["acc_before"], row["acc_after"], row["difference"], row["lost"], row["won"]) == (
+        60.0,
+        50.0,
+        -10.0,
+        2,
+        1,
+    )
+    assert (row["difference_low"], row["difference_high"]) == (low, high)
+    changed = comparison.changed_turns(pairs, "batch-1")
+    assert changed.columns == ["setting", "key", "turn", "verdict_changed", "action_before", "action_after"]
+    assert changed.height == 10 and set(changed["turn"]) == {1} and set(changed["setting"]) == {"batch-1"}
+
+
+def test_nothing_to_compare_has_no_rate():
+    pairs = planted_pairs()
+    unscored = pairs.episodes.with_columns(correct_changed=pl.lit(None, pl.Boolean))
+    (row,) = comparison.rates(replace(pairs, episodes=unscored, turns=pairs.turns.clear()), "s").to_dicts()
+
+    assert row["reply_of"] in (0, None) and row["reply_percent"] is None and row["cell_percent"] is None
+    assert comparison.cells(replace(pairs, episodes=unscored), "s").is_empty()
+
+
+def test_a_batch_size_reaches_engines_and_no_policy(demo_data, original):
+    repeats = flips.prepare_repeats(original, 20, 0, [3])
+    ((_, repeat),) = repeats.sweeps()
+    vlm, oracle = repeat.models
+
+    assert (vlm.in_flight, vlm.options) == (3, {"max_num_seqs": 3}) and oracle == vlm_sweep(demo_data).models[1]
+
+
+def test_the_work_of_each_setting_is_a_line_with_what_is_pending(demo_data, original):
+    repeats = flips.prepare_repeats(original, 20, 0, [1])
+    ((setting, repeat),) = repeats.sweeps()
+    total = build_plan(repeat).total
+    assert list(repeats.lines())[-1] == f"batch-1: {total} episodes of {total // 4} samples, {total} pending"
+    play_sweep(repeats.output / setting.name, repeat, only=3, backends={"vlm": Planted(False)})
+
+    assert list(repeats.lines())[-1] == f"batch-1: {total} episodes of {total // 4} samples, {total - 3} pending"

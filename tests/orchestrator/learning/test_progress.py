@@ -104,3 +104,11 @@ def test_a_signal_asks_for_a_stop_and_handlers_are_put_back():
 
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
     assert TrainingOutcome(None, 3).interrupted and not TrainingOutcome(Path("model.toml"), 3).interrupted
+
+
+def test_the_first_step_is_no_cloning_step(monkeypatch):
+    progress, _, lines = start(steps=1, exploration={"clone": 10})
+    monkeypatch.setattr(time, "perf_counter", lambda: progress.start_time + 30.0)
+    progress.print_step(0, 0)
+
+    assert lines == ["step 1 of 1, 0 s left"]

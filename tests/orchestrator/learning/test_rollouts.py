@@ -72,3 +72,7 @@ def test_hints_stop_after_their_share_of_steps():
 
     assert [count_hinted(config, step) for step in range(5)] == [4, 4, 4, 0, 0]
     assert count_hinted(train(), 0) == 0
+
+
+def test_rewards_that_differ_by_rounding_alone_are_equal():
+    assert advantages([0.0, 1e-6]) is None and advantages([0.0, 3e-6]) is not None

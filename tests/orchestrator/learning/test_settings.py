@@ -171,3 +171,46 @@ def test_training_on_test_samples_is_refused_before_model_loads(demo_data, tmp_p
 
     assert done.exit_code == 2 and "name a folder without test samples as train.data" in done.output
     assert not (tmp_path / "run/checkpoint.pt").exists()
+
+
+@pytest.mark.parametrize("changed", [{"engine": "trl"}, {"model": "embedded"}, {"full": True}])
+def test_vllm_samples_only_for_adapters_of_its_own_models_in_the_native_engine(changed):
+    table = {"model": "qwen2.5-vl-3b", "data": "d", "sampler": "vllm"}
+
+    assert train_table({"train": table}, "x.toml").sampler == "vllm"
+    with pytest.raises(SweepError, match='sampler = "vllm" samples for engine = "native" with adapters'):
+        train_table({"train": {**table, **changed}}, "x.toml")
+
+
+def test_settings_of_a_training_left_to_its_defaults():
+    train = train_table({"train": {"model": "qwen2.5-vl-3b", "data": "d"}}, "x.toml")
+
+    assert {name: value for name, value in train.settings.items() if name != "model"} == {
+        "data": "d", "scenarios": ["QD", "COCO"], "samples": None, "engine": "native", "sampler": "transformers", "workers": 1,
+        "zero": 0, "rp": 0.5, "states.hidden": 1.0, "states.middle": 1.0, "states.clear": 1.0, "rollouts": 8, "batch": 512,
+        "steps": 0, "at_once": 16, "learning_rate": 2e-5, "warmup": 0, "final_rate": 0.0, "full": False, "lora.r": 16,
+        "lora.alpha": 16, "lora.dropout": 0.1, "lora.targets": ["q_proj", "k_proj"], "temperature": 1.0, "max_tokens": 50,
+        "exploration.hint": 0.0, "exploration.until": 0.5, "exploration.clone": 0, "credit": "turn", "gamma": 0.95, "kl": 0.0,
+        "shuffle_rewards": False, "seed": 0,
+    }  # fmt: skip
+    assert (train.checkpoint_every, train.evaluate_every, train.evaluate_samples) == (20, 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("field", "least", "most"),
+    [("rp", 0, 1), ("temperature", None, 2), ("learning_rate", None, 1), ("gamma", None, 1), ("final_rate", 0, 1),
+     ("kl", 0, None), ("warmup", 0, None), ("steps", 0, None), ("evaluate_every", 0, None), ("workers", 1, None)],
+)  # fmt: skip
+def test_numbers_of_a_training_are_accepted_up_to_their_bounds(field, least, most):
+    table = {"model": "qwen2.5-vl-3b", "data": "d"}
+    for value, beyond in (
+        (least, -1e-9 if field in ("rp", "kl", "final_rate") else (least or 0) - 1),
+        (most, (most or 0) + 1e-9),
+    ):
+        if value is not None:
+            assert getattr(train_table({"train": {**table, field: value}}, "x.toml"), field) == value
+            with pytest.raises(SweepError, match=field):
+                train_table({"train": {**table, field: beyond}}, "x.toml")
+    if least is None:
+        with pytest.raises(SweepError, match="greater than 0"):
+            train_table({"train": {**table, field: 0}}, "x.toml")

@@ -3,17 +3,20 @@
 import shutil
 from collections import Counter
 from dataclasses import replace
+from hashlib import blake2b
 from random import Random
 
 import pytest
+from PIL import Image
 
 from envs import SCENARIOS
 from envs.demo import draw
 from envs.render import Renderer
 from envs.types import Action
 from orchestrator.learning.settings import States, TrainError
-from orchestrator.learning.states import Pool, load_states, refuse_test_pictures
+from orchestrator.learning.states import Pool, fingerprint, load_states, refuse_test_pictures, solution_path
 from sweeps.load import build
+from tests.envs.games import SAMPLES
 
 NAMES = ("QD", "COCO")
 
@@ -115,3 +118,19 @@ def test_remote_data_are_refused():
 def test_missing_picture_is_reported(states, tmp_path):
     with pytest.raises(TrainError, match=r"cannot be shown: .* is not there; `proactive-sweep data check`"):
         replace(states[0], renderer=Renderer(tmp_path)).job()
+
+
+def test_a_sample_that_shows_its_answer_at_once_has_one_clear_state():
+    sample = replace(SAMPLES["CIT"], first_frame=31)
+    (state,) = solution_path(sample, None)
+
+    assert (state.kind, state.state.frame) == ("clear", 31)
+    assert [each.kind for each in solution_path(SAMPLES["QD"], None)] == ["hidden", *["middle"] * 4, "clear"]
+    assert [each.state.frame for each in solution_path(SAMPLES["QD"], None)] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fingerprint_is_of_size_and_colors():
+    picture = Image.new("RGB", (2, 1), (1, 2, 3))
+
+    assert fingerprint(picture) == blake2b(b"(2, 1)" + bytes([1, 2, 3] * 2), digest_size=16).digest()
+    assert fingerprint(picture.convert("RGBA")) == fingerprint(picture) != fingerprint(picture.resize((1, 2)))

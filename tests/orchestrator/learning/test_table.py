@@ -125,3 +125,42 @@ def test_run_without_trained_model_is_refused(demo_data, tmp_path):
 
     with pytest.raises(RunFolderError, match="has no trained model together with its base model"):
         table.read_scores(folder)
+
+
+def test_a_cell_that_lacks_episodes_says_so_and_is_paler(run):
+    scores = table.read_scores(run)
+    rows = scores.rows.with_columns(lacking=pl.when(stage="before", scenario="QD").then(3).otherwise(0))
+    stages = next(iter(table.learning_tables(table.LearningScores(rows, scores.paired, {}))))
+    before = next(stage for stage in stages.rows if stage[0].text == "before")
+    texts = {cell.text: cell.style for cell in before}
+
+    assert [text for text, style in texts.items() if style == "unfinished"] == ["0.0 / 0.0 (3 lack)", "unfinished"]
+    assert table._stage_cell(None) == table.MISSING
+
+
+def test_tables_have_their_names_titles_and_columns(run):
+    scores = table.read_scores(run)
+    stages, paper, changes = table.learning_tables(
+        table.LearningScores(scores.rows, scores.paired, {"embedded": "Qwen2.5-VL-3B"})
+    )
+    names = ["ROD", "VSOD", "MVP-N", "IN-C", "QD", "CIT", "COCO"]
+
+    assert [each.name for each in (stages, paper, changes)] == ["learning", "learning-paper", "learning-paired"]
+    assert [each.title for each in (stages, paper, changes)] == [
+        "embedded: acc % / ps, * trained on",
+        "Qwen2.5-VL-3B in the paper (trained on QD, COCO): acc % / ps",
+        "embedded: after minus before on the same samples, 95% interval",
+    ]
+    assert [column.name for column in paper.columns] == ["after", *names, "avg"]
+    assert [column.name for column in changes.columns] == ["change", "n", "acc, points", "ps"]
+    assert [row[0].text for row in paper.rows] == ["before", "rp 0.5", "rp 0.75", "rp 1.0", "reference"]
+    assert [row[0].text for row in stages.rows] == ["before", "rp 0.75", "reference"]
+    assert stages.rows[0][-1].text == "0.0 / 0.0" and stages.rows[1][-1].value == 100.0
+
+
+def test_scores_are_written_into_tables_and_figures(run, tmp_path):
+    written = table.write_scores(tmp_path, table.read_scores(run))
+
+    assert [path.relative_to(tmp_path).as_posix() for path in written] == [
+        "tables/learning.csv", "tables/learning-paired.csv", "figures/learning.png", "figures/learning.svg",
+    ]  # fmt: skip

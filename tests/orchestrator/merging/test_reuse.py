@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections import Counter
 from pathlib import Path
 from threading import Event
 
@@ -353,3 +354,52 @@ def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
         pictures.read_pictures(second_folder).keys() >= pictures.read_pictures(first_folder).keys()
         and len(pictures.read_pictures(first_folder)) > 100
     )
+
+
+def reusable(taken, left, differs=()):
+    rows = pl.DataFrame({"key": [f"k{n}" for n in range(taken)]})
+    return reuse.Reusable(reuse.Source(Path("old"), "outputs/old", pl.DataFrame(), rows), Counter(left), differs)
+
+
+@pytest.mark.parametrize(
+    ("folder", "lines"),
+    [
+        (reusable(1, {}), ["1 episode of outputs/old can be reused"]),
+        (
+            reusable(1_200, {"failed": 1_500, "weights": 2}),
+            [
+                "1,200 episodes of outputs/old can be reused",
+                "1,500 of outputs/old failed there: not taken",
+                "2 of outputs/old were played with other weights than this run's or this machine's: not taken",
+            ],
+        ),
+        (reusable(0, {}, ("a", "b", "c", "d")), ["0 episodes of outputs/old can be reused: a; b; c"]),
+        (
+            reusable(0, {"damaged": 1, "engine": 1, "pictures": 1}, ("a",)),
+            [
+                "0 episodes of outputs/old can be reused: a",
+                "1 of outputs/old are incomplete or not of this plan: not taken",
+                "1 of outputs/old were played by another backend: not taken",
+                "1 of outputs/old may have had other pictures: not taken",
+            ],
+        ),
+    ],
+)
+def test_what_is_taken_and_what_is_not_is_said_in_a_line_each(folder, lines):
+    assert list(folder.lines) == lines
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"sampling": {"max_tokens": 9}}, "sampling.max_tokens was"), ({"seed": 7}, "seed was 0"),
+        ({"open_ended": {"sampling": {"max_tokens": 9}}, "protocols": ["oeg"]}, "open_ended.sampling.max_tokens was"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_in_every_key_are_named_if_no_key_is_shared(demo_data, tmp_path, changed, difference):
+    models = {"models": ["oracle"], "protocols": changed.get("protocols", ["mcqa"])}
+    old = play_sweep(tmp_path / "old", sweep(demo_data, conditions=["zero-shot"], scenarios=["QD"], **models))
+    wanted = sweep(demo_data, conditions=["zero-shot"], scenarios=["QD"], **{**models, **changed})
+    (folder,) = reuse.find_reusable(wanted, build_plan(wanted), tmp_path / "new", [("old", old)])
+
+    assert folder.source.own.height == 0 and any(text.startswith(difference) for text in folder.differs)

@@ -136,3 +136,16 @@ def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
 
     unknown = tuple(part._replace(greedy=-2) for part in orders[0][1][0])
     assert summarize([(graphs[:1], [unknown])]).published_greedy is None
+
+
+def test_two_orders_have_a_spread_and_one_has_none():
+    curve = Curve(np.array([[0.1], [0.3]]), np.zeros((2, 1)))
+    summary = SimpleNamespace(
+        plain=curve, persistent=curve, published_greedy=None, well_timed=np.zeros(2), right_suggestion=np.zeros(2),
+        can_end_right=np.zeros(2), accuracies=np.array([[0.25, 0.5], [0.75, 0.5]]),
+    )  # fmt: skip
+    measures = exact_measures(summary, np.array([[0.5, 0.5]]))
+
+    assert measures["position_sd"] == pytest.approx([0.5 * 0.5 / 2**0.5]) and measures[
+        "position_effect"
+    ] == pytest.approx([-0.25])

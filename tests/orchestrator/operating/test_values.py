@@ -240,3 +240,35 @@ def test_conditions_that_remember_turns_have_no_curve():
         CONDITIONS["history"].model_validate({**CONDITIONS["history"].model_dump(), "every_state": True})
     with pytest.raises(ValueError, match="orders needs every_state"):
         CONDITIONS["hint"].model_validate({"name": "mine", "orders": 2})
+
+
+def test_a_greedy_reply_that_names_nothing_ends_wrong_and_an_unknown_one_has_no_value(graphs):
+    graph = graphs["QD"][0]
+    policy = planted(graph, Random(3))
+    first = graph.asked[0]
+
+    def first_greedy(option):
+        return tuple(each._replace(greedy=option) if number == first else each for number, each in enumerate(policy))
+
+    ask = int(np.flatnonzero(policy[first].suggests)[0])
+    assert greedy_values(graph, first_greedy(-1)) == (0.0, 0) and greedy_values(graph, first_greedy(-2)) is None
+    assert greedy_values(graph, first_greedy(ask)) is not None
+
+
+def test_chances_that_sum_to_more_than_one_by_rounding_end_no_less_than_never(graphs):
+    graph = graphs["QD"][0]
+    policy = tuple(
+        each._replace(probabilities=each.suggests / each.suggests.sum() * (1 + 2**-50))
+        for each in planted(graph, Random(3))
+    )
+    counts = count_suggestions(graph, policy)
+
+    assert counts.ended.min() == 0.0 and counts.right.sum() == 0.0 and counts.ended.sum() == pytest.approx(1.0)
+
+
+def test_a_split_reaches_both_ends_of_a_curve():
+    rising = np.linspace(0, 1, len(BIASES))
+    before = Curve(rising[None], rising[None])
+    for asked in (0.0, 1.0):
+        after = Curve(rising[None] + 0.25, np.full((1, len(BIASES)), asked) + 1e-13 * (1 if asked else -1))
+        assert split(before, after, np.ones(1)).difference == 0.25

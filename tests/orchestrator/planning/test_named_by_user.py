@@ -245,3 +245,23 @@ def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     path.write_text("name = 1")
     with pytest.raises(SweepError, match="is no sweep that this version reads"):
         read_own_sweep(path)
+
+
+def test_an_own_sweep_that_is_none_is_a_sentence(tmp_path):
+    path = tmp_path / run_folder.RESOLVED
+    assert read_own_sweep(None) is None
+    with pytest.raises(SweepError) as error:
+        read_own_sweep(path)
+    assert str(error.value) == f"{path} is no sweep that this version reads (No such file or directory)"
+    path.write_text("name = [\n")
+    with pytest.raises(SweepError, match=r"is no sweep that this version reads \(Invalid value .*\)$"):
+        read_own_sweep(path)
+    path.write_text('name = "x"\nnew_key = 1\n')
+    with pytest.raises(SweepError, match=r"is no sweep that this version reads \(\d+ validation errors? for Sweep\)$"):
+        read_own_sweep(path)
+
+
+def test_weights_that_come_with_the_package_need_no_name(demo_data, tmp_path):
+    embedded = entry(backend="transformers", source="builtin:embedded")
+
+    check_named(tmp_path, runs.sweep(demo_data, ["oracle"]), [embedded])

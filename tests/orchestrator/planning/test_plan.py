@@ -8,11 +8,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from orchestrator.planning.build_plan import build_plan
-from orchestrator.planning.plan import Plan, judge_group, make_plan, worker_group
+from orchestrator.planning.build_plan import build_plan, cells_with_progress
+from orchestrator.planning.pictures import _scan_picture
+from orchestrator.planning.plan import CellOrdinals, Plan, _calling_mode, judge_group, make_plan, worker_group
 from sweeps.load import build
+from sweeps.model import ModelSpec
 from sweeps.spec import Protocol
 from tests.envs.games import SAMPLES
+from tests.orchestrator.report import runs
 
 SIZES = {"ROD": 3, "MVP-N": 2}
 SCENARIOS_DRAWN = ["ROD", "MVP-N", "CIT"]
@@ -293,3 +296,50 @@ def test_judge_changes_keys_only_where_it_reads_between_turns(demo_data):
 
     assert keys("oeg-multi", 2).isdisjoint(keys("oeg-multi", 3))
     assert keys("oeg", 2) == keys("oeg", 3)
+
+
+def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_data, tmp_path):
+    wanted = runs.sweep(demo_data, ["oracle"], ["zero-shot", "hint"], scenarios=["QD"])
+    plan = build_plan(wanted)
+    assert [(row["planned"], row["done"]) for row in cells_with_progress(plan, tmp_path / "nowhere")] == [(10, 0)] * 2
+    folder = runs.play_sweep(tmp_path / "run", wanted, only=13)
+
+    done = {row["cell"]: row["done"] for row in cells_with_progress(plan, folder)}
+    assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
+
+
+def test_ordinals_of_cells_are_known_without_a_list():
+    ordinals = CellOrdinals((0, 10, 25, 40), {0, 2})
+
+    assert [number for number in range(45) if number in ordinals] == [*range(10), *range(25, 40)]
+    assert "3" not in ordinals and None not in ordinals
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode"),
+    [
+        ({}, "/text"), ({"tools": "text"}, "/text"), ({"tools": "hermes"}, "/hermes"),
+        ({"backend": "openai"}, ""), ({"backend": "openai", "tools": "text"}, "/text"),
+    ],
+)  # fmt: skip
+def test_the_way_of_calling_functions_is_part_of_a_key(fields, mode):
+    assert _calling_mode(ModelSpec(**{"name": "m", "source": "s", **fields})) == mode
+
+
+def test_a_cell_that_stopped_holds_its_first_samples_by_rank(demo_data):
+    plan = build_plan(runs.sweep(demo_data, ["oracle"], ["zero-shot", "hint"], scenarios=["QD"]))
+    stopped = replace(plan, stops={0: 4})
+
+    assert [stopped._belongs(0, number) for number in range(10)] == [
+        stopped.ranks["QD"][number] < 4 for number in range(10)
+    ]
+    assert len(list(stopped.all_keys())) == 14 and all(stopped._belongs(1, number) for number in range(10))
+
+
+def test_a_picture_that_is_not_there_has_no_size_and_no_sum(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"x")
+    assert tuple(_scan_picture(tmp_path, "b.png", None)) == ("b.png", 0, 0, 0, "")
+    picture = _scan_picture(tmp_path, "a.png", None)
+    assert (
+        picture[:2] == ("a.png", 1) and len(picture[4]) == 32 and _scan_picture(tmp_path, "a.png", picture) is picture
+    )

@@ -262,3 +262,20 @@ def test_sweeps_of_the_published_size_stop_at_two_fifths(rule):
     summary = planted.summary([outcome for seed in range(44) for outcome in planted.play_planted(seed, rule)])
 
     assert summary["coverage %"] >= 95 and abs(summary["bias"]) <= 0.2 and summary["stored %"] <= 40
+
+
+def test_the_bounds_of_a_difference_are_points_around_it():
+    """At the last round every answer is known: both bounds are the planted difference between hint and zero-shot."""
+    plan = small_plan({"QD": 60}, models=("uniform",), difference=10)
+    cells = [cell.condition.name for cell in plan.cells]
+    rule = StoppingRule(plan)
+    for ordinal in range(plan.total):
+        index, sample = plan.task(ordinal)
+        right = sample.id % 3 == 0 if cells[index] == "hint" else sample.id % 2 == 0
+        rule.add_answer(ordinal, Ending.CORRECT if right else Ending.WRONG, right)
+    (unit,) = [unit for unit in rule.units if unit.others]
+    low, high = rule.bounds(unit, 60)
+    early_low, early_high = rule.bounds(unit, LOOK)
+
+    assert low == pytest.approx(-100 / 6, abs=1e-6) and high == pytest.approx(-100 / 6, abs=1e-6)
+    assert -100 <= early_low < low and high < early_high <= 100

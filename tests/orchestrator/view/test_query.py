@@ -9,7 +9,7 @@ from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.view import query as queries
 from orchestrator.view.catalog import Catalog, hash_key
-from orchestrator.view.part_columns import MAPPED
+from orchestrator.view.part_columns import LONG_REPLY, MAPPED, Flag, _reply_flags
 from orchestrator.view.query import Query
 from orchestrator.view.run_index import RunIndex
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -191,3 +191,44 @@ def test_a_torn_part_is_left_out(demo_data, tmp_path):
     index.refresh()
 
     assert index.height == index.planned
+
+
+@pytest.mark.parametrize(("outcome", "right"), [("right", True), ("not right", False), ("without a score", None)])
+def test_outcomes_are_those_of_the_stored_column(outcome, right, catalog, stored):
+    expected = stored.filter(pl.col("correct").eq_missing(pl.lit(right)))["key"]
+
+    assert sorted(keys_of(catalog, Query(outcome=outcome))) == sorted(expected)
+    assert dict(queries.counts(catalog, Query())["outcome"]).get(outcome, 0) == len(expected)
+
+
+def test_a_run_that_is_not_read_yet_is_empty(two_runs):
+    index = RunIndex(two_runs["run1"])
+
+    assert (index.version, index.planned, index.height) == (0, 0, 0)
+    assert all(values.size == 0 for values in index.columns.values())
+
+
+def test_flags_of_an_episode_are_those_of_its_own_turns():
+    """The third turn has no episode: it marks none, and the last row is not its neighbor."""
+    turns = pl.DataFrame(
+        {
+            "reply": ["A", "A", None, "", "B", "B", "x" * LONG_REPLY, "x" * (LONG_REPLY - 1), "x"],
+            "option": ["correct", "mismatch", "wrong", "mismatch", "wrong", "mismatch", None, "mismatch", "mismatch"],
+            "category": [
+                "mismatch",
+                "mismatch",
+                "wrong",
+                "mismatch",
+                "correct",
+                "mismatch",
+                "wrong",
+                "mismatch",
+                "wrong",
+            ],
+        }
+    )
+    owners = np.array([0, 0, -1, 1, 2, 3, 4, 5, 6], np.int32)
+
+    assert [Flag(bits) for bits in _reply_flags(turns, owners, 7)] == [
+        Flag.REPEATED, Flag.EMPTY, Flag.DISAGREES, Flag(0), Flag.LONG, Flag(0), Flag(0),
+    ]  # fmt: skip

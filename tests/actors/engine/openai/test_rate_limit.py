@@ -119,3 +119,48 @@ def test_a_date_is_read_as_seconds_from_now() -> None:
 @pytest.mark.parametrize("text", ["", "nan", "inf", "when ready"])
 def test_unreadable_retry_header_is_ignored(text: str) -> None:
     assert retry_after({"retry-after": text}) is None
+
+
+def test_the_highest_ratio_of_cost_to_estimate_is_kept_by_model_and_kind() -> None:
+    budget = Budget(10, "m")
+    picture = Price(1.0, 2.0, 3.0)
+    assert budget.ceiling("m", picture) == 1.0, "the reply alone, until an answer has shown more"
+    budget.pay(0.5, picture, prompt_cost=1.0)
+    assert budget.ratios == {("m", "pictures"): 0.0}, "a cached prompt may cost less than its text"
+    budget.pay(1.0, picture, prompt_cost=5.0)
+    budget.pay(1.0, picture, prompt_cost=3.5)
+    budget.pay(0.25, Price(1.0, 2.0), prompt_cost=3.0, model="other")
+    budget.pay(0.25, Price(1.0), prompt_cost=3.0, model="third")
+    budget.pay(0.25)
+
+    assert budget.spent == 3.25
+    assert budget.ratios == {("m", "pictures"): 1.0, ("other", "text"): 1.5, ("third", "text"): 0.0}
+    assert budget.ceiling("m", picture) == 1.0 + 2.0 + 3.0 and budget.ceiling("other", Price(1.0, 2.0)) == 4.0
+    budget.ratios["m", "text"] = 0.5
+    assert budget.ceiling("m", picture) == 1.0 + 1.0 + 3.0 and budget.ceiling("third", picture) == 1.0
+
+
+def test_back_off_doubles_up_to_a_minute() -> None:
+    ceilings = [max(backoff(failures, Random(seed)) for seed in range(400)) for failures in (0, 1, 3, 7, 40)]
+
+    assert ceilings == [pytest.approx(ceiling, rel=0.02) for ceiling in (0.5, 1.0, 4.0, 60.0, 60.0)]
+    assert min(backoff(3, Random(seed)) for seed in range(400)) < 0.05
+
+
+def test_a_service_that_throttles_halves_the_pace_and_rests_it() -> None:
+    pace = Pace(64)
+    assert (pace.allowed, pace.round) == (4.0, 0) and Pace(2).allowed == 2.0
+    for _ in range(9):
+        pace.speed_up()
+    assert pace.allowed == 13.0, "doubles with every round until the first refusal"
+    began = monotonic()
+    pace.slow_down(0, 30.0)
+    pace.slow_down(0, 5.0)
+    assert (pace.allowed, pace.round) == (6.5, 1) and began + 30.0 <= pace.resting_until < began + 31.0
+    pace.speed_up()
+    assert pace.allowed == 6.5 + 1 / 6.5
+    pace.set_limit(3)
+    assert (pace.allowed, pace.max_in_flight) == (3.0, 3)
+    for round_ in (1, 2, 3):
+        pace.slow_down(round_, 0.0)
+    assert pace.allowed == 1.0, "one at least"

@@ -1,0 +1,220 @@
+"""Packages that offer scenarios, policies and measures: each mistake is one sentence, each change of a file a new identity."""
+
+import re
+import sys
+
+import pytest
+
+from envs import SCENARIOS, installed, installed_scenarios, is_scenario
+from envs.installed import LARGEST, PackageError, find_offer, load_function, offers, require_identity
+
+MODULE = "def ask(situation, seed):\n    return 'A'\n\nclass Game:\n    pass\n\nnumber = 3\n"
+
+
+def install(folder, name="my-games", policies="asker = asking:ask", group="proactive_sweep.policies", **files):
+    """Write an installed package below a folder on the path."""
+    info = folder / f"{name.replace('-', '_')}-1.5.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{policies}\n")
+    for module, text in files.items():
+        (folder / f"{module}.py").write_text(text)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A folder of the path; the modules that a test imports from it are forgotten."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        if str(folder) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_an_offer_is_named_with_its_package_and_loaded(site):
+    install(site, asking=MODULE)
+
+    assert str(offers("policy")["asker"]) == "the policy 'asker' of the installed package my-games 1.5"
+    assert load_function("policy", "asker")(None, 0) == "A" and find_offer("policy", "asker").kind == "policy"
+    assert "asker" not in offers("measure") and "asker" not in installed_scenarios()
+
+
+def test_offers_are_sorted_by_name(site):
+    install(site, policies="b = asking:ask\nc = asking:ask\na = asking:ask", asking=MODULE)
+
+    assert [name for name in offers("policy") if len(name) == 1] == ["a", "b", "c"]
+
+
+def test_an_entry_point_of_no_package_is_offered_too(site, monkeypatch):
+    entry = installed.EntryPoint("lonely", "asking:ask", installed.GROUPS["policy"])
+    monkeypatch.setattr(installed, "_entries", lambda group, path: [entry])
+
+    assert str(offers("policy")["lonely"]) == "the policy 'lonely' of the installed package without a name "
+
+
+@pytest.mark.parametrize(
+    ("policies", "name", "reason"),
+    [
+        (
+            "broken = no_such_module:ask", "broken",
+            " cannot be imported from no_such_module:ask (ModuleNotFoundError: No module named 'no_such_module')",
+        ),
+        (
+            "several = asking:ask.several", "several",
+            " cannot be imported from asking:ask.several (AttributeError: 'function' object has no attribute 'several')",
+        ),
+        (
+            "game = asking:Game", "game",
+            " is the class Game; a policy is a function of (Situation, seed) that gives the reply",
+        ),
+        (
+            "number = asking:number", "number",
+            " is of the type int; a policy is a function of (Situation, seed) that gives the reply",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_called_is_a_sentence(site, policies, name, reason):
+    install(site, policies=policies, asking=MODULE)
+
+    with pytest.raises(PackageError) as error:
+        load_function("policy", name)
+    assert str(error.value) == f"the policy '{name}' of the installed package my-games 1.5{reason}"
+
+
+def test_only_the_first_line_of_an_import_error_is_quoted(site):
+    install(site, asking="raise RuntimeError('one\\ntwo')")
+
+    with pytest.raises(PackageError, match=r"\(RuntimeError: one\)$"):
+        load_function("policy", "asker")
+
+
+def test_a_measure_is_described_as_one(site):
+    install(site, group="proactive_sweep.measures", policies="mine = asking:number", asking=MODULE)
+
+    with pytest.raises(
+        PackageError, match=re.escape("a measure is a function of (episodes, turns) that gives a frame")
+    ):
+        load_function("measure", "mine")
+
+
+def test_a_name_is_offered_once_and_not_taken(site):
+    install(site, asking=MODULE)
+    with pytest.raises(PackageError) as taken:
+        offers("policy", {"asker"})
+    assert str(taken.value) == (
+        "the policy 'asker' of the installed package my-games 1.5 has a name that is taken here; rename it in that package,"
+        " or uninstall it"
+    )
+
+    install(site / "other", name="other", asking=MODULE)
+    sys.path.insert(0, str(site / "other"))
+    try:
+        with pytest.raises(PackageError) as twice:
+            offers("policy")
+    finally:
+        sys.path.remove(str(site / "other"))
+    assert str(twice.value) == (
+        "the policy 'asker' of the installed package my-games 1.5 has the name of one of other; uninstall one of the two"
+    )
+
+
+def test_an_offer_that_is_not_installed_is_named():
+    with pytest.raises(
+        PackageError, match=r"^there is no policy 'nobody' here: the package that offers it is not installed"
+    ):
+        find_offer("policy", "nobody")
+
+
+def test_the_identity_covers_every_source_file_and_nothing_compiled(site):
+    install(site, policies="asker = games.asking:ask")
+    package = site / "games"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "asking.py").write_text(MODULE)
+    (package / "words.txt").write_text("please")
+    offer = offers("policy")["asker"]
+    first = offer.identity
+
+    assert re.fullmatch(r"my-games@[0-9a-f]{16}", first) and offer.identity == first
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__/asking.pyc").write_bytes(b"x")
+    (package / "old.pyc").write_bytes(b"x")
+    assert offer.identity == first
+    (package / "words.txt").write_text("thanks")
+    reworded = offer.identity
+    (package / "words.txt").rename(package / "more_words.txt")
+    assert len({first, reworded, offer.identity}) == 3
+
+
+def test_a_module_alone_is_its_own_source(site):
+    install(site, asking=MODULE)
+    first = offers("policy")["asker"].identity
+    (site / "asking.py").write_text(MODULE + "\n")
+
+    assert offers("policy")["asker"].identity != first
+
+
+def test_a_large_file_is_part_of_the_identity(site):
+    """Word lists and tables of tens of megabytes ship with packages."""
+    install(site, policies="asker = games:ask")
+    (site / "games").mkdir()
+    (site / "games/__init__.py").write_text(MODULE)
+    with (site / "games/table.bin").open("wb") as file:
+        file.truncate(40_000_000)
+
+    assert offers("policy")["asker"].identity.startswith("my-games@") and LARGEST == 67_108_864
+
+
+def test_another_version_on_a_node_is_refused(site):
+    install(site, asking=MODULE)
+    offer = offers("policy")["asker"]
+
+    assert require_identity(offer, "") is None and require_identity(offer, offer.identity) is None
+    assert load_function("policy", "asker", offer.identity)(None, 0) == "A"
+    with pytest.raises(PackageError) as error:
+        load_function("policy", "asker", "my-games@0")
+    assert str(error.value) == (
+        f"{offer} is {offer.identity} on this machine, and the sweep is played with my-games@0; install the same package on"
+        " every node"
+    )
+
+
+GAME = """from envs.scenario import Scenario
+
+class Mine(Scenario):
+    name, stem, hint, cue = {name!r}, {stem!r}, "", {{}}
+
+class Bare(Scenario):
+    name, stem, cue = "mine", "mine", {{}}
+
+def function():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "stem", "reason"),
+    [
+        ("function", "mine", "mine", "is of the type function; a scenario is a subclass of envs.Scenario"),
+        ("Bare", "mine", "mine", "has no hint; the class Bare must define it"),
+        ("Mine", "yours", "mine", "has another name, 'yours', in its class Mine; make the two names equal"),
+        ("Mine", "mine", "QuickDraw", "reads QuickDraw_preprocessed.jsonl; its stem must be a file name of its own"),
+        ("Mine", "mine", "a/b", "reads a/b_preprocessed.jsonl; its stem must be a file name of its own"),
+    ],
+)
+def test_a_scenario_of_a_package_that_cannot_be_played_is_a_sentence(site, target, name, stem, reason):
+    install(
+        site,
+        group="proactive_sweep.scenarios",
+        policies=f"mine = gaming:{target}",
+        gaming=GAME.format(name=name, stem=stem),
+    )
+
+    assert is_scenario("mine") and not is_scenario("yours")
+    with pytest.raises(PackageError) as error:
+        SCENARIOS["mine"]
+    assert str(error.value) == f"the scenario 'mine' of the installed package my-games 1.5 {reason}"

@@ -1,0 +1,82 @@
+"""A bucket in a local folder: what a service answers, and errors that say what was tried."""
+
+import pytest
+
+from orchestrator.object_store.bucket import Bucket, BucketError
+from orchestrator.storage.lock import RunFolderError
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    (tmp_path / "bucket").mkdir()
+    return Bucket(f"file://{tmp_path}/bucket/run/")
+
+
+def test_objects_are_written_listed_read_and_deleted(bucket):
+    assert (
+        bucket.list_objects() == {}
+        and bucket.read("a") is None
+        and bucket.stat("a") is None
+        and bucket.version("a") == ""
+    )
+    (bucket.fs.mkdirs(bucket.root, exist_ok=True), bucket.fs.mkdirs(f"{bucket.root}/sub"))
+    bucket.write("a", b"12")
+    bucket.write("sub/b", b"345")
+
+    assert {name: stored.size for name, stored in bucket.list_objects().items()} == {"a": 2, "sub/b": 3}
+    assert {name: stored.size for name, stored in bucket.list_objects("sub").items()} == {"b": 3}
+    assert bucket.read("a") == b"12" and bucket.stat("a").size == 2 and bucket.stat("sub") is None
+    bucket.delete(["missing", "a"])
+    assert list(bucket.list_objects()) == ["sub/b"]
+    assert bucket.url.endswith("/bucket/run")
+
+
+def test_an_answer_without_a_version_is_checked_by_its_size(bucket):
+    bucket.fs.mkdirs(bucket.root)
+    bucket.write("a", b"12")
+
+    assert bucket._check_stored("a", b"12", None) is None
+    for name, content in (("a", b"123"), ("a", b""), ("b", b"12")):
+        with pytest.raises(BucketError) as error:
+            bucket._check_stored(name, content, None)
+        assert str(error.value) == f"{bucket.url}/{name} was accepted by the service and is not there"
+
+
+@pytest.mark.parametrize(
+    ("change", "verb"),
+    [
+        (lambda bucket: bucket.read("a"), "read"),
+        (lambda bucket: bucket.write("a", b"1"), "written"),
+        (lambda bucket: bucket.delete(["a"]), "written"),
+    ],
+)
+def test_an_error_says_what_was_tried(tmp_path, change, verb):
+    (tmp_path / "file").touch()
+    bucket = Bucket(f"file://{tmp_path}/file")
+
+    with pytest.raises(BucketError, match=rf"^{bucket.url} cannot be {verb} \(\[Errno 20\] Not a directory: .*\)$"):
+        change(bucket)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (
+            "s3://key:secret@bucket/run",
+            "the address of bucket/run holds more than a bucket and a folder; keys belong in the",
+        ),
+        (
+            "s3://bucket/run?key=secret",
+            "the address of bucket/run holds more than a bucket and a folder; keys belong in the",
+        ),
+        ("s3:///run", "s3:///run names no bucket; write s3://BUCKET/FOLDER"),
+        (
+            "nowhere://bucket/run",
+            "nowhere://bucket/run cannot be opened (Protocol not known: nowhere); pip install",
+        ),
+    ],
+)
+def test_an_address_that_is_none_is_a_sentence_without_secrets(url, reason):
+    with pytest.raises(RunFolderError) as error:
+        Bucket(url)
+    assert str(error.value).startswith(reason) and "secret" not in str(error.value)

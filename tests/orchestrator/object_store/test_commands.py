@@ -1,0 +1,155 @@
+"""Commands to a run in a bucket or in a folder: sent by anyone who may write there, taken by the driver, answered in its log."""
+
+import json
+import threading
+
+import pytest
+
+from orchestrator.object_store import control_client, run_location, uploader
+from orchestrator.object_store.bucket import Bucket
+from orchestrator.object_store.control_client import ControlClient
+from orchestrator.object_store.uploader import Uploader
+from orchestrator.object_store.writer_lock import LOCK, WriterLock, read_holder
+from orchestrator.storage import control_log, run_folder
+from orchestrator.storage.control_log import parse_command
+from orchestrator.storage.lock import RunFolderError, hold
+from tests.orchestrator.buckets import wait_for
+from tests.orchestrator.object_store.test_object_store import stored_ids, write_parts
+
+PAUSE = parse_command("pause", "oracle")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(control_client, "POLL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.02)
+    monkeypatch.setattr(uploader, "COMMANDS_INTERVAL_S", 0.02)
+
+
+@pytest.fixture
+def bucket(tmp_path):
+    """A bucket in a folder, with the settings of a run."""
+    bucket = Bucket(f"file://{tmp_path}/bucket")
+    bucket.fs.mkdirs(f"{bucket.root}/{control_log.INBOX}")
+    bucket.write(run_folder.RESOLVED, b"x = 1")
+    return bucket
+
+
+def test_without_a_run_there_is_nobody_to_command(tmp_path):
+    (tmp_path / "bucket").mkdir()
+    with pytest.raises(RunFolderError) as error:
+        ControlClient(f"file://{tmp_path}/bucket")
+    assert str(error.value) == (
+        f"file://{tmp_path}/bucket holds no run; `proactive-sweep run SWEEP --output file://{tmp_path}/bucket` starts one"
+    )
+    with pytest.raises(RunFolderError):
+        ControlClient(str(tmp_path))
+
+
+def test_a_command_in_a_bucket_reaches_the_folder_of_its_driver(bucket, tmp_path):
+    client, folder = ControlClient(bucket.url), tmp_path / "copy"
+    folder.mkdir()
+    lease = WriterLock(bucket, settle=0)
+    assert not client.running
+    lease.take(str)
+    assert client.running and client.read_history() == [] and client.wait_for_answer("none", 0) is None
+    name = client.send(PAUSE)
+    assert list(bucket.list_objects(control_log.INBOX)) == [name] and control_log.NAME.fullmatch(name)
+
+    uploading = Uploader(bucket, folder, lease, bucket.list_objects())
+    uploading.start()
+    wait_for(lambda: control_log.waiting_commands(folder), 20)
+    taken = control_log.take_commands(folder, lambda command: (f"{command.verb} {command.target}", True))
+    assert uploading.close() is None
+    entry = client.wait_for_answer(name, 5)
+
+    assert [each.name for each in taken] == [name] and (entry.name, entry.effect) == (name, "pause oracle")
+    assert client.read_history() == [entry] and bucket.list_objects(control_log.INBOX) == {}
+    lease.release()
+    assert not client.running
+
+
+def test_a_command_that_is_too_large_becomes_empty(bucket, tmp_path):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    lease = WriterLock(bucket, settle=0)
+    lease.take(str)
+    names = [control_log.command_file(PAUSE)[0] for _ in range(2)]
+    for name, size in zip(names, (control_log.LARGEST, control_log.LARGEST + 1), strict=True):
+        bucket.write(f"{control_log.INBOX}/{name}", b"x" * size)
+    bucket.write(f"{control_log.INBOX}/notes.txt", b"x")
+    Uploader(bucket, folder, lease, {}).fetch_commands()
+
+    assert [(folder / control_log.INBOX / name).stat().st_size for name in names] == [control_log.LARGEST, 0]
+    assert list(bucket.list_objects(control_log.INBOX)) == ["notes.txt"]
+
+
+def test_a_command_to_a_folder_needs_no_bucket(tmp_path):
+    (tmp_path / run_folder.RESOLVED).write_text("x = 1")
+    client = ControlClient(str(tmp_path))
+    assert client.folder == tmp_path and not client.running
+    with hold(tmp_path, "plays"):
+        assert client.running
+    name = client.send(PAUSE)
+    control_log.take_commands(tmp_path, lambda command: ("done", True))
+
+    assert client.wait_for_answer(name, 0).name == name and client.wait_for_answer("other", 0.03) is None
+
+
+def test_a_lock_says_who_writes_since_when_and_counts_its_renewals(bucket):
+    lines = []
+    lease = WriterLock(bucket, renew_every=0.02, settle=0)
+    lease.take(lines.append)
+    first = read_holder(bucket)
+    assert first["beat"] == 0 and first["attempt"] == lease.attempt and first["started"] == lease.started
+    assert lines == [
+        f"{bucket.url}: this service has no conditional writes, so two drivers that start in the same second may both write"
+        " for a moment; start one at a time"
+    ]
+    lost = threading.Event()
+    lease.start_renewing(lambda reason: lost.set())
+    wait_for(lambda: (read_holder(bucket) or first)["beat"] >= 2, 20)
+    lease.release()
+
+    assert bucket.read(LOCK) is None and not lost.is_set()
+
+
+def test_a_lock_of_another_is_kept_and_named(bucket):
+    lease = WriterLock(bucket, settle=0)
+    lease.take(str)
+    bucket.write(LOCK, json.dumps({"host": "elsewhere", "pid": 77, "started": "2026-01-01", "attempt": "x"}).encode())
+    with pytest.raises(
+        RunFolderError, match=rf"^{bucket.url} is in use by process 77 on elsewhere .*; wait for it, stop it, or"
+    ):
+        lease.check()
+    lease.release()
+    assert read_holder(bucket)["pid"] == 77
+    bucket.delete([LOCK])
+    lease.check()
+    assert read_holder(bucket)["attempt"] == lease.attempt, "a lock that was removed by hand is written again"
+    bucket.delete([LOCK])
+    bucket.write("attempt", b"another")
+    with pytest.raises(RunFolderError, match="is in use by a process that has just ended; wait for it"):
+        lease.check()
+
+
+def test_an_upload_that_ends_by_a_fault_says_so(bucket, tmp_path):
+    uploading = Uploader(bucket, tmp_path, WriterLock(bucket), {})
+    uploading._thread = threading.Thread(target=lambda: None)
+    uploading.start()
+
+    assert str(uploading.close()) == f"the upload to {bucket.url} ended with the fault shown above"
+
+
+def test_a_reader_fetches_only_what_is_new(url):
+    with run_location.open_location(url, str) as location:
+        (location.folder / run_folder.RESOLVED).write_text("x = 1")
+        write_parts(location.folder, (1, 2), (3,))
+    folder = run_location.readable_folder(url)
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.parquet")}
+    assert len(stamps) > 2 and stored_ids(url) == {1, 2, 3}
+    with run_location.open_location(url, str) as location:
+        write_parts(location.folder, (4,))
+    assert stored_ids(url) == {1, 2, 3, 4}
+
+    assert {path: path.stat().st_mtime_ns for path in stamps} == stamps

@@ -1,0 +1,149 @@
+"""Shipped conditions: what each changes in a key, its scenarios, and what cannot go together."""
+
+import pytest
+from pydantic import ValidationError
+
+from envs.types import Mode
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
+
+EXAMPLES, BASE = ("ROD", "MVP-N"), {"hint": False, "history": False, "shots": 0, "reasoned": False, "mode": "play"}
+CHANGES = {
+    "zero-shot": {}, "hint": {"hint": True}, "history": {"history": True}, "icl-1": {"shots": 1}, "icl-3": {"shots": 3},
+    "random-proactive": {"mode": "random-proactive"}, "reference": {"mode": "reference"},
+    "icl-2": {"shots": 2}, "icl-1-cot": {"shots": 1, "reasoned": True}, "icl-3-cot": {"shots": 3, "reasoned": True},
+    "icl-1-small": {"shots": 1, "small_examples": True}, "icl-3-small": {"shots": 3, "small_examples": True},
+    "history-full-size": {"history": True, "resized": False},
+    "random-from-IN-C": {"mode": "random-proactive", "source": "IN-C"},
+    "random-from-VSOD": {"mode": "random-proactive", "source": "VSOD"},
+    "shuffled": {"shuffled": True}, "lenient": {"lenient": True}, "budget": {"budget": True},
+    "hint-budget": {"hint": True, "budget": True}, "blank": {"picture": "blank"}, "swapped": {"picture": "swapped"},
+    "text-only": {"picture": "none"}, "every-frame": {"every_frame": True}, "every-state": {"every_state": True},
+}  # fmt: skip
+"""Name -> what differs from ``zero-shot`` in its keys: another value would lose the episodes of older folders."""
+SCENARIOS = {
+    **dict.fromkeys((name for name in CHANGES if name.startswith("icl")), EXAMPLES),
+    "random-from-IN-C": ("ROD", "VSOD", "MVP-N", "QD", "CIT", "COCO"), "random-from-VSOD": ("ROD", "MVP-N", "QD", "COCO"),
+}  # fmt: skip
+DESCRIPTIONS = {
+    "zero-shot": "each turn is asked afresh, without memory of earlier ones",
+    "icl-2": "ablation: two solved examples",
+    "icl-1-cot": "ablation: one solved example with chain of thought",
+    "icl-3-cot": "ablation: three solved examples with chain of thought",
+    "icl-1-small": "ablation: solved examples (1) with small pictures (ROD 512, MVP-N 112 pixels)",
+    "every-state": "operating curve: the probability of each option at every question that play can reach",
+}
+
+
+def test_the_papers_conditions_come_first_and_each_has_one_change_in_its_key():
+    shipped = {**CONDITIONS, **VARIANTS}
+
+    assert list(shipped) == list(CHANGES) and list(CONDITIONS) == list(CHANGES)[:7]
+    for name, condition in shipped.items():
+        assert condition.identity == {**BASE, **CHANGES[name]}, name
+        assert condition.scenarios == SCENARIOS.get(name, ()), name
+        assert condition.name == name and len(condition.description) > 20
+    assert {name: shipped[name].description for name in DESCRIPTIONS} == DESCRIPTIONS
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"hint": True, "hint_text": "x"}, "hint = true adds the scenario's own hint; with hint_text, leave it out"),
+        ({"history_turns": 1}, "history_turns needs history = true"),
+        *(({"every_frame": True, **more}, "every_frame asks each picture afresh; leave out history, lenient, budget, picture and")
+          for more in ({"history": True}, {"lenient": True}, {"budget": True}, {"picture": "blank"}, {"mode": Mode.RANDOM})),
+        *(({"every_state": True, **more}, "every_state asks each state afresh; leave out history, every_frame, shuffled and mode")
+          for more in ({"history": True}, {"every_frame": True}, {"shuffled": True}, {"mode": Mode.REFERENCE})),
+        ({"orders": 3}, "orders needs every_state = true; replicates repeats other conditions"),
+        ({"thoughts": 1}, "thoughts needs every_state = true; play lets a model think as it will"),
+        ({"history": True, "history_turns": -1}, "greater than or equal to 0"),
+        ({"every_state": True, "orders": 101}, "less than or equal to 100"),
+        ({"every_state": True, "thoughts": 101}, "less than or equal to 100"),
+        ({"order": -1}, "greater than or equal to 0"),
+        ({"draw": -1}, "greater than or equal to 0"),
+        ({"wording": -1}, "greater than or equal to 0"),
+    ],
+)  # fmt: skip
+def test_fields_that_cannot_go_together_are_refused(fields, reason):
+    with pytest.raises(ValidationError) as error:
+        Condition(name="c", **fields)
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"history": True, "history_turns": 1},
+        {"every_state": True, "orders": 0},
+        {"every_state": True, "orders": 100, "thoughts": 100, "lenient": True},
+        {"every_frame": True, "shuffled": True, "hint": True},
+        {"hint_text": "x"},
+    ],
+)
+def test_fields_that_go_together_are_accepted(fields):
+    assert Condition(name="c", **fields).model_dump(include=set(fields)) == fields
+
+
+def test_defaults_change_nothing_and_orders_are_in_no_key():
+    plain = Condition(name="c")
+
+    assert plain.identity == BASE and plain.orders == 4
+    assert Condition(name="c", every_state=True, orders=2).identity == Condition(name="c", every_state=True).identity
+    assert Condition(name="c", every_state=True, thoughts=2).identity["thoughts"] == 2
+    facts = (plain.is_replicate, plain.unscored, plain.many_images, plain.shows_pictures, plain.hides_picture)
+    assert facts == (False, False, False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "fact", "value"),
+    [
+        ({"order": 1}, "is_replicate", True), ({"draw": 1}, "is_replicate", True), ({"wording": 1}, "is_replicate", True),
+        ({"every_frame": True}, "unscored", True), ({"every_state": True}, "unscored", True),
+        ({"history": True}, "many_images", True), ({"shots": 1}, "many_images", True),
+        ({"picture": "none"}, "shows_pictures", False), ({"picture": "none", "shots": 1}, "shows_pictures", True),
+        ({"picture": "blank"}, "shows_pictures", True), ({"picture": "none"}, "hides_picture", True),
+        ({"picture": "swapped"}, "hides_picture", True),
+    ],
+)  # fmt: skip
+def test_facts_follow_from_the_fields(fields, fact, value):
+    assert getattr(Condition(name="c", **fields), fact) is value
+
+
+def test_replicates_are_named_by_what_they_change():
+    hint = CONDITIONS["hint"]
+
+    assert [hint.replicate(*pair).name for pair in ((0, 0), (1, 0), (0, 2), (3, 4))] == [
+        "hint", "hint-order1", "hint-seed2", "hint-order3-seed4",
+    ]  # fmt: skip
+    assert hint.replicate(0, 0) == hint and hint.replicate(3, 4).identity == {**hint.identity, "order": 3, "draw": 4}
+    reworded = hint.reword(2, "{question} {options}", {"old": "new"})
+    assert (reworded.name, reworded.wording, reworded.template) == ("hint-wording2", 2, "{question} {options}")
+    assert reworded.hint_wordings == {"old": "new"} and hint.reword(2, "", {}).hint_wordings == {}
+    assert CONDITIONS["history"].reword(1, "", {"old": "new"}).hint_wordings == {}
+
+
+def test_descriptions_alone_make_no_difference():
+    assert Condition(name="c", description="x") == Condition(name="c", description="y")
+    assert Condition(name="c", hint=True) != Condition(name="c") != Condition(name="d") and Condition(name="c") != "c"
+    assert len({Condition(name="c", description="x"), Condition(name="c")}) == 1
+    assert "description" not in Condition(name="c", description="x").model_dump()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"name": "hint"}, "hint is the name of a condition that ships; choose another"),
+        ({"name": "blank"}, "blank is the name of a condition that ships; choose another"),
+        ({"name": "all"}, "all is the name of a condition that ships; choose another"),
+        *(({"name": name}, "names that end like -order1, -seed1 or -wording1, are for replicates")
+          for name in ("mine-order1", "mine-seed22", "mine-wording3")),
+        *(({"name": "mine", **fields}, "order, draw, wording and hint_wordings, and names")
+          for fields in ({"order": 1}, {"draw": 1}, {"wording": 1}, {"hint_wordings": {"a": "b"}})),
+        ({"name": "m" * 61}, "at most 60 characters"),
+    ],
+)  # fmt: skip
+def test_an_own_condition_has_a_name_of_its_own(fields, reason):
+    with pytest.raises(ValidationError) as error:
+        OwnCondition(**fields)
+    assert reason in str(error.value)
+    assert OwnCondition(name="m" * 60).name == "m" * 60 and OwnCondition(name="mine-order").name == "mine-order"

@@ -1,0 +1,64 @@
+"""What installed packages offer to a sweep: names that are free, identities in keys, and scenarios by both their names."""
+
+import polars as pl
+import pytest
+
+from envs import SCENARIOS
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS, score
+from orchestrator.storage.schemas import EPISODES
+from sweeps import packages
+from sweeps.packages import check_packages, find_scenarios, identities, measures, pin_policy, policies, policy_model
+from sweeps.spec import ModelSpec
+from sweeps.sweep_file import SweepError
+from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fixture
+
+
+def test_no_column_of_the_results_may_be_a_measures_name():
+    names = {name: ["oeg" if name == "protocol" else "x"] for name in PLANNED_COLUMNS if name != "planned"}
+    planned = pl.DataFrame({**names, "planned": [1], "full": [1]})
+    columns = set(score(EPISODES.to_frame().lazy(), planned).columns)
+
+    assert packages.COLUMNS - columns == {"gpu_hours", "kwh", "lacking"} and columns <= packages.COLUMNS
+
+
+@pytest.mark.parametrize("name", ["acc", "aggregate_low", "kwh"])
+def test_a_measure_with_the_name_of_a_column_is_refused(name, site):  # noqa: F811
+    install(site, group="proactive_sweep.measures", policies=f"{name} = asking:ask", asking=MODULE)
+    with pytest.raises(packages.PackageError, match=f"the measure '{name}' of .* has a name that is taken here"):
+        measures()
+
+
+@pytest.mark.parametrize("name", ["two words", "a/b", "é"])
+def test_a_name_that_no_key_can_hold_is_refused(name, site):  # noqa: F811
+    install(site, policies=f"{name} = asking:ask", asking=MODULE)
+    with pytest.raises(packages.PackageError) as error:
+        check_packages(())
+    assert str(error.value) == (
+        f"the policy '{name}' of the installed package my-games 1.5 needs a name of letters, digits, dots, dashes, plus and"
+        " underscores"
+    )
+
+
+def test_a_policy_is_a_model_with_its_packages_identity(site):  # noqa: F811
+    install(site, asking=MODULE)
+    model = policy_model("asker")
+    assert (model.name, model.source, model.backend) == ("asker", "builtin:asker", "builtin")
+    assert model.revision == policies()["asker"].identity and model.revision.startswith("my-games@")
+    assert pin_policy(ModelSpec(name="x", source="builtin:asker", backend="builtin")).revision == model.revision
+    other = ModelSpec(name="x", source="asker")
+    assert pin_policy(other) is other, "a checkpoint of the Hub may have that name"
+    assert policy_model("nobody") is None and packages.versions()["my-games"] == "1.5"
+    check_packages(())
+    with pytest.raises(packages.PackageError, match="has a name that is taken here"):
+        check_packages({"asker"})
+
+
+def test_scenarios_go_by_their_short_and_their_long_names_once():
+    assert find_scenarios("all", "x.toml") == list(SCENARIOS)
+    assert (
+        find_scenarios(["quickdraw", "QD", "ROD"], "x.toml") == ["QD", "ROD"] if "quickdraw" in packages.STEMS else True
+    )
+    assert find_scenarios(["QuickDraw", "QD", "Realistic-Occlusion-Dataset"], "x.toml") == ["QD", "ROD"]
+    with pytest.raises(SweepError, match=r"^x\.toml: there is no scenario 'RODD'; did you mean 'ROD'\?$"):
+        find_scenarios(["RODD"], "x.toml")
+    assert identities(["QD"]) == {}

@@ -1,0 +1,288 @@
+"""Tables of a sweep file: what stops by precision, which cells exist, which ids are played, and how wordings read."""
+
+import json
+from hashlib import sha256
+
+import pytest
+from pydantic import ValidationError
+
+from envs import SCENARIOS, stimulus
+from sweeps import wordings
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition
+from sweeps.engine_options import CHOICES, SAFE
+from sweeps.load import SweepError, build
+from sweeps.model import ModelSpec
+from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
+from sweeps.sections import Cluster, Precision
+from sweeps.spec import Protocol
+from sweeps.unplayable import limit_reason, uncallable_reason, unplayable_reason
+from sweeps.wordings import Wording, shipped_wording
+
+
+def entry(**fields):
+    return ModelSpec(**{"name": "m", "source": "org/m", **fields})
+
+
+# -- precision ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("fields", "description"),
+    [
+        ({"half_width": 1.0}, "+-1 points on the average over scenarios"),
+        ({"half_width": 1.5, "per": "cell"}, "+-1.5 points in every cell"),
+        ({"half_width": 1.0, "ranking": True}, "+-1 points on the average over scenarios or a certain rank"),
+        ({"difference": 2.0}, "+-2 points between conditions"),
+        (
+            {"half_width": 0.1, "difference": 25.0},
+            "+-0.1 points on the average over scenarios and +-25 points between conditions",
+        ),
+    ],
+)
+def test_a_rule_of_precision_is_described(fields, description):
+    assert Precision(**fields).description == description
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "give half_width or difference, in points"),
+        ({"difference": 1.0, "per": "cell"}, 'per = "cell" is of half_width; give that too, or leave per out'),
+        *((fields, "ranking stops averages before they are +-half_width; give half_width, and leave per out") for fields in (
+            {"difference": 1.0, "ranking": True}, {"half_width": 1.0, "per": "cell", "ranking": True})),
+        ({"half_width": 0.05}, "greater than or equal to 0.1"),
+        ({"half_width": 25.1}, "less than or equal to 25"),
+        ({"half_width": 1.0, "ranking": 1}, "valid boolean"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_stops_nothing_is_refused(fields, reason):
+    with pytest.raises(ValidationError) as error:
+        Precision(**fields)
+    assert reason in str(error.value)
+
+
+BOTH = ("zero-shot", "hint")
+
+
+@pytest.mark.parametrize(
+    ("fields", "sweep", "reason"),
+    [
+        ({"half_width": 1.0}, (True, False, BOTH, 1), ""),
+        ({"half_width": 1.0}, (False, False, BOTH, 1), "stops multiple choice, which is not played here; leave it out"),
+        ({"half_width": 1.0}, (True, True, BOTH, 1),
+         "stops cells early, and replicates repeat whole cells; leave one of the two out"),
+        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 2), ""),
+        ({"half_width": 1.0, "ranking": True}, (True, False, BOTH, 1),
+         "ranking compares models; name two or more, or leave it out"),
+        ({"difference": 1.0}, (True, False, BOTH, 1), ""),
+        *(({"difference": 1.0}, (True, False, conditions, 1),
+           "difference compares conditions with zero-shot; name zero-shot and another in conditions")
+          for conditions in (("zero-shot",), ("hint", "history"))),
+    ],
+)  # fmt: skip
+def test_a_rule_fits_the_sweep_or_says_why_not(fields, sweep, reason):
+    assert Precision(**fields).misfit_reason(*sweep) == reason
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition(name="system", system="Be brief.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "scenario", "condition", "protocol", "reason"),
+    [
+        ({}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
+        ({}, "mine", CONDITIONS["hint"], Protocol.OEG,
+         "open-ended answers are judged by the paper's rules, which have none for mine"),
+        ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
+        ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, history needs several"),
+        ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),
+        ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, icl-1 needs several"),
+        ({"limits": ["no pictures"]}, "ROD", BLIND, Protocol.MCQA, ""),
+        ({"limits": ["no pictures"]}, "ROD", HISTORY, Protocol.MCQA, "m reads text only, history shows pictures"),
+        *(({"limits": ["no chat template"]}, "ROD", condition, Protocol.MCQA,
+           f"m has no chat template and takes one question with one picture, {condition.name} asks otherwise")
+          for condition in (HISTORY, BLIND, SYSTEM, CONDITIONS["icl-1"])),
+        ({"limits": ["no chat template"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
+        ({"limits": ["no functions"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
+        ({"limits": ["no functions"]}, "ROD", CONDITIONS["hint"], Protocol.TOOLS,
+         'the chat template of m shows no functions; write tools = "text" in its entry'),
+        ({"backend": "human"}, "ROD", CONDITIONS["hint"], Protocol.TOOLS, "a person chooses options and calls no functions"),
+    ],
+)  # fmt: skip
+def test_a_cell_exists_or_says_why_not(fields, scenario, condition, protocol, reason):
+    assert unplayable_reason(entry(**fields), scenario, condition, (), protocol) == reason
+
+
+def test_a_model_that_needs_pictures_has_no_blind_cell():
+    from sweeps.unplayable import PICTURE_NEEDED
+
+    for architecture in PICTURE_NEEDED:
+        assert unplayable_reason(entry(architecture=architecture), "ROD", BLIND) == (
+            "m takes no question without a picture, text-only shows none"
+        )
+    assert unplayable_reason(entry(architecture="Other"), "ROD", BLIND) == "" == limit_reason(entry(), BLIND)
+
+
+@pytest.mark.parametrize(
+    ("condition", "obstacle"),
+    [
+        ("history", "shows earlier turns"), ("icl-3", "shows solved examples"),
+        ("random-proactive", "shows suggestions of other scenarios"), ("every-frame", "asks no suggestions"),
+        ("every-state", "asks for the probabilities of options"), ("lenient", "reads letters leniently"),
+    ],
+)  # fmt: skip
+def test_calls_are_played_where_every_turn_is_asked_afresh(condition, obstacle):
+    shipped = {**CONDITIONS, **VARIANTS}
+
+    assert (
+        uncallable_reason("vllm", "ROD", shipped[condition])
+        == f"{condition} does not exist for tool calls: it {obstacle}"
+    )
+    own = Condition(name="own", template="{question} {options}")
+    assert uncallable_reason("vllm", "ROD", own) == "own does not exist for tool calls: it writes the options itself"
+    assert (
+        uncallable_reason("vllm", "ROD", shipped["hint"]) == uncallable_reason("openai", "QD", shipped["blank"]) == ""
+    )
+    assert uncallable_reason("vllm", "mine", shipped["hint"]) == (
+        "tool calls exist only for the paper's scenarios; mine defines no functions"
+    )
+
+
+# -- stages and options ------------------------------------------------------------------------------------------------
+NODE = f"a node has 8 GPUs at most, so gpus = {{}} needs options.{STAGES} = {{}}, which splits a replica over nodes"
+ONE_NODE = "backend transformers has all GPUs of a replica on one node; write gpus = 8 or less without"
+ONE_NODE += f' {STAGES}, or backend = "vllm"'
+
+
+@pytest.mark.parametrize(
+    ("backend", "gpus", "options", "reason"),
+    [
+        ("vllm", 1, {}, ""), ("vllm", 8, {}, ""), ("vllm", 16, {STAGES: 2}, ""), ("vllm", 16, {STAGES: 2, WIDTH: 8}, ""),
+        ("vllm", 9, {}, NODE.format(9, 2)), ("vllm", 17, {STAGES: 2}, NODE.format(17, 3)), ("vllm", 64, {}, NODE.format(64, 8)),
+        *(("vllm", 8, {STAGES: stages}, f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out")
+          for stages in (0, "2", True)),
+        ("vllm", 8, {STAGES: 1}, ""), ("vllm", 1, {STAGES: 2}, ""),
+        ("vllm", 8, {EXECUTOR: "ray"},
+         f'{EXECUTOR} = "ray" is set where a replica is on several nodes, and only there; leave it out'),
+        ("vllm", 8, {EXECUTOR: "mp"}, ""),
+        ("vllm", 9, {STAGES: 2}, f"gpus = 9 are those of all stages, so with {STAGES} = 2 write a multiple of 2"),
+        ("vllm", 16, {STAGES: 2, WIDTH: 4}, f"{WIDTH} = 4 in 2 stages is not gpus = 16; leave {WIDTH} out"),
+        ("transformers", 8, {}, ""), ("transformers", 9, {}, ONE_NODE), ("transformers", 2, {STAGES: 2}, ONE_NODE),
+        ("openai", 0, {}, ""),
+        ("openai", 9, {}, f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"),
+    ],
+)  # fmt: skip
+def test_a_replica_is_spread_over_nodes_in_stages(backend, gpus, options, reason):
+    assert wrong_stages(backend, gpus, options) == reason and MOST_GPUS == 64
+
+
+def test_values_that_name_no_class_and_options_that_run_no_code():
+    assert {name: sorted(map(str, values)) for name, values in CHOICES.items()} == {
+        "attention_backend": ["FLASHINFER", "FLASH_ATTN", "FLEX_ATTENTION", "TORCH_SDPA", "TRITON_ATTN", "XFORMERS"],
+        "attn_implementation": ["eager", "flash_attention_2", "flash_attention_3", "flex_attention", "sdpa"],
+        "compilation_config": ["0", "1", "2", "3"], "config_format": ["auto", "hf", "mistral"],
+        "distributed_executor_backend": ["mp", "ray", "uni"],
+        "load_format": ["auto", "bitsandbytes", "dummy", "fastsafetensors", "gguf", "mistral", "safetensors"],
+        "tokenizer_mode": ["auto", "hf", "mistral", "slow"],
+    }  # fmt: skip
+    digests = {backend: sha256("\n".join(sorted(names)).encode()).hexdigest()[:12] for backend, names in SAFE.items()}
+    assert digests == {"vllm": "b9a63c473e5e", "transformers": "169a71ca0d6a"}, (
+        "check that the option runs no code, then change this"
+    )
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+TABLE = {"data": "d", "models": ["oracle"], "scenarios": ["QD", "ROD"]}
+
+
+def select(**selection):
+    return build({**TABLE, "selection": selection}, "x.toml").selection
+
+
+def test_an_ids_file_names_samples_of_each_scenario(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ids.json").write_text(json.dumps({"QuickDraw": [3], "ROD": [0, 4], "CIT": [1]}))
+    chosen = select(ids_file="ids.json")
+
+    assert chosen.ids == {"QD": [3], "ROD": [0, 4]} or dict(chosen.ids) == {"QD": (3,), "ROD": (0, 4)}
+    assert not chosen.filtered and select(ids_file="ids.json", filtered=True).filtered
+    assert select(ids={"QuickDraw": [1], "ROD": [2]}).filtered
+
+
+@pytest.mark.parametrize(
+    ("selection", "content", "reason"),
+    [
+        ({"ids_file": "ids.json"}, None, "x.toml: selection.ids_file: there is no file ids.json; `proactive-sweep data filter"),
+        ({"ids_file": "ids.json"}, "{", "x.toml: selection.ids_file: ids.json is not JSON"),
+        *(({"ids_file": "ids.json"}, content,
+           'x.toml: selection.ids_file: ids.json must hold lists of whole numbers by scenario, such as {"ROD": [0, 4]}')
+          for content in ("[1]", '{"ROD": 3}', '{"ROD": ["1"]}', '{"ROD": [true]}')),
+        ({"ids_file": "ids.json"}, '{"ROD": [1]}', "x.toml: ids.json has no ids for QD; leave it out of scenarios, or add"),
+        ({"ids_file": "ids.json"}, '{"ROD": [1], "QD": []}', "x.toml: ids.json names no sample of QD; leave it out of scenarios"),
+        ({"ids_file": ""}, None, "x.toml: selection.ids_file = '' must be the name of a JSON file"),
+        ({"ids_file": 3}, None, "x.toml: selection.ids_file = 3 must be the name of a JSON file"),
+        ({"ids_file": "ids.json", "ids": {"ROD": [1]}}, None, "x.toml: selection.ids and selection.ids_file are both"),
+        ({"ids": {"CIT": [1]}}, None, "x.toml: selection.ids: CIT is not among the scenarios of this sweep; add it there"),
+        ({"ids": {"QD": [1], "QuickDraw": [2]}}, None, "x.toml: selection.ids: QD is named twice; give all its ids in one list"),
+        ({"ids": {"QD": []}}, None, "x.toml: selection.ids.QD = []: names no sample; give at least one id, or drop the key"),
+    ],
+)  # fmt: skip
+def test_wrong_ids_are_a_sentence(selection, content, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "ids.json").write_text(content)
+    with pytest.raises(SweepError) as error:
+        select(**selection)
+    assert str(error.value).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    "data", ["s3://b/f", "gs://b/f", "hf://o/n", "http://h/f", "https://h/f", "folder", "hf://o/n@main"]
+)
+def test_data_are_a_folder_or_an_address(data):
+    assert build({**TABLE, "data": data}, "x.toml").data == data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("ftp://h/f", "is neither a folder nor an address that begins with hf, http, https, s3, gs://"),
+        ("s3://key@b/f", "may hold no password and no signature: a run folder keeps it"),
+        ("https://h/f?key=1", "may hold no password and no signature: a run folder keeps it"),
+    ],
+)
+def test_an_address_that_is_none_or_holds_a_secret_is_refused(data, reason):
+    with pytest.raises(SweepError, match=reason):
+        build({**TABLE, "data": data}, "x.toml")
+
+
+# -- wordings ----------------------------------------------------------------------------------------------------------
+def test_our_wordings_are_those_of_stored_replicates():
+    """A replicate's key holds its wording, so another text is another experiment."""
+    texts = json.dumps([shipped_wording(number) for number in range(1, wordings.SHIPPED + 1)], sort_keys=True)
+
+    assert wordings.SHIPPED == 8 and sha256(texts.encode()).hexdigest()[:16] == "302059b5ddb8774a"
+    template, hints = shipped_wording(1)
+    assert (
+        template == "{question} Select one of these options.\n{options}Reply with one option only and no other words."
+    )
+    assert hints[stimulus.VSOD_HINT] == (
+        "Tip: if there is an occlusion, waiting for it to disappear or rewinding the video may reveal what is behind it."
+    )
+
+
+def test_a_wording_of_ones_own_replaces_each_hint_of_its_scenario():
+    own = Wording(template="{question} {options}", hints={"COCO": "Move.", "QD": "Draw."})
+
+    assert own.hint_wordings() == {
+        stimulus.COCO_HINT: "Move.", stimulus.COCO_ZOOM_HINT: "Move.", stimulus.QD_HINT: "Draw.",
+    }  # fmt: skip
+    with pytest.raises(ValidationError, match=f"RODD is no scenario; type {', '.join(SCENARIOS)}"):
+        Wording(template="{question} {options}", hints={"RODD": "x", "ROD": "y"})
+
+
+def test_only_pools_with_a_limit_have_a_share_of_the_cluster():
+    assert Cluster().shares == {} and Cluster(gpus=4).shares == {"models": 4}
+    assert Cluster(gpus=4, judge_gpus=1).shares == {"models": 4, "judges": 1}
+    assert Cluster().model_dump() == {
+        "workers": None, "gpus": None, "silence": 900.0, "wait_hours": 2.0, "judge_gpus": None, "max_cost": None,
+    }  # fmt: skip
