@@ -61,13 +61,13 @@ def install(requirements: Sequence[str], folder: str) -> str:
     try:
         _install_once(requirements, Path(folder), monotonic() + INSTALL_TIMEOUT_S)
         return ""
-    except (InstallError, OSError) as problem:
-        reason = redact_environment(redact_addresses(one_line(str(problem))))
-        return f"{', '.join(requirements)} cannot be installed on {socket.gethostname()}: {reason}"
     except (Timeout, subprocess.TimeoutExpired):
         return (
             f"{', '.join(requirements)} took longer than {INSTALL_TIMEOUT_S:.0f} s to install on {socket.gethostname()}"
         )
+    except (InstallError, OSError) as problem:
+        reason = redact_environment(redact_addresses(one_line(str(problem))))
+        return f"{', '.join(requirements)} cannot be installed on {socket.gethostname()}: {reason}"
 
 
 def _install_once(requirements: Sequence[str], folder: Path, until: float) -> None:

@@ -111,10 +111,15 @@ def _name(code: CodeType) -> str:
     return ".".join(parts)
 
 
+def import_name(module: str) -> str:
+    """Return the name by which a file of ours is imported; a package's for its ``__init__.py``."""
+    return module.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
 def forget(modules: Iterable[str]) -> None:
     """Empty the caches of functions, so that a test's calls do not depend on the tests before it."""
     for module in modules:
-        loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
+        loaded = sys.modules.get(import_name(module))
         for value in list(vars(loaded).values()) if loaded else ():
             if callable(clear := getattr(value, "cache_clear", None)):
                 clear()

@@ -22,7 +22,7 @@ from types import CodeType, FunctionType
 
 import pytest
 
-from tests.bench.called import Called, Recorder, forget
+from tests.bench.called import Called, Recorder, forget, import_name
 from tests.bench.mutations import Mutant, mutate
 
 MIN_CPU_S, CPU_FACTOR, WALL_FACTOR, MEMORY_BYTES = 5, 4, 20, 4 << 30
@@ -78,7 +78,7 @@ class MutantSession:
 
         def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
             for mutant in self.mutants[module]:
-                code = compile(mutate(source, mutant.number), str(self.root / module), "exec")
+                code = compile(mutate(source, mutant.number), str(self.root / module), "exec", dont_inherit=True)
                 change = (
                     None if (module, mutant.function) in called.always else find_change(module, mutant.function, code)
                 )
@@ -112,7 +112,7 @@ def cpu_limit(called: Called, tests: Sequence[str]) -> int:
 
 def find_change(module: str, function: str, code: CodeType) -> Callable[[], None] | None:
     """Gives a function of a loaded module its code in ``code``, the changed module's; None where no function is changed."""
-    loaded = sys.modules.get(module.removesuffix(".py").replace("/", "."))
+    loaded = sys.modules.get(import_name(module))
     owner, new = loaded, code
     for name in function.split("."):
         inside = [const for const in new.co_consts if isinstance(const, CodeType) and const.co_name == name]

@@ -32,7 +32,7 @@ from pathlib import Path
 from random import Random
 from types import CodeType
 
-from tests.bench.called import Called
+from tests.bench.called import Called, import_name
 from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool, slowdown
 from tests.bench.mutations import Mutant, mutants_of, mutate
 
@@ -232,7 +232,7 @@ def _run_imported(
 
     def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
         for mutant in mutants:
-            code = compile(mutate(source, mutant.number), str(ROOT / module), "exec")
+            code = compile(mutate(source, mutant.number), str(ROOT / module), "exec", dont_inherit=True)
             tests = called.covering(module, mutant.function)
             target = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
             yield mutant, cpu_limit(called, tests), partial(_run_with, module, code, tests, target)
@@ -241,7 +241,7 @@ def _run_imported(
 
 
 def _run_with(module: str, code: CodeType, tests: Sequence[str], folder: Path) -> int:
-    name = module.removesuffix(".py").replace("/", ".")
+    name = import_name(module)
     sys.meta_path.insert(0, Finder(name, Loader(name, str(ROOT / module), code)))
     status = _pytest(tests, folder)
     shutil.rmtree(folder, ignore_errors=True)

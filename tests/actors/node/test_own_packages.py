@@ -189,6 +189,14 @@ def test_an_installation_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch
     )
 
 
+def test_a_wait_for_another_installation_that_takes_too_long_is_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_packages, "INSTALL_TIMEOUT_S", 0.01)
+    with FileLock(tmp_path / "abc.lock"):
+        reason = own_packages.install(["x==1"], str(tmp_path / "abc"))
+
+    assert reason == f"x==1 took longer than 0 s to install on {socket.gethostname()}"
+
+
 def test_a_release_is_named_by_version_or_by_its_address():
     direct = {"is_direct": True, "download_info": {"url": "https://e.org/x.whl"}, "metadata": {"version": "1"}}
 
