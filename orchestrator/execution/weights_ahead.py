@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from actors.text.printable import printable
 from orchestrator.datasets.node_staging import prepare_on_node
 from orchestrator.execution.worker_pool import WorkerPool
 from orchestrator.scheduling.likely_starts import likely_starts
@@ -54,4 +55,4 @@ class WeightsAhead:
 
 
 async def _prepare(node: str, models: Sequence[ModelSpec]) -> None:
-    await prepare_on_node(node, models, lambda line: log.info("node %s prepares %s", node[:6], line))
+    await prepare_on_node(node, models, lambda line: log.info("node %s prepares %s", node[:6], printable(line)))
