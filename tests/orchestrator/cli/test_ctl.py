@@ -64,7 +64,7 @@ def test_silent_driver_is_reported(folder):
         done = run_ctl(folder, "pause", "--wait", "0")
 
     assert done.exit_code == 1
-    assert "the driver did not take it within 0 s" in done.output
+    assert done.output == f"pause all waits in {folder}; the driver did not take it within 0 s\n"
 
 
 @pytest.mark.parametrize(

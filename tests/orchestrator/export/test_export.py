@@ -99,3 +99,12 @@ def test_the_command_says_what_it_wrote_and_what_formats_there_are(run, tmp_path
 
     assert done.exit_code == 0 and "4 files in" in done.output
     assert wrong.exit_code == 2 and "csv, every-eval-ever, inspect, trajectories" in wrong.output
+
+
+def test_the_formats_are_those_that_the_command_lists(run, tmp_path):
+    names = ["csv", "every-eval-ever", "inspect", "trajectories", "turns"]
+    with pytest.raises(RunFolderError) as refused:
+        export(run, "xml", tmp_path / "x")
+
+    assert list(FORMATS) == names and not list(tmp_path.iterdir())
+    assert str(refused.value) == f"unknown format 'xml'; type --to {', '.join(names)}"

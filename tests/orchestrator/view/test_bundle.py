@@ -172,3 +172,12 @@ def test_an_existing_folder_is_refused(runs, tmp_path):
 def test_without_pictures_none_is_written(runs, tmp_path):
     *_, last = write_bundle({"other": runs["other"]}, None, tmp_path / "out", with_pictures=False)
     assert last.pictures == 0 and not list((tmp_path / "out").glob("pictures-*"))
+
+
+def test_a_new_or_empty_folder_is_filled(runs, tmp_path):
+    names = ["README.md", "episodes-0000.parquet", "index.html", "list.parquet"]
+    (tmp_path / "empty").mkdir()
+    for target in (tmp_path / "empty", tmp_path / "new/below"):
+        list(write_bundle({"other": runs["other"]}, None, target, with_pictures=False))
+
+        assert sorted(path.name for path in target.iterdir()) == names

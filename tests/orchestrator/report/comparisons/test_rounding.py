@@ -91,3 +91,41 @@ def test_agreement_has_outliers_distance_and_rank_correlation():
     (decoded_otherwise,) = agreement_sentences(comparison_rows([0.0, 25.0, 0.05], exact=False))
     assert "1 of 3 figures outside our 95% interval" in decoded_otherwise
     assert not list(agreement_sentences(comparison_rows([0.0]).clear()))
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "rho"),
+    [
+        ([1.0, 1.0, 2.0], [1.0, 2.0, 3.0], 0.75**0.5),
+        ([1.0, 2.0, 3.0], [3.0, 1.0, 1.0], -(0.75**0.5)),
+        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], None),
+        ([1.0, 2.0, 3.0], [2.0, 2.0, 2.0], None),
+        ([1.0, 2.0], [1.0, 2.0], None),
+    ],
+)
+def test_a_rank_correlation_is_of_three_models_that_are_not_all_equal(ours, published, rho):
+    rows = comparison_rows([0.0] * len(ours)).filter(scenario="avg")
+    averages = rows.with_columns(ours=pl.Series(ours), published=pl.Series(published))
+    figures = rows.with_columns(scenario=pl.lit("ROD"))
+
+    (row,) = agreement(pl.concat([figures, averages])).to_dicts()
+    assert row["models"] == len(ours)
+    assert row["rho"] is None if rho is None else row["rho"] == pytest.approx(rho)
+    (sentence,) = agreement_sentences(pl.concat([figures, averages]))
+    assert sentence == "hint (mcqa), acc: agrees with the paper; mean absolute difference 0.00 points" + (
+        "" if rho is None else f", rank correlation of 3 models {rho:.2f}"
+    )
+
+
+def test_suggestions_are_not_called_points():
+    (sentence,) = agreement_sentences(comparison_rows([0.05]).with_columns(measure=pl.lit("ps")))
+    assert sentence == "hint (mcqa), ps: agrees with the paper; mean absolute difference 0.05"
+
+
+@pytest.mark.parametrize(
+    ("total", "difference"), [(640, -2), (641, -1), (642, 0), (643, 0), (644, 1), (645, 2), (0, -642)]
+)
+def test_a_count_is_compared_with_all_that_round_to_the_published_figure(total, difference):
+    """Of 2,591 episodes, 642 and 643 are 24.8%; of 42, none is 24.8%, and the nearest number is 10."""
+    assert smallest_difference(total, 2_591, 24.8, 100) == difference
+    assert smallest_difference(10, 42, 24.8, 100) == 0 and smallest_difference(11, 42, 24.8, 100) == 1

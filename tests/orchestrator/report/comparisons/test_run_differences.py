@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from orchestrator.report.comparisons.run_comparison import (
@@ -62,6 +63,19 @@ def test_a_line_has_the_figures_of_its_average_and_scenarios(comparison):
 def test_cells_of_one_run_only_are_counted_and_the_first_are_named(comparison):
     assert comparison.notes[-1] == "8 cells only in two: guess/QD/hint, guess/QD/history, guess/ROD/hint and 5 more"
     assert "seed: 0 in one, 5 in two" in comparison.notes
+    assert [note for note in comparison.notes if "only in" in note] == [comparison.notes[-1]]
+
+
+def test_cells_that_only_the_first_run_has_are_counted_too(two_runs):
+    kept = pl.col("model") == "mine", pl.col("condition") != "history"
+    second = two_runs[1]
+    fewer = replace(second, planned=second.planned.filter(*kept), episodes=second.episodes.filter(*kept))
+    notes = [note for note in compare_runs([two_runs[0], fewer]).notes if "only in" in note]
+
+    assert notes == [
+        "2 cells only in two: mine/QD/hint, mine/ROD/hint",
+        "2 cells only in one: guess/QD/zero-shot, guess/ROD/zero-shot",
+    ]
 
 
 def test_intervals_over_clusters_are_called_so(two_runs, comparison):

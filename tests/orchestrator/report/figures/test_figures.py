@@ -15,9 +15,10 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.transforms import Bbox
 from PIL import Image
 
+from envs import SCENARIOS
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.curves import model_family
-from orchestrator.report.figures.draw import FIGURES, RunFigures, run_figures, write_figures
+from orchestrator.report.figures.draw import FIGURES, FigureImage, RunFigures, run_figures, write_figures
 from orchestrator.report.figures.numbers import figure_numbers
 from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.style import ACTIONS, COLUMN, CONDITIONS, GRAY, PAGE, SERIES, SMALLEST, TALLEST
@@ -293,6 +294,54 @@ def test_capacity_shows_sized_models_by_family(page):
     assert any("Spearman's rho" in text and "6 models" in text for text in labels)
     assert model_family("llava-ov-0.5b") == "llava-ov"
     assert model_family("7b") == "7b"
+
+
+def test_capacity_has_a_grid_of_lines_at_equal_heights_and_whole_sentences_above(figures_with_models, page):
+    tests = {row["measure"]: row for row in figures_with_models.numbers.capacity.to_dicts()}
+    measures = {"accuracy, %": "acc", "suggestions per episode": "ps"}
+
+    assert {panel.get_ylabel() for panel in page["capacity"].axes} == measures.keys()
+    for panel in page["capacity"].axes:
+        assert all(line.get_visible() for line in panel.get_ygridlines()) and panel.get_ylim()[0] == 0
+        test = tests[measures[panel.get_ylabel()]]
+        sign = "+" if test["rho"] > 0 else "\u2212"
+        p = "< 0.001" if test["p"] < 0.001 else f"= {test['p']:.3f}"
+        assert panel.get_title("left") == f"Spearman's rho {sign}{abs(test['rho']):.2f}, p {p}, 6 models"
+
+
+def test_conditions_lie_one_under_another_around_the_line_of_their_model(page):
+    names = ["hint", "random-proactive"]
+    panel = page["conditions"].axes[0]
+    levels = range(len(panel.get_yticks()))
+    assert [label.get_text() for label in page["conditions"].legends[0].get_texts()][: len(names)] == names
+    for number, name in enumerate(names):
+        mark = CONDITIONS[name][1]
+        heights = sorted(line.get_ydata()[0] for line in panel.lines if line.get_marker() == mark)
+        expected = [level + 0.36 - 0.72 * (number + 0.5) / len(names) for level in levels]
+        assert heights == pytest.approx(expected), name
+
+
+def test_shares_fill_their_axis_and_a_scenario_has_a_panel(page):
+    assert {axes.get_xlim() for axes in page["actions"].axes} == {(0.0, 100.0)}
+    shown = [axes for axes in page["reference"].axes if axes.get_visible()]
+    assert len(page["reference"].axes) == len(shown) == 8
+    assert [axes.get_title("left") for axes in shown] == [*SCENARIOS, "average"]
+    assert len({axes.get_position().x0 for axes in shown}) == 4, "four beside one another"
+
+
+def test_an_image_of_the_page_is_a_data_address():
+    assert FigureImage("png", b"\x00\xff>", 3, 4).uri == "data:image/png;base64,AP8+"
+
+
+def test_progress_is_the_finished_share_of_what_was_planned(figures_with_models):
+    context = FigureContext(figures_with_models.numbers)
+    rows = figures_with_models.numbers.cells.filter(model="gpt-4.1", protocol="mcqa")
+    share = rows["finished"].sum() / rows["planned"].sum()
+
+    assert 0 < context.progress(model="gpt-4.1") == share < 1 == context.progress(model="internvl3-1b")
+    assert context.progress(model="nobody") == 0
+    assert context.label(model="gpt-4.1") == f"gpt-4.1 ({int(100 * share)}%)"
+    assert context.label(model="internvl3-1b") == "internvl3-1b"
 
 
 def test_axes_and_marks_are_named_in_words(sized_figures):

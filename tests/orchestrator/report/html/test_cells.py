@@ -9,6 +9,7 @@ from orchestrator.report.comparisons.paper_comparison import SCHEMA
 from orchestrator.report.html.cells import (
     CELLS,
     PAPER,
+    RESOURCES,
     cells_table,
     format_progress,
     measure_cell,
@@ -35,6 +36,24 @@ def lines(run_data):
     assert (table.name, table.search) == ("cells", True)
     names = [column.name for column in CELLS]
     return {tuple(cell.text for cell in row[:3]): dict(zip(names, row, strict=True)) for row in table.rows}
+
+
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (
+            CELLS,
+            "Acc %|First turn %|ps|Answers|vs zero-shot|Lift|Efficiency|Loops %|Readable|Played|Overflow|Truncated|Errors",
+        ),
+        (RESOURCES, "Played|Tokens|Cost|GPU-hours|kWh"),
+        (PAPER, "Measure|Ours|Published|Difference|Episodes|Agrees"),
+    ],
+)
+def test_headings_follow_the_names_of_a_cell(columns, names):
+    assert [column.name for column in columns] == ["Model", "Scenario", "Condition", *names.split("|")]
+    words = [column.name for column in columns if not column.number]
+    assert words == ["Model", "Scenario", "Condition", *({"Answers", "Measure"} & set(names.split("|")))]
+    assert [column.name for column in columns if column.filter] == [name for name in words if name != "Answers"]
 
 
 def test_lines_are_in_the_papers_order(lines):

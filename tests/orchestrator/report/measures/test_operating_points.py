@@ -27,6 +27,7 @@ from orchestrator.report.measures.operating_splits import operating_splits
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.operating import exact_table
 from orchestrator.report.tables.results import result_tables
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.rollup import model_measures
@@ -89,6 +90,14 @@ def test_greedy_decoding_plays_the_exact_greedy_values(greedy_run: RunData) -> N
     assert (rows["exact_acc"] - rows["played_acc"]).abs().max() < 1e-9  # type: ignore[operator]
     assert (rows["exact_ps"] - rows["played_ps"]).abs().max() < 1e-9  # type: ignore[operator]
     assert rows.filter(model="oracle")["exact_acc"].to_list() == [100.0, 100.0]
+    table = exact_table(greedy_run)
+    assert table.title == (
+        "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
+    )
+    assert [column.name for column in table.columns] == ["model", "MVP-N", "QD"] and not table.notes
+    assert {
+        cell.text.split(" / ")[0] for row in table.rows if row[0].text.startswith("oracle") for cell in row[1:]
+    } == {"100.0"}
     points = operating_points(greedy_run).filter(pl.col("scenario").is_not_null(), model="shy")
     oracle = dict(rows.filter(model="oracle").select("scenario", "played_ps").rows())
     assert dict(points.select("scenario", "oracle_ps").rows()) == oracle, "the oracle of the figure is the played one"

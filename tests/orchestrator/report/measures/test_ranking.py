@@ -34,6 +34,17 @@ def run_with_answers(run_data, tables, models):
     return replace_episodes(run_data, rows)
 
 
+def test_a_difference_lies_in_the_middle_of_its_interval(run_data):
+    """Of 2,000 samples, 1,800 are right and 200: the prior moves the difference by less than 0.2 points."""
+    numbers = np.arange(2_000)
+    right = np.column_stack([numbers < 1_800, numbers < 200])
+    (first, _) = ranking(run_with_answers(run_data, {"ROD": right}, ("better", "worse"))).to_dicts()
+
+    assert (first["model"], first["next"], first["difference"]) == ("better", "worse", 80.0)
+    assert (first["difference_low"] + first["difference_high"]) / 2 == pytest.approx(80, abs=0.25)
+    assert 3 < first["difference_high"] - first["difference_low"] < 4
+
+
 def test_probability_of_best_is_calibrated(monkeypatch):
     """Over worlds drawn from a flat prior, the mean stated probability equals the share that came true."""
     monkeypatch.setattr(room, "DRAWS", 500)

@@ -38,6 +38,18 @@ def test_skewed_values_reach_further_to_their_long_side():
     assert low >= 0.0
 
 
+def test_a_stratum_of_equal_values_halves_the_interval_of_a_mean_of_two():
+    names = [str(n) for n in range(30)]
+    values = np.array([0.0] * 25 + [1.0, 2.0, 4.0, 8.0, 13.0])
+    skewed, steady = left_out_means(values, names), left_out_means(np.zeros(30), names)
+    alone = jackknife_interval(values.mean(), [skewed])
+    both = jackknife_interval(values.mean() / 2, [skewed, steady])
+
+    halves = [(limit - alone.value) / 2 for limit in (alone.low, alone.high)]
+    assert [limit - both.value for limit in (both.low, both.high)] == pytest.approx(halves)
+    assert jackknife_interval(0.0, [steady]) == (0.0, 0.0, 0.0)
+
+
 def test_intervals_of_skewed_means_hold_the_true_one():
     rng, names, held = np.random.default_rng(3), [str(n) for n in range(30)], np.zeros(2)
     for _ in range(1000):

@@ -139,3 +139,18 @@ def test_a_small_stratum_is_enough_if_all_of_it_is_labelled():
     rest = Labels(Confusion(10, 1, 1, 20), 10, 90)
     assert prediction_powered([Labels(Confusion(1, 0, 0, 0), 0, 0), rest], shares=[0.01, 0.99]) is not None
     assert prediction_powered([Labels(Confusion(1, 0, 0, 0), 0, 1), rest], shares=[0.01, 0.99]) is None
+
+
+def test_twenty_labels_in_all_are_enough_and_nineteen_are_not():
+    rest = Labels(Confusion(4, 1, 1, 4), 30, 90)
+
+    assert rest.size + Labels(Confusion(4, 1, 1, 3), 30, 90).size == 19
+    assert prediction_powered([rest, Labels(Confusion(4, 1, 1, 3), 30, 90)]) is None
+    assert prediction_powered([rest, Labels(Confusion(4, 1, 1, 4), 30, 90)]) is not None
+
+
+def test_two_labels_of_a_stratum_are_enough_and_one_is_not():
+    rest = Labels(Confusion(10, 1, 1, 20), 10, 90)
+
+    assert prediction_powered([rest, Labels(Confusion(1, 0, 0, 0), 3, 9)]) is None
+    assert prediction_powered([rest, Labels(Confusion(1, 0, 0, 1), 3, 9)]) is not None

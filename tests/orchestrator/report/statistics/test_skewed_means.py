@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import sem, ttest_1samp
+from scipy.stats import t as student
 
 from orchestrator.report.statistics.intervals import score_test, stratum_from_values
 from orchestrator.report.statistics.means import FEWEST, skewed_mean_test
@@ -52,6 +53,28 @@ def test_equal_means_with_unequal_shapes_are_rejected_in_five_percent():
         rejections += skewed_mean_test([stratum(suggestions(rng, 42, 0.1) - steady)])[2] < 0.05
 
     assert rejections / RUNS <= 0.05 + allowed(0.05)
+
+
+@pytest.mark.parametrize("sizes", [(40,), (40, 300)])
+def test_p_is_students_of_halls_transformation(sizes):
+    """Over strata, the variance is that of their mean and the degrees of freedom are Satterthwaite's."""
+    rng, number = np.random.default_rng(7), len(sizes)
+    parts = [suggestions(rng, size, 0.1) - suggestions(rng, size, 0.02) for size in sizes]
+    variances = np.array([sem(part) ** 2 for part in parts]) / number**2
+    error = variances.sum() ** 0.5
+    freedom = variances.sum() ** 2 / (variances**2 / (np.array(sizes) - 1)).sum()
+    thirds = [((part - part.mean()) ** 3).sum() / len(part) ** 3 / number**3 for part in parts]
+    mean, skewness = np.mean([part.mean() for part in parts]), sum(thirds) / error**3
+    if number == 1:
+        assert mean / error == pytest.approx(ttest_1samp(parts[0], 0).statistic) and freedom == pytest.approx(39)
+
+    def transform(studentized):
+        return studentized + skewness * studentized**2 / 3 + skewness**2 * studentized**3 / 27 + skewness / 6
+
+    low, high, p = skewed_mean_test([stratum(part) for part in parts])
+    assert abs(skewness) > 0.05 and p == pytest.approx(2 * student.sf(abs(transform(mean / error)), freedom))
+    reach = student.ppf(0.975, freedom)
+    assert [transform((mean - bound) / error) for bound in (low, high)] == pytest.approx([reach, -reach])
 
 
 @pytest.mark.parametrize("shift", [0.05, 0.1, 0.2])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestrator.report.tables.operating import sentences
+from orchestrator.report.tables.operating import _mean_cell, sentences
+from orchestrator.report.tables.table import MISSING, TableCell
 
 ROW = {
     "model": "m", "condition": "hint", "acc": 41.26, "acc_low": 35.04, "acc_high": 47.46, "ps": 1.234, "chance_acc": 20.0,
@@ -35,3 +36,22 @@ def test_without_a_bias_there_is_only_the_point():
     assert sentences(ROW | {"neutral_own": None}) == [POINT]
     (alone,) = sentences(ROW | {"neutral_own": None, "acc_low": None, "acc_high": None})
     assert "[no interval]" in alone
+
+
+@pytest.mark.parametrize(
+    ("measure", "text", "limits"),
+    [
+        ("acc", "0.5 / 1.23", "0.2 to 1.0"),
+        ("unbiased", "0.5", "0.2 to 1.0"),
+        ("auc_own", "0.500", "0.250 to 1.000"),
+        ("neutral_own", "+0.50", "+0.25 to +1.00"),
+        ("position_effect", "+0.5", "+0.2 to +1.0"),
+        ("position_sd", "0.5", "0.2 to 1.0"),
+    ],
+)
+def test_a_mean_has_the_sign_and_the_digits_of_its_measure(measure, text, limits):
+    row = {measure: 0.5, f"{measure}_low": 0.25, f"{measure}_high": 1.0, "ps": 1.234}
+
+    assert _mean_cell(row, measure) == TableCell(text, 0.5, limits)
+    assert _mean_cell({measure: 0.5, "ps": 1.234}, measure) == TableCell(text, 0.5)
+    assert _mean_cell(row | {measure: None}, measure) is MISSING

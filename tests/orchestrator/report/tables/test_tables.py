@@ -234,6 +234,26 @@ def test_errors_are_noted_under_table(run_data):
     )
 
 
+def test_what_a_limit_cut_short_is_noted_with_its_bounds(run_data):
+    marked = (pl.col("cell") == "uniform/QD/zero-shot") & (pl.col("sample_id") % 3 == 0)
+    cut = run_data.episodes.with_columns(
+        pl.when(marked).then(pl.lit("overflow")).otherwise("ending").alias("ending"),
+        (pl.col("correct") & ~marked).alias("correct"),
+    )
+    (note,) = report_tables(replace(run_data, episodes=cut))[0].notes
+
+    rows = cut.filter(cell="uniform/QD/zero-shot")
+    count, right, loops = (
+        rows.filter(ending="overflow").height,
+        rows["correct"].sum(),
+        (rows["ending"] == "limit").sum(),
+    )
+    assert note == (
+        f"uniform/QD/zero-shot: {count} of 10 episodes outgrew the model, counted as not right; acc is at most "
+        f"{10 * (right + count):.1f} and loops at most {10 * (loops + count):.1f} where nothing were cut"
+    )
+
+
 def test_open_ended_table_has_judge_and_average(run_data, tmp_path):
     assert not open_ended_table(run_data).rows
     models = ["llava-ov-0.5b", "idefics3-8b"]

@@ -1,0 +1,54 @@
+"""A person as an engine: which answers count, which question follows, and what is resumed."""
+
+import asyncio
+
+from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
+from orchestrator.human.session import PlayPage, _describe_stop
+
+
+def test_an_answer_counts_once_and_only_for_an_option_of_the_open_question(tmp_path):
+    async def check() -> None:
+        person = Person(tmp_path, Unfinished(tmp_path))
+        assert person.answer(1, 0) is False, "no question is open"
+        answer = asyncio.get_running_loop().create_future()
+        person.question = question = OpenQuestion(3, (), ("yes", "no"), {}, answer)
+        for number, choice in ((2, 0), (4, 0), (3, -1), (3, 2)):
+            assert person.answer(number, choice) is False and not answer.done()
+        assert await person.question_after(2) is question
+        assert person.answer(3, 1) is True and answer.result() == "no"
+        assert person.answer(3, 0) is False and answer.result() == "no"
+        await person.end()
+        assert await person.question_after(0) is None
+        await person.close()
+
+    asyncio.run(check())
+
+
+def test_replies_are_resumed_in_order_and_only_of_the_same_episode(tmp_path):
+    first = Unfinished(tmp_path)
+    assert first.next_reply() is None, "no episode is open"
+    first.open("a")
+    for reply in ("left", "right"):
+        first.add(reply)
+        assert first.next_reply() is None, "what was just stored is no reply to come"
+    resumed = Unfinished(tmp_path)
+    resumed.open("a")
+    assert [resumed.next_reply() for _ in range(3)] == ["left", "right", None]
+    resumed.open("b")
+    assert resumed.next_reply() is None
+    resumed.close()
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_stop_says_how_much_is_stored(tmp_path):
+    person = Person(tmp_path, Unfinished(tmp_path))
+    page = PlayPage(person, done=1_000, total=2_000)
+    person.unfinished.open("a")
+    expected = "stopped: 1,000 of 2,000 episodes{} are stored; rerun the command to resume"
+
+    assert _describe_stop(page, person) == expected.format("")
+    person.unfinished.add("left")
+    assert _describe_stop(page, person) == expected.format(" and 1 answer of the next one")
+    person.unfinished.add("right")
+    assert _describe_stop(page, person) == expected.format(" and 2 answers of the next one")
+    asyncio.run(person.close())
