@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.execution.live_control import take_waiting_commands
+from orchestrator.execution.live_control import describe_hold, describe_requeue, take_waiting_commands
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import control_log
@@ -272,3 +272,26 @@ def test_commands_sent_before_a_driver_take_effect(cluster, plan, sweep):
     ]
     assert [refused for refused, _ in effects[2:]] == [True, True]
     assert len(cluster.store.finished_episodes()) == plan.total - 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "cells", "sentence"),
+    [
+        ("pause", 1, "1 cell is paused; episodes in play end and are stored"),
+        ("cancel", 6, "6 cells are cancelled; episodes in play end and are stored"),
+        ("resume", 2, "2 cells are resumed"),
+        ("restore", 1, "1 cell is restored"),
+        ("pause", 0, "the judge is paused; episodes in play end and are stored"),
+        ("resume", 0, "the judge is resumed"),
+    ],
+)
+def test_answer_says_what_is_held_and_what_becomes_of_its_episodes(verb, cells, sentence):
+    command = control_log.make_command(verb, "judge")
+    assert describe_hold(command, [f"m/{number}" for number in range(cells)]) == sentence
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "1 failed episode is"), (2, "2 failed episodes are"), (0, "0 failed episodes are")]
+)
+def test_answer_says_how_many_are_played_again(count, text):
+    assert describe_requeue(range(count)) == f"{text} pending again"

@@ -56,6 +56,14 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     assert turns(tmp_path).collect().height == rows["turns"].sum()
 
 
+def test_an_episode_given_up_is_stored_as_failed_without_turns(plan):
+    batch = build_failed_batch(plan, [3, 8], "its worker died twice")
+    keys = [plan.key(*plan.task(ordinal)) for ordinal in (3, 8)]
+    rows = {"key": keys, "ending": ["failed"] * 2, "error": ["its worker died twice"] * 2, "seconds": [0.0] * 2}
+    assert batch.ordinals == [3, 8] and {name: batch.episodes[name] for name in rows} == rows
+    assert batch.turns["key"] == []
+
+
 def test_only_the_named_endings_are_pending_again(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     for ordinals, ending in (

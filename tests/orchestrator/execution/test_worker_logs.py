@@ -69,6 +69,18 @@ def test_attempts_are_numbered_and_told_apart(tmp_path, monkeypatch):
     assert text.count("damaged") == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [((), "0001"), (("0009", "0010", "x1", "1x"), "0011"), (("1999", "0002"), "2000"), (("9999",), "10000")],
+)
+def test_an_attempt_has_the_number_after_the_highest(tmp_path, before, name):
+    for number in before:
+        (tmp_path / "logs" / f"attempt-{number}").mkdir(parents=True)
+    attempt_log = worker_logs.AttemptLog(tmp_path)
+    assert attempt_log.name == f"logs/attempt-{name}" and attempt_log.folder == tmp_path / attempt_log.name
+    assert [folder.stat().st_mode & 0o777 for folder in (attempt_log.folder,)] == [0o700]
+
+
 def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     with worker_logs.open_attempt_log(tmp_path) as attempt_log:

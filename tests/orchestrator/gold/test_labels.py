@@ -143,6 +143,35 @@ def test_later_labels_win_and_empty_rows_are_skipped(tmp_path):
     ]  # fmt: skip
 
 
+def test_words_of_yes_and_no_are_read_in_any_case_and_an_empty_file_has_no_labels(tmp_path):
+    path = write_csv(tmp_path / "x.csv", "f,1,0", "e,true,FALSE", "d,Yes,no", "c, no , 1 ", "b,False,yes", "a,NO,0")
+    either = {"f": (True, False), "e": (True, False), "d": (True, False), "c": (False, True), "b": (False, True)}
+    expected = [(key, *either.get(key, (False, False)), key != "a", "") for key in "abcdef"]
+    assert parse_labels(path).rows() == expected
+    path.write_text("key,category\na,1\n")
+    with pytest.raises(RunFolderError) as refusal:
+        parse_labels(path)
+    assert str(refusal.value) == (
+        f"{path} has no column suggestion; a file of labels has the columns key, category, suggestion"
+    )
+    assert (
+        read_labels(tmp_path).rows() == []
+        and read_labels(tmp_path).columns == parse_labels(write_csv(path, "a,1,1")).columns
+    )
+
+
+def test_the_last_option_is_a_label_and_the_next_number_is_none(demo_data, tmp_path):
+    sample, path = load_samples(demo_data, "QD")[0], tmp_path / "export.csv"
+    count = len(sample.options) + len(sample.categories)
+    path.write_text(to_csv([OptionLabel(key="a", labeler="x", label=str(count - 1))]))
+    right = sample.categories[-1] == sample.answer
+    assert parse_labels(path, {"a": sample}).rows() == [("a", right, False, right, "")]
+    path.write_text(to_csv([OptionLabel(key="a", labeler="x", label=str(count))]))
+    with pytest.raises(RunFolderError) as refusal:
+        parse_labels(path, {"a": sample})
+    assert str(refusal.value) == f"{path}: a has {count} options, so {count} names none; count from 0"
+
+
 def test_labels_that_name_options_are_read_as_verdicts(demo_data, tmp_path):
     """What a person gave in ``view --as``: the right category, a wrong one, a suggestion, the abstention, none; others' keys."""
     sample = load_samples(demo_data, "QD")[0]

@@ -95,6 +95,23 @@ def test_history_adds_every_earlier_turn(demo_data, tmp_path):
     assert with_history.most.prompt > 3 * plain.most.prompt
 
 
+@pytest.mark.parametrize(("protocol", "turns"), [("oeg", 1), ("oeg-multi", None)])
+def test_an_answer_in_words_may_take_all_its_tokens_in_every_turn(demo_data, tmp_path, protocol, turns):
+    judge = {"judge": {"model": "rule-judge"}} if turns is None else {}
+    spec = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[ENTRY], protocol=protocol, **judge)
+    plan = build_plan(spec)
+    (cell,) = plan.cells
+    (estimate,) = service_cost.estimates(plan, {cell.key: 10}, demo_data, tmp_path)
+    limits = [turns or SCENARIOS["ROD"].limit(sample) for sample in plan.cell_samples(cell)]
+    mean = sum(limits) / len(limits)
+    tokens = cell.sampling.max_tokens + cell.model.endpoint.reserve
+    assert (estimate.episodes, estimate.turns, len(limits)) == (10, max(limits), 10)
+    assert estimate.least.requests == pytest.approx(10) and estimate.most.requests == pytest.approx(10 * mean)
+    assert estimate.least.reply == pytest.approx(10 * service_cost.LETTER_TOKENS)
+    assert estimate.most.reply == pytest.approx(10 * mean * tokens)
+    assert 0 < min(limits) * estimate.least.prompt <= estimate.most.prompt <= max(limits) * estimate.least.prompt
+
+
 def test_missing_pictures_and_unknown_rules_are_reported(demo_data, tmp_path):
     entry = {**ENTRY, "source": "their-model", "endpoint": {**ENDPOINT, "reply_price": 0.0, "prompt_price": 0.0}}
     spec = sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry])

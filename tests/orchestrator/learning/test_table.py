@@ -164,3 +164,20 @@ def test_scores_are_written_into_tables_and_figures(run, tmp_path):
     assert [path.relative_to(tmp_path).as_posix() for path in written] == [
         "tables/learning.csv", "tables/learning-paired.csv", "figures/learning.png", "figures/learning.svg",
     ]  # fmt: skip
+
+
+def test_the_figure_names_scenarios_in_the_papers_order_and_stars_the_trained_ones():
+    rows = pl.DataFrame(
+        [
+            ("m", stage, scenario, scenario == "QD", 10.0, 0.5)
+            for stage in ("before", "after")
+            for scenario in ("QD", "ROD")
+        ],
+        ["model", "stage", "scenario", "in_domain", "acc", "ps"],
+        orient="row",
+    )
+    (left, right) = table.learning_figure(rows).axes
+    for panel, words in ((left, "accuracy, %"), (right, "suggestions per episode")):
+        assert [label.get_text() for label in panel.get_yticklabels()] == ["QD*", "ROD"] and panel.get_xlabel() == words
+        assert list(panel.get_yticks()) == [0, 1]
+    assert [text.get_text() for text in left.get_legend().get_texts()] == ["before", "after"]

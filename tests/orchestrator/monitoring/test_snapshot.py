@@ -92,6 +92,17 @@ def test_eta_respects_total_device_capacity():
     assert snapshot.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
 
 
+def test_group_without_a_rate_of_its_own_adds_nothing_to_the_capacity_bound():
+    """Its row knows the rate by what was stored; the schedule has seen no worker play."""
+    schedule, _, _ = start_schedule()
+    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
+    take_snapshot(schedule, meter, 0.0)
+    snapshot = take_snapshot(schedule, meter, 10.0, {"qwen": 900, "tiny": 300, "judge:q": 5})
+
+    assert [row.seconds_left for row in snapshot.rows] == pytest.approx([100 / 90, 100 / 30, 10 / 0.5])
+    assert snapshot.seconds_left == pytest.approx(20)
+
+
 def test_lost_group_has_reason_and_no_eta():
     schedule = Scheduler({"big": [1, 2]}, {"big": Demand(0, 16)}, 8, 8)
     schedule.on_begin(0.0)

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
-from orchestrator.monitoring.top import Top, last_replies
+from orchestrator.monitoring.top import Top, last_replies, read_view
 from orchestrator.storage import control_log, lock, replica_time
 from orchestrator.storage.replica_time import ReplicaTime
 from tests.orchestrator.report import runs
@@ -133,6 +133,16 @@ def test_typed_command_and_its_answer_are_shown(folder):
         screen = drive_view(folder)
 
     assert ": done" in screen["commands"] and "set cluster.gpus=4 by " in screen["commands"]
+
+
+def test_last_four_commands_are_listed_newest_first(folder):
+    for number in range(6):
+        control_log.send_command(folder, control_log.make_command("pause", "uniform"))
+        control_log.take_commands(folder, lambda command, number=number: (f"effect {number}", False))
+    sentences = [entry.sentence for entry in control_log.read_history(folder)]
+    commands = read_view(folder).commands
+    assert list(commands) == sentences[:1:-1] and len(commands) == 4
+    assert [command.rpartition(": ")[2] for command in commands] == [f"effect {number}" for number in (5, 4, 3, 2)]
 
 
 @pytest.mark.parametrize("text", ["frob all", "cancel", "pause a b", "set x"])

@@ -279,3 +279,28 @@ def test_the_bounds_of_a_difference_are_points_around_it():
 
     assert low == pytest.approx(-100 / 6, abs=1e-6) and high == pytest.approx(-100 / 6, abs=1e-6)
     assert -100 <= early_low < low and high < early_high <= 100
+    ours, others = ((rule.answers[cell] == stopping.RIGHT).astype(float) for (cell,) in (unit.cells, unit.others))
+    halves = stopping.bounds([(ours - others + 1) / 2], [60], LOOK, 0.05, stopping.ALPHA)
+    assert (early_low, early_high) == tuple(200 * half - 100 for half in halves), "bets aim at 10 points of 200"
+
+
+@pytest.mark.parametrize("rule", [{"half_width": 6}, {"half_width": 9, "per": "cell"}])
+def test_stops_are_at_looks_and_only_once_these_are_known(rule):
+    """A model that is always right stops at the first look at which its interval is narrow, as soon as that look is known."""
+    plan = small_plan({"QD": 300}, models=("uniform",), **rule)
+    (first, *_) = range(len(plan.cells))
+    complete = StoppingRule(plan)
+    for ordinal in range(plan.total):
+        complete.add_answer(ordinal, Ending.CORRECT, True)
+    stop = complete.stops()[first]
+    assert stop % LOOK == 0 and complete.stops() == dict.fromkeys(range(len(plan.cells)), stop)
+    low, high = complete.bounds(complete.units[0], stop)
+    wider_low, wider_high = complete.bounds(complete.units[0], stop - LOOK)
+    assert high - low <= 2 * complete.units[0].half_width < wider_high - wider_low
+
+    partial = StoppingRule(plan)
+    ordinals = sorted(range(300), key=lambda n: plan.ranks["QD"][n])
+    for known, ordinal in enumerate(ordinals[:stop], start=1):
+        partial.add_answer(ordinal, Ending.CORRECT, True)
+        assert partial.known_rounds(0) == known
+        assert partial.stops() == ({first: stop} if known == stop else {})

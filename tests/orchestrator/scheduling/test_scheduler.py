@@ -190,7 +190,7 @@ def test_slow_worker_loses_its_lease():
         schedule.on_delivery(1, lease.lease, [ordinal], now)
 
     assert isinstance(dropped[0], Drop)
-    assert "too slow" in dropped[0].reason
+    assert dropped[0].reason == "8 times too slow"
 
 
 def test_wide_model_gets_room_among_narrow_ones():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 
+import polars as pl
 import pytest
 
 from actors.engine.backend import Backend, Reply
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
+from orchestrator.tracking.mlflow import traces
 from orchestrator.tracking.mlflow.rebuild import track
-from orchestrator.tracking.transcripts import transcripts
+from orchestrator.tracking.transcripts import Transcript, TurnText, sample_keys, transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -124,3 +126,35 @@ def test_track_shows_tables_figures_report_and_each_transcript_once(run):
     assert len(traces) == len({trace.info.tags["proactive_sweep.episode"] for trace in traces}) == 60
     assert all(len(t.data.spans) == 1 + turns[t.info.tags["proactive_sweep.episode"]] for t in traces)
     assert sweep_run.inputs.dataset_inputs
+
+
+def test_one_episode_of_every_ending_comes_before_a_second_and_a_seed_draws_the_same_ones():
+    kinds = pl.DataFrame(
+        [(scenario, kind, f"{scenario}{kind}{n}") for scenario in "BA" for kind in "yx" for n in range(4)],
+        ["scenario", "kind", "key"],
+        orient="row",
+    )
+    drawn = sample_keys(kinds, 16, 0)
+    assert [key[:2] for key in drawn] == ["Ax", "Ay", "Bx", "By"] * 4 and sorted(drawn) == sorted(kinds["key"])
+    first = ["Ax2", "Ay3", "Bx3", "By2", "Ax1", "Ay2", "Bx0", "By3"]
+    other = ["Ax2", "Ay1", "Bx1", "By1", "Ax0", "Ay2", "Bx2", "By2"]
+    assert drawn[:8] == sample_keys(kinds, 8, 0) == sample_keys(kinds.reverse(), 8, 0) == first
+    assert sample_keys(kinds, 8, 1) == other
+    assert sample_keys(kinds, 0, 0) == []
+
+
+def test_a_turn_is_a_chat_of_user_assistant_and_verdict():
+    picture = TurnText("turn 0", "What is it?", "A", "right", "data:image/png;base64,x", {})
+    missing = TurnText("turn 1", "And now?", "B", "wrong", "`gone`", {})
+    first = {"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}
+    user = {"role": "user", "content": [first, {"type": "text", "text": "What is it?"}]}
+    other = {"role": "user", "content": "And now?\n\n(no picture: `` `gone` ``)"}
+    assert traces._input(picture) == user and traces._input(missing) == other
+    reply = {"role": "assistant", "content": "A"}
+    assert traces._output(picture) == {"choices": [{"message": reply}], "verdict": "right"}
+    episode = Transcript("k", "m", {}, (picture, missing), "correct", 1.0, True)
+    assert traces._conversation(episode) == [
+        user, reply, {"role": "system", "content": "right"},
+        other, {"role": "assistant", "content": "B"}, {"role": "system", "content": "wrong"},
+        {"role": "assistant", "content": "Ended: correct"},
+    ]  # fmt: skip

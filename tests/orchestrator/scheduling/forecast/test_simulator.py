@@ -340,6 +340,8 @@ def test_forecast_prints_hours_bound_and_cost_and_draws_timeline(tmp_path):
     )
     assert re.search(r"makespan +[\d.]+ h \([\d.]+ to [\d.]+ h in 8 simulations", lines)
     assert f"{8 * outlook.simulated.makespan / 3600 * 2.0:,.2f}" in lines
+    used = f"{outlook.simulated.busy_gpu_seconds / 3600:.1f} in use, {len(outlook.simulated.spans)} worker starts"
+    assert f"GPU-hours    {8 * outlook.simulated.makespan / 3600:.1f} reserved, {used}" in lines.splitlines()
     assert (tmp_path / "t.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
