@@ -187,7 +187,7 @@ def free_memory(root: Path = ROOT) -> int:
 
 def _kilobytes(path: Path, name: str) -> int:
     """Return the number after a name in a kernel table; 0 if there is none."""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, IndexError):
         for line in path.read_text().splitlines():
             if line.split()[:1] == [name]:
                 return int(line.split()[1])

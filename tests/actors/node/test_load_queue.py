@@ -310,6 +310,12 @@ def test_free_memory_is_the_machines_or_the_containers(tmp_path, numbers, free):
     assert free_memory(machine(tmp_path, *numbers)) == free
 
 
+def test_a_kernel_table_without_the_number_counts_as_no_free_memory(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemAvailable:\n")
+    assert free_memory(tmp_path) == 0
+
+
 def test_free_memory_of_this_machine():
     assert 0 < free_memory() < 2**50
 
