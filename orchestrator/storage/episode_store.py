@@ -225,7 +225,10 @@ class EpisodeStore:
                 atomic_write.make_folder(self.folder / table)
         for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
-        for table in TABLES:
+        for table in (name for name in TABLES if (self.folder / name).is_dir()):
+            atomic_write.fsync(
+                self.folder / table
+            )  # a part counts from now on, also one whose flush failed after its rename
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
         files = list_parts(self.folder, decode=True, sums=sums)

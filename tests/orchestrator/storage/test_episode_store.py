@@ -1,5 +1,6 @@
 """Every finished episode is stored exactly once, or is still pending."""
 
+import errno
 import logging
 import os
 import shutil
@@ -13,7 +14,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from orchestrator.storage import episode_store, lock
+from orchestrator.storage import atomic_write, episode_store, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import damaged_parts
@@ -355,6 +356,34 @@ def test_small_parts_are_merged_and_large_ones_left(tmp_path, monkeypatch):
 
     assert checked_ids(tmp_path) == {1, 2, 3, 4, 5, 6, *range(10, 16), 20, 21, 30}
     assert files(tmp_path, "episodes")[-1] == "part-00000007.parquet"
+
+
+def test_a_merged_part_whose_flush_failed_is_flushed_before_the_old_parts_go(tmp_path, monkeypatch):
+    """Found by simulated seed 30415: a power loss could have kept the removal of the old parts, and not the new part's name."""
+    opened, flush = EpisodeStore(write_store(tmp_path, (1,), (2,))), atomic_write.fsync
+
+    def fail_once_named(path):
+        if path.name == "episodes" and len(files(tmp_path, "episodes")) == 3:
+            raise OSError(errno.EIO, "Input/output error")
+        flush(path)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="Input"):
+        patched.setattr(atomic_write, "fsync", fail_once_named)
+        opened.compact()
+    lock.release(tmp_path, "store")
+    events, unlink = list[str](), Path.unlink
+
+    def note_unlink(path, missing_ok=False):
+        events.append(f"remove {path.parent.name}")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(atomic_write, "fsync", lambda path: [events.append(f"flush {path.name}"), flush(path)])
+    monkeypatch.setattr(Path, "unlink", note_unlink)
+    EpisodeStore(tmp_path)
+
+    assert "remove episodes" in events
+    for table in ("episodes", "turns"):
+        assert events.index(f"flush {table}") < events.index("remove episodes")
 
 
 class Crash(BaseException):
