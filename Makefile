@@ -58,9 +58,9 @@ demo-operating: $(VENV)/.model
 	$(BIN)/proactive-sweep run sweeps/demo-operating.toml
 	$(BIN)/proactive-sweep report outputs/demo-operating
 
-# more processes than a small machine has cores: most of the time goes into waiting for processes that start
+# two processes: most of the time goes into waiting for processes that start
 test: $(VENV)/.engines
-	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=25 -m "not long"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m "not long"
 
 long: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m long

@@ -68,6 +68,7 @@ class World:
             return run.play()
         finally:
             self.trace = run.trace
+            lock.release(run.folder, "store")  # a failed run may leave it open in this process
 
     def undisturbed(self, seed: int) -> bytes:
         """Return the results of the sweep of a seed without faults, played once."""
