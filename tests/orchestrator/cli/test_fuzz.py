@@ -103,6 +103,7 @@ def paths(tmp_path_factory, demo_data):
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch, tmp_path):
     """No cluster, no network, and a working folder that may be written to."""
+    ray_cluster.ray.shutdown()  # another file's tests may have joined a cluster in this process
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("PROACTIVE_SWEEP_CACHE", str(tmp_path / "cache"))
