@@ -23,7 +23,7 @@ from types import CodeType, FunctionType
 import pytest
 
 from tests.bench.called import Called, Recorder, forget, import_name
-from tests.bench.mutations import Mutant, mutate
+from tests.bench.mutations import Mutant, compile_mutant
 
 MIN_CPU_S, CPU_FACTOR, WALL_FACTOR, MEMORY_BYTES = 5, 4, 20, 4 << 30
 """A child may use so many times the CPU time of the unchanged tests, and wait so many times longer than that (``slowdown``)."""
@@ -78,7 +78,7 @@ class MutantSession:
 
         def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
             for mutant in self.mutants[module]:
-                code = compile(mutate(source, mutant.number), str(self.root / module), "exec", dont_inherit=True)
+                code = compile_mutant(source, mutant.number, self.root / module)
                 change = (
                     None if (module, mutant.function) in called.always else find_change(module, mutant.function, code)
                 )

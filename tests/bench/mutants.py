@@ -34,7 +34,7 @@ from types import CodeType
 
 from tests.bench.called import Called, import_name
 from tests.bench.mutant_session import MutantSession, Survived, cpu_limit, fork, run_in_pool, slowdown
-from tests.bench.mutations import Mutant, mutants_of, mutate
+from tests.bench.mutations import Mutant, compile_mutant, mutants_of
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Path(__file__).with_suffix(".toml")
@@ -232,7 +232,7 @@ def _run_imported(
 
     def starts() -> Iterator[tuple[Mutant, int, Callable[[], int]]]:
         for mutant in mutants:
-            code = compile(mutate(source, mutant.number), str(ROOT / module), "exec", dont_inherit=True)
+            code = compile_mutant(source, mutant.number, ROOT / module)
             tests = called.covering(module, mutant.function)
             target = Path(folder, f"{module.replace('/', '-')}-{mutant.number}")
             yield mutant, cpu_limit(called, tests), partial(_run_with, module, code, tests, target)

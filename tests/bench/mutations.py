@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
@@ -86,6 +88,11 @@ def mutate(source: str, number: int) -> ast.Module:
     site, new = next(change for index, change in enumerate(_changes(tree)) if index == number)
     site.put(new)
     return ast.fix_missing_locations(tree)
+
+
+def compile_mutant(source: str, number: int, path: Path) -> CodeType:
+    """Return the code of the module at ``path`` with change ``number`` made, free of this module's own future imports."""
+    return compile(mutate(source, number), str(path), "exec", dont_inherit=True)
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[_Site, ast.AST]]:

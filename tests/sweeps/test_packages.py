@@ -1,4 +1,4 @@
-"""What installed packages offer to a sweep: names that are free, identities in keys, and scenarios by both their names."""
+"""Offers of installed packages to a sweep: names that are free, identities in keys, and scenarios by both their names."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""What a loader says while it waits, by queues of one process; ``test_load_queue`` has the real processes."""
+"""Lines of a loader that waits, by queues of one process; ``test_load_queue`` has the real processes."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What commands print is pinned to the letter: refusals, notes, headings, and rows of ``ls``."""
+"""Texts that commands print, to the letter: refusals, notes, headings, and rows of ``ls``."""
 
 import json
 

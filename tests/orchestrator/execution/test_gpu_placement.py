@@ -1,4 +1,4 @@
-"""What a driver asks Ray for: a worker's node, a shared GPU's placement group, or one over the nodes of its stages.
+"""Requests of a driver to Ray: a worker's node, a shared GPU's placement group, or one over the nodes of its stages.
 
 Ray's two calls are recorded, because they need a cluster; ``test_shared_gpus`` runs them on one.
 """
