@@ -46,8 +46,7 @@ def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any
 
 async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
     """Download and read models' weights on a node (Ray id); a failure is a line: the worker that needs them reports it."""
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-    stream = prepare_weights_task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
+    stream = _start_on(prepare_weights_task, node, models)
     try:
         while (message := await _next_message(stream))[0] != "result":
             say(message[1])
@@ -64,8 +63,7 @@ async def fetch_on_nodes(
     """Download weights to all nodes (Ray id -> host) in parallel; return failures as ``MODEL on HOST``."""
 
     async def on(node: str, host: str) -> list[str]:
-        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-        stream = fetch_weights_task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
+        stream = _start_on(fetch_weights_task, node, models)
         try:
             while True:
                 kind, payload = await _next_message(stream)
@@ -77,6 +75,12 @@ async def fetch_on_nodes(
             return [f"{model.name} on {host}" for model in models]
 
     return [name for failed in await asyncio.gather(*(on(*node) for node in nodes.items())) for name in failed]
+
+
+def _start_on(task: Any, node: str, models: Sequence[ModelSpec]) -> Any:
+    """Start a task on a node (Ray id), and return its stream of messages."""
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    return task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
 
 
 def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[tuple[str, Any]]:

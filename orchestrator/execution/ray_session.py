@@ -66,15 +66,10 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     clock, ahead = ReplicaClock(state.output, state.log.name), WeightsAhead(driver.pool)
-
-    def on_tick() -> None:
-        _on_tick(state, driver, progress, control, clock)
-        ahead.prepare(driver.schedule)
-
     metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
     measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
     with progress, ray_cluster.watch_servers(driver.lose_cluster):
-        await driver.run(on_tick)
+        await driver.run(lambda: _on_tick(state, driver, progress, control, clock, ahead))
         ahead.close()
         clock.write()
         progress.record(held_metrics(state.output))
@@ -94,10 +89,16 @@ def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tu
 
 
 def _on_tick(
-    state: AttemptState, driver: Driver, progress: Progress, control: LiveControl, clock: ReplicaClock
+    state: AttemptState,
+    driver: Driver,
+    progress: Progress,
+    control: LiveControl,
+    clock: ReplicaClock,
+    ahead: WeightsAhead,
 ) -> None:
-    """Take commands, measure and show progress, and flush the stores, about twice a second."""
+    """Take commands, prepare weights, measure and show progress, and flush the stores, about twice a second."""
     control.poll()
+    ahead.prepare(driver.schedule)
     clock.look(driver.schedule.slots, driver.now())
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
     state.alerts.report_stops({**state.reasons, **driver.reasons, **driver.sink.breaker.stop_reasons_by_name})

@@ -16,8 +16,6 @@ from sweeps.spec import ModelSpec
 
 INTERVAL_S = 5.0
 """Seconds between two looks at which models wait."""
-WITHOUT_WEIGHTS = ("builtin", "openai")
-"""Backends."""
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +42,7 @@ class WeightsAhead:
             if (node, group) in self._begun or (task is not None and not task.done()):
                 continue
             self._begun.add((node, group))
-            if models := [model for model in self._pool.models_of(group) if model.backend not in WITHOUT_WEIGHTS]:
-                pinned = [self._pool.weights.pin(model) for model in models]
+            if pinned := [self._pool.weights.pin(model) for model in self._pool.models_of(group) if model.is_local]:
                 self._tasks[node] = asyncio.create_task(_prepare(node, pinned))
 
     def close(self) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter
 from typing import NamedTuple
 
 from orchestrator.scheduling.placement import Placement
-from orchestrator.scheduling.state import WorkerGroup
 
 
 class LikelyStart(NamedTuple):
@@ -27,45 +26,28 @@ def likely_starts(placement: Placement) -> list[LikelyStart]:
     """
     free_at = _free_times(placement)
     starts = list[LikelyStart]()
-    for group in sorted(_waiting_groups(placement), key=lambda group: (-group.demand.gpus, -_work_s(placement, group))):
-        width, kind = max(1, math.ceil(group.demand.gpus)), group.demand.accelerator
-        wide = [
-            node.name
-            for node in placement.nodes.nodes
-            if node.gpus >= width and kind in ("", node.accelerator) and node.name not in placement.closed
-        ]
+    waiting = [group for group in placement.unstaffed_groups() if group.demand.gpus]
+    for group in sorted(waiting, key=lambda group: (-group.demand.gpus, -placement.seconds_of_work(group))):
+        width = max(1, math.ceil(group.demand.gpus))
+        nodes = placement.nodes.of_kind(group.demand.accelerator)
+        wide = [node.name for node in nodes if node.gpus >= width and node.name not in placement.closed]
         if not wide:
             continue
         node = min(wide, key=lambda name: free_at[name][width - 1])
         times = free_at[node]
         starts.append(LikelyStart(begin := times[width - 1], node, group.name))
-        times[:width] = [begin + group.start_s + _work_s(placement, group)] * width
+        times[:width] = [begin + group.start_s + placement.seconds_of_work(group)] * width
         times.sort()
     return sorted(starts)
 
 
-def _waiting_groups(placement: Placement) -> list[WorkerGroup]:
-    staffed = {slot.group.name for slot in placement.slots.values()}
-    return [
-        group
-        for group in placement.groups.values()
-        if group.demand.gpus and group.queued_count and not group.abandoned and group.name not in staffed
-    ]
-
-
-def _work_s(placement: Placement, group: WorkerGroup) -> float:
-    return placement.remaining(group) / group.rate
-
-
 def _free_times(placement: Placement) -> dict[str, list[float]]:
     """Return node -> for each of its GPUs, the seconds until it is free, sorted."""
-    replicas = defaultdict[str, int](int)
-    for slot in placement.slots.values():
-        replicas[slot.group.name] += 1
+    slots = placement.slots.values()
+    replicas, taken = Counter(slot.group.name for slot in slots), Counter[str]()
     times = {node.name: [0.0] * node.gpus for node in placement.nodes.nodes}
-    taken = {name: 0 for name in times}
-    for slot in placement.slots.values():
-        end = _work_s(placement, slot.group) / replicas[slot.group.name]
+    for slot in slots:
+        end = placement.seconds_of_work(slot.group) / replicas[slot.group.name]
         for name in slot.place.nodes:
             for _ in range(math.ceil(slot.place.share_of(name, slot.group.demand.gpus))):
                 if name in times and taken[name] < len(times[name]):

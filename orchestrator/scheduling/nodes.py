@@ -80,7 +80,7 @@ class Nodes:
 
     def widest(self, accelerator: str = "") -> int:
         """Return the largest number of GPUs that one node of this kind has."""
-        return max((node.gpus for node in self.nodes if accelerator in ("", node.accelerator)), default=0)
+        return max((node.gpus for node in self.of_kind(accelerator)), default=0)
 
     def reach(self, gpus: float, stages: int, accelerator: str = "") -> float:
         """Return how many GPUs of this kind one replica can have at most, on one node or with its ``stages`` on several."""
@@ -88,7 +88,7 @@ class Nodes:
         if not self.needs_several(gpus, stages, accelerator):
             return widest
         width = int(gpus) // stages
-        sizes = [node.gpus for node in self.nodes if accelerator in ("", node.accelerator)]
+        sizes = [node.gpus for node in self.of_kind(accelerator)]
         return max(widest, width * min(stages, sum(size // width for size in sizes)))
 
     def tightest_fit(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
@@ -98,21 +98,20 @@ class Nodes:
         to a free one.
         """
         if gpus < 1:
-            part, fitting = (
-                Fraction(gpus),
-                {node.name for node in self._of_kind(accelerator) if node.name not in without},
-            )
+            part = Fraction(gpus)
+            fitting = {node.name for node in self.of_kind(accelerator) if node.name not in without}
             room = {n: gpu.free for n, gpu in self.shared.items() if gpu.node in fitting and gpu.free >= part}
             if room:
                 number = min(room, key=lambda candidate: room[candidate])
                 return Place(self.shared[number].node, number)
         tightest, least = None, math.inf
-        for node in self._of_kind(accelerator):
+        for node in self.of_kind(accelerator):
             if max(gpus, 1) <= (free := self.free[node.name]) < least and node.name not in without:
                 tightest, least = Place(node.name), free
         return tightest
 
-    def _of_kind(self, accelerator: str) -> Sequence[Node]:
+    def of_kind(self, accelerator: str) -> Sequence[Node]:
+        """Return the nodes with this kind of GPU; all of them for an empty one."""
         return [node for node in self.nodes if node.accelerator == accelerator] if accelerator else self.nodes
 
     def needs_several(self, gpus: float, stages: int, accelerator: str = "") -> bool:
@@ -132,8 +131,8 @@ class Nodes:
         width, chosen = int(gpus) // stages, list[str]()
         room = {
             node.name: self.free[node.name] // width
-            for node in self.nodes
-            if accelerator in ("", node.accelerator) and node.name not in without and self.free[node.name] >= width
+            for node in self.of_kind(accelerator)
+            if node.name not in without and self.free[node.name] >= width
         }
         while room and len(chosen) < stages:
             left = stages - len(chosen)

@@ -76,7 +76,7 @@ class Placement:
     def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
         return self._slots_by_group[group.name]
 
-    def _unstaffed_groups(self) -> list[WorkerGroup]:
+    def unstaffed_groups(self) -> list[WorkerGroup]:
         return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
 
     def _release(self, slot: int) -> WorkerSlot:
@@ -106,7 +106,7 @@ class Placement:
 
         def priority(group: WorkerGroup) -> tuple[bool, float, float]:
             if not balance.ends_with_others(group):
-                return True, group.demand.gpus, self._seconds_of_work(group) / (len(self._workers_of(group)) + 1)
+                return True, group.demand.gpus, self.seconds_of_work(group) / (len(self._workers_of(group)) + 1)
             missing = balance.group_load(group, self._workers_of(group).values(), self.now).missing(end)
             return missing > 0, group.demand.gpus if missing else 0, min(missing, end - group.start_s)
 
@@ -125,13 +125,16 @@ class Placement:
         """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
         if not demand.gpus:
             return Place()
-        if self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, self.closed) is None:
+        place = self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, self.closed)
+        if place is None:
             return None  # as on most events; the nodes that others wait for need not be known then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
-        without = {name for slot in leaving for name in slot.place.nodes} | self.closed
+        without = {name for slot in leaving for name in slot.place.nodes}
         without |= {name for name, wide in self.reserved.items()
                     if wide.demand.gpus > demand.gpus and self._lacks_worker(wide)}  # fmt: skip
-        return self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, without)
+        return (
+            self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, without | self.closed) if without else place
+        )
 
     def _free_in_pool(self, pool: str) -> float:
         if pool not in self.shares:
@@ -143,7 +146,7 @@ class Placement:
         nodes = self.nodes.free
         return [s for s in self.slots.values() if s.group.demand.pool == pool and nodes.keys() >= {*s.place.nodes}]
 
-    def _seconds_of_work(self, group: WorkerGroup) -> float:
+    def seconds_of_work(self, group: WorkerGroup) -> float:
         """Return the seconds that one replica needs for the group's pending work."""
         return self.remaining(group) / group.rate
 
@@ -301,5 +304,5 @@ class Leasing(Placement):
             not group.demand.after_writers
             and group.demand.gpus <= self._free_in_pool(group.demand.pool)
             and not self._fits(group)
-            for group in self._unstaffed_groups()
+            for group in self.unstaffed_groups()
         )

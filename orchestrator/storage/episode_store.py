@@ -226,9 +226,8 @@ class EpisodeStore:
         for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
         for table in (name for name in TABLES if (self.folder / name).is_dir()):
-            atomic_write.fsync(
-                self.folder / table
-            )  # a part counts from now on, also one whose flush failed after its rename
+            # a part counts from now on, also one whose flush failed after its rename
+            atomic_write.fsync(self.folder / table)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
         files = list_parts(self.folder, decode=True, sums=sums)
