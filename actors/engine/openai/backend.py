@@ -191,9 +191,7 @@ class OpenAIBackend(Backend):
         """Send once; return the reply and the service's fingerprint. Raises RetryableError and BackendError."""
         start = perf_counter()
         try:
-            async with asyncio.timeout(self.endpoint.deadline):
-                response = await self.client.chat.completions.with_raw_response.create(**body)
-            answer = parse_object(response.content)
+            answer = parse_object(await self._post(body, price))
         except UnreadableAnswer as problem:
             raise self._unreadable_error(problem) from None
         except Exception as problem:  # the SDK may raise anything on an untrusted response
@@ -206,6 +204,17 @@ class OpenAIBackend(Backend):
         cost, seconds = self._charge(tokens := read_usage(answer), price), perf_counter() - start
         check_length(self.model, tokens.reply, body)
         return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body), answer.get("system_fingerprint")
+
+    async def _post(self, body: dict[str, Any], price: Price | None) -> bytes:
+        """Return the answer's bytes; a request that is cut off in flight is charged its maximum."""
+        try:
+            async with asyncio.timeout(self.endpoint.deadline):
+                response = await self.client.chat.completions.with_raw_response.create(**body)
+                return bytes(response.content)
+        except (TimeoutError, asyncio.CancelledError):
+            if price:
+                self.budget.pay_cut_off(price)
+            raise
 
     def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:
         """Raise if a retry is useless: the service is silent for all requests, or fails only on this one."""

@@ -156,6 +156,10 @@ class Budget:
             )
             self.ratios[key] = max(self.ratios.get(key, 0.0), cost_shown / estimate if estimate else 0.0)
 
+    def pay_cut_off(self, price: Price) -> None:
+        """Charge the most that a request may cost: it was cut off in flight, and the service may bill it."""
+        self.spent += self.ceiling(self.model, price)
+
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""
         self.spent = max(self.spent, cost)

@@ -9,15 +9,25 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from actors.engine.backend import BudgetSpent
 from actors.engine.openai.rate_limit import Budget, Price, ReservationKind
 
-PAID: ContextVar[list[tuple[float, float]]] = ContextVar("paid")
-"""Costs of the answers to this task's request, and of their prompts."""
+PAID: ContextVar[Paid] = ContextVar("paid")
 EVERYTHING = "all services"
 """Name of the sweep's own budget in messages."""
+
+
+@dataclass
+class Paid:
+    """What a task has paid for its request."""
+
+    answers: list[tuple[float, float]] = field(default_factory=list)
+    """Costs of the answers, and of their prompts."""
+    cut_off: int = 0
+    """Times that it was sent and cut off before its answer."""
 
 
 class Reservation(NamedTuple):
@@ -59,13 +69,15 @@ class Ledger:
         self.tickets[self.issued] = Reservation(holder, model, price, contexts, kind)
         return self.issued, ""
 
-    async def release(self, ticket: int, cost: float, prompt_cost: float | None = None) -> None:
+    async def release(self, ticket: int, cost: float, prompt_cost: float | None = None, cut_off: int = 0) -> None:
         """End a reservation and charge the request's cost; a second call changes nothing.
 
-        ``prompt_cost`` is the part of its prompts; None if there was no answer.
+        ``prompt_cost`` is the part of its prompts, None if there was no answer; ``cut_off`` counts the times that it was cut
+        off in flight, and each is charged with the most that it may cost.
         """
         if reservation := self.tickets.pop(ticket, None):
             model, price = reservation.model, None if prompt_cost is None else reservation.price
+            cost += cut_off * self._ceiling(reservation)
             self.spent[model] += cost
             for budget in (self.budgets[model], self.total):
                 budget.pay(cost, price, prompt_cost or 0.0, model)
@@ -110,18 +122,22 @@ class RemoteBudget:
         ticket, reason = await self._reserve(price, kind)
         if not ticket:
             raise BudgetSpent(reason)
-        paid: list[tuple[float, float]] = []
-        token = PAID.set(paid)
+        token = PAID.set(paid := Paid())
         try:
             yield
         finally:
             PAID.reset(token)
-            cost = sum(cost for cost, _ in paid)
-            await self.ledger.release.remote(ticket, cost, max((prompt for _, prompt in paid), default=None))
+            cost = sum(cost for cost, _ in paid.answers)
+            prompt_cost = max((prompt for _, prompt in paid.answers), default=None)
+            await self.ledger.release.remote(ticket, cost, prompt_cost, paid.cut_off)
 
     def pay(self, cost: float, price: Price | None = None, prompt_cost: float = 0.0) -> None:
         """Charge the cost of an answer to this task's request; ``prompt_cost`` is the prompt's part."""
-        PAID.get().append((cost, prompt_cost))
+        PAID.get().answers.append((cost, prompt_cost))
+
+    def pay_cut_off(self, price: Price) -> None:
+        """Charge the most that this task's request may cost: it was cut off in flight, and the service may bill it."""
+        PAID.get().cut_off += 1
 
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""

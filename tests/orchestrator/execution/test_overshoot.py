@@ -77,5 +77,6 @@ def test_at_most_one_request_over(seed: int, cli: Cli, demo_data: Path, tmp_path
     )
     assert done.returncode == 1 and f"of max_cost = {most:g} is spent" in done.stderr, done.stderr
     assert most * 0.5 < spent <= most + dearest
-    assert sum(read_spending(out).values()) == pytest.approx(spent)
+    recorded = sum(read_spending(out).values())
+    assert spent - 1e-9 <= recorded <= most + dearest, "a request that the end cut off counts with its maximum"
     assert episodes(out).collect()["cost"].sum() <= spent + 1e-9

@@ -136,6 +136,26 @@ def test_dead_workers_batch_is_paid_once_found() -> None:
     asyncio.run(run())
 
 
+def test_a_request_cut_off_in_flight_is_charged_its_maximum() -> None:
+    """Found by test_overshoot on a busy machine: the end of a lease cancelled a request that its service had billed."""
+
+    async def run() -> None:
+        ledger = Ledger({"m": 1.0}, None, {})
+        (budget,) = workers(ledger, "m", 1)
+        with pytest.raises(asyncio.CancelledError):
+            async with budget.reserve(Price(0.25)):
+                budget.pay_cut_off(Price(0.25))
+                raise asyncio.CancelledError
+        assert await ledger.spending() == {"m": 0.25}
+        async with budget.reserve(Price(0.25)):  # past its deadline twice, then answered
+            budget.pay_cut_off(Price(0.25))
+            budget.pay_cut_off(Price(0.25))
+            budget.pay(0.125)
+        assert await ledger.spending() == {"m": 0.875}
+
+    asyncio.run(run())
+
+
 def test_batches_know_their_maximum_cost_before_any_answer() -> None:
     async def run() -> None:
         ledger, out = Ledger({"m": 1.0}, None, {}), asyncio.Event()

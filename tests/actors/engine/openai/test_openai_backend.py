@@ -177,6 +177,26 @@ def test_hanging_request_is_retried_at_deadline(tmp_path: Path, picture: ImageRe
     assert len(play_against(tmp_path, lambda n, _: HANG if n == 0 else completion("D"), play, deadline=0.3).bodies) == 2
 
 
+@pytest.mark.parametrize("ended_by", ["caller", "deadline"])
+def test_a_request_that_is_cut_off_in_flight_counts_with_its_maximum(
+    tmp_path: Path, picture: ImageRef, ended_by: str
+) -> None:
+    """The service may bill it: here a reply of 10 tokens for 100 a million."""
+
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        reply = asyncio.create_task(backend.reply(make_request(user("?", picture), max_tokens=10)))
+        while len(service.bodies) < (2 if ended_by == "deadline" else 1):
+            await asyncio.sleep(0.01)
+        spent = backend.budget.spent
+        reply.cancel()
+        await asyncio.gather(reply, return_exceptions=True)
+        assert spent == (pytest.approx(0.001) if ended_by == "deadline" else 0.0)
+        assert backend.budget.spent == pytest.approx(spent + 0.001)
+
+    deadline = 0.2 if ended_by == "deadline" else 60.0
+    play_against(tmp_path, lambda n, _: HANG, play, deadline=deadline, reply_price=100.0, max_cost=1.0)
+
+
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_unanswerable_request_ends_its_episode(tmp_path: Path, picture: ImageRef, status: int) -> None:
     async def play(backend: OpenAIBackend, service: Service) -> None:
