@@ -18,7 +18,7 @@ from orchestrator.storage import control_log
 from orchestrator.storage.control_log import Command
 from orchestrator.storage.lock import RunFolderError
 from tests.simulation.invariants import check_end
-from tests.simulation.schedule import FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
+from tests.simulation.schedule import FORGOTTEN_PART, FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
 from tests.simulation.simulated_bucket import ROOT, URL, Client, SimulatedBucket
 from tests.simulation.virtual_threads import SerialPool, ThreadingModule, Threads, running
 
@@ -111,6 +111,7 @@ class BucketRun:
         if not events:
             self.threads.kill()
         self.bucket.forgotten = {int(self.bucket.writes + e.at) for e in events if e.kind == "forgotten write"}
+        self.bucket.forgotten_parts = {int(self.bucket.part_writes + e.at) for e in events if e.kind == FORGOTTEN_PART}
         self.bucket.unanswered = {int(self.bucket.writes + e.at) for e in events if e.kind == "unanswered write"}
         for event in events:
             if event.kind == STALE_START:

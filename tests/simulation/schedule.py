@@ -49,6 +49,8 @@ IN_BUCKET = ("bucket away", "bucket throttles", "stale lists", "second driver")
 """Faults of a bucket at a virtual time."""
 BUCKET_WRITES = {"forgotten write": 60, "unanswered write": 60}
 """Faults of the write with a number, counted from the attempt's begin -> the largest one."""
+FORGOTTEN_PART, BUCKET_PARTS = "forgotten part", 6
+"""A forgotten write of a part, counted from the attempt's begin, and the largest number: nothing writes a part again."""
 OTHER_MACHINE_SHARE = 0.4
 """Share of the attempts in a bucket that begin on another machine than the last one."""
 OTHER_MACHINE, STALE_START = "other machine", "stale start"
@@ -92,7 +94,7 @@ def is_in_bucket(seed: int) -> bool:
 def is_wandering(seed: int) -> bool:
     """Return True if a seed's driver goes to another machine and back: every ninth, half of them in a judged sweep.
 
-    Few storms do so by chance, and with stale lists none did.
+    Few storms do so by chance, and with stale lists or a write that was confirmed and lost next to none.
     """
     return seed % 18 in (15, 16)
 
@@ -125,6 +127,7 @@ def draw(seed: int) -> Schedule:
         events = [event for event in events if event.kind != OTHER_MACHINE]
         events += [Event(1, OTHER_MACHINE, 0.0, FORMER), Event(2, OTHER_MACHINE, 0.0)]
         events += [Event(attempt, STALE_START, 0.0, round(chance.random(), 3)) for attempt in (1, 2)]
+        events += [Event(attempt, FORGOTTEN_PART, chance.randint(1, BUCKET_PARTS)) for attempt in (0, 1)]
     return Schedule(seed, tuple(sorted(events))[:MOST_EVENTS])
 
 

@@ -74,10 +74,12 @@ class SimulatedBucket:
         self.faults: list[str] = []
         self.is_strict = True
         """False once a disk has lied or was damaged: then parts of it may have to go."""
-        self.requests = self.writes = self.away_until = 0.0
+        self.requests = self.writes = self.part_writes = self.away_until = 0.0
         self.throttled_from = -THROTTLED_REQUESTS
         self.forgotten: set[int] = set()
         """Numbers of writes that are confirmed and not carried out."""
+        self.forgotten_parts: set[int] = set()
+        """The same, of writes of parts."""
         self.unanswered: set[int] = set()
         """Numbers of writes that are carried out and not confirmed."""
         self._old_list, self._stale_until = dict[str, Object](), 0.0
@@ -104,7 +106,7 @@ class SimulatedBucket:
 
     def clear(self) -> None:
         """End all faults."""
-        self.forgotten, self.unanswered, self._late = set(), set(), None
+        self.forgotten, self.forgotten_parts, self.unanswered, self._late = set(), set(), set(), None
         self.away_until, self._stale_until, self.throttled_from = 0.0, 0.0, -THROTTLED_REQUESTS
 
     # -- requests ----------------------------------------------------------------------------------------------------------
@@ -129,9 +131,10 @@ class SimulatedBucket:
     def put(self, name: str, content: bytes) -> dict[str, Any]:
         """Store an object, or not, and confirm it, or not. Raises OSError."""
         self.writes += 1
+        self.part_writes += parse_part(name) is not None
         stored = Object(content, self._next_version, self.clock.now)
         self._next_version += 1
-        if self.writes not in self.forgotten:
+        if self.writes not in self.forgotten and not (parse_part(name) and self.part_writes in self.forgotten_parts):
             self._remember(name)
             self.objects[name] = stored
             if self.is_strict:
