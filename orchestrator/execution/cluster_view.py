@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ray._private.state import actors, available_resources_per_node
@@ -40,6 +40,8 @@ class ClusterView:
     _readings: dict[str, int] | None = None
     """Node -> GPUs that did not seem to be ours at the last reading; the first one counts alone."""
     _held_cpus: float = math.inf
+    _lost: set[str] = field(default_factory=set)
+    """Nodes that have left: many workers are lost with one, and Ray never gives a name again."""
 
     @classmethod
     def open(cls) -> ClusterView:
@@ -70,6 +72,12 @@ class ClusterView:
         self.cpus = total_cpus - min(held_cpus, self._held_cpus)
         self._readings, self._held_cpus, self.draining = readings, held_cpus, draining_nodes()
         return before != (self.nodes, self.cpus, self.draining)
+
+    def has_lost(self, node: str) -> bool:
+        """Return True if this node with GPUs has left the cluster, perhaps since the last reading."""
+        if node not in self._lost and node not in {living.name for living in gpu_nodes()}:
+            self._lost.add(node)
+        return node in self._lost
 
     @property
     def usable_gpus(self) -> int:

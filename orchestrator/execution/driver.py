@@ -272,8 +272,15 @@ class Driver:
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))
             return
         asyncio.get_running_loop().call_later(
-            RESTART_DELAY_S, lambda: self.events.put_nowait(lambda: self.schedule.on_death(slot, reason, self.now()))
+            RESTART_DELAY_S, lambda: self.events.put_nowait(partial(self._on_death, slot, reason))
         )
+
+    def _on_death(self, slot: int, reason: str) -> list[Command]:
+        worker = self.schedule.slots.get(slot)
+        with_node = worker is not None and any(map(self.view.has_lost, worker.place.nodes))
+        if with_node:
+            log.info("worker %d was lost with its node: what it had in play is not suspected of it", slot)
+        return self.schedule.on_death(slot, reason, self.now(), with_node)
 
     async def _tick(self, on_tick: Callable[[], None]) -> None:
         checked_at = 0.0

@@ -107,12 +107,12 @@ class Scheduler(Control):
         worker.suspected = False
         return self._assign(slot)
 
-    def on_death(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """Handle the loss of a worker; what it had not delivered waits again."""
+    def on_death(self, slot: int, reason: str, now: float = 0.0, with_node: bool = False) -> list[Command]:
+        """Handle the loss of a worker, ``with_node`` if its node is lost; what it had not delivered waits again."""
         self._advance(now)
         if slot not in self.slots:
             return []
-        return self._requeue_lost(slot, reason) + self._assign_idle() + self._start_workers()
+        return self._requeue_lost(slot, reason, with_node) + self._assign_idle() + self._start_workers()
 
     def on_fatal_error(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
         """Abandon the worker's group, which no worker can play: a missing package, a refused key, a spent budget.
@@ -203,9 +203,10 @@ class Scheduler(Control):
         worker.last_heard = self.now
 
     # -- decisions ----------------------------------------------------------------------------------------------------
-    def _requeue_lost(self, slot: int, reason: str) -> list[Command]:
+    def _requeue_lost(self, slot: int, reason: str, with_node: bool = False) -> list[Command]:
         """Requeue the leases of a lost worker; count the failed start, or the episode that it died with alone."""
         worker = self._release(slot)
+        with_node = with_node or self._has_lost_node(worker)
         commands: list[Command] = []
         if not worker.ready and not (worker.stages and self._has_lost_node(worker)):
             worker.group.failed_starts += 1
@@ -217,7 +218,7 @@ class Scheduler(Control):
         if worker.ready and self._count_loss(worker) >= MAX_LOSSES:
             return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
-        for ordinals in leases:
+        for ordinals in leases if not with_node else self._requeue_without_suspicion(worker.group, leases):
             is_alone, episode = len(leases) == len(ordinals) == 1, (worker.group.name, ordinals[0])
             self.lone_deaths[episode] += is_alone
             if is_alone and self.lone_deaths[episode] >= MAX_LONE_DEATHS:
@@ -239,6 +240,19 @@ class Scheduler(Control):
         group.waiting.extendleft(reversed(group.filter_playable(worker.leased)))
         group.losses += bool(worker.leases)
         return self._abandon(group, reason) if group.losses >= MAX_FAILED_STARTS else []
+
+    def _requeue_without_suspicion(
+        self, group: WorkerGroup, leases: Sequence[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """Requeue leases lost with their node, which ends for other reasons; return those with episodes that lost one before."""
+        remaining = list[tuple[int, ...]]()
+        for ordinals in leases:
+            if group.lost_with_node.isdisjoint(ordinals[:MAX_SUSPECTS]):
+                group.waiting.extendleft(reversed(group.filter_playable(ordinals)))
+            else:
+                remaining.append(ordinals)
+            group.lost_with_node.update(ordinals[:MAX_SUSPECTS])
+        return remaining
 
     def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
         """Requeue a lost lease: episodes that only waited go to the queue, those in play into smaller leases."""

@@ -42,6 +42,8 @@ class WorkerGroup:
     waiting: deque[int]
     suspects: deque[tuple[int, ...]] = field(default_factory=deque)
     """Small leases of episodes that were in play when a worker died, split until the crashing episode is isolated."""
+    lost_with_node: set[int] = field(default_factory=set)
+    """Episodes that were in play when a node was lost."""
     failed_starts: int = 0
     losses: int = 0
     """Workers lost in a row with no episode delivered between, each ready after the loss before it."""

@@ -114,6 +114,7 @@ def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, check_surviva
 
     assert done.returncode == 0, done.stderr
     check_survival("SIGKILL of a node's raylet", out)
+    assert "was lost with its node" in (out / "logs" / "attempt-0001" / "driver.log").read_text()
 
 
 def test_a_node_comes_back_while_the_sweep_plays(ground, sweep_file, undisturbed, check_survival, tmp_path):

@@ -147,10 +147,13 @@ class Simulation:
         while not self.schedule.done:
             self.now, _, event = heapq.heappop(self.events)
             self._act(event())
-            if not self.replicas and not self.schedule.done and not self.schedule.slots:
+            if self._is_stuck():
                 raise RuntimeError("work is pending, but no worker plays it")
         for replica in list(self.replicas.values()):
             self._end(replica.span.slot, "stopped")
+
+    def _is_stuck(self) -> bool:
+        return not self.replicas and not self.schedule.done and not self.schedule.slots
 
     # -- commands -------------------------------------------------------------------------------------------------------
     def _act(self, commands: Sequence[Command]) -> None:

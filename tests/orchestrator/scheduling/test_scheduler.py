@@ -231,6 +231,29 @@ def test_new_nodes_are_used_and_lost_nodes_are_not():
     assert schedule.on_death(2, "killed", 8.0) == [Start(3, "m", "b")]
 
 
+@pytest.mark.parametrize(("with_node", "sizes"), [(True, [100]), (False, [16] * 6 + [4])])
+def test_only_what_dies_without_its_node_is_suspected(with_node, sizes):
+    """Suspects are played in small leases, one after another, which leave an engine nearly empty."""
+    schedule = Scheduler({"m": list(range(100))}, {"m": Demand(0, 1, 1, concurrency=400)}, 2, 1)
+    schedule.on_begin()
+    schedule.on_ready(1)
+    schedule.on_death(1, "gone", 1.0, with_node)
+    queues = [*map(len, schedule.groups["m"].suspects), len(schedule.groups["m"].waiting)]
+
+    assert [size for size in queues if size] == sizes
+
+
+def test_what_loses_a_second_node_is_suspected():
+    """One that takes all memory of a machine ends each of its nodes."""
+    schedule = Scheduler({"m": list(range(100))}, {"m": Demand(0, 1, 1, concurrency=400)}, 2, 1)
+    schedule.on_begin()
+    for slot in (1, 2):
+        schedule.on_ready(slot)
+        schedule.on_death(slot, "gone", float(slot), with_node=True)
+
+    assert [*map(len, schedule.groups["m"].suspects)] == [16] * 6 + [4]
+
+
 def test_leases_keep_conditions_of_sample_together():
     work = {"m": list(range(7 * 333))}
     demand = Demand(0, 1, concurrency=10)
