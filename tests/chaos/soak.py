@@ -116,7 +116,15 @@ def main(hours: float, seed: int = 0) -> int:
         lines, right = outcome(storm, baseline)
         growth, flat = table(recorder.judged())
     right = right and flat and 0 in storm.codes and not storm.problems
-    print(f"\nsoak of {hours:g} h, seed {seed}", *list_faults(storm), *lines, *growth, *storm.problems, sep="\n")
+    print(
+        f"\nsoak of {hours:g} h, seed {seed}",
+        *list_faults(storm),
+        *lines,
+        *growth,
+        *storm.problems,
+        *storm.crashes,
+        sep="\n",
+    )
     save_record(storm, recorder, Path(tempfile.gettempdir()) / f"soak-{hours:g}h-{seed}")
     print("no growth" if growth and flat else "memory or handles GROW" if growth else "too short to judge growth")
     print("all is as undisturbed" if right else f"NOT as undisturbed; see {scratch}")

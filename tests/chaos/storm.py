@@ -27,6 +27,8 @@ ENDS = 0.95
 """Share of the time after which no fault comes any more."""
 DRIVERS = 1 / 4
 """Share of the time in which the driver itself is hit."""
+CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
+"""Signals that the storm sends to no driver."""
 
 
 class Storm:
@@ -48,6 +50,8 @@ class Storm:
         self.codes: Counter[int] = Counter()
         """Exit codes of drivers."""
         self.problems: list[str] = []
+        self.crashes: list[str] = []
+        """What drivers wrote that ended in native code, with the stack that Ray has Python print; the next driver resumes."""
         self.steady: dict[str, Callable[[], None]] = {
             "a worker is killed": lambda: self._signal(signal.SIGKILL),
             "a worker hangs": lambda: self._signal(signal.SIGSTOP),
@@ -115,9 +119,11 @@ class Storm:
         """Whether the driver is gone; its exit code is counted, a traceback noted."""
         if self.process is None or self.process.poll() is None:
             return False
-        self.codes[self.process.returncode] += 1
-        self.process = None
-        if "Traceback" in (log_text := self.log.read_text("utf-8", "replace")):
+        self.codes[code := self.process.returncode] += 1
+        self.process, log_text = None, self.log.read_text("utf-8", "replace")
+        if -code in CRASHES:
+            self.crashes.append(f"a driver ended by {signal.Signals(-code).name}: {log_text[-3000:]}")
+        if "Traceback" in log_text:
             self.problems.append(log_text[-3000:])
         return True
 
