@@ -12,7 +12,7 @@ from typing import Any
 
 from ray._private.state import actors, available_resources_per_node
 
-from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes
+from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nodes, living_nodes
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
@@ -74,8 +74,8 @@ class ClusterView:
         return before != (self.nodes, self.cpus, self.draining)
 
     def has_lost(self, node: str) -> bool:
-        """Return True if this node with GPUs has left the cluster, perhaps since the last reading."""
-        if node not in self._lost and node not in {living.name for living in gpu_nodes()}:
+        """Return True if this node has left the cluster, perhaps since the last reading; False for an empty name."""
+        if node and node not in self._lost and node not in living_nodes():
             self._lost.add(node)
         return node in self._lost
 

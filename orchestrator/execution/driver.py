@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
@@ -44,6 +44,8 @@ CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
 """Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
+NODE_NOTICE_S = 15.0
+"""The same for a worker that cannot be reached: Ray finds a dead node some seconds after calls to its workers fail."""
 DRAIN_S = 5.0
 """Seconds in which the other leases of a stopped worker may deliver what they have."""
 LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
@@ -271,14 +273,13 @@ class Driver:
         if isinstance(problem, ModelStopped) or (starting and fatal):
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))
             return
+        delay = NODE_NOTICE_S if isinstance(problem, ActorUnavailableError) else RESTART_DELAY_S
         asyncio.get_running_loop().call_later(
-            RESTART_DELAY_S, lambda: self.events.put_nowait(partial(self._on_death, slot, reason))
+            delay, lambda: self.events.put_nowait(partial(self._on_death, slot, reason, worker.node))
         )
 
-    def _on_death(self, slot: int, reason: str) -> list[Command]:
-        worker = self.schedule.slots.get(slot)
-        with_node = worker is not None and any(map(self.view.has_lost, worker.place.nodes))
-        if with_node:
+    def _on_death(self, slot: int, reason: str, node: str) -> list[Command]:
+        if with_node := self.view.has_lost(node):
             log.info("worker %d was lost with its node: what it had in play is not suspected of it", slot)
         return self.schedule.on_death(slot, reason, self.now(), with_node)
 

@@ -57,6 +57,11 @@ def gpu_nodes() -> tuple[Node, ...]:
     return tuple(sorted(nodes, key=lambda node: node.name))
 
 
+def living_nodes() -> frozenset[str]:
+    """Return the names of the nodes that Ray has not found dead."""
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"])
+
+
 def draining_nodes() -> frozenset[str]:
     """Return the nodes that Ray empties: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
     return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
+from ray.exceptions import ActorUnavailableError, ObjectLostError, RayActorError, RayTaskError
 
 from tests.simulation.messages import Lease, Message, Stream
 
@@ -76,7 +76,8 @@ class ActorProcess:
             Stream(options.get("_generator_backpressure_num_objects", 0)) if streaming else Message()
         )
         if self.dead:
-            _fail(reply, RayActorError())
+            unnoticed = self.node is not None and self.node.known_alive and not self.node.alive
+            _fail(reply, ActorUnavailableError("no connection", None) if unnoticed else RayActorError())
             return reply
         self.open_calls[reply] = None
 

@@ -144,6 +144,13 @@ def test_a_power_loss_leaves_no_file_that_is_named_as_missing_for_ever(larger_wo
     larger_world.play(Schedule(seed, events))
 
 
+def test_an_answer_that_two_judges_of_a_dying_node_never_read_is_read_by_another(world):
+    """Found by seed 40231: calls to both failed before Ray knew of the node's death, so the answer was given up."""
+    world.undisturbed(40231)
+    kill = Event(0, "kill at disk operation", 67, 10.01)
+    world.play(Schedule(40231, (kill, Event(1, "hang actor", 5.83, 0.234), Event(1, "kill node", 5.48, 0.468))))
+
+
 BUCKET_FINDS = {
     "a full disk at the end of an upload gave a traceback": (71, [Event(0, "disk full", 23, 3.93)]),
     "turns without their episodes stayed in the bucket": (
