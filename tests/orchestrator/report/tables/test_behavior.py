@@ -6,6 +6,7 @@ from orchestrator.report.tables import behavior
 from orchestrator.report.tables.table import TableCell
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
+
 def test_every_kind_has_a_heading():
     assert list(behavior.KIND_COLUMNS)[-1] == "same_letter"
     assert behavior.KIND_COLUMNS["same_letter"] == "always the same letter"
@@ -20,7 +21,9 @@ def kind_rows(*rows):
 def test_kinds_are_weighed_by_replies_and_marked_above_five_percent(run_data, monkeypatch):
     first, second = list(behavior.KIND_COLUMNS)[:2]
     rows = kind_rows(
-        {first: 10.0, second: 5.0, "unread": 1200}, {"replies": 30, first: 4.0, second: 5.0}, {"model": "n", first: 5.04}
+        {first: 10.0, second: 5.0, "unread": 1200},
+        {"replies": 30, first: 4.0, second: 5.0},
+        {"model": "n", first: 5.04},
     )
     monkeypatch.setattr(behavior, "reply_kinds", lambda _: rows)
     table = behavior.reply_kinds_table(run_data)
@@ -35,9 +38,7 @@ def test_kinds_are_weighed_by_replies_and_marked_above_five_percent(run_data, mo
         f"n, hint: 5% {behavior.KIND_COLUMNS[first]}",
         "1,200 replies were not looked at: their samples are missing (report --data DIR)",
     )
-    assert table.title == (
-        "kinds of replies that the benchmark's reading hides, percent of all replies (! above 5%)"
-    )
+    assert table.title == ("kinds of replies that the benchmark's reading hides, percent of all replies (! above 5%)")
     assert [column.name for column in table.columns] == ["model", "replies", *behavior.KIND_COLUMNS.values()]
     assert table.name == "reply-kinds" and table.numbers is rows
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.results import result_tables
-from orchestrator.report.tables.table import Table, TableCell, columns, line
+from orchestrator.report.tables.table import Column, Table, TableCell, columns, line
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
@@ -74,3 +74,33 @@ def test_failed_episodes_are_missing(rows):
     text = render_rows(change_rows(rows, "ROD", errors=4, failed=4, scored=6))
 
     assert "(6/10)!" in text and "unfinished" in text
+
+
+def test_a_rendered_table_aligns_numbers_and_dims_what_is_unfinished():
+    cells = [TableCell("1.5", note="1 to 2"), TableCell("3/8", style="unfinished")]
+    about = Table(
+        "x", "a [b]title", (*columns("model", ["acc"]), Column("why", number=False, wrap=True)), (line("m", cells),)
+    )
+    plain, noted = rich_table(about), rich_table(replace(about, notes=("first", "second")))
+
+    assert [(column.justify, column.no_wrap, column.overflow) for column in plain.columns] == [
+        ("left", True, "ellipsis"), ("right", True, "ellipsis"), ("left", False, "fold"),
+    ]  # fmt: skip
+    assert [[(text.plain, text.style) for text in column.cells] for column in plain.columns] == [
+        [("m", "")], [("1.5 (1 to 2)", "")], [("3/8", "dim")],
+    ]  # fmt: skip
+    assert (plain.title.plain, plain.title_justify, plain.caption, plain.caption_justify) == (
+        "a [b]title", "left", None, "left"
+    )  # fmt: skip
+    assert noted.caption.plain == "first\nsecond" and plain.padding == (0, 1, 0, 0)
+    assert [row.rstrip() for row in render_tables(about).splitlines()] == [
+        "a [b]title", "", " model           acc  why", f" {'─' * 25}", " m      1.5 (1 to 2)  3/8", "",
+    ]  # fmt: skip
+
+
+def test_folded_rows_are_counted_after_the_notes():
+    rows = (line("a", [TableCell("1")]), line("b", [TableCell("2")]), line("c", [TableCell("3")]))
+    table = Table("t", "", columns("model", ["n"]), rows, ranked=1, fold_baselines=True, notes=("note",))
+
+    assert rich_table(table).caption.plain == "note\n2 rows of baselines: tables/t.md"
+    assert rich_table(replace(table, fold_baselines=False)).caption.plain == "note"

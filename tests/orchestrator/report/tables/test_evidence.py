@@ -112,7 +112,10 @@ def test_package_measure_has_a_line_per_model_condition_and_protocol(run_data, m
     monkeypatch.setitem(run_data.__dict__, "rows", rows)
     (table,) = evidence.package_measure_tables(run_data)
 
-    assert [[cell.text for cell in row] for row in table.rows] == [["m, hint", "-", "1.3"], ["m, hint (tools)", "1.3", "-"]]
+    assert [[cell.text for cell in row] for row in table.rows] == [
+        ["m, hint", "-", "1.3"],
+        ["m, hint (tools)", "1.3", "-"],
+    ]
     assert (table.name, [column.name for column in table.columns], table.ranked) == (
         "measure-tone", ["model", "ROD", "QD"], 2
     )  # fmt: skip

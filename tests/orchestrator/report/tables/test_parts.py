@@ -1,11 +1,14 @@
 """Cells show progress where something is missing, and differences with their sign, interval and mark."""
 
+import polars as pl
 import pytest
 
 from envs import SCENARIOS
 from orchestrator.report.tables import parts
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, TableCell
 from sweeps.registry import registry
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 COUNTS = {"finished": 3, "planned": 8, "lacking": 0}
 
@@ -68,3 +71,111 @@ def test_numbers_have_one_decimal_and_none_is_missing():
     assert parts.one_decimal({"acc": 1.26}, "acc") == "1.3"
     assert parts.one_decimal({"acc": None}, "acc") == parts.one_decimal(None, "acc") == "-"
     assert parts.acc_and_ps({"acc": 1.26, "ps": 0.04}) == "1.3 / 0.0"
+
+
+def test_progress_is_of_verdicts_where_there_are_answers():
+    assert parts.progress_text({**COUNTS, "answered": 0}) == parts.progress_text(COUNTS) == "3/8"
+    assert parts.progress_text({**COUNTS, "answered": 1}) == "0 verdicts of 1 answer"
+    assert parts.progress_text({**COUNTS, "answered": 1200}) == "0 verdicts of 1,200 answers"
+
+
+def test_a_score_is_of_its_measure():
+    row = {"acc": None, "aggregate": 50.0, **COUNTS}
+
+    assert parts.score_cell(row, lambda _: "half", "aggregate") == TableCell("half", 50.0)
+
+
+def test_limits_are_signed_and_ranges_are_not():
+    row = {"acc_low": -1.26, "acc_high": 45.04}
+
+    assert parts.format_limits(row, "acc") == "\u22121.3 to +45.0"
+    assert parts.format_range(row, "acc") == "-1.3–45.0" and parts.format_range(row, "acc", 0) == "-1–45"
+    assert parts.format_range({"acc_low": None, "acc_high": None}, "acc") == ""
+
+
+def test_a_change_within_the_margin_has_an_equal_sign_unless_it_is_starred():
+    row = {"difference": 0.4, "p_holm": 0.06, "equal_p_holm": 0.04}
+
+    assert parts.change_cell(row).text == "+0.4=" and parts.change_cell({**row, "p_holm": 0.04}).text == "+0.4*"
+
+
+def planted(run_data):
+    """Two models, of which one lacks a scenario, and a baseline."""
+    names = [("zebra", "QD"), ("zebra", "ROD"), ("ant", "ROD"), ("oracle", "ROD")]
+    rows = [episode(0, f"{model}/{scenario}/hint", correct=model != "ant") for model, scenario in names]
+    return replace_episodes(run_data, [*rows, episode(0, "ant/ROD/zero-shot")])
+
+
+def test_rows_are_split_by_model_and_condition_in_order(run_data):
+    run = planted(run_data)
+    split = [
+        (model, condition, part["cell"].to_list()) for model, condition, part in parts.model_conditions(run, run.rows)
+    ]
+
+    assert split == [
+        ("ant", "zero-shot", ["ant/ROD/zero-shot"]),
+        ("ant", "hint", ["ant/ROD/hint"]),
+        ("zebra", "hint", ["zebra/QD/hint", "zebra/ROD/hint"]),
+        ("oracle", "hint", ["oracle/ROD/hint"]),
+    ]
+
+
+def test_lines_have_a_cell_for_every_scenario(run_data):
+    run = planted(run_data)
+    rows = run.rows.filter(condition="hint")
+    scenarios, lines = parts.lines_by_scenario(run, rows, lambda row: TableCell(row["cell"]))
+
+    assert scenarios == ["ROD", "QD"]
+    assert lines == (
+        (TableCell("ant"), TableCell("ant/ROD/hint"), MISSING),
+        (TableCell("zebra"), TableCell("zebra/ROD/hint"), TableCell("zebra/QD/hint")),
+        (TableCell("oracle"), TableCell("oracle/ROD/hint"), MISSING),
+    )
+
+
+def test_models_are_ranked_above_baselines_but_not_the_oracle(run_data):
+    def styles(**values):
+        cells = {name: [TableCell("", float(value))] for name, value in values.items()}
+        table = parts.ranked_table(planted(run_data), "x", "title", ["ROD"], cells, pl.DataFrame(), "mcqa")
+        assert [column.name for column in table.columns] == ["model", "ROD"] and table.title == "title"
+        return [row[1].style for row in table.rows], table.ranked
+
+    assert styles(zebra=60, ant=50, guess=40, oracle=100) == (["best", "second", "", ""], 2)
+    assert styles(zebra=60, ant=50, guess=50, oracle=100) == (["best", "", "", ""], 2)
+    assert styles(guess=40, oracle=100) == (["second", "best"], 0), "only baselines were played"
+
+
+ERRORS = {
+    "cell": "m/QD/hint", "protocol": "mcqa", "finished": 200, "scored": 198, "errors": 2, "unprocessable": 1, "refused": 1,
+    "failed": 0, "overflow": 0, "truncated": 0, "acc": 50.0, "acc_bound": 51.5, "loops_bound": 1.26,
+}  # fmt: skip
+
+
+def error_notes(run_data, monkeypatch, *rows):
+    monkeypatch.setitem(run_data.__dict__, "rows", pl.DataFrame(list(rows), schema_overrides={"acc": pl.Float64}))
+    return parts._error_notes(run_data, "mcqa")
+
+
+def test_errors_have_bounds_beyond_one_percent(run_data, monkeypatch):
+    begin = "m/QD/hint: 2 of 200 episodes without an answer, and in no measure (1 unprocessable, 1 refused, 0 failed)"
+
+    assert error_notes(run_data, monkeypatch, ERRORS) == (begin,)
+    (note,) = error_notes(run_data, monkeypatch, {**ERRORS, "finished": 199, "scored": 197})
+    assert note == f"{begin.replace('200', '199')}; acc is 49.5 to 50.5, whatever they would have been"
+    assert error_notes(run_data, monkeypatch, {**ERRORS, "finished": 2, "scored": 0, "acc": None}) == (
+        begin.replace("200", "2"),
+    )
+    assert error_notes(run_data, monkeypatch, {**ERRORS, "protocol": "tools"}) == ()
+
+
+def test_cut_short_episodes_are_noted_before_errors(run_data, monkeypatch):
+    row = {**ERRORS, "finished": 100, "scored": 98, "truncated": 1, "overflow": 3}
+    end = "counted as not right; acc is at most 51.5 and loops at most 1.3 where nothing were cut"
+
+    # 49 right; 2 errors and 4 cut short might be right, too
+    assert error_notes(run_data, monkeypatch, row) == (
+        f"m/QD/hint: 3 of 98 episodes outgrew the model, {end}",
+        f"m/QD/hint: 1 of 98 episodes spent a reply's tokens before its first word, {end}",
+        "m/QD/hint: 2 of 100 episodes without an answer, and in no measure (1 unprocessable, 1 refused, 0 failed); acc is 49.0 "
+        "to 55.0, whatever they would have been",
+    )

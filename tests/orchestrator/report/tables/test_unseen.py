@@ -19,6 +19,8 @@ from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.paper.published import foreign_scenarios
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.unseen import unseen_sentence, unseen_table
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 PROBES = ["blank", "swapped", "text-only"]
@@ -145,3 +147,37 @@ def test_report_does_not_take_probe_for_sample_picture(probed_run, demo_data):
     page = write_page(read_run(probed_run), data=demo_data)
     text = page.read_text()
     assert "none was shown" in text and "under blank" in text
+
+
+def test_unseen_table_says_what_its_figures_are(probed_run):
+    run_data = read_run(probed_run)
+    table = unseen_table(run_data, estimate(run_data))
+
+    assert (table.name, table.columns[0].name) == ("unseen", "model")
+    assert table.title == (
+        "right in the end / at the first turn, percent, where the sample's own picture is not shown, and in zero-shot"
+    )
+    assert table.notes == (
+        "50.0% of episodes end right under blank, without the sample's picture (swapped 50.0%, text-only 50.0%), and 100.0% with "
+        "it; means over scenarios of 2 models. Highest: reader in COCO, 100.0% (100.0% with it).",
+        "a guess among four categories is right in 25%; in ROD nothing counts at the first turn",
+    )
+    assert table.rows[0][0].text == "looker, zero-shot" and table.rows[-1][0].text == "guess, text-only"
+    assert table.numbers.filter(scenario="avg").height == 12 and table.numbers.height == 48
+    assert {cell.style for row in table.rows for cell in row} == {""}
+    alone = replace_episodes(run_data, [episode(0, "m/QD/zero-shot")])
+    empty = unseen_table(alone, estimate(alone))
+    assert (empty.name, empty.title, empty.rows) == ("unseen", "", ()), "no probe was played"
+    assert unseen_sentence(alone, estimate(alone)) == ("", "")
+
+
+def test_a_probe_of_one_model_is_compared_with_its_own_zero_shot(probed_run):
+    rights = {"m/QD/zero-shot": 3, "m/ROD/zero-shot": 2, "m/QD/blank": 1, "m/ROD/blank": 2, "n/QD/swapped": 4}
+    rows = [episode(n, cell, correct=n < right) for cell, right in rights.items() for n in range(4)]
+    run = replace_episodes(read_run(probed_run), [*rows, *(episode(n, "guess/QD/blank") for n in range(4))])
+
+    assert unseen_sentence(run, estimate(run)) == (
+        "37.5%",
+        "of episodes end right under blank, without the sample's picture, and 62.5% with it; means over scenarios of 1 model. "
+        "Highest: m in ROD, 50.0% (50.0% with it).",
+    )
