@@ -19,7 +19,7 @@ from orchestrator.report.comparisons.run_comparison import compare_runs, compari
 from orchestrator.report.html import build_page
 from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.read_run import read_run, read_runs
-from orchestrator.report.tables.model_input import certificate_rows
+from orchestrator.report.tables.model_input import certificate_rows, joint_input_notes
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.run_folder import stored_sweep
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -118,3 +118,9 @@ def test_tables_of_several_runs_name_the_run(runs: dict[str, Path], tmp_path: Pa
 def test_notes_in_json(runs: dict[str, Path]) -> None:
     assert json.loads(printed("report", runs["missing"], "--json"))["notes"][-1] == MISSING
     assert json.loads(printed("compare", runs["unequal"], "--json"))["notes"][-1] == UNEQUAL
+
+
+def test_equal_notes_of_several_runs_are_joined(runs: dict[str, Path]) -> None:
+    several = {name: read_run(runs[state]) for name, state in (("a", "missing"), ("b", "unequal"), ("c", "missing"))}
+
+    assert joint_input_notes(several) == [f"a and c: {MISSING}", f"b: {UNEQUAL}"]

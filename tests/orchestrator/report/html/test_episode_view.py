@@ -1,0 +1,146 @@
+"""One episode of the browser: every field that the page reads, the reasons for what is missing, and the bound on bytes."""
+
+import dataclasses
+import json
+
+import pytest
+
+from orchestrator.report.html import episode_view
+from orchestrator.report.html.episode_view import FIRST, LAST, EpisodeViews, replay_episode, rows_by_key
+from orchestrator.report.html.thumbnails import Thumbnails
+from tests.orchestrator.blocks import episode, turn
+
+KEY = "uniform/QD/hint/0001-00000000"
+SAMPLE_GONE = "question and options are not shown: the data folder does not hold this sample as it was played"
+
+
+def row_of(**fields):
+    return {**episode(1, "uniform/QD/hint"), "kind": "correct", **fields}
+
+
+def view_of(run_data, row, turns=(), verdicts=()):
+    views = EpisodeViews(run_data, Thumbnails(None, 0))
+    assert views.add(row, turns, verdicts)
+    return views.views[0], list(views.texts)
+
+
+@pytest.fixture
+def without_samples(run_data):
+    return dataclasses.replace(run_data, samples={})
+
+
+def test_a_view_holds_the_episode_and_its_turns(without_samples):
+    stored = turn(KEY, 0, "A cat") | {"image": "QD/0.jpg^224", "move": "left"}
+    view, texts = view_of(without_samples, row_of(seconds=0.12345), [stored, turn(KEY, 1, None) | {"image": None}])
+
+    first = {
+        "turn": 0, "frame": 0, "picture": "the data folder is not available", "image": 0, "reply": 1, "edge": 224,
+        "option": "mismatch", "category": "correct", "action": "category", "move": "left",
+    }  # fmt: skip
+    second = {
+        "turn": 1, "frame": 1, "picture": "the data folder is not available", "image": 2, "reply": 2, "option": "mismatch",
+        "category": "correct", "action": "category", "move": None,
+    }  # fmt: skip
+    assert view == {
+        "key": KEY, "model": "uniform", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "ending": "correct",
+        "kind": "correct", "sample": 1, "played": 2, "seconds": 0.123, "tokens": [100, 3], "why": SAMPLE_GONE,
+        "turns": [first, second],
+    }  # fmt: skip
+    assert texts == ["QD/0.jpg^224", "A cat", ""]
+
+
+def test_errors_are_cut_and_times_that_json_cannot_hold_are_absent(without_samples):
+    view, _ = view_of(without_samples, row_of(error="e" * 2_001, seconds=float("inf")))
+
+    assert view["error"] == ["e" * 2_000, 2_001] and view["seconds"] is None
+    assert "why" not in view and view["turns"] == [] and "judged" not in view
+    assert "error" not in view_of(without_samples, row_of(error=""))[0]
+
+
+def test_a_view_has_the_answer_and_the_limit_of_its_sample(run_data):
+    number, sample = next(iter(run_data.samples["QD"].items()))
+    view, _ = view_of(run_data, row_of(sample_id=number))
+
+    assert view["answer"] == sample.answer and view["limit"] > 1
+
+
+@pytest.mark.parametrize(("count", "hidden"), [(FIRST + LAST, 0), (FIRST + LAST + 1, 1)])
+def test_the_middle_of_a_long_episode_is_left_out(without_samples, count, hidden):
+    view, _ = view_of(without_samples, row_of(), [turn(KEY, number) for number in range(count)])
+
+    numbers = [shown["turn"] for shown in view["turns"]]
+    assert numbers == [*range(16), *range(16 + hidden, count)] and len(numbers) == 20
+
+
+def test_verdicts_keep_the_columns_that_are_shown():
+    verdict = {
+        "judge": "j", "category": True, "suggestion": None, "aggregate": False, "reason": None, "attempts": 2,
+        "text": "t" * 2_001, "key": KEY, "sample_id": 1,
+    }  # fmt: skip
+
+    assert episode_view._verdict(verdict) == {
+        "judge": ["j", 0], "category": True, "aggregate": False, "attempts": 2, "text": ["t" * 2_000, 2_001],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({}, SAMPLE_GONE),
+        ({"protocol": "tools"}, SAMPLE_GONE),
+        ({"protocol": "oeg"}, "an open question: no options were shown"),
+        ({"protocol": "oeg-multi"}, "open questions: no options were shown, and a judge read each answer"),
+    ],
+)
+def test_what_is_not_shown_has_its_reason(without_samples, row, reason):
+    turns = [turn(KEY, 0)]
+
+    assert replay_episode(without_samples, row_of(**row), turns) == ({}, reason)
+    assert replay_episode(without_samples, row_of(**row), []) == ({}, "")
+
+
+def test_an_unknown_condition_has_its_reason(run_data):
+    number = next(iter(run_data.samples["QD"]))
+    row = row_of(sample_id=number, condition="gone")
+
+    assert replay_episode(run_data, row, [turn(KEY, 0)]) == (
+        {}, "question and options are not shown: the sweep has no condition gone"
+    )  # fmt: skip
+    assert replay_episode(run_data, {**row, "protocol": "oeg"}, [turn(KEY, 0)])[0] == {}
+
+
+def test_open_questions_follow_the_stored_frames(run_data):
+    number, sample = next(iter(run_data.samples["QD"].items()))
+    start = episode_view.SCENARIOS["QD"].initial(sample)
+    row = row_of(sample_id=number, condition="zero-shot", protocol="oeg-multi")
+    turns = [turn(KEY, n) | {"frame": start.frame + 50 * n, "read_as": None} for n in range(2)]
+
+    questions, _ = replay_episode(run_data, row, turns)
+    assert list(questions) == [0], "the second frame is not where the first reading leads"
+    assert questions[0].view.options == questions[0].view.categories == () and questions[0].view.prompt
+    assert (questions[0].answer, questions[0].asks, questions[0].said) == (-1, (), (-1, -1))
+    assert list(replay_episode(run_data, {**row, "protocol": "oeg"}, turns[:1] * 2)[0]) == [0]
+    assert replay_episode(run_data, row, [turns[1]])[0] == {}
+
+
+def test_a_page_is_full_once_its_bytes_are_spent(without_samples):
+    views = EpisodeViews(without_samples, Thumbnails(None, 0))
+    turns = [turn(KEY, 0, "B")]
+    assert views.add(row_of(), turns) and views.add(row_of(), turns)
+
+    first, second = (len(json.dumps(view)) for view in views.views)
+    texts = sum(len(json.dumps(text)) for text in views.texts)
+    assert views.bytes == first + second + texts, "shared texts count once"
+    exact = EpisodeViews(without_samples, Thumbnails(None, 0), most_bytes=first + texts)
+    assert exact.add(row_of(), turns) and not exact.add(row_of(), turns)
+    assert EpisodeViews(without_samples, Thumbnails(None, 0), first + texts + 1).most_bytes > exact.bytes
+
+
+def test_rows_are_grouped_by_key_in_their_order(run_data):
+    keys = run_data.episodes["key"].to_list()[:2]
+    grouped = rows_by_key(run_data.turns, keys)
+
+    assert set(grouped) == set(keys)
+    for key, rows in grouped.items():
+        assert [row["turn"] for row in rows] == list(range(len(rows))) and {row["key"] for row in rows} == {key}
+    assert rows_by_key(run_data.turns, []) == {}
