@@ -73,7 +73,8 @@ def test_flips_and_unanswered_episodes_are_noted_per_model_and_cell():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "inside"), [(43.0, 50.0, True), (43.1, 50.0, False), (40.0, 42.9, False), (40.0, 43.0, True), (None, 50.0, None)]
+    ("low", "high", "inside"),
+    [(43.0, 50.0, True), (43.1, 50.0, False), (40.0, 42.9, False), (40.0, 43.0, True), (None, 50.0, None)],
 )  # fmt: skip
 def test_a_figure_that_is_not_exact_agrees_if_rounding_reaches_its_interval(low, high, inside):
     row = {**ROW, "low": low, "high": high}

@@ -100,5 +100,5 @@ def test_cells_are_those_of_the_sweep_and_pairs_are_of_models(small_run):
         for family in ("plain", "persistent") for scenario in ("QD", None)
     ]  # fmt: skip
     assert split_between(small_run, "shy, one-order", "eager, one-order").equals(rows)
-    with pytest.raises(RunFolderError, match="^oracle has no exact curves; those of this run: shy, one-order, eager"):
+    with pytest.raises(RunFolderError, match=r"^oracle has no exact curves; those of this run: shy, one-order, eager"):
         split_between(small_run, "shy, one-order", "oracle")
