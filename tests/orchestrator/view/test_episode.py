@@ -1,0 +1,87 @@
+"""One episode of the viewer: the kind of a wrong guess by the rules, pictures of several folders, and its verdicts."""
+
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+from orchestrator.report.measures.endings import EndingKind
+from orchestrator.view import bundle, episode
+from sweeps.conditions import CONDITIONS, Condition
+from tests.envs.games import SAMPLES
+from tests.orchestrator.blocks import turn
+
+SAMPLE = SAMPLES["ROD"]
+
+
+def kind_of(own, turns, condition="zero-shot", kind=EndingKind.GUESSED, sample=SAMPLE):
+    row = {"scenario": "ROD", "condition": condition}
+    return episode._kind(kind, own, sample, row, turns)
+
+
+def test_a_wrong_guess_is_early_or_clear_by_the_rules(conditions):
+    telling = [
+        episode.SCENARIOS["ROD"].telling(SAMPLE, episode.SCENARIOS["ROD"].initial(SAMPLE)._replace(frame=frame, turn=1))
+        for frame in range(10)
+    ]
+    assert {True, False} <= set(telling), "some pictures show the object and some do not"
+    for frame, tells in enumerate(telling):
+        turns = [turn("k", 0), turn("k", 1) | {"frame": frame, "turn": 1}]
+        expected = {True: EndingKind.GUESSED_CLEAR, False: EndingKind.GUESSED_EARLY, None: EndingKind.GUESSED}[tells]
+        assert kind_of(conditions, turns) == expected
+        assert kind_of(conditions, turns, "blank") == EndingKind.GUESSED_EARLY, "its own picture was not shown"
+        assert kind_of(conditions, turns, "random-proactive") == expected
+
+
+def test_other_kinds_and_unknown_views_stay(conditions):
+    turns = [turn("k", 0)]
+
+    assert kind_of(conditions, turns, kind=EndingKind.GAVE_UP) == EndingKind.GAVE_UP
+    assert kind_of(conditions, turns, sample=None) == EndingKind.GUESSED
+    assert kind_of(conditions, []) == EndingKind.GUESSED
+    assert kind_of(conditions, turns, "gone") == EndingKind.GUESSED
+
+
+@pytest.fixture
+def conditions():
+    """What the kind needs of a run."""
+    return SimpleNamespace(conditions={**CONDITIONS, "blank": Condition(name="blank", picture="blank")})
+
+
+def test_pictures_of_several_folders_are_numbered_one_after_the_other():
+    pictures = [Holder(["a", "b"]), Holder(["c"])]
+    views = [
+        {"turns": [{"picture": 0}, {"picture": 1}]},
+        {"turns": [{"picture": 0}, {"picture": "left out"}]},
+        {"turns": [{"picture": 1}]},
+    ]
+    episode._share_pictures(views, [pictures[0], pictures[1], pictures[0]])
+
+    assert [[shown["picture"] for shown in view["turns"]] for view in views] == [[0, 1], [2, "left out"], [1]]
+
+
+class Holder:
+    """A folder's pictures."""
+
+    def __init__(self, uris) -> None:
+        self.uris = uris
+
+
+def test_only_answers_have_verdicts(tmp_path):
+    assert episode.read_verdicts(tmp_path, {"ending": "correct", "key": "k"}) == []
+
+
+def test_pictures_fill_files_of_equal_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundle, "FILE_PICTURES", 2)
+    writer = bundle.PictureWriter(tmp_path)
+    numbers = [writer.add(f"picture {number}".encode()) for number in range(5)]
+
+    assert numbers == [0, 1, 2, 3, 4] and writer.total == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pictures-0000.parquet", "pictures-0001.parquet"]
+    writer.flush()
+    writer.flush()
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == [f"pictures-000{number}.parquet" for number in range(3)]
+    assert writer.file_sizes == [path.stat().st_size for path in files]
+    stored = [picture for path in files for picture in pl.read_parquet(path)["picture"]]
+    assert stored == [f"picture {number}".encode() for number in range(5)]
