@@ -3,8 +3,12 @@
 import polars as pl
 import pytest
 
+from envs.types import Ending
 from orchestrator.report.html import cells
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.tables.table import MISSING, TableCell
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 NAMES = (TableCell("m", "m"), TableCell("QD", "QD"), TableCell("hint", "hint"))
 COST = {
@@ -112,3 +116,13 @@ def test_columns_say_what_they_hold():
     assert all(about[name] for name in about if name not in {"Model", "Scenario", "Condition", "Measure"} | {
         "Ours", "Published", "Difference"
     })  # fmt: skip
+
+
+def test_errors_and_their_cells_are_marked(run_data):
+    endings = ["refused", "failed", "correct", "wrong"]
+    run = replace_episodes(run_data, [episode(n, "m/QD/hint", Ending(ending)) for n, ending in enumerate(endings)])
+    (row,) = cells.cells_table(run, estimate(run)).rows
+
+    assert row[:3] == NAMES and row[-1] == TableCell("2", 2, style="warn")
+    assert [cell.text for cell in row[-4:]] == ["4", "0", "0", "2"] and (row[3].text, row[3].value) == ("50.0", 50.0)
+    assert row[-4].link == "#model=m&scenario=QD&condition=hint" and row[-4].value == 1.0

@@ -1,0 +1,185 @@
+"""What reading a run says and leaves out: notes word by word, replicates, clusters, and the last turns of episodes."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+
+from actors.playing.records import EpisodeBatch
+from envs.types import Ending
+from orchestrator.report import read_run as room
+from orchestrator.report.read_run import read_run, read_runs
+from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run, rank_of
+from orchestrator.report.wording import format_signed
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.lock import RunFolderError
+from orchestrator.storage.schemas import EPISODES
+from tests.orchestrator.blocks import columns, episode, turn
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+
+def test_notes_on_stops_name_the_intervals_that_hold(demo_data):
+    wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"], precision={"half_width": 10})
+    planned = pl.DataFrame({"cell": ["a", "b"], "planned": [40, 50], "full": [1200, 50]})
+    (rule,) = room._precision_notes(wanted, planned.tail(1), 0)
+
+    assert rule.endswith("0 of 1 cell stopped, 0 of 50 episodes not needed")
+    assert room._precision_notes(wanted, planned, 1_500)[1:] == [
+        "intervals of accuracy, suggestions and loops of 1 stopped cell hold at any stop, for the whole set of samples; those of "
+        "shares of answers, of budgets and of paired tests take the number as given",
+        "1,500 episodes after a stop or of an earlier configuration are left out",
+    ]
+    plain = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"])
+    assert room._precision_notes(plain, planned.drop("full"), 3) == [
+        "3 episodes of an earlier configuration are left out"
+    ]
+    assert room._precision_notes(plain, planned.drop("full"), 0) == []
+
+
+def test_clusters_need_a_known_name_and_the_samples():
+    episodes, samples = pl.DataFrame({"scenario": ["QD", "CIT", "ROD"]}), {"QD": {}}
+
+    for cluster in ("", "automatic"):
+        room._check_cluster(cluster, episodes, {})
+    room._check_cluster("object", episodes.head(1), samples)
+    with pytest.raises(RunFolderError) as unknown:
+        room._check_cluster("room", episodes, samples)
+    assert str(unknown.value) == "there is no clustering 'room'; type --cluster object or --cluster picture"
+    with pytest.raises(RunFolderError) as missing:
+        room._check_cluster("picture", episodes, samples)
+    assert str(missing.value) == (
+        "--cluster picture needs the samples of CIT, which were not found; type --data DIR with their folder"
+    )
+
+
+def test_replicates_are_named_by_what_they_repeat(demo_data):
+    wanted = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"], replicates={"orders": 2, "seeds": 2})
+    names = [condition.name for condition in wanted.replicated_conditions]
+    rows = [
+        *(episode(n, f"m/QD/{name}") for n, name in enumerate(["hint", *names])),
+        episode(9, f"m/QD/{names[0]}", Ending.REFUSED),
+    ]
+    played = room._replicate_rows(wanted, pl.DataFrame(rows, schema=EPISODES))
+
+    assert len(names) == 3 and played.height == 3, "neither the first replicate nor an error"
+    assert set(played["condition"]) == {"hint"} and set(played["wording"]) == {0}
+    assert sorted(played.select("order", "draw").rows()) == [(0, 1), (1, 0), (1, 1)]
+
+
+def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
+    (note,) = read_run(run, data=tmp_path / "gone").notes
+
+    assert note.startswith("the data folder is not available (") and note.endswith(
+        "), so views are judged by the oracle's path"
+    )
+    with pytest.raises(RunFolderError, match="named twice"):
+        read_runs([run, run])
+    (data,) = read_runs([run], strict=True, cluster="object")
+    assert data.strict and data.cluster == "object" and data.data is None
+
+
+def test_unfinished_cells_are_asked_for_in_the_control_log(run_data, monkeypatch):
+    asked = []
+
+    class State:
+        def sentences(self, unfinished):
+            asked.append(list(unfinished))
+            return ["paused"]
+
+    monkeypatch.setattr(room, "read_control_state", lambda _: State())
+    planned = pl.DataFrame({"cell": ["a", "b", "c"], "planned": [2, 2, 1]})
+    stored = pl.DataFrame({"cell": ["a", "a", "b"]})
+
+    assert room._control_notes(run_data.folder, planned, stored) == ["paused"] and asked == [["b", "c"]]
+
+
+def test_planned_cells_have_full_sizes_only_with_a_rule(demo_data, tmp_path, monkeypatch):
+    folder = play_sweep(tmp_path / "run", sweep(demo_data, ["guess"], ["hint"], scenarios=["QD", "ROD"]), only=0)
+
+    assert (
+        room._planned_frame(folder)["planned"].to_list() == [10, 10]
+        and "full" not in room._planned_frame(folder).columns
+    )
+    cells = room.planned_cells(folder)
+    monkeypatch.setattr(room, "planned_cells", lambda _: [{**cells[0], "full": 30}, cells[1]])
+    assert room._planned_frame(folder)["full"].to_list() == [30, 10]
+
+
+MOVES = {0: ["left", "zoom", "up", "down"], 1: ["right", "right"], 2: [None]}
+
+
+@pytest.fixture
+def moved(run_data, tmp_path):
+    """Three stored episodes with these moves, one of which is not the run's, and a fourth without a turn."""
+    rows = [episode(n, "m/COCO/random-proactive", turns=len(moves)) for n, moves in MOVES.items()]
+    rows.append(episode(3, "m/COCO/own", Ending.FAILED, turns=0))
+    turns = [
+        turn(rows[n]["key"], number, f"reply {number}") | {"move": move}
+        for n, moves in MOVES.items() for number, move in enumerate(moves)
+    ]  # fmt: skip
+    store = EpisodeStore(tmp_path)
+    store.append(EpisodeBatch([0, 1, 2, 3], columns(rows, episode(0)), columns(turns, turn("", 0))))
+    store.close()
+    return dataclasses.replace(replace_episodes(run_data, [rows[0], rows[2], rows[3]]), folder=tmp_path)
+
+
+def test_last_turns_count_the_moves_before_them_on_each_axis(moved):
+    last = moved.last_turns
+
+    assert last.select("sample_id", "turn", "reply", "move", "across", "along", "mode").rows() == [
+        (0, 3, "reply 3", "down", 2, 2, "random-proactive"), (2, 0, "reply 0", None, 0, 0, "random-proactive"),
+    ]  # fmt: skip
+    assert last.columns == [
+        "key", "model", "scenario", "condition", "protocol", "cell", "sample_id", "seed", "ending", "correct", "turn", "frame",
+        "image", "reply", "category", "action", "move", "across", "along", "mode",
+    ]  # fmt: skip
+    assert moved.turns.collect()["reply"].to_list() == [*(f"reply {n}" for n in range(4)), "reply 0"]
+    assert moved.scored["sample_id"].to_list() == [0, 2]
+
+
+def test_an_unknown_condition_is_played_as_usual(moved):
+    renamed = dataclasses.replace(moved, episodes=moved.episodes.with_columns(condition=pl.lit("gone")))
+
+    assert set(renamed.last_turns["mode"]) == {"play"}
+
+
+def test_clusters_are_of_the_answer_or_the_picture(run_data):
+    sample = next(iter(run_data.samples["QD"].values()))
+
+    assert CLUSTERS["picture"][0](sample) == sample.image
+    assert CLUSTERS["object"][0](sample) == CLUSTERS["object"][0](dataclasses.replace(sample, image="other"))
+    assert [about for _, about in CLUSTERS.values()] == [
+        "samples of one scenario with the same right answer",
+        "samples of one scenario cut from the same picture or video",
+    ]
+
+
+def test_models_are_kept_or_baselines_if_there_are_none(run_data):
+    rows = pl.DataFrame({"model": ["oracle", "m", "guess"]})
+
+    assert run_data.models_or_baselines(rows)["model"].to_list() == ["m"]
+    assert run_data.models_or_baselines(rows.filter(pl.col("model") != "m"))["model"].to_list() == ["oracle", "guess"]
+    assert run_data.models_of_policy("oracle") == ["oracle"] and run_data.models_of_policy("none") == []
+    assert run_data.unseen_conditions == []
+
+
+def test_values_are_cached_by_run_and_arguments(run_data):
+    calls = []
+
+    @cached_per_run
+    def measure(run: RunData, first: int, second: int = 2) -> int:
+        calls.append((first, second))
+        return first + second
+
+    run = dataclasses.replace(run_data)
+    assert [measure(run, 1), measure(run, 1, 2), measure(run, 1, second=2), measure(run, first=1)] == [3] * 4
+    assert measure(run, 1, 3) == 4 and measure(dataclasses.replace(run), 1) == 3
+    assert calls == [(1, 2), (1, 3), (1, 2)]
+
+
+def test_names_are_ranked_and_others_come_last():
+    ranks = pl.DataFrame({"name": ["b", "x", "a"]}).select(rank_of("name", ["a", "b"])).to_series()
+
+    assert ranks.to_list() == [1, 2, 0]
+    assert format_signed(-1234.56) == "−1,234.6" and format_signed(-0.04) == "0.0" and format_signed(0.5, 0) == "0"
