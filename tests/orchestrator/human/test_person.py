@@ -1,6 +1,7 @@
 """A person as an engine: which answers count, which question follows, and what is resumed."""
 
 import asyncio
+from types import SimpleNamespace
 
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
 from orchestrator.human.session import PlayPage, _describe_stop
@@ -52,3 +53,29 @@ def test_a_stop_says_how_much_is_stored(tmp_path):
     person.unfinished.add("right")
     assert _describe_stop(page, person) == expected.format(" and 2 answers of the next one")
     asyncio.run(person.close())
+
+
+def test_a_reply_is_the_chosen_text_with_the_time_that_it_took(tmp_path):
+    view = SimpleNamespace(options=("left", "right"), categories=("cat",))
+    request = SimpleNamespace(messages=(), situation=SimpleNamespace(view=view))
+
+    async def check() -> None:
+        person = Person(tmp_path, Unfinished(tmp_path))
+        person.unfinished.open("a")
+        for number, (choice, text) in enumerate(((2, "cat"), (0, "left")), 1):
+            asked = asyncio.create_task(person.reply(request))
+            question = await person.question_after(number - 1)
+            assert (question.number, question.options, question.pictures) == (number, ("left", "right", "cat"), {})
+            await asyncio.sleep(0.02)
+            assert person.answer(number, choice)
+            reply = await asked
+            assert reply.text == text and 0.02 <= reply.seconds < 30
+        assert person.unfinished.replies == ["cat", "left"] and not person.over
+        resumed = Person(tmp_path, Unfinished(tmp_path))
+        resumed.unfinished.open("a")
+        stored = await resumed.reply(request)
+        assert (stored.text, stored.seconds, resumed.question) == ("cat", 0.0, None), "what was said is not asked again"
+        await person.close()
+        await resumed.close()
+
+    asyncio.run(check())
