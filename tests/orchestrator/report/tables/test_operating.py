@@ -1,11 +1,15 @@
 """Tables of operating points: splits and played values as text, and the notes that warn of what is uncertain."""
 
+import dataclasses
+
 import polars as pl
 import pytest
 
 from orchestrator.report.tables import operating
 from orchestrator.report.tables.operating import splits_table_of
 from orchestrator.report.tables.table import MISSING, TableCell
+from sweeps.conditions import Condition
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 SPLIT = {
     "more": 1.26, "more_low": -0.5, "more_high": 3.0, "better": -2.0, "better_low": -4.0, "better_high": 0.0,
@@ -101,3 +105,85 @@ def test_notes_say_what_was_sampled_and_what_is_small():
         "cases (docs/operating-curves.md)"
     ]
     assert not list(operating._small_notes(rows.filter(pl.col("clusters") >= 30)))
+
+
+MEAN = {
+    "model": "m", "scenario": None, "condition": "every-state", "exact": True, "thoughts": 0, "clusters": 40, "ps": 1.234,
+    "greedy_ps": 2.0, **dict.fromkeys((*operating.POINTS, *operating.CHAIN), 50.0), "auc_own": 0.75, "neutral_own": None,
+    "acc_low": 40.0, "acc_high": 60.0, "chance_acc": 20.0, "chance_ps": 1.5, "answered": 70.0, "abstained": 20.0,
+    "limited": 10.0,
+}  # fmt: skip
+
+
+def test_means_have_a_column_per_measure_and_the_scenarios_in_their_heading(run_data, monkeypatch):
+    cell = {**MEAN, "scenario": "QD"}
+    rows = pl.DataFrame(
+        [cell, MEAN, {**cell, "model": "oracle"}, {**MEAN, "model": "oracle"}],
+        schema_overrides={"scenario": pl.String, "neutral_own": pl.Float64},
+    )
+    run = replace_episodes(run_data, [])
+    planned = run.sweep.model_copy(update={"conditions": (*run.sweep.conditions, Condition(name="every-state"))})
+    run = dataclasses.replace(run, sweep=planned)
+    monkeypatch.setattr(operating, "operating_points", lambda _: rows)
+    monkeypatch.setattr(operating, "exact_and_played", lambda _: pl.DataFrame())
+    points, bounds = operating.operating_table(run), operating.bounds_table(run)
+
+    assert [column.name for column in points.columns] == [
+        "model", "own point", "greedy", "AUC, own map", "AUC, others' map", "neutral b", "order sd", "published order",
+    ]  # fmt: skip
+    assert [column.name for column in bounds.columns] == [
+        "model", "own point", "any bias ≤", "never giving up ≤", "timed ≤", "right suggestion ≤", "recognition ≤",
+    ]  # fmt: skip
+    assert [[cell.text for cell in row] for row in points.rows] == [
+        [f"{name}, every-state (avg of 1)", "50.0 / 1.23", "50.0 / 2.00", "0.750", "50.000", "-", "50.0", "+50.0"]
+        for name in ("m", "oracle")
+    ]
+    assert points.rows[0][1].note == "40.0 to 60.0" and points.ranked == bounds.ranked == 1
+    assert points.notes == (
+        "m (every-state) ends right in 50.0% of episodes [40.0 to 60.0] with 1.23 suggestions by its own probabilities (chance: "
+        "20.0% with 1.50); 70% end with a category, 20% with an abstention, 10% at the turn limit.",
+    )
+    assert (points.name, points.title) == (
+        "operating",
+        "unwilling or unable: exact acc % / ps of the model's own probabilities (temperature 1) and of greedy decoding; how well "
+        "its odds of asking detect what cannot be known; points of acc by which orders of the options differ",
+    )
+    assert (bounds.name, bounds.title, bounds.notes) == (
+        "operating-bounds",
+        "what would raise acc %, at most: each column removes one weakness more, from the model's own point on",
+        (),
+    )
+
+
+def test_played_values_that_differ_are_explained(run_data, monkeypatch):
+    rows = pl.DataFrame([{**EXACT, "z": 4.0, "unreadable": 1.26}, {**EXACT, "model": "n", "unreadable": 0.0}])
+    monkeypatch.setattr(operating, "exact_and_played", lambda _: rows)
+    monkeypatch.setattr(operating, "explain_difference", lambda _, *names: f"kinds of {'/'.join(names)}")
+
+    assert list(operating._difference_notes(run_data)) == [
+        "m, QD: played acc 40.0 with 1.50 suggestions differs from the exact 41.3 with 1.23; replies that name no option have "
+        "1.3% of the probability; kinds of m/QD/hint"
+    ]
+
+
+def test_exact_values_have_a_line_per_model_and_condition(run_data, monkeypatch):
+    rows = pl.DataFrame([EXACT, {**EXACT, "scenario": "ROD", "z": None, "z_ps": None}, {**EXACT, "model": "n"}])
+    monkeypatch.setattr(operating, "exact_and_played", lambda _: rows)
+    table = operating.exact_table(run_data)
+
+    text = "41.3 / 40.0; 1.23 / 1.50"
+    assert [[cell.text for cell in row] for row in table.rows] == [["m, hint", text, text], ["n, hint", "-", text]]
+    assert (table.name, [column.name for column in table.columns]) == ("operating-played", ["model", "ROD", "QD"])
+    assert table.notes == ("z of acc in 2 cells: root mean square 0.54 (1 is expected), 100% within 1.96",)
+
+
+@pytest.mark.parametrize(("left_out", "notes"), [(0, ()), (2, "2 more pairs"), (1, "1 more pair")])
+def test_pairs_that_are_not_split_are_counted(run_data, monkeypatch, left_out, notes):
+    names = {"before": "a", "after": "b", "family": "plain"}
+    rows = pl.DataFrame([{**names, "scenario": "QD", **SPLIT}, {**names, "scenario": None, **SPLIT}])
+    monkeypatch.setattr(operating, "operating_splits", lambda _: rows)
+    monkeypatch.setattr(operating, "count_left_out", lambda _: left_out)
+    table = operating.splits_table(run_data)
+
+    assert table.name == "operating-splits" and len(table.rows) == 1
+    assert table.notes == (notes and (f"{notes}: open_run(DIR).asking_split(BEFORE, AFTER) in Python",))

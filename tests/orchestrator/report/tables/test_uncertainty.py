@@ -93,6 +93,19 @@ def test_bounds_of_a_figure_and_of_a_change():
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("measure", "against", "name"),
+    [
+        ("acc", "", "accuracy"),
+        ("ps", "", "suggestions"),
+        ("loops", "", "loops"),
+        ("loops", "zero-shot", "change of loops"),
+    ],
+)
+def test_bounds_name_their_measure(measure, against, name):
+    assert uncertainty._bounds_line({**BOUND, "measure": measure, "against": against})[3].text == name
+
+
 def missing_rows(monkeypatch, run_data, rows):
     monkeypatch.setattr(uncertainty, "missing_bounds", lambda _: pl.DataFrame(rows, schema=MISSING_SCHEMA))
     return uncertainty.missing_table(run_data)
