@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan, planned_rows
+from orchestrator.report.measures import sample_size as room
 from orchestrator.report.measures.sample_size import (
     comparison_families,
     half_width,
@@ -13,6 +14,7 @@ from orchestrator.report.measures.sample_size import (
     samples_for_precision,
 )
 from orchestrator.report.statistics.exact_tests import holm, mcnemar
+from orchestrator.report.statistics.proportion import proportion_interval
 from tests.orchestrator.report.runs import BASELINES, sweep
 
 
@@ -71,3 +73,40 @@ def test_plan_refuses_what_it_cannot_plan(tmp_path):
     refused = plan(file, "--precision", "2")
 
     assert refused.exit_code == 2 and "plan multiple choice" in refused.stderr
+
+
+def test_precision_names_the_scenarios_that_are_too_small():
+    assert room._precision_lines(0.001, None, {"QD": 5}) == ["+-0.001 points: more than 10,000,000 samples per cell"]
+    (line,) = room._precision_lines(2.5, 1_533, {"ROD": 42, "QD": 1_533, "CIT": 1_532})
+    assert line == (
+        "+-2.5 points at 95%: 1,533 samples per cell at 50% accuracy, fewer at any other; scenarios with fewer samples: ROD 42 "
+        f"(+-{room.half_width(42):.1f}), CIT 1,532 (+-2.5)"
+    )
+    (enough,) = room._precision_lines(2.5, 1_533, {"QD": 1_533})
+    assert enough == "+-2.5 points at 95%: 1,533 samples per cell at 50% accuracy, fewer at any other"
+
+
+def test_effects_name_the_comparisons_and_the_shares_that_differ():
+    assert room._effect_lines(5, "conditions with zero-shot", 1_200, [None, 1_000, 2, 30]) == [
+        "to detect 5 points between conditions with zero-shot with 80% power among 1,200 comparisons (Holm, p <= 4.2e-05): none "
+        "(10%), 1,000 (20%), 2 (30%), 30 (50%) samples per cell, by the share of samples that end differently"
+    ]
+
+
+@pytest.mark.parametrize("fewest", [1, 2, 3, 4, 5, 63, 64, 65, 1_000])
+def test_the_fewest_samples_are_found_by_bisection(fewest):
+    assert room._search_fewest(lambda n: n >= fewest) == fewest
+
+
+def test_no_number_of_samples_may_be_enough():
+    assert room._search_fewest(lambda n: False) is None
+    assert room.samples_for_effect(11, 0.1) is None, "more than all that differ"
+    assert room.samples_for_effect(10, 0.1) is not None
+
+
+def test_half_widths_are_half_of_the_interval():
+    low, high = proportion_interval(25, 100)
+
+    assert room.half_width(100, 0.25) == pytest.approx(50 * (high - low))
+    n = room.samples_for_precision(5)
+    assert room.half_width(n) <= 5 < room.half_width(n - 1)
