@@ -1,13 +1,16 @@
 """The page's own files and the state that it asks for."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 
 from orchestrator.report.measures.endings import EndingKind
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.view import assets, bundle
-from orchestrator.view.page import ViewPage, _parse_number
+from orchestrator.view.catalog import hash_key
+from orchestrator.view.page import EpisodeName, ViewPage, _episode_name, _parse_number
 from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS
 from orchestrator.view.query import Query
 from sweeps.conditions import CONDITIONS
@@ -107,3 +110,33 @@ def test_a_bundle_names_its_files_and_allows_only_its_own_script(demo_data, tmp_
         .read_text()
         .startswith("---\ntitle: Episodes of proactive-sweep runs\nsdk: static\n")
     )
+
+
+def test_an_episode_is_named_by_its_key_or_its_number():
+    def name_of(**query):
+        return _episode_name(SimpleNamespace(query=query), "beside")
+
+    assert name_of() is None and name_of(beside_run="one") is None
+    assert name_of(beside="k", beside_run="one") == ("one", hash_key("k")) and name_of(beside="k").run == ""
+    assert name_of(beside_id="7", beside="k", beside_run="one") == ("one", 7)
+    assert name_of(beside_id="0" * 20) == ("", 0)
+    with pytest.raises(web.HTTPBadRequest):
+        name_of(beside_id="0" * 21)
+
+
+def test_an_episode_is_found_again_after_its_parts_were_merged(demo_data, tmp_path):
+    wanted, folder = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"]), tmp_path / "run"
+    for count in (3, None):
+        play_sweep(folder, wanted, only=count)
+    page = ViewPage({"run": folder})
+    page.refresh()
+    before = page.catalog.version
+    key = episodes(folder).collect()["key"].sort()[-1]
+    store = EpisodeStore(folder)
+    store.compact()
+    store.close()
+
+    view = page._view([EpisodeName("run", hash_key(key))])
+    assert [episode["key"] for episode in view["episodes"]] == [key] and page.catalog.version == before + 1
+    assert view["ids"] == [str(hash_key(key))] and view["neighbors"] == [] and "label" not in view
+    assert page._view([EpisodeName("run", 1)]) is None

@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 
 from orchestrator.report.measures.endings import EndingKind
+from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.verdict_store import VerdictStore
 from orchestrator.view import bundle, episode
 from sweeps.conditions import CONDITIONS, Condition
 from tests.envs.games import SAMPLES
@@ -68,6 +70,19 @@ class Holder:
 
 
 def test_only_answers_have_verdicts(tmp_path):
+    store = VerdictStore(tmp_path)
+    for key, judge in (("k", "a"), ("other", "a"), ("k", "b")):
+        row = {"key": key, "judge": judge, "cell": "m/QD/hint", "model": "m", "scenario": "QD", "condition": "hint"}
+        row |= {"sample_id": 0, "category": True, "suggestion": False, "aggregate": True}
+        store.append({name: [row.get(name)] for name in VERDICTS})
+    store.flush()
+
+    judged = episode.read_verdicts(tmp_path, {"ending": "answered", "key": "k"})
+    assert sorted((row["key"], row["judge"], row["aggregate"]) for row in judged) == [
+        ("k", "a", True),
+        ("k", "b", True),
+    ]
+    assert episode.read_verdicts(tmp_path, {"ending": "answered", "key": "none"}) == []
     assert episode.read_verdicts(tmp_path, {"ending": "correct", "key": "k"}) == []
 
 
