@@ -1,10 +1,13 @@
 """Cells and columns of compared runs, least differences, and sentences on decoding: each by hand."""
 
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
 from orchestrator.report.comparisons import power, rounding, run_comparison
 from orchestrator.report.comparisons.rounding import decoding_mismatch, decoding_note, sampling_mismatch
+from orchestrator.report.statistics.exact_tests import detectable
 from orchestrator.report.tables.table import MISSING, TableCell
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
@@ -116,3 +119,19 @@ def test_open_ended_answers_are_sampled_without_a_tight_limit():
 
 def test_flips_of_no_episodes_explain_everything():
     assert rounding.flip_probability(3, 0, 0.5) == rounding.flip_probability(0, 9, 0.0) == 1.0
+
+
+def test_paired_runs_see_differences_by_their_discordant_pairs_and_their_interval():
+    names = {"run": "two", "model": "m", "condition": "hint", "protocol": "mcqa"}
+    cells = [
+        {**names, "scenario": "QD", "n": 200, "gained": 20, "lost": 10},
+        {**names, "scenario": "ROD", "n": 40, "gained": 0, "lost": 0},
+    ]
+    averages = [{**names, "n": 240, "difference_low": -2.0, "difference_high": 8.0}]
+    rows = power.paired_power(SimpleNamespace(cells=pl.DataFrame(cells), averages=pl.DataFrame(averages)))
+
+    # the average has a standard error of 10 / (2 x 1.96) points, and finds 2.8 of them
+    assert rows["scenario"].to_list() == ["QD", "ROD", "avg"] and rows["n"].to_list() == [200, 40, 240]
+    assert rows["least"][0] == detectable(200, 0.15) and rows["least"][1] is None
+    assert rows["least"][2] == pytest.approx(2.801585 * 10 / (2 * 1.959964), abs=1e-4)
+    assert set(rows["run"]) == {"two"} and rows.columns == list(power.SCHEMA)
