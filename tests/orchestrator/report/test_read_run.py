@@ -79,6 +79,12 @@ def test_data_that_are_absent_or_other_are_noted(run, tmp_path):
     assert data.strict and data.cluster == "object" and data.data is None
 
 
+def test_bad_lines_are_noted_as_left_out(run, monkeypatch):
+    monkeypatch.setattr(room, "read_bad_lines", lambda _: ("QD: line 3 is torn",))
+
+    assert read_run(run).notes == ("left out: QD: line 3 is torn",)
+
+
 def test_unfinished_cells_are_asked_for_in_the_control_log(run_data, monkeypatch):
     asked = []
 
@@ -88,7 +94,7 @@ def test_unfinished_cells_are_asked_for_in_the_control_log(run_data, monkeypatch
             return ["paused"]
 
     monkeypatch.setattr(room, "read_control_state", lambda _: State())
-    planned = pl.DataFrame({"cell": ["a", "b", "c"], "planned": [2, 2, 1]})
+    planned = pl.DataFrame({"cell": ["a", "b", "c", "none"], "planned": [2, 2, 1, 0]})
     stored = pl.DataFrame({"cell": ["a", "a", "b"]})
 
     assert room._control_notes(run_data.folder, planned, stored) == ["paused"] and asked == [["b", "c"]]
