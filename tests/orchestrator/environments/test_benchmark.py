@@ -3,6 +3,7 @@
 import pytest
 
 from envs import SCENARIOS
+from envs.chance import episode_seed
 from envs.scenario import suggestions
 from envs.types import Action, Ending
 from orchestrator.environments.benchmark import Benchmark
@@ -90,3 +91,12 @@ def test_a_wrong_name_is_a_sentence(data, make, sentence):
     with pytest.raises(SweepError) as error:
         make(data)
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(("draw", "purpose"), [(0, "episode"), (3, "episode-3")])
+def test_an_episode_draws_as_in_a_sweep_of_seed_0(data, draw, purpose):
+    condition = CONDITIONS["random-proactive"].replicate(0, draw)
+    episode = Benchmark(data, ["QD"], condition).episode("QD", 11)
+
+    assert episode.rules.seed == episode_seed(0, "QD", 11, purpose)
+    assert Benchmark(data, ["QD"], condition).seed == 0 and episode.rules.condition is condition

@@ -198,3 +198,11 @@ def test_a_step_tells_how_the_reply_was_parsed_and_a_limit_truncates(demo_data):
     assert step(2) == (["mismatch", "correct", "category", "", "correct", 2, 1], 1.0, True, False)
     env.reset(seed=0)
     assert step(1) == (["wrong", "mismatch", "abstention", "", "wrong", 1, 0], 0.0, True, False)
+
+
+def test_an_id_is_enough_where_one_scenario_is_loaded(demo_data):
+    env = ProactiveGymEnv(demo_data, ["QD"], size=16)
+    _, info = env.reset(options={"sample": 11})
+    assert (info["scenario"], info["sample"]) == ("QD", 11)
+    _, info = ProactiveGymEnv(demo_data, ["ROD", "QD"], size=16).reset(seed=0, options={"scenario": "QD"})
+    assert info["scenario"] == "QD"
