@@ -3,10 +3,11 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
+from math import inf
 
 import pytest
 
-from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
+from actors.engine.backend import BackendDied, Refused, Reply, ScriptedBackend, Unprocessable
 from actors.engine.baselines import MALFORMED, POLICIES, Baseline
 from actors.playing.judge import derive_seed
 from actors.playing.play import play
@@ -140,3 +141,34 @@ def test_a_proper_request_is_the_first_that_counts_in_words_or_as_an_option():
         "I do not see enough yet to be sure. Could you please move the blue blocks to the left? Then I can look again."
     )
     assert ask_policy("ask-properly", SAMPLES["ROD"], Mode.REFERENCE) in SAMPLES["ROD"].categories
+
+
+def test_a_policy_is_certain_of_its_reply_and_of_no_other():
+    from actors.engine.backend import Request, Situation
+    from sweeps.sampling import Sampling
+
+    game, sample = SCENARIOS["QD"], SAMPLES["QD"]
+    state = game.initial(sample)
+    request = Request((), Sampling(), 3, Situation(sample, state, game.view(sample, state)))
+    scored = asyncio.run(Baseline("first-option").option_log_probabilities(request, ["B", "A", "A."]))
+
+    assert [tuple(score) for score in scored.scores] == [(-inf, False), (0.0, True), (-inf, False)]
+    assert scored.usage == Reply("")
+    certain = {name for name in POLICIES if Baseline(name).scores_replies}
+    assert certain == {"oracle", "always-ask", "abstain", "first-option"}
+
+
+def test_a_policy_that_raises_or_returns_no_text_is_named():
+    from actors.engine.backend import Request, Situation
+    from sweeps.sampling import Sampling
+
+    game, sample = SCENARIOS["QD"], SAMPLES["QD"]
+    state = game.initial(sample)
+    request = Request((), Sampling(), 3, Situation(sample, state, game.view(sample, state)))
+    broken = Baseline("oracle")
+    broken.policy = lambda situation, seed: 3
+    with pytest.raises(Unprocessable, match=r"^the policy oracle returned a value of type int, not a text$"):
+        asyncio.run(broken.reply(request))
+    broken.policy = lambda situation, seed: 1 // 0
+    with pytest.raises(Unprocessable, match=r"^the policy oracle raised ZeroDivisionError: "):
+        asyncio.run(broken.reply(request))

@@ -18,6 +18,7 @@ from actors.engine.backend import BackendDied, ModelStopped, Unprocessable
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.openai.http_client import read_key
 from actors.engine.openai.rate_limit import RetryableError
+from actors.engine.openai.reply import Tokens
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, user
 
@@ -106,3 +107,28 @@ def test_limits_of_retries(
     backend.last_answer_at = monotonic() + answered
     with pytest.raises((Unprocessable, BackendDied), match=f"^{error}$") if error else nullcontext():
         backend._check_limits(monotonic() + first, failures, unreadable, "why")
+
+
+def test_prices_are_per_million_tokens_and_bound_a_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """2 and 8 per million: 1,000 tokens of a prompt cost 0.002, 500 of a reply 0.004; odd counts cost the bound."""
+    monkeypatch.setenv("SWEEP_TEST_KEY", "sk")
+    backend = OpenAIBackend(model(prompt_price=2.0, reply_price=8.0, reserve=50), tmp_path)
+    request = make_request(user("x" * 400))
+    longest = request.sampling.max_tokens + 50
+    price = backend._price(request)
+
+    assert price == pytest.approx((8 * longest / 1e6, 2 * (100 + 4) / 1e6, 0.0))
+    assert backend._charge(Tokens(1000, 500), price) == pytest.approx(0.006) == backend.budget.spent
+    assert backend.budget.ratios == {("m", "text"): pytest.approx(1000 / 104)}
+    for _ in range(2):
+        assert backend._charge(Tokens(invalid="usage is odd"), price) == 0.0
+    assert backend.budget.spent == pytest.approx(0.006 + 2 * sum(price))
+    assert capsys.readouterr().out == "m: odd token counts of the service are stored as 0: usage is odd\n"
+
+
+def test_a_live_limit_of_requests_reaches_the_pace(backend: OpenAIBackend) -> None:
+    backend.limit_in_flight(2)
+
+    assert (backend.pace.max_in_flight, backend.pace.allowed) == (2, 2.0)

@@ -1,0 +1,101 @@
+"""One batch at a real service, step by step: what is sent, the lines of the log, and what is read and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+
+from actors.engine.backend import ModelStopped
+from actors.engine.openai import run_batches
+from actors.engine.openai.batch_backend import OpenAIBatchBackend
+from actors.engine.openai.batch_file import BatchFile, request_line
+from actors.engine.openai.run_batches import FileTooLarge
+from sweeps.spec import ModelSpec
+from tests.actors.batch_service import BatchService, batch_service
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_batches, "FIRST_POLL_S", 0.01)
+    monkeypatch.setattr(run_batches, "LAST_POLL_S", 0.01)
+
+
+def engine(service: BatchService, folder: Path, run: str = "r" * 24) -> OpenAIBatchBackend:
+    endpoint = {"base_url": service.url, "key_env": "", "patience": 0.0}
+    backend = OpenAIBatchBackend(
+        ModelSpec(name="m", source="gpt-4.1", backend="openai", batch=True, endpoint=endpoint), folder
+    )
+    backend.join_run(run, None)
+    return backend
+
+
+def requests(count: int) -> BatchFile:
+    file = BatchFile()
+    for number in range(count):
+        file.add(f"request-{number}", request_line(f"request-{number}", {"messages": ["x" * 60_000]}), 0.25)
+    return file
+
+
+def test_a_batch_is_sent_awaited_read_and_its_input_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def run(service: BatchService) -> None:
+        backend, file = engine(service, tmp_path), requests(2)
+        batches = backend.batches
+        assert await batches.list_earlier() == []
+        sent = await batches.submit(file)
+        assert sent.metadata == {
+            "proactive-sweep-run": "r" * 24, "model": "m", "ceiling": "0.5", "requests": "2", "sha256": file.digest,
+        }  # fmt: skip
+        assert [batch.id for batch in await batches.list_earlier()] == ["batch_0"] and len(service.files) == 1
+        ended = await batches.finish(sent, 2)
+        lines = await batches.read_lines(ended)
+        assert lines is not None and sorted((line.id, line.status, line.seconds) for line in lines) == [
+            ("request-0", 200, 3600.0), ("request-1", 200, 3600.0),
+        ]  # fmt: skip
+        await batches.delete_input(ended)
+        assert sent.input_file_id not in service.files
+        await batches.delete_input(ended)
+        service.files.clear()
+        assert await batches.read_lines(ended) is None
+        other = engine(service, tmp_path, "another run")
+        assert await other.batches.list_earlier() == []
+        for each in (backend, other):
+            await each.close()
+        file.close()
+
+    with batch_service() as service:
+        asyncio.run(run(service))
+    output = capsys.readouterr().out.splitlines()
+    name = next(iter(service.batches.values()))["input_file_id"]
+    assert output[:2] == ["m: batch batch_0 is sent: 2 requests, 0.1 MB", "m: batch batch_0 is completed"]
+    assert output[2].startswith(f"m: input file {name} stays at the service: m: HTTP 404")
+    assert output[3:] == ["m: the service no longer has file file-output-0 of batch batch_0"]
+
+
+@pytest.mark.parametrize(
+    ("count", "code", "error"),
+    [
+        (2, "token_limit_exceeded", FileTooLarge),
+        (1, "token_limit_exceeded", ModelStopped),
+        (2, "invalid_json_line", ModelStopped),
+    ],
+)
+def test_a_refused_batch_is_halved_only_if_it_does_not_fit(
+    tmp_path: Path, count: int, code: str, error: type[Exception]
+) -> None:
+    async def run(service: BatchService) -> None:
+        backend, file = engine(service, tmp_path), requests(count)
+        sent = await backend.batches.submit(file)
+        assert (await backend.batches.finish(sent)).status == "failed", "an earlier batch may have failed"
+        with pytest.raises(error) as problem:
+            await backend.batches.finish(sent, count)
+        assert str(problem.value) == f"m: the service refused a batch of {count} requests: {code}: no \\x1b[31mroom"
+        assert sent.input_file_id not in service.files
+        await backend.close()
+        file.close()
+
+    with batch_service(problem=code) as service:
+        asyncio.run(run(service))
