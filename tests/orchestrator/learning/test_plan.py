@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 from typer.testing import CliRunner
@@ -9,9 +10,19 @@ from typer.testing import CliRunner
 from envs.demo import draw
 from orchestrator.cli.main import app
 from orchestrator.learning import settings
-from orchestrator.learning.plan import describe_hours, plan_lines, state_order, with_steps
+from orchestrator.learning.plan import (
+    SplitState,
+    describe_hours,
+    describe_work,
+    drawable_states,
+    load_split_states,
+    plan_lines,
+    state_order,
+    with_steps,
+)
 from orchestrator.learning.settings import train_table
 from sweeps.load import SweepError
+from tests.orchestrator.learning.test_train_split import row, write
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
 
@@ -75,3 +86,78 @@ def test_each_trl_pass_has_every_state_once_in_new_order():
     assert len(order) == 80 and sorted(order[:30]) == sorted(order[30:60]) == list(range(30)) != order[:30]
     assert order[:30] != order[30:60] and len(set(order[60:])) == 20
     assert order == state_order(30, train) != state_order(30, train.model_copy(update={"seed": 1}))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu_type", "gpus", "sentence"),
+    [
+        ("qwen2.5-vl-3b", "a100", None, "31.9 to 39.9 GPU-hours of A100"),
+        ("qwen2.5-vl-3b", "a100", 2, "31.9 to 39.9 GPU-hours of A100, 16.0 to 20.0 h on 2"),
+        ("llava-next-mistral-7b", "a100", 4, "127.7 to 159.6 GPU-hours of A100, 31.9 to 39.9 h on 4"),
+    ],
+)
+def test_the_sentence_of_the_paper_s_models(model, gpu_type, gpus, sentence):
+    """One pass are 419 steps of 512 replies: 214,528 of the 215,032 for which the paper took 32 to 40 hours."""
+    assert describe_hours(paper(model), gpu_type, gpus) == (
+        f"{sentence} (estimated from the paper's 8 to 10 hours on A100)"
+    )
+
+
+def test_hours_of_a_model_without_parameters_are_those_of_7_billion():
+    train = paper("llava-ov-7b")
+    unknown = train.model_copy(update={"model": train.model.model_copy(update={"parameters": None})})
+    seven = train.model_copy(update={"model": train.model.model_copy(update={"parameters": 7.0})})
+    idle = train.model_copy(update={"model": train.model.model_copy(update={"gpus": 0})})
+
+    assert describe_hours(unknown, "a100") == describe_hours(seven, "a100") and describe_hours(idle, "a100") == ""
+    assert hours(describe_hours(unknown, "a100")) == pytest.approx((7 / 3 * 31.925, 159.625), abs=0.06)
+
+
+def test_steps_are_one_pass_unless_they_are_stated():
+    train = train_table({"train": {"model": "embedded", "data": "d", "batch": 64}}, "x.toml")
+
+    assert train.groups == 8
+    assert [with_steps(train, count).steps for count in (7, 8, 15, 16, 800)] == [1, 1, 1, 2, 100]
+    stated = train.model_copy(update={"steps": 3})
+    assert with_steps(stated, 800) is stated
+    cloning = train_table(
+        {"train": {"model": "embedded", "data": "d", "batch": 64, "exploration": {"clone": 40}}}, "x.toml"
+    )
+    assert with_steps(cloning, 800) is cloning
+    assert describe_work(with_steps(train, 16_000)) == "2,000 steps of 8 states x 8 replies (128,000 replies in all)"
+    assert describe_work(cloning.model_copy(update={"steps": 1})) == (
+        "40 cloning steps, 1 steps of 8 states x 8 replies (64 replies in all)"
+    )
+    assert describe_hours(cloning, "a100") == "about 0.00 CPU-hours"
+    assert describe_hours(with_steps(train, 160_000), "a100") == "about 1.78 CPU-hours"  # 1,280,000 x 0.005 / 3,600
+
+
+def test_rows_are_drawn_by_seed_and_all_of_them_keep_their_order(tmp_path):
+    folder = write(tmp_path, [row(number) for number in range(6)])
+
+    def numbers(samples, seed=0):
+        return [state.row.number for state in load_split_states(folder, samples, seed)]
+
+    assert numbers(None) == numbers(6) == numbers(7) == list(range(6))
+    assert numbers(5, 3) == Random("3/learning/rows").sample(range(6), 5) != numbers(5)
+
+
+def test_a_row_is_a_state_of_unknown_kind(tmp_path):
+    write(tmp_path, [row(number) for number in range(2)])
+    states = load_split_states(tmp_path, None, 0)
+    job = states[1].job()
+    situation = job.request.situation
+
+    assert [(state.key, state.kind, state.solution, state.scenario) for state in states] == [
+        ("train/0", "middle", "Cat.", "QD"), ("train/1", "middle", "Cat.", "QD"),
+    ]  # fmt: skip
+    assert [(message.role, [image.path for image in message.images]) for message in job.request.messages] == [
+        ("user", ["train/1"])
+    ]
+    assert (situation.sample.id, situation.sample.answer, situation.view.categories) == (1, "Cat.", ())
+    assert situation.view.options == states[1].row.options and situation.state.turn == 0
+    assert [path.path for path in job.pictures] == ["train/1"] and SplitState(states[0].row).kind == "middle"
+    train = train_table({"train": {"model": "embedded", "data": "d"}}, "x.toml")
+    assert drawable_states(states, train) == states
+    without = train.model_copy(update={"states": train.states.model_copy(update={"middle": 0.0})})
+    assert drawable_states(states, without) == []

@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,3 +113,64 @@ def test_the_first_step_is_no_cloning_step(monkeypatch):
     progress.print_step(0, 0)
 
     assert lines == ["step 1 of 1, 0 s left"]
+
+
+class Client:
+    """Records what a client of MLflow would send; raises from the call of number ``fails`` on."""
+
+    def __init__(self, fails=1_000):
+        self.calls, self.fails = [], fails
+
+    def log_metric(self, *arguments):
+        if len(self.calls) >= self.fails:
+            raise OSError("connection refused")
+        self.calls.append(arguments)
+
+    def set_terminated(self, *arguments):
+        self.calls.append(arguments)
+
+
+def tracked(client):
+    """Return a log whose run at MLflow is open."""
+    progress, _, _ = start()
+    sweep = SWEEP.model_copy(
+        update={"tracking": SWEEP.tracking.model_copy(update={"uri": "http://user:secret@host:1"})}
+    )
+    log = MetricsLog(sweep, progress.train, Path("run"))
+    log.run = SimpleNamespace(client=client, parent="p", send_files=lambda files: client.calls.append(files))
+    return log
+
+
+def test_metrics_are_sent_once_with_their_times_and_the_run_is_ended():
+    client = Client()
+    began = int(time.time() * 1000)
+    with tracked(client) as log:
+        log.record(3, {"reward": 0.5, "asks_hidden": 10.0})
+        assert client.calls == []
+        log.send()
+        assert [(run, name, value, step) for run, name, value, _, step in client.calls] == [
+            ("p", "reward", 0.5, 3), ("p", "asks_hidden", 10.0, 3),
+        ]  # fmt: skip
+        assert all(began <= at <= began + 60_000 for _, _, _, at, _ in client.calls)
+        log.send()
+        log.send_file(Path("model.toml"))
+        assert client.calls[2:] == [[Path("model.toml")]] and log.unsent == []
+        log.record(4, {"reward": 1.0})
+    assert [call[:3] for call in client.calls[3:]] == [("p", "reward", 1.0), ("p", "FINISHED")]
+    with pytest.raises(KeyError), tracked(client):
+        raise KeyError
+    assert client.calls[-1] == ("p", "FAILED")
+
+
+def test_a_server_that_takes_no_metrics_is_named_once_and_left_alone(capsys):
+    client = Client(fails=1)
+    log = tracked(client)
+    log.record(0, {"reward": 1.0, "live_groups": 1.0})
+    log.send()
+    log.record(1, {"reward": 1.0})
+    log.send()
+
+    assert log.off and len(client.calls) == 1
+    assert capsys.readouterr().err == (
+        "MLflow at http://***@host:1 takes no metrics (connection refused); the training continues without it\n"
+    )
