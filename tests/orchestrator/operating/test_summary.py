@@ -7,14 +7,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from actors.playing.state_graph import build_graph
+from actors.playing.state_graph import StateGraph, build_graph
 from envs.samples import load_samples
-from orchestrator.operating.knowledge import Signals, collect_signals, detect, detect_draws, recognition
-from orchestrator.operating.measures import detection_measures, exact_measures, own_measures
+from orchestrator.operating.knowledge import KNOWN, Signals, collect_signals, detect, detect_draws, recognition
+from orchestrator.operating.measures import BOUNDS, ENDINGS, POSITION, detection_measures, exact_measures, own_measures
 from orchestrator.operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, log_odds, only, persistent, shifted
 from orchestrator.operating.split import Curve
-from orchestrator.operating.summary import summarize
-from orchestrator.operating.values import Values, count_suggestions, sample_values, well_timed_values
+from orchestrator.operating.summary import LONGEST_BUDGET, summarize
+from orchestrator.operating.values import (
+    Values,
+    can_end_right,
+    count_suggestions,
+    greedy_values,
+    sample_values,
+    well_timed_values,
+)
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.operating.planted import planted
 
@@ -149,3 +156,61 @@ def test_two_orders_have_a_spread_and_one_has_none():
     assert measures["position_sd"] == pytest.approx([0.5 * 0.5 / 2**0.5]) and measures[
         "position_effect"
     ] == pytest.approx([-0.25])
+
+
+def test_the_family_has_a_value_for_every_tenth_from_minus_30_to_30():
+    assert len(BIASES) == 603 and BIASES[0] == -np.inf and BIASES[-1] == np.inf
+    assert BIASES[1:-1] == pytest.approx([number / 10 for number in range(-300, 301)])
+    assert (BIASES[NEUTRAL_INDEX], KNOWN, LONGEST_BUDGET) == (0.0, 0.5, 30)
+
+
+def test_measures_are_named_as_in_tables():
+    assert ENDINGS == ("answered", "abstained", "limited") and POSITION == ("position_sd", "position_effect")
+    assert BOUNDS == ("unbiased", "persistent", "well_timed", "right_suggestion", "recognition")
+
+
+def asking(best=-2):
+    """A question with two suggestions, the right category and a wrong one."""
+    flags = [np.array(row, dtype=bool) for row in ([1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0])]
+    return QuestionPolicy(np.array([0.1, 0.3, 0.3, 0.3]), *flags, best)
+
+
+def test_the_best_timing_waits_only_for_a_better_chance():
+    """Two suggestions lead to a state where the answer is sure and to one where it is even, as it is here."""
+    sure = asking()._replace(probabilities=np.array([0, 0, 1.0, 0]))
+    graph = StateGraph(None, (), (0, 1, 0), ((1, 2, -1, -2), (-3, -3, -1, -2), (-3, -3, -1, -2)))
+
+    assert well_timed_values(graph, (asking(), sure)) == pytest.approx((0.25 * 1 + 0.75 * 0.5, 1.0))
+    assert well_timed_values(graph, (asking(), sure), chooses=True) == (1.0, 1.0)
+    assert well_timed_values(graph, (asking(), asking())) == (0.5, 0.0), "an equal chance is not worth a question"
+    assert can_end_right(graph) and not can_end_right(StateGraph(None, (), (0,), ((-3, -3, -2, -2),)))
+
+
+def test_the_earliest_of_equal_suggestions_is_the_shorter_way():
+    """The first suggestion reaches the sure answer in two turns, the second in one."""
+    sure, blind = (asking()._replace(probabilities=np.array(row)) for row in ([0, 0, 1.0, 0], [0.5, 0.5, 0, 0]))
+    graph = StateGraph(None, (), (0, 1, 2), ((1, 2, -2, -2), (2, 2, -2, -2), (-3, -3, -1, -2)))
+
+    assert well_timed_values(graph, (blind, blind, sure), chooses=True) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(("best", "values"), [(2, (1.0, 0)), (3, (0.0, 0)), (1, (0.0, 1)), (-1, (0.0, 0)), (-2, None)])
+def test_greedy_play_follows_the_greedy_option(best, values):
+    graph = StateGraph(None, (), (0, 1), ((1, 1, -1, -2), (-3, -3, -1, -2)))
+    last = asking(3)
+
+    assert greedy_values(graph, (asking(best), last)) == values
+    assert (
+        greedy_values(graph, (asking(0), asking(2))) == (1.0, 1) and greedy_values(graph, (asking(0), asking())) is None
+    )
+
+
+def test_values_of_endings_by_hand():
+    """A turn limit after one question: 0.4 ask, 0.3 answer right, 0.2 wrong, 0.1 is unreadable."""
+    first = asking()._replace(probabilities=np.array([0.1, 0.3, 0.3, 0.2]))
+    graph = StateGraph(None, (), (0, 0), ((1, 1, -1, -2), (-3, -3, -1, -2)))
+    values = sample_values(graph, (first,), np.zeros(1))
+
+    assert [float(column[0]) for column in values] == pytest.approx([0.42, 0.4, 0.7, 0.0, 0.16])
+    counts = count_suggestions(graph, (first,))
+    assert counts.right == pytest.approx([0.3, 0.12]) and counts.ended == pytest.approx([0.6, 0.4])
