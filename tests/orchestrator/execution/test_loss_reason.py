@@ -1,0 +1,47 @@
+"""Why a worker was lost: the last line of its error, without classes of ours, and its output if it raised nothing."""
+
+from __future__ import annotations
+
+import pytest
+from ray.exceptions import RayTaskError
+
+from actors.engine.backend import BackendDied, ModelStopped
+from orchestrator.execution.loss_reason import last_line, loss_reason, raise_loss
+
+
+def raised(cause: Exception) -> RayTaskError:
+    return RayTaskError("play", f"Traceback\n  File\n{type(cause).__name__}: {cause}\n", cause)
+
+
+@pytest.mark.parametrize(
+    ("problem", "line"),
+    [
+        (raised(BackendDied("the engine is gone")), "the engine is gone"),
+        (raised(ValueError("no such model")), "no such model"),
+        (raised(OSError("no space")), "no space"),
+        (raised(ImportError("no vllm")), "no vllm"),
+        (raised(ZeroDivisionError("division by zero")), "ZeroDivisionError: division by zero"),
+        (RuntimeError("first\n  last  \n\n"), "last"),
+        (RuntimeError(""), "RuntimeError"),
+        (RuntimeError("x" * 501), "x" * 500),
+        (RuntimeError("a\x1b[31m"), "a\\x1b[31m"),
+    ],
+)
+def test_an_error_is_its_last_line(problem: Exception, line: str) -> None:
+    assert last_line(problem) == line
+
+
+def test_output_is_named_only_where_the_worker_raised_nothing() -> None:
+    died = RuntimeError("the actor died")
+
+    assert loss_reason(died, "logs/worker-1.out") == "the actor died (its output: logs/worker-1.out)"
+    assert loss_reason(died, "") == "the actor died" and loss_reason(None, "") == "None"
+    assert loss_reason(ModelStopped("key refused"), "logs/worker-1.out") == "key refused"
+    assert loss_reason(raised(ValueError("no such model")), "logs/worker-1.out") == "no such model"
+
+
+def test_a_loss_without_a_reason_is_a_bug() -> None:
+    with pytest.raises(RuntimeError, match=r"^a worker's task ended without a reason$"):
+        raise_loss(None)
+    with pytest.raises(KeyError):
+        raise_loss(KeyError("x"))
