@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -144,3 +145,21 @@ def test_work_run_outside_loop_a_running_loop_returns_and_raises():
         return _run_outside_loop(lambda: asyncio.run(asyncio.sleep(0, 5)))
 
     assert _run_outside_loop(lambda: 4) == 4 and asyncio.run(cell()) == 5
+
+
+def test_a_sweep_can_be_planned_before_its_bucket_holds_a_run(demo_data, url):
+    table = {"data": str(demo_data), "models": ["oracle"], "scenarios": ["QD"], "output": f"{url}/run"}
+
+    cells = plan(load_sweep(table))
+    assert cells["planned"].to_list() == [10] * cells.height and cells["done"].sum() == 0
+    assert cells.columns == ["cell", "model", "scenario", "condition", "protocol", "planned", "done"]
+
+
+def test_a_run_is_one_line_with_what_is_finished(folder):
+    run = open_run(folder)
+
+    assert repr(run) == f"<Run {folder}: 28 cells, 84 of 84 episodes>" and (run.data, run.judge) == (None, "")
+    assert open_run(str(folder), "moved", "j").data == Path("moved") and open_run(folder, judge="j").judge == "j"
+    assert run.verdicts.height == run.options.height == 0
+    assert run.episodes["key"].to_list() == sorted(run.episodes["key"]) and run.episodes.height == 84
+    assert run.turns.sort("key", "turn").equals(run.turns) and run.turns.height == run.episodes["turns"].sum()
