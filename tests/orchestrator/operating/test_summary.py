@@ -214,3 +214,11 @@ def test_values_of_endings_by_hand():
     assert [float(column[0]) for column in values] == pytest.approx([0.42, 0.4, 0.7, 0.0, 0.16])
     counts = count_suggestions(graph, (first,))
     assert counts.right == pytest.approx([0.3, 0.12]) and counts.ended == pytest.approx([0.6, 0.4])
+
+
+def test_a_suggestion_at_the_turn_limit_ends_with_nothing():
+    """A quarter of the suggestions ends at the limit, the others lead to the sure answer."""
+    sure = asking()._replace(probabilities=np.array([0, 0, 1.0, 0]))
+    graph = StateGraph(None, (), (0, 1), ((-3, 1, -1, -2), (-3, -3, -1, -2)))
+
+    assert well_timed_values(graph, (asking(), sure)) == pytest.approx((0.75, 0.75))

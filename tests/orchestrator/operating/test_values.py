@@ -272,3 +272,12 @@ def test_a_split_reaches_both_ends_of_a_curve():
     for asked in (0.0, 1.0):
         after = Curve(rising[None] + 0.25, np.full((1, len(BIASES)), asked) + 1e-13 * (1 if asked else -1))
         assert split(before, after, np.ones(1)).difference == 0.25
+
+
+@pytest.mark.parametrize(("beyond", "parts"), [(1e-13, (0.25, 0.5, -0.25)), (1e-11, (0.25, math.nan, math.nan))])
+def test_a_split_reads_a_curve_from_its_first_point_to_its_last(beyond, parts):
+    """Each model's own point is at an end of the other's curve: asking half a time more gains 0.5 on either."""
+    rising = np.linspace(0, 1, len(BIASES))
+    before, after = Curve(rising[None], rising[None]), Curve(rising[None] + 0.25, rising[None] + 0.5 + beyond)
+
+    assert tuple(split(before, after, np.ones(1))) == pytest.approx(parts, nan_ok=True)
