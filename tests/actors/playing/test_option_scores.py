@@ -31,8 +31,9 @@ from actors.playing.option_scores import (
     split_thought,
     sum_scores,
 )
-from actors.playing.state_graph import Question, StateGraph, option_forms
+from actors.playing.state_graph import END, Question, StateGraph, option_forms
 from envs import SCENARIOS
+from envs.types import Ending
 from sweeps.conditions import Condition
 from sweeps.sampling import Sampling
 from tests.envs.games import SAMPLES
@@ -174,3 +175,7 @@ def test_forms_and_kinds_of_options() -> None:
     kinds = [graph.kind(0, option) for option in range(6)]
     assert kinds[:2] == ["suggestion", "abstention"]
     assert kinds[2:] == ["right" if category == SAMPLE.answer else "wrong" for category in VIEW.categories]
+
+
+def test_endings_are_targets_that_are_no_state() -> None:
+    assert END == {Ending.CORRECT: -1, Ending.WRONG: -2, Ending.LIMIT: -3}

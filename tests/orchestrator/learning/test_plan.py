@@ -161,3 +161,10 @@ def test_a_row_is_a_state_of_unknown_kind(tmp_path):
     assert drawable_states(states, train) == states
     without = train.model_copy(update={"states": train.states.model_copy(update={"middle": 0.0})})
     assert drawable_states(states, without) == []
+
+
+def test_the_order_of_states_is_drawn_by_seed_and_pass():
+    train = train_table({"train": {"model": "embedded", "data": "d", "batch": 32, "steps": 10, "seed": 3}}, "x.toml")
+    passes = [Random(f"3/learning/pass/{number}").sample(range(30), 30) for number in range(2)]
+
+    assert train.groups == 4 and state_order(30, train) == [*passes[0], *passes[1][:10]]

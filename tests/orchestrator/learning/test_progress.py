@@ -174,3 +174,11 @@ def test_a_server_that_takes_no_metrics_is_named_once_and_left_alone(capsys):
     assert capsys.readouterr().err == (
         "MLflow at http://***@host:1 takes no metrics (connection refused); the training continues without it\n"
     )
+
+
+def test_even_one_complete_step_is_announced():
+    progress, messages, _ = start()
+    progress.announce(Path("run"), {"hidden": 1}, 1)
+    progress.announce(Path("run"), {"hidden": 1}, 0)
+
+    assert messages[1] == "1 steps are already complete" and len(messages) == 3

@@ -1,6 +1,7 @@
 """Groups, advantages and credit, without a model."""
 
 from dataclasses import replace
+from random import Random
 from statistics import mean, pstdev
 
 import pytest
@@ -76,3 +77,11 @@ def test_hints_stop_after_their_share_of_steps():
 
 def test_rewards_that_differ_by_rounding_alone_are_equal():
     assert advantages([0.0, 1e-6]) is None and advantages([0.0, 3e-6]) is not None
+
+
+def test_the_control_shuffles_by_seed_step_and_group(state):
+    group = [rollout(state, 0, float(k)) for k in range(8)]
+    rewards = [float(k) for k in range(8)]
+    Random("0/learning/4/0/shuffle").shuffle(rewards)
+
+    assert [r.reward for r in add_advantages(group, train(shuffle_rewards=True), 4)] == rewards

@@ -139,5 +139,7 @@ def test_asking_more_and_better_is_a_line_per_stage_and_group() -> None:
     assert table.title.startswith("m: exact acc after minus before, and its parts at equal numbers of suggestions")
     assert [column.name for column in table.columns] == ["change", "scenarios", "acc", "asking more", "asking better"]
     assert [row[0].text for row in table.rows] == ["stage 1, trained", "stage 1, trained, never giving up"]
-    assert [cell.text for cell in table.rows[0][1:4]] == ["2", "+1.5", "\N{MINUS SIGN}0.5"] and table.rows[0][4] == MISSING
+    assert [cell.text for cell in table.rows[0][1:4]] == ["2", "+1.5", "\N{MINUS SIGN}0.5"] and table.rows[0][
+        4
+    ] == MISSING
     assert table.name == "learning-asking" and table.rows[0][1].value == 2
