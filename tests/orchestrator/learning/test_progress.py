@@ -182,3 +182,10 @@ def test_even_one_complete_step_is_announced():
     progress.announce(Path("run"), {"hidden": 1}, 0)
 
     assert messages[1] == "1 steps are already complete" and len(messages) == 3
+
+
+def test_the_last_cloning_step_is_one():
+    progress, _, lines = start(exploration={"clone": 10})
+    progress.print_step(-10, -1)
+
+    assert lines[0].startswith("cloning step 10 of 10, ")
