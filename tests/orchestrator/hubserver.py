@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 from tests import loopback
 
 COMMIT = "1f" * 20
@@ -136,3 +138,18 @@ def serving(hub: Hub) -> Iterator[Hub]:
     """The hub, reachable at ``hub.address`` while the block runs."""
     with loopback.serving(handler(hub)) as hub.address:
         yield hub
+
+
+def ask_here(hub: Hub, patch: pytest.MonkeyPatch) -> None:
+    """Let huggingface_hub ask the hub in this process, too: it reads its environment once, when it is imported."""
+    from huggingface_hub import constants
+
+    patch.setenv("NO_PROXY", "127.0.0.1")
+    patch.setenv("no_proxy", "127.0.0.1")
+    for name, value in {
+        "ENDPOINT": hub.address,
+        "HUGGINGFACE_CO_URL_TEMPLATE": f"{hub.address}/{{repo_id}}/resolve/{{revision}}/{{filename}}",
+        "HF_HUB_OFFLINE": False,
+        "HF_HUB_DISABLE_XET": True,
+    }.items():
+        patch.setattr(constants, name, value)

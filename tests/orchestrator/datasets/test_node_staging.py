@@ -1,0 +1,174 @@
+"""The driver's side of staging: lines and results of a node's stream, one task a node, and what a lost node leaves."""
+
+import asyncio
+import threading
+
+import pytest
+from ray.exceptions import RayError
+
+from orchestrator.datasets import node_staging
+from orchestrator.datasets.node_staging import NodeStaging, _stream_messages, fetch_on_nodes, prepare_on_node
+from sweeps.load import build
+from sweeps.spec import ModelSpec
+
+MODELS = [ModelSpec(name="a", source="x/a"), ModelSpec(name="b", source="x/b")]
+
+
+def test_work_in_a_thread_streams_its_lines_and_then_its_result():
+    caller = threading.current_thread()
+
+    def work(say):
+        say("first")
+        say("second")
+        return threading.current_thread() is caller
+
+    assert list(_stream_messages(work)) == [("line", "first"), ("line", "second"), ("result", False)]
+
+
+@pytest.mark.parametrize("problem", [ValueError("broken"), KeyboardInterrupt()])
+def test_an_error_of_the_work_is_raised_after_its_lines(problem):
+    def work(say):
+        say("first")
+        raise problem
+
+    stream = _stream_messages(work)
+    assert next(stream) == ("line", "first")
+    with pytest.raises(type(problem)):
+        next(stream)
+
+
+def stream_of(*messages):
+    """Return a stream as Ray gives it: of awaitables, and one that fails where a message is an error."""
+
+    async def message_of(message):
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    async def stream():
+        for message in messages:
+            yield message_of(message)
+
+    return stream()
+
+
+def start(monkeypatch, **streams):
+    monkeypatch.setattr(node_staging, "_start_on", lambda task, node, models: stream_of(*streams[node]))
+
+
+def test_failures_are_named_with_their_host_and_a_lost_node_fails_all_its_models(monkeypatch):
+    lost = RayError("long\nstory\nthe node died\n")
+    start(
+        monkeypatch,
+        n1234567=[("line", "b: no"), ("result", ["b"])],
+        m1234567=[("line", "half"), lost],
+        k1234567=[("result", [])],
+    )
+    said: list[str] = []
+    nodes = {"n1234567": "one", "m1234567": "two", "k1234567": "three"}
+    assert asyncio.run(fetch_on_nodes(nodes, MODELS, said.append)) == ["b on one", "a on two", "b on two"]
+    assert sorted(said) == [
+        "node m12345 (two) is lost: the node died", "node m12345 (two): half", "node n12345 (one): b: no",
+    ]  # fmt: skip
+
+
+def test_preparing_passes_lines_on_and_a_lost_node_is_one_of_them(monkeypatch):
+    said: list[str] = []
+    start(
+        monkeypatch, good=[("line", "a"), ("result", None), ("line", "late")], bad=[("line", "b"), RayError("x\nlost")]
+    )
+    for node in ("good", "bad"):
+        asyncio.run(prepare_on_node(node, MODELS, said.append))
+    assert said == ["a", "b", "nothing: lost"]
+
+
+def test_preparing_that_is_cancelled_cancels_the_task_on_its_node(monkeypatch):
+    cancelled = []
+
+    async def hang():
+        await asyncio.sleep(60)
+
+    async def stream():
+        yield hang()
+
+    running = stream()
+    monkeypatch.setattr(node_staging, "_start_on", lambda *_: running)
+    monkeypatch.setattr(node_staging.ray, "cancel", lambda stream, force: cancelled.append((stream is running, force)))
+
+    async def main():
+        task = asyncio.create_task(prepare_on_node("n", MODELS, print))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(main())
+    assert cancelled == [(True, True)]
+
+
+class Counted(NodeStaging):
+    """Staging whose nodes answer at once, and fail as often as they are told to."""
+
+    failures = 0
+    runs = 0
+
+    async def _stage_node(self, node: str, host: str) -> str:
+        self.runs += 1
+        await asyncio.sleep(0)
+        if self.runs <= self.failures:
+            raise OSError("full")
+        return f"/{host}"
+
+
+def staging_of(data: str) -> Counted:
+    used = {"scenarios": ["QD"], "conditions": ["zero-shot"], "models": ["oracle"], "name": "x", "data": data}
+    return Counted(build(used, "x.toml"))
+
+
+def test_a_node_is_staged_once_for_all_that_wait_and_again_after_a_failure():
+    staging = staging_of("s3://bucket/x")
+    staging.failures = 1
+
+    async def main():
+        failed = await asyncio.gather(*(staging.folder("n", "h") for _ in range(2)), return_exceptions=True)
+        again = [await staging.folder("n", "h") for _ in range(2)]
+        return [str(problem) for problem in failed], again
+
+    assert asyncio.run(main()) == (["full", "full"], ["/h", "/h"]) and staging.runs == 2
+
+
+def test_a_worker_that_gives_up_does_not_stop_the_staging_that_others_wait_for():
+    staging = staging_of("s3://bucket/x")
+
+    async def main():
+        first, second = (asyncio.create_task(staging.folder("n", "h")) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await second
+
+    assert asyncio.run(main()) == "/h" and staging.runs == 1
+
+
+def test_closing_cancels_what_runs_and_kills_the_actors(monkeypatch):
+    killed = []
+    monkeypatch.setattr(node_staging.ray, "kill", killed.append)
+    staging = staging_of("s3://bucket/x")
+
+    async def main():
+        waiting = asyncio.create_task(staging.folder("n", "h"))
+        await asyncio.sleep(0)
+        staging.actors |= {"n": "one", "m": "two"}
+        staging.close()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return waiting.cancelled(), await staging.folder("n", "h")
+
+    assert asyncio.run(main()) == (True, "/h")
+    assert killed == ["one", "two"] and staging.actors == {}
+    staging._kill_actor("n")
+    assert killed == ["one", "two"]
+
+
+def test_a_sweep_over_a_folder_stages_nothing(tmp_path):
+    staging = staging_of(str(tmp_path))
+    assert asyncio.run(staging.folder("n", "h")) == "" and staging.runs == 0
+    assert node_staging.STAGING_TIMEOUT_S == 1800
