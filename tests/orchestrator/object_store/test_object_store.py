@@ -89,7 +89,7 @@ class BreakingBucket(Bucket):
         self._spend()
         return super().create(name, content)
 
-    def write_parts(self, name, content):
+    def write(self, name, content):
         self._spend()
         super().write(name, content)
 
@@ -139,7 +139,7 @@ class WatchedBucket(Bucket):
 
     unlike: tuple[str, ...] = ()
 
-    def write_parts(self, name, content):
+    def write(self, name, content):
         super().write(name, content)
         lines = (self.read(checksums.NAME) or b"").decode().splitlines()
         sums = {entry: {line[:64] for line in lines if line[66:] == entry} for entry in ("plan.json", "status.json")}
