@@ -13,7 +13,7 @@ from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root
 from orchestrator.object_store.run_list import _sort_parts, list_run
 from orchestrator.object_store.run_location import RunLocation, cache_folder
 from orchestrator.object_store.writer_lock import ATTEMPT, LOCK, WriterLock, read_holder
-from orchestrator.storage import lock
+from orchestrator.storage import control_log, lock
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -241,3 +241,20 @@ def test_errors_name_the_address_and_not_the_copy(tmp_path):
     with pytest.raises(RunFolderError) as refused, run_location._address_errors("s3://b/r", tmp_path):
         raise RunFolderError(f"{tmp_path} is odd, and {tmp_path}/x too")
     assert str(refused.value) == "s3://b/r is odd, and s3://b/r/x too"
+
+
+def test_a_copy_has_the_time_of_its_object_where_the_service_gives_one(empty, tmp_path):
+    for name in ("a", "b"):
+        empty.write(name, b"x")
+    assert run_location._fetch(empty, tmp_path / "x", {"a": StoredObject(1, "", 60.0), "b": StoredObject(1, "", None)})
+    assert (tmp_path / "x/a").stat().st_mtime == 60 < (tmp_path / "x/b").stat().st_mtime
+    assert not run_location._fetch(empty, tmp_path / "x", {"gone": StoredObject(1, "", None)})
+
+
+def test_a_command_that_was_sent_between_attempts_is_there_when_one_begins(empty, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROACTIVE_SWEEP_CACHE", str(tmp_path / "cache"))
+    name, content = control_log.command_file(control_log.parse_command("pause", "oracle"))
+    empty.fs.mkdirs(f"{empty.root}/{control_log.INBOX}")
+    empty.write(f"{control_log.INBOX}/{name}", content)
+    with run_location.open_location(empty.url, str) as location:
+        assert (location.folder / control_log.INBOX / name).read_bytes() == content
