@@ -13,7 +13,7 @@ from actors.embedded import EMBEDDED, resolve_embedded
 from actors.embedded_135m import DOWNLOAD_BYTES, LICENSES, is_packaged, packaged_folder
 from actors.engine.baselines import POLICIES
 from orchestrator.datasets.hub import Repository
-from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.remote_files import FetchError, fetch_errors
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
 from orchestrator.inspection.decoding_contract import decoding_cell
@@ -215,7 +215,7 @@ def _on_hub(model: ModelSpec) -> ModelFacts:
     files = {file.path: file for file in repository.files()}
     if "config.json" not in files:
         return ModelFacts("no: it has no config.json")
-    with repository.open(files["config.json"]) as remote:
+    with fetch_errors(f"{model.source}/config.json"), repository.open(files["config.json"]) as remote:
         config = parse_config(remote.read(MAX_FILE_BYTES))
     weights = sum(file.size for path, file in files.items() if path.endswith(".safetensors") and "/" not in path)
     pinned = "" if model.revision else ", no revision pinned"

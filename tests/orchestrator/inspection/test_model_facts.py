@@ -1,0 +1,166 @@
+"""Cells of a model: its memory, pictures, template and license, on disk and on the Hub."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orchestrator.inspection import model_check
+from orchestrator.inspection.model_check import GPUS, Check, ModelFacts, _fit, _hub_license, _images, _template
+from orchestrator.inspection.model_config import attention_heads, bytes_in_memory, cache_bytes_per_token, context_length
+from orchestrator.inspection.pin import Pin, find_commit
+from sweeps.checkpoint import Checkpoint
+from sweeps.spec import ModelSpec
+from tests.orchestrator.hubserver import COMMIT, Hub, ask_here, serving
+
+
+def model(**entry) -> ModelSpec:
+    return ModelSpec(**{"name": "m", "source": "org/m", **entry})
+
+
+TEXT = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
+
+
+def test_a_cache_holds_keys_and_values_of_the_shared_heads_in_sixteen_bits():
+    def cache(**text):
+        return cache_bytes_per_token(Checkpoint({"text_config": text}))
+
+    assert cache(**TEXT) == 2 * 2 * 3 * 8 * 8 and cache(**TEXT, num_key_value_heads=2) == 2 * 2 * 3 * 2 * 8
+    assert cache(**TEXT, head_dim=5) == 2 * 2 * 3 * 8 * 5
+    assert [cache(**{**TEXT, name: 0}) for name in TEXT] == [0, 0, 0]
+    assert attention_heads(Checkpoint(TEXT)) == 8 and attention_heads(Checkpoint({})) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "size"),
+    [({}, "auto", 100), ({"dtype": "float32"}, "auto", 100), ({"dtype": "float32"}, "bfloat16", 50),
+     ({"torch_dtype": "half"}, "float32", 200), ({"text_config": {"torch_dtype": "float"}}, "float16", 50),
+     ({"dtype": "fp8"}, "float32", 200), ({"dtype": "bfloat16", "torch_dtype": "float32"}, "float32", 200)],
+)  # fmt: skip
+def test_weights_grow_with_the_engines_number_format(config, dtype, size):
+    assert bytes_in_memory(100, model(dtype=dtype), Checkpoint(config)) == size
+
+
+def test_the_entry_sets_the_context_before_the_configuration():
+    checkpoint = Checkpoint({"max_position_embeddings": 4096})
+    assert context_length(model(), checkpoint) == 4096 and context_length(model(), Checkpoint({})) == 0
+    assert context_length(model(options={"max_model_len": 7}), checkpoint) == 7
+    assert context_length(model(options={"max_model_len": "auto"}), checkpoint) == 4096
+
+
+def test_memory_of_gpus_is_what_makers_state():
+    assert GPUS == {
+        "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48,
+        "v100": 32, "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
+    }  # fmt: skip
+    assert (model_check.USABLE, model_check.OVERHEAD, model_check.MAX_PROMPT_TOKENS) == (0.9, 3.0, 32_768)
+
+
+@pytest.mark.parametrize(
+    ("entry", "weights", "cell"),
+    [
+        ({"gpus": 0}, 5, "ok: no GPU"),
+        ({}, 0, "unknown"),
+        ({"parameters": 7}, 0, "unknown; about 14 GB of weights for 14 GB"),
+        ({"parameters": 8}, 0, "no: about 16 GB of weights for 14 GB"),
+        ({}, 11_000_000_000, "ok: 11.0 GB weights + 0.2 GB cache, 14 GB usable on 1 x t4"),
+        ({}, 11_300_000_000, "no: 11.3 GB weights + 0.2 GB cache, 14 GB usable on 1 x t4"),
+        ({"gpus": 2}, 11_300_000_000, "ok: 11.3 GB weights + 0.2 GB cache, 29 GB usable on 2 x t4"),
+        ({"gpus": 3}, 11_300_000_000, "no: 8 attention heads do not divide by 3 GPUs"),
+        (
+            {"gpus": 6, "options": {"pipeline_parallel_size": 3}}, 11_300_000_000,
+            "ok: 11.3 GB weights + 0.2 GB cache, 86 GB usable on 6 x t4",
+        ),
+        ({"gpus": 0.5}, 1_000_000_000, "ok: 1.0 GB weights + 0.2 GB cache, 7 GB usable on 0.5 x t4"),
+        ({"options": {"max_model_len": 325_000}}, 10_000_000_000, "ok: 10.0 GB weights + 0.2 GB cache, 14 GB usable on 1 x t4"),
+        ({"options": {"max_model_len": 325}}, 10_000_000_000, "ok: 10.0 GB weights + 0.0 GB cache, 14 GB usable on 1 x t4"),
+    ],
+)  # fmt: skip
+def test_a_model_fits_if_weights_cache_and_three_gigabytes_are_usable(entry, weights, cell):
+    """A token takes 2 x 2 x 24 x 8 x 8 = 6,144 bytes, a prompt of 32,768 tokens 0.2 GB; 90% of 16 GB are usable."""
+    config = {**TEXT, "num_hidden_layers": 24} if weights else {}
+    assert _fit(model(**entry), ModelFacts("", Checkpoint(config), weights), "t4") == cell
+
+
+def test_a_row_is_in_the_order_of_the_columns_and_ok_without_a_no():
+    row = Check("m", "ok: s", "a", "i", "f", "l", "t", "d", "p")
+    assert row.cells == ("m", "ok: s", "a", "i", "t", "d", "f", "p", "l") and row.ok
+    assert Check("no: a name", "ok", "a", "i", "f", "l").ok and not Check("m", "no: s", "a", "i", "f", "l").ok
+    assert Check("m", "s", "a", "i", "f", "l").cells[4:8] == ("-", "-", "f", "-")
+    assert not Check("m", "s", "a", "i", "f", "no: license").ok
+
+
+def test_pictures_that_a_prompt_may_hold():
+    checkpoint = Checkpoint({"max_position_embeddings": 4096})
+    assert _images(model(max_images=3), checkpoint) == "ok: 3 in 4,096 tokens"
+    assert _images(model(), Checkpoint({})) == "ok: any number"
+    assert _images(model(max_images=1), checkpoint) == "ok: one picture; no history, no examples"
+    assert _images(model(limits=("no chat template",)), checkpoint) == "ok: one picture; no history, no examples"
+    assert _images(model(limits=("no pictures",)), checkpoint) == "ok: none, it reads text only in 4,096 tokens"
+
+
+def write_template(folder: Path, template: str | None, **tokenizer) -> Checkpoint:
+    fields = tokenizer if template is None else {**tokenizer, "chat_template": template}
+    (folder / "tokenizer_config.json").write_text(json.dumps(fields))
+    return Checkpoint({}, folder)
+
+
+def test_a_template_has_functions_and_a_start_token_or_not(tmp_path):
+    own = model(backend="transformers")
+    assert _template(own, Checkpoint({})) == "unknown"
+    assert _template(own, write_template(tmp_path, None)) == "ok: none, one question with one picture"
+    assert _template(own, write_template(tmp_path, "x")) == "ok: no functions, no start token"
+    twice = {"bos_token": "<s>", "add_bos_token": True}
+    assert _template(own, write_template(tmp_path, "{{ tools }}<s>", **twice)) == (
+        "ok: with functions, start token written twice, sent once"
+    )
+    assert _template(own, write_template(tmp_path, "{{ tools }}", **twice)) == (
+        "ok: with functions, start token by tokenizer"
+    )
+    calling = model(backend="transformers", calls="native") if "calls" in ModelSpec.model_fields else own
+    assert _template(calling, write_template(tmp_path, "<s>", **{**twice, "add_bos_token": False})).endswith(
+        ": no functions, start token by template"
+    )
+
+
+def test_a_license_is_a_tag_of_the_card():
+    class Info:
+        tags = ("x", "license:mit", "license:other")
+
+    assert _hub_license(Info) == "ok: mit"
+    Info.tags, Info.gated = None, "manual"
+    assert _hub_license(Info) == "ok: not stated; gated: request access on its page"
+
+
+def test_a_model_on_the_hub_counts_the_weights_at_its_top(tmp_path, monkeypatch):
+    pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+    files = {"config.json": json.dumps({"architectures": ["A"]}), "a.safetensors": "12345", "b.safetensors": "678",
+             "copies/a.safetensors": "1", "a.bin": "12"}  # fmt: skip
+    for name, text in files.items():
+        (tmp_path / "published" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "published" / name).write_text(text)
+    with serving(Hub(tmp_path / "published", "org/m", "models")) as hub:
+        ask_here(hub, monkeypatch)
+        facts = model_check._facts(model())
+        assert facts == ModelFacts(
+            "ok: on the Hub, no revision pinned", Checkpoint({"architectures": ["A"]}), 8, "ok: mit"
+        )
+        assert model_check._facts(model(revision=COMMIT)).source == "ok: on the Hub"
+        assert find_commit(model()) == Pin(model(), COMMIT, "on the Hub")
+        absent = model_check._facts(model(source="org/absent")).source
+        assert absent.startswith("no: the Hub did not give org/absent at main: Client error '404 Not Found'")
+        assert len(absent) <= 124
+        (tmp_path / "published/config.json").unlink()
+        refused = model_check._facts(model()).source
+        assert refused.startswith("no: the Hub did not give org/m/config.json: "), (
+            "listed and refused, as of a gated model"
+        )
+
+
+def test_a_model_on_the_hub_without_a_configuration_is_none(tmp_path, monkeypatch):
+    pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published/README.md").write_text("nothing")
+    with serving(Hub(tmp_path / "published", "org/none", "models")) as hub:
+        ask_here(hub, monkeypatch)
+        assert model_check._facts(model(source="org/none")).source == "no: it has no config.json"
