@@ -70,7 +70,7 @@ class JudgeQueue:
         replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
         rows = zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True)
         answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
-        for ordinal in list(answers)[: max(0, MAX_CACHED_ANSWERS - len(self._cached_answers))]:
+        for ordinal in list(answers)[: MAX_CACHED_ANSWERS - len(self._cached_answers)]:
             self._cached_answers[ordinal] = answers[ordinal]
         if self.gold_check or self.stop_reason:
             self.backlog += answers

@@ -31,9 +31,9 @@ class Unit(NamedTuple):
 
     cells: tuple[int, ...]
     """Indexes, one per scenario."""
-    others: tuple[int, ...] = ()
+    others: tuple[int, ...]
     """Cells that are subtracted, scenario by scenario; empty for an interval of accuracy."""
-    half_width: float = 1.0
+    half_width: float
     """Half-width in points at which it stops."""
 
     @property

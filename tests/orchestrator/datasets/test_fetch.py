@@ -12,6 +12,9 @@ from orchestrator.datasets import download
 from orchestrator.datasets.download import FetchRecord, Meter, fetch_benchmark, picture_folders, require_space
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.datasets.safe_unzip import BadArchive
+from orchestrator.datasets.staging import pin_data
+from orchestrator.datasets.train_split import fetch_split
+from sweeps.load import build
 from tests.orchestrator.hubserver import COMMIT, Hub, ask_here, serving
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
@@ -171,3 +174,24 @@ def test_only_archives_with_a_top_folder_test_lose_it(tmp_path):
     assert (archive.strip, archive.extracted_size, [member.name for member in archive.wanted]) == (
         "", 5, ["A/test/b", "A/c"],
     )  # fmt: skip
+
+
+def test_data_are_pinned_to_the_commit_of_the_day(hub, tmp_path):
+    used = {"scenarios": ["QD"], "conditions": ["zero-shot"], "models": ["oracle"], "name": "x"}
+    pinned = pin_data(build({**used, "data": f"hf://{DATASET}/test"}, "x.toml"))
+    assert pinned.data == f"hf://{DATASET}@{COMMIT}/test" and pin_data(pinned) == pinned
+    local = build({**used, "data": str(tmp_path)}, "x.toml")
+    assert pin_data(local) == local
+
+
+def test_the_train_split_is_fetched_into_a_folder_of_its_own(hub, tmp_path):
+    (hub.folder / "data").mkdir()
+    (hub.folder / "data/train-0.parquet").write_bytes(b"x" * 2_400_000)
+    (hub.folder / "data/other.parquet").write_bytes(b"y")
+    said: list[str] = []
+    assert (
+        fetch_split(tmp_path, "main", said.append, lambda folder: len(list(folder.iterdir())) + 1_233)
+        == tmp_path / "train"
+    )
+    assert [path.name for path in (tmp_path / "train").iterdir()] == ["train-0.parquet"]
+    assert said == ["data/train-0.parquet: 2 MB", f"{tmp_path / 'train'}: 1,234 rows at commit {COMMIT}, all good"]

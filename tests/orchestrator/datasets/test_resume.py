@@ -30,6 +30,8 @@ class Changing:
         self.changes_after_cut = False
         self.asked: list[tuple[str, str]] = []
         """Range and If-Range of each GET."""
+        self.encodings: set[str] = set()
+        """Accept-Encoding of all GETs."""
         self.sent = 0
 
     def headers(self) -> dict[str, str]:
@@ -62,6 +64,7 @@ def handler(state: Changing) -> type[BaseHTTPRequestHandler]:
                 return self.reply(404, {}, b"")
             byte_range, condition = self.headers.get("Range", ""), self.headers.get("If-Range", "")
             state.asked.append((byte_range, condition))
+            state.encodings.add(self.headers.get("Accept-Encoding", ""))
             content = VERSIONS[state.version]
             start = int(re.match(r"bytes=(\d+)-", byte_range)[1]) if byte_range else 0
             complete = not byte_range or (state.heeds and condition and condition not in state.headers().values())
@@ -138,3 +141,17 @@ def test_without_any_mark_a_broken_download_begins_anew(serve, tmp_path):
 
     assert fetch_file(serve(state), tmp_path / NAME) == VERSIONS[1]
     assert state.asked == [("bytes=0-", ""), ("bytes=0-", "")]
+
+
+def test_bytes_are_asked_for_as_they_are_and_too_many_begin_anew(serve, tmp_path):
+    """A server that compressed them would send others than those it counts."""
+    state = Changing()
+    state.cuts = [100_000] + [0] * 10
+    url = serve(state)
+    with pytest.raises(FetchError, match="broke off"):
+        fetch_file(url, tmp_path / NAME)
+    [partial] = tmp_path.iterdir()
+    partial.write_bytes(bytes(SIZE + 1))
+    state.cuts, state.asked = [], []
+    assert fetch_file(url, tmp_path / NAME) == VERSIONS[0]
+    assert state.asked == [("bytes=0-", "")] and state.encodings == {"identity"}

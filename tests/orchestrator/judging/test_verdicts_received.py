@@ -1,9 +1,10 @@
 """What a judge's queue makes of verdicts that arrive: the first counts, gold answers apart, and when its judge reads."""
 
+import polars as pl
 import pytest
 
 from actors.playing.judge import Judged
-from actors.playing.records import JudgedAnswer, verdict_batch
+from actors.playing.records import EpisodeBatch, JudgedAnswer, verdict_batch
 from envs.openended import Bits
 from orchestrator.gold.gold_check import load_gold_answers
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording, reads_answers
@@ -37,6 +38,13 @@ def batch_of(queue, ordinals, bit):
     )
 
 
+def answered(queue, ordinals) -> EpisodeBatch:
+    """Episodes that ended after one reply each, which is ``reply N``."""
+    keys = [queue.plan.key(*queue.plan.task(ordinal)) for ordinal in ordinals]
+    turns = {"key": keys, "reply": [f"reply {ordinal}" for ordinal in ordinals]}
+    return EpisodeBatch(list(ordinals), {"key": keys, "ending": ["answered"] * len(keys)}, turns)
+
+
 def stored(folder) -> dict[str, bool | None]:
     return dict(verdicts(folder).select("key", "aggregate").collect().rows())
 
@@ -60,8 +68,12 @@ def test_gold_verdicts_are_stored_apart_and_release_the_answers_that_waited(queu
     assert [(answer.ordinal, answer.text) for answer in queue.lease([69 + GOLD])] == [
         (69 + GOLD, load_gold_answers()[-1].text)
     ]
-    queue.store_verdicts(batch_of(queue, [69 + GOLD, 0], True))
+    assert queue.add_answers(answered(queue, [9])) == [] and queue.backlog == [4, 2, 9]
+    queue.backlog.pop()
+    duplicate = batch_of(queue, [69 + GOLD, 0], True)
+    queue.store_verdicts(duplicate)
     assert queue.take_released() == [4, 2] == queue.first_answers and queue.reads
+    queue.store_verdicts(duplicate)
     queue.flush(always=True)
     assert (queue.judged_count, queue.read_count) == (1, 1)
     assert len(stored(queue.store.folder)) == 1
@@ -75,6 +87,7 @@ def test_a_judge_below_min_kappa_reads_no_answer_of_a_model(queue_of):
     queue = queue_of(strict, [3])
     queue.store_verdicts(batch_of(queue, range(70, 70 + GOLD), True))
     assert queue.take_released() == [] and queue.first_answers == () and queue.stop_reason
+    assert queue.add_answers(answered(queue, [9])) == [] and queue.backlog == [3, 9]
     later = queue_of(strict, [3])
     assert later.first_answers == () and later.stop_reason == queue.stop_reason
 
@@ -137,3 +150,21 @@ def test_another_judge_of_answers_that_were_read_in_play_is_another_run(demo_dat
     paper = build_judge({"model": "rule-judge", "instruction": "paper"}, "a test")
     with pytest.raises(SweepError, match="proactivebench"):
         check_wording(paper)
+
+
+def test_an_answer_that_is_not_on_the_disk_yet_is_leased(tmp_path, demo_data, monkeypatch):
+    spec = runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", scenarios=["QD"])
+    source, plan = runs.play_sweep(tmp_path / "source", spec), build_plan(spec)
+    episodes, turns = (
+        pl.concat(pl.read_parquet(path) for path in (source / name).glob("*.parquet")).to_dict(as_series=False)
+        for name in ("episodes", "turns")
+    )
+    store = EpisodeStore(tmp_path / "run", rows=1000, seconds=1e9)
+    store.append(EpisodeBatch(list(range(10)), episodes, turns))
+    queue = JudgeQueue(PLAIN, plan, store)
+    assert [answer.ordinal for answer in queue.lease([0, 9])] == [0, 9]
+    queue.give_up([3], "two workers died")
+    queue.flush(always=True)
+    (row,) = verdicts(store.folder).collect().to_dicts()
+    assert row["first_failed"] is True and row["reason"] == "two workers died"
+    store.close()

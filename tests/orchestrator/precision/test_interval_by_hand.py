@@ -62,7 +62,7 @@ def interval_by_hand(values, sizes, target, alpha):
 @pytest.mark.parametrize(("rounds", "sizes"), [(15, (60,)), (40, (25, 50)), (70, (80, 70, 90)), (1, (9, 4))])
 def test_the_interval_is_that_of_the_formulas(rounds, sizes, target, alpha):
     rng = np.random.default_rng(rounds)
-    values = (rng.random((rounds, len(sizes))) < 0.35).astype(float)
+    values = rng.choice([0.0, 0.5, 1.0], (rounds, len(sizes)), p=[0.5, 0.3, 0.2])
     low, high = interval(values, np.array(sizes), target, alpha)
     expected_low, expected_high, step = interval_by_hand(values.tolist(), sizes, target, alpha)
     assert low == pytest.approx(expected_low, abs=1.01 * step) and high == pytest.approx(expected_high, abs=1.01 * step)
@@ -208,3 +208,10 @@ def test_a_unit_may_stop_at_its_last_look_and_not_before_its_first(monkeypatch):
             stop_forecast, "bounds", lambda values, sizes, rounds, width, n=first_narrow: (0.0, 0.2 if rounds >= 10 * n else 0.21)
         )  # fmt: skip
         assert stop_forecast._rounds_of_unit(Unit((0, 1), (), 10.0), sizes, 0.5) == expected
+
+
+def test_after_the_last_sample_the_interval_is_the_mean_however_many_rounds_follow():
+    values = np.random.default_rng(4).random((60, 2))
+    mean = (values[:25, 0].mean() + values[:20, 1].mean()) / 2
+    for rounds in (25, 26, 60):
+        assert interval(values[:rounds], np.array([25, 20]), 0.1) == (pytest.approx(mean), pytest.approx(mean))
