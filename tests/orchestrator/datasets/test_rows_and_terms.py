@@ -9,6 +9,7 @@ from envs.samples import BadData
 from orchestrator.datasets import staging, weights
 from orchestrator.datasets.download import TERMS, describe_terms
 from orchestrator.datasets.remote_files import FetchError, RemoteFile
+from orchestrator.datasets.sources import BucketFolder
 from orchestrator.datasets.staging import Address
 from orchestrator.datasets.train_split import SplitRow, parse_row
 
@@ -107,3 +108,20 @@ def test_a_full_disk_is_named_with_the_bytes_that_arrived(tmp_path, monkeypatch)
     assert folder._continue(file, part) == "the server sent 1,200 bytes"
     part.write_bytes(b"x" * 2_000)
     assert folder._continue(file, part) == ""
+
+
+def test_an_object_without_a_version_is_downloaded_from_its_start(tmp_path):
+    pytest.importorskip("fsspec", reason="the extra `cloud` is not installed")
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket/a.zip").write_bytes(b"0123456789")
+    arrived: list[int] = []
+    folder = BucketFolder(f"file://{tmp_path}/bucket/", arrived.append)
+    [listed] = folder.files()
+    assert (listed.path, listed.size) == ("a.zip", 10) and listed.version
+    for version, expected, sizes in (("v", b"XXX3456789", [7]), ("", b"0123456789", [10])):
+        target = tmp_path / f"target{version}"
+        folder._part(RemoteFile("a.zip", 10, "", version), target).write_bytes(b"XXX")
+        arrived.clear()
+        assert (
+            folder.download(RemoteFile("a.zip", 10, "", version), target).read_bytes() == expected and arrived == sizes
+        )

@@ -199,3 +199,17 @@ def test_a_small_file_may_grow_by_any_factor_and_a_large_one_by_a_hundred(tmp_pa
     with pytest.raises(BadArchive, match=r"^y\.zip: 'a' would grow from [\d,]+ to 1,048,577 bytes$"):
         unzip(write_archive(tmp_path / "y.zip", ("a", bytes((1 << 20) + 1))), tmp_path / "out", accept_all)
     assert (unpacking.MAX_FILES, unpacking.MAX_BYTES, unpacking.MAX_NAME) == (5_000_000, 549_755_813_888, 1024)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a/../../x", "would land outside the folder"), ("a/./x", "is no file name"),
+        ("a" * 1_025, "is no file name"), ("a/link", "is a link or a device, not a file"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_archive_file_and_reason(tmp_path, name, reason):
+    member = link(name) if name == "a/link" else name
+    with pytest.raises(BadArchive) as refused:
+        unzip(write_archive(tmp_path / "x.zip", (member, b"x")), tmp_path / "out", accept_all)
+    assert str(refused.value) == f"x.zip: {name[:200]!r} {reason}"

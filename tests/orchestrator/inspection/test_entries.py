@@ -1,5 +1,6 @@
 """Engines, packages, entries and pins: what a machine has, and what a name stands for."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,15 @@ def test_a_pin_is_a_line(monkeypatch):
     assert find_commit(model()).note == "asked for ('org/m', 'main', 'model')"
     monkeypatch.setattr(pin, "cached_commit", lambda model: "abc")
     assert find_commit(model()) == Pin(model(), "abc", "in this machine's cache")
+
+
+def test_the_lists_name_classes_that_an_engine_has():
+    """A mistyped name would never match; without the engine its registry cannot be asked."""
+    pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+    by_transformers, by_vllm = (architectures.architectures(backend)[0] for backend in ("transformers", "vllm"))
+    lacking = architectures.TRANSFORMERS - by_transformers
+    if importlib.util.find_spec("vllm"):
+        assert by_vllm >= architectures.VLLM
+        classes = {name for name in packages.PROCESSORS if "/" not in name}
+        assert classes <= by_transformers | by_vllm
+    assert lacking == set()

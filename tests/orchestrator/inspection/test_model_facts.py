@@ -164,3 +164,42 @@ def test_a_model_on_the_hub_without_a_configuration_is_none(tmp_path, monkeypatc
     with serving(Hub(tmp_path / "published", "org/none", "models")) as hub:
         ask_here(hub, monkeypatch)
         assert model_check._facts(model(source="org/none")).source == "no: it has no config.json"
+
+
+def test_a_folder_and_a_copy_in_the_cache_have_their_own_words(tmp_path, monkeypatch):
+    (tmp_path / "m").mkdir()
+    own, cached = model(source=str(tmp_path / "m")), model()
+    assert model_check._facts(own).source == f"no: {tmp_path / 'm'} has no readable config.json"
+    (tmp_path / "m/config.json").write_text("{}")
+    (tmp_path / "m/tokenizer.json").write_text("{}")
+    (tmp_path / "m/a.safetensors").write_bytes(b"123")
+    facts = model_check._facts(own)
+    assert (facts.source, facts.weights, facts.license) == ("ok: on disk", 3, "ok: yours")
+    checkpoint = Checkpoint({}, tmp_path / "m")
+    monkeypatch.setattr(model_check, "read_checkpoint", lambda model: checkpoint)
+    facts = model_check._on_disk(cached, tmp_path / "m")
+    assert (facts.source, facts.weights, facts.license) == ("ok: in the Hub's cache", 3, "unknown")
+
+
+@pytest.mark.parametrize(
+    ("problem", "cell"),
+    [("Not Found", "no: Not Found"), ("Invalid username", "no: Invalid username"), ("404", "no: 404"),
+     ("timed out", "unknown: timed out"), ("x" * 200, "unknown: " + "x" * 120)],
+)  # fmt: skip
+def test_what_the_hub_lacks_is_no_and_what_it_does_not_say_unknown(monkeypatch, problem, cell):
+    def refuse(*asked):
+        raise model_check.FetchError(problem)
+
+    monkeypatch.setattr(model_check, "Repository", refuse)
+    assert model_check._facts(model()) == ModelFacts(cell)
+    assert model_check._facts(model(source="./here")).source == "no: folder ./here does not exist"
+
+
+def test_a_license_names_code_of_the_models_own():
+    own = Checkpoint({"auto_map": {}})
+    assert model_check._license(model(), ModelFacts("", own, 0, "ok: mit")) == (
+        "ok: mit; brings remote code (trust_remote_code is false)"
+    )
+    trusted = model(trust_remote_code=True)
+    assert model_check._license(trusted, ModelFacts("", own, 0, "ok: mit")) == "ok: mit; runs its remote code"
+    assert model_check._license(model(), ModelFacts("", Checkpoint({}), 0, "ok: mit")) == "ok: mit"
