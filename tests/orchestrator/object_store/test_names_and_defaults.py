@@ -258,3 +258,26 @@ def test_a_command_that_was_sent_between_attempts_is_there_when_one_begins(empty
     empty.write(f"{control_log.INBOX}/{name}", content)
     with run_location.open_location(empty.url, str) as location:
         assert (location.folder / control_log.INBOX / name).read_bytes() == content
+
+
+def test_a_lock_that_is_lost_during_a_renewal_is_known_at_once(empty, monkeypatch):
+    holder = WriterLock(empty, settle=0)
+    holder.take(str)
+    holder.conditional = True
+    monkeypatch.setattr(empty, "version", lambda name: "v1")
+    written: list[str] = []
+    monkeypatch.setattr(empty, "replace", lambda name, content, version: written.append(version) or True)
+    checks: list[int] = []
+    monkeypatch.setattr(holder, "check", lambda: checks.append(1))
+    holder._renew()
+    assert (written, len(checks)) == (["v1"], 1)
+    monkeypatch.setattr(empty, "replace", lambda name, content, version: False)
+    holder._renew()
+    assert len(checks) == 3, "before and after"
+
+
+def test_a_lock_that_is_ours_after_a_lost_reply_is_not_waited_for(empty, monkeypatch):
+    holder = WriterLock(empty, silence=60, settle=0)
+    empty.write(LOCK, holder._content())
+    monkeypatch.setattr(holder._released, "wait", lambda seconds: pytest.fail("waited"))
+    assert holder._take_over(str) is True

@@ -1,0 +1,209 @@
+"""Which names make a folder's addresses the user's own, sentence by sentence, and the rows of a plan."""
+
+from dataclasses import replace
+
+import pytest
+
+from envs.types import Sample
+from orchestrator.planning.applied_sweep import effective_sweep
+from orchestrator.planning.build_plan import (
+    build_plan,
+    cells_with_progress,
+    planned_cells,
+    planned_rows,
+    stored_episodes,
+)
+from orchestrator.planning.named_by_user import check_named, check_tracking, plan_from_folder
+from orchestrator.planning.plan import BUILTIN_GROUP, judge_group, worker_group
+from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
+from orchestrator.storage import control_log, run_folder
+from orchestrator.storage.control_log import LogEntry, make_command
+from orchestrator.storage.lock import RunFolderError
+from sweeps.load import build_judge
+from sweeps.spec import ModelSpec
+from tests.orchestrator.report import runs
+
+
+def entry(**fields) -> ModelSpec:
+    return ModelSpec(**{"name": "m", "source": "evil/model", **fields})
+
+
+def refusal(folder, sweep, models, **named) -> str:
+    """Return what is not named; empty if everything is."""
+    try:
+        check_named(folder, sweep, models, **named)
+    except RunFolderError as problem:
+        start, end = (
+            f"{folder} names ",
+            f"`--sweep {folder}/sweep.resolved.toml`, or your own sweep file that names them",
+        )
+        middle = ", which you have not named; read its sweep, then add "
+        text = str(problem)
+        assert text.startswith(start) and text.endswith(middle + end)
+        return text.removeprefix(start).removesuffix(middle + end)
+    return ""
+
+
+@pytest.fixture
+def played(demo_data):
+    return runs.sweep(demo_data, ["oracle"])
+
+
+def service(address="", key="OPENAI_API_KEY"):
+    return entry(backend="openai", endpoint={"base_url": address, "key_env": key})
+
+
+def test_everything_unnamed_is_named_once_in_one_sentence(played, tmp_path):
+    data = played.model_copy(update={"data": "https://evil.example/data"})
+    models = [service("https://e.example/v1"), service("https://e.example/v1"), entry(backend="vllm"),
+              entry(backend="transformers", requirements=["a==1", "b==2"])]  # fmt: skip
+    assert refusal(tmp_path, data, models) == (
+        "the service https://e.example/v1 (key in OPENAI_API_KEY), the weights evil/model, the packages a==1, b==2 of m, "
+        "the data https://evil.example/data"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "key", "typed", "refused"),
+    [
+        ("http://127.0.0.1:8000/v1", "", (), ""),
+        ("http://localhost", "OPENAI_API_KEY", (), ""),
+        ("https://[::1]:80/v1", "", (), ""),
+        ("http://127.0.0.1:123456/v1", "", (), "the service http://127.0.0.1:123456/v1"),
+        ("http://localhost:8000/v1", "TOKEN", (), "the service http://localhost:8000/v1 (key in TOKEN)"),
+        ("http://localhost:8000/v1", "TOKEN", ("model.endpoint.key_env=TOKEN",), ""),
+        ("", "TOKEN", (), "the service of OpenAI (key in TOKEN)"),
+        ("", "", (), ""),
+        ("https://e.example", "", (), "the service https://e.example"),
+        ("https://e.example", "", ("model.endpoint.base_url=https://e.example",), ""),
+        (
+            "https://e.example", "TOKEN", ("model.endpoint.base_url=https://e.example",),
+            "the service https://e.example (key in TOKEN)",
+        ),
+        ("https://e.example", "", ("model.endpoint.base_url=https://e.example/x",), "the service https://e.example"),
+    ],
+)  # fmt: skip
+def test_a_service_gets_a_key_only_where_both_are_named(played, tmp_path, monkeypatch, address, key, typed, refused):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert refusal(tmp_path, played, [service(address, key)], typed=typed) == refused
+
+
+def test_an_own_sweep_names_a_service_with_its_key_and_not_with_another(played, tmp_path):
+    own = played.model_copy(update={"models": (service("https://e.example", "MINE"),)})
+    assert refusal(tmp_path, played, [service("https://e.example", "MINE")], own=own) == ""
+    assert refusal(tmp_path, played, [service("https://e.example", "TOKEN")], own=own) == (
+        "the service https://e.example (key in TOKEN)"
+    )
+    weights = played.model_copy(update={"models": (entry(backend="vllm", source="https://e.example"),)})
+    assert refusal(tmp_path, played, [service("https://e.example", "")], own=weights) == "the service https://e.example"
+
+
+def test_weights_are_named_by_their_source_and_code_by_all_that_chooses_it(played, tmp_path):
+    weights = entry(backend="vllm")
+    assert refusal(tmp_path, played, [weights]) == "the weights evil/model"
+    assert refusal(tmp_path, played, [weights], typed=["model.source=evil/model"]) == ""
+    assert refusal(tmp_path, played, [weights], typed=["model.source=evil/other"]) == "the weights evil/model"
+    code = entry(backend="vllm", trust_remote_code=True)
+    own = played.model_copy(update={"models": (weights,)})
+    assert refusal(tmp_path, played, [weights], own=own) == ""
+    assert refusal(tmp_path, played, [code], own=own) == "the code or unsafe options of m"
+    assert refusal(tmp_path, played, [code], typed=["model.trust_remote_code=true"]) == ""
+    assert refusal(tmp_path, played, [code], typed=["model.trust_remote_code=1"]) == "the code or unsafe options of m"
+    own = played.model_copy(update={"models": (code.model_copy(update={"revision": "1" * 40}),)})
+    assert refusal(tmp_path, played, [code], own=own) == "the code or unsafe options of m"
+    assert refusal(tmp_path, played, [code], own=played.model_copy(update={"models": (code,)})) == ""
+
+
+def test_data_are_named_by_their_address_whatever_the_commit(played, tmp_path):
+    def with_data(address):
+        return played.model_copy(update={"data": address})
+
+    sweep = with_data("hf://org/name@main/test")
+    assert refusal(tmp_path, sweep, []) == "the data hf://org/name@main/test"
+    assert refusal(tmp_path, sweep, [], own=with_data(f"hf://org/name@{'1' * 40}/test")) == ""
+    for other in ("hf://org/other@main/test", "hf://org/name@main", str(tmp_path)):
+        assert refusal(tmp_path, sweep, [], own=with_data(other)) == "the data hf://org/name@main/test"
+    with pytest.raises(RunFolderError) as refused:
+        plan_from_folder(tmp_path, sweep)
+    assert str(refused.value) == (
+        f"{tmp_path} names the data hf://org/name@main/test, which are not on this machine; `plan` with your own sweep file "
+        "fetches them, or add --data DIR"
+    )
+    assert plan_from_folder(tmp_path, played).total == build_plan(played).total
+
+
+def test_runs_are_tracked_on_this_machine_or_where_the_user_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mine.example")
+    for uri in ("http://127.0.0.1:5000", "http://localhost", "http://[::1]:5000", "https://mine.example"):
+        check_tracking(tmp_path, uri)
+    for uri in ("https://mine.example/x", "http://127.0.0.2", "sqlite:///x"):
+        with pytest.raises(RunFolderError) as refused:
+            check_tracking(tmp_path, uri)
+        assert str(refused.value) == (
+            f"{tmp_path} names the tracking address {uri}; add `--tracking-uri {uri}` to send the run and your MLflow login "
+            "there, or `--tracking-uri sqlite` for a file in the folder"
+        )
+
+
+def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_data, tmp_path):
+    spec = runs.sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["QD", "ROD"])
+    plan = build_plan(spec)
+    names = {"model": "oracle", "condition": "zero-shot", "protocol": "mcqa", "planned": 10}
+    assert planned_cells(plan) == [
+        {"cell": f"oracle/{scenario}/zero-shot", "scenario": scenario, **names} for scenario in ("QD", "ROD")
+    ]
+    ruled = build_plan(
+        runs.sweep(demo_data, ["oracle"], ["zero-shot"], scenarios=["QD", "ROD"], precision={"half_width": 9})
+    )
+    stopped = ruled.with_stops({1: 4})
+    assert [(row["planned"], row["full"]) for row in planned_cells(stopped)] == [(10, 10), (4, 10)]
+    assert (
+        planned_rows(stopped).to_dicts() == planned_cells(stopped)
+        and stopped.total_with_stops == 14 < stopped.total == 20
+    )
+    assert len(stored_episodes(plan, runs.play_sweep(tmp_path, spec, only=7)).collect()) == 7
+    assert sum(row["done"] for row in cells_with_progress(plan, tmp_path)) == 7
+    assert stored_episodes(plan, tmp_path, "another").collect().height == 0
+
+
+def test_groups_of_workers_have_names_that_no_model_has():
+    assert worker_group(entry()) == "m" and worker_group(entry(backend="builtin")) == "builtin" == BUILTIN_GROUP
+    assert judge_group(build_judge({"model": "qwen3-8b"}, "x")) == "judge:qwen3-8b"
+
+
+def test_stored_keys_are_found_by_cell_and_read_for_their_samples(demo_data):
+    keys = [
+        "a/QD/hint/0042-3fa9c1d2",
+        "a/QD/hint/10042-3fa9c1d3",
+        "a/QD/hint-2/0042-3fa9c1d2",
+        "b/QD/hint/0001-00000000",
+    ]
+    stored = StoredKeys([*keys, keys[0]])
+    assert stored.of_cell("a/QD/hint") == set(keys[:2]) and stored.of_cell("a/QD/hint-2") == {keys[2]}
+    assert stored.of_cell("a/QD") == stored.of_cell("c") == StoredKeys([]).of_cell("a/QD/hint") == set()
+    assert sample_ids("a/QD/hint", keys[:2]) == {"0042", "10042"}
+    (sample, *_) = next(iter(build_plan(runs.sweep(demo_data, ["oracle"], ["hint"])).samples.values()))
+    assert isinstance(sample, Sample) and ids_in_keys([replace(sample, id=7), replace(sample, id=12345)]) == [
+        "0007",
+        "12345",
+    ]
+
+
+def test_what_is_played_in_a_folder_of_an_applied_sweep_is_said(demo_data, tmp_path):
+    first, second = (runs.sweep(demo_data, [name], ["hint"]) for name in ("uniform", "guess"))
+    folder = runs.play_sweep(tmp_path / "run", first)
+    apply = make_command("apply", "v2.toml", sweep=run_folder.sweep_toml(second))
+    control_log._append(
+        folder, [LogEntry(name="1", command=apply, taken="", effect="taken", before=run_folder.sweep_toml(first))]
+    )
+    said: list[str] = []
+    moved = first.model_copy(update={"output": "elsewhere", "name": "mine"})
+    chosen, replaces = effective_sweep(moved, folder, False, said.append)
+    assert (chosen.models, chosen.output, chosen.name, replaces) == (second.models, "elsewhere", "mine", True)
+    assert said == [
+        f"The sweep of {apply.description} is played because it replaced the given one; add --update to play the given one."
+    ]
+    effective_sweep(first, folder, True, said.append)
+    assert said[1:] == ["The given sweep replaces the one that `ctl apply` left in this run folder."]
+    last = control_log.read_history(folder)[-1].command
+    assert (last.verb, last.target) == ("apply", "run") and last.sweep == run_folder.sweep_toml(first)

@@ -1,0 +1,154 @@
+"""The pictures that episodes show, and their hashes: once read, read again only if touched, and never trusted after a change."""
+
+import os
+from hashlib import blake2b
+from threading import Event
+
+import pytest
+
+from envs.check import reachable_pictures
+from orchestrator.planning import pictures
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.planning.pictures import (
+    FILE,
+    PictureFile,
+    ShownPictures,
+    read_pictures,
+    record_pictures,
+    scan_pictures,
+)
+from orchestrator.storage import checksums
+from sweeps.conditions import VARIANTS
+from tests.orchestrator.report import runs
+
+ENTRY = {"name": "m", "source": "org/m", "backend": "transformers"}
+
+
+def plan_of(demo_data, conditions, scenarios=("QD",), models=("m",), **more):
+    return build_plan(
+        runs.sweep(demo_data, list(models), list(conditions), scenarios=list(scenarios), model=[ENTRY], **more)
+    )
+
+
+def test_an_episode_shows_all_pictures_that_its_turns_may_reach(demo_data):
+    plan = plan_of(demo_data, ["zero-shot"])
+    shown, (cell,) = ShownPictures(plan), plan.cells
+    for sample in plan.cell_samples(cell):
+        assert shown.paths(cell, sample) == {ref.path for ref in reachable_pictures(sample)} != set()
+    every = list(shown.all_paths())
+    assert len(every) == len(set(every)) and set(every) == {
+        path for sample in plan.cell_samples(cell) for path in shown.paths(cell, sample)
+    }
+    first = plan.cell_samples(cell)[0]
+    assert every[: len(shown.paths(cell, first))] == sorted(shown.paths(cell, first))
+
+
+def test_policies_and_texts_show_none_and_swapped_samples_another(demo_data):
+    policy = plan_of(demo_data, ["zero-shot"], models=["oracle"])
+    assert list(ShownPictures(policy).all_paths()) == []
+    assert ShownPictures(policy).paths(policy.cells[0], policy.cell_samples(policy.cells[0])[0]) == frozenset()
+    for name in (name for name, condition in VARIANTS.items() if condition.picture in ("none", "swapped")):
+        plan = plan_of(demo_data, [name])
+        (cell,) = plan.cells
+        for sample in plan.cell_samples(cell):
+            paths = ShownPictures(plan).paths(cell, sample)
+            assert paths == (frozenset() if sample.swapped is None else {sample.swapped.image.path}), name
+
+
+def test_solved_examples_are_shown_too(demo_data):
+    plan = plan_of(demo_data, ["zero-shot", "icl-3"], ["MVP-N"])
+    shown = ShownPictures(plan)
+    by_condition = {cell.condition.name: cell for cell in plan.cells}
+    sample = plan.cell_samples(plan.cells[0])[0]
+    plain, with_examples = (shown.paths(by_condition[name], sample) for name in ("zero-shot", "icl-3"))
+    assert plain < with_examples and shown._example_paths(by_condition["zero-shot"], sample) == frozenset()
+    others = {ref.path for other in plan.pools["MVP-N"] if other.id != sample.id for ref in reachable_pictures(other)}
+    assert with_examples - plain <= others | plain
+
+
+def write(folder, **contents):
+    for name, content in contents.items():
+        (folder / f"{name}.png").write_bytes(content)
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data", a=b"one", b=b"two")
+    return tmp_path / "data"
+
+
+def record(folder, data, *names, stop=None):
+    record_pictures(folder, data, [f"{name}.png" for name in names], stop or Event())
+    return {path.removesuffix(".png"): picture.sum for path, picture in read_pictures(folder).items()}
+
+
+def digest(content):
+    return blake2b(content, digest_size=16).hexdigest()
+
+
+def test_hashes_are_recorded_and_more_are_added(tmp_path, data):
+    assert record(tmp_path, data, "a") == {"a": digest(b"one")}
+    assert record(tmp_path, data, "a", "b", "gone") == {"a": digest(b"one"), "b": digest(b"two"), "gone": ""}
+    status = (data / "a.png").stat()
+    assert read_pictures(tmp_path)["a.png"] == PictureFile(
+        "a.png", 3, status.st_mtime_ns, status.st_ctime_ns, digest(b"one")
+    )
+    assert checksums.damaged_files(tmp_path) == []
+    before = (tmp_path / FILE).stat().st_mtime_ns
+    record(tmp_path, data, "a", "b")
+    assert (tmp_path / FILE).stat().st_mtime_ns == before, "nothing new is nothing to write"
+
+
+def test_a_picture_that_changed_never_gets_a_hash_again(tmp_path, data, caplog):
+    record(tmp_path, data, "a", "b")
+    write(data, a=b"another")
+    assert record(tmp_path, data, "a", "b") == {"a": "changed", "b": digest(b"two")}
+    assert "1 " in caplog.text and "a.png" in caplog.text
+    caplog.clear()
+    write(data, a=b"one")
+    assert record(tmp_path, data, "a", "b") == {"a": "changed", "b": digest(b"two")} and caplog.text == ""
+
+
+def test_an_untouched_picture_is_not_read_again(tmp_path, data, monkeypatch):
+    (first,) = scan_pictures(data, ["a.png"], {})
+    reads = []
+    real = pictures.regular.read_bytes
+    monkeypatch.setattr(
+        pictures.regular, "read_bytes", lambda path, most: (reads.append(path.name), real(path, most))[1]
+    )
+    untouched, _ = scan_pictures(data, ["a.png", "b.png"], {"a.png": first})
+    assert untouched is first and reads == ["b.png"]
+    os.utime(data / "a.png", ns=(1, 1))
+    (again,) = scan_pictures(data, ["a.png"], {"a.png": first})
+    assert again.sum == first.sum and again.modified == 1 and reads == ["b.png", "a.png"]
+
+
+def test_recording_stops_between_two_chunks(tmp_path, data):
+    stop = Event()
+    stop.set()
+    assert record(tmp_path, data, "a", stop=stop) == {} and not (tmp_path / FILE).exists()
+
+    def names():
+        for number in range(450):
+            if number == 250:
+                stop.set()
+            yield f"{number}.png"
+
+    stop.clear()
+    record_pictures(tmp_path, data, names(), stop)
+    assert len(read_pictures(tmp_path)) == 400, "chunks have two hundred files"
+
+
+def test_a_damaged_table_counts_as_none(tmp_path, data):
+    record(tmp_path, data, "a")
+    (tmp_path / FILE).write_bytes(b"PAR1")
+    assert read_pictures(tmp_path) == {} and read_pictures(tmp_path / "nowhere") == {}
+
+
+def test_hashes_are_taken_beside_an_attempt_and_wait_for_its_end(tmp_path, demo_data):
+    plan = plan_of(demo_data, ["zero-shot"])
+    with pictures.recording_pictures(tmp_path, demo_data, plan) as stop:
+        assert not stop.is_set()
+    recorded = read_pictures(tmp_path)
+    assert set(recorded) == set(ShownPictures(plan).all_paths()) and all(len(p.sum) == 32 for p in recorded.values())
