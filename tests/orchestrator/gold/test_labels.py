@@ -1,6 +1,7 @@
 """People's labels: a drawn sheet comes back as labels, and correct the judge's shares in the table."""
 
 import csv
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -170,6 +171,14 @@ def test_the_last_option_is_a_label_and_the_next_number_is_none(demo_data, tmp_p
     with pytest.raises(RunFolderError) as refusal:
         parse_labels(path, {"a": sample})
     assert str(refusal.value) == f"{path}: a has {count} options, so {count} names none; count from 0"
+
+
+def test_the_first_category_is_one_and_the_last_option_before_it_none(demo_data, tmp_path):
+    first = load_samples(demo_data, "QD")[0]
+    sample, path = replace(first, answer=first.categories[0]), tmp_path / "export.csv"
+    for number, category in ((len(first.options), True), (len(first.options) - 1, False)):
+        path.write_text(to_csv([OptionLabel(key="a", labeler="x", label=str(number))]))
+        assert parse_labels(path, {"a": sample})["category"].to_list() == [category]
 
 
 def test_labels_that_name_options_are_read_as_verdicts(demo_data, tmp_path):

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.inspection import architectures, packages, pin
 from orchestrator.inspection.checkpoint_entry import checkpoint_spec, checkpoint_specs, own_entry, played_names
+from orchestrator.inspection.model_check import local_fault
 from orchestrator.inspection.pin import Pin, find_commit, unpinned
 from sweeps.checkpoint import Checkpoint
 from sweeps.load import SweepError
@@ -146,3 +147,13 @@ def test_the_lists_name_classes_that_an_engine_has():
         classes = {name for name in packages.PROCESSORS if "/" not in name}
         assert classes <= by_transformers | by_vllm
     assert lacking == set()
+
+
+def test_a_lacking_package_is_the_fault_of_a_folder_before_it_is_loaded(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text('{"architectures": ["Qwen2_5_VLForConditionalGeneration"]}')
+    (tmp_path / "tokenizer.json").write_text("{}")
+    own = model(source=str(tmp_path), backend="transformers")
+    monkeypatch.setattr(packages, "missing", lambda model, checkpoint: "it needs x: pip install x")
+    assert local_fault(own) == "it needs x: pip install x"
+    monkeypatch.setattr(packages, "missing", lambda model, checkpoint: "")
+    assert local_fault(own) == ""

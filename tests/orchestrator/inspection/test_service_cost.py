@@ -163,3 +163,42 @@ def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path,
         f"through the Batch API, {words}: up to 24 hours per turn, {batched.turns} turns in the longest" in batched.line
     )
     assert batched.turns == longest > 1
+
+
+def bounds_of(demo_data, condition, protocol="mcqa"):
+    """Return the turn limit and the bounds of one episode whose every message is ten tokens, and whose reply has at most a hundred."""
+    options = {"sampling": {"max_tokens": 100}} if protocol != "oeg" else {"open_ended": {"max_tokens": 100}}
+    entry = {**ENTRY, "endpoint": {**ENDPOINT, "reserve": 0}}
+    plan = build_plan(
+        sweep(demo_data, ["m"], [condition], scenarios=["ROD"], model=[entry], protocol=protocol, **options)
+    )
+    (cell,) = plan.cells
+    sample = plan.cell_samples(cell)[0]
+    return SCENARIOS["ROD"].limit(sample), service_cost._episode(plan, cell, sample, lambda message: 10)
+
+
+@pytest.mark.parametrize(
+    ("condition", "turns", "first"),
+    [("zero-shot", None, 10), ("hint", None, 10), ("reference", 1, 10), ("icl-1", None, 50)],
+)
+def test_an_episode_ends_with_a_letter_or_at_its_limit(demo_data, condition, turns, first):
+    """A solved example is two turns of two messages."""
+    limit, (least, most) = bounds_of(demo_data, condition)
+    turns = turns or limit
+    assert least == service_cost.Usage(1, first, 2) and most == service_cost.Usage(turns, turns * first, turns * 100)
+    assert service_cost.Usage() == (0, 0, 0) and limit > 1
+
+
+def test_a_history_repeats_its_question_and_reply_at_each_later_turn(demo_data):
+    """A turn before is a question and an answer of ten tokens each, and at most a hundred of reply."""
+    limit, (least, most) = bounds_of(demo_data, "history")
+    earlier = limit * (limit - 1) // 2 * (10 + 10 + 100)
+    assert least == (1, 10, 2) and most == (limit, limit * 10 + earlier, limit * 100)
+
+
+def test_a_call_is_longer_than_a_letter_and_a_reference_one_call(demo_data):
+    limit, (least, most) = bounds_of(demo_data, "zero-shot", "tools")
+    assert (least.requests, least.reply, most.requests, most.reply) == (1, 12, limit, limit * 100)
+    assert most.prompt == limit * least.prompt
+    _, (least, most) = bounds_of(demo_data, "reference", "tools")
+    assert (least.requests, most.requests, most.reply) == (1, 1, 100)
