@@ -166,7 +166,7 @@ def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path,
 
 
 def bounds_of(demo_data, condition, protocol="mcqa"):
-    """Return the turn limit and the bounds of one episode whose every message is ten tokens, and whose reply has at most a hundred."""
+    """Return the turn limit and an episode's bounds; messages have ten tokens, replies at most a hundred."""
     options = {"sampling": {"max_tokens": 100}} if protocol != "oeg" else {"open_ended": {"max_tokens": 100}}
     entry = {**ENTRY, "endpoint": {**ENDPOINT, "reserve": 0}}
     plan = build_plan(

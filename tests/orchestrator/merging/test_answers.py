@@ -1,0 +1,207 @@
+"""Which of several folders' answers are taken, pair by pair, and the sentences on answers that differ or are left."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
+from orchestrator.merging.merge import _describe_conflicts, merge
+from orchestrator.merging.reuse import Reusable, find_reusable
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import run_folder
+from orchestrator.storage.lock import RunFolderError
+from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
+
+
+@pytest.fixture
+def spec(demo_data):
+    return sweep(demo_data, ["oracle"], ["hint"], scenarios=["QD"])
+
+
+@pytest.fixture
+def sources(spec, tmp_path):
+    """Three folders with the same ten episodes, and their keys in order."""
+    folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two", "three")]
+    made = [Source.of(folder, folder.name) for folder in folders]
+    return made, made[0].own["key"].sort().to_list()
+
+
+def with_endings(source: Source, **endings: str) -> Source:
+    """Return the source with other endings by key, as a folder would have them."""
+    mapped = pl.col("key").replace_strict(endings, default=pl.col("ending"))
+    return replace(source, episodes=source.episodes.with_columns(mapped.alias("ending")))
+
+
+def taken(source: Source) -> list[str]:
+    return source.own["key"].sort().to_list()
+
+
+def test_equal_answers_are_taken_once_from_the_first(sources):
+    (one, two, three), keys = sources
+    assert assign_episodes([one, two, three]) == ([], 0)
+    assert (taken(one), taken(two), taken(three)) == (keys, [], [])
+    assert [source.agreed.height for source in (one, two, three)] == [10, 10, 10]
+
+
+def test_an_answer_comes_before_a_failure_wherever_it_is(sources):
+    (one, two, three), keys = sources
+    one = with_endings(one, **{keys[0]: "failed", keys[1]: "failed"})
+    two = with_endings(two, **{keys[1]: "failed", keys[2]: "failed"})
+    conflicts, replaced = assign_episodes([one, two, three])
+    assert conflicts == [] and replaced == 3, "0 of one, 2 of two, and 1 that both have failed"
+    assert (taken(one), taken(two), taken(three)) == (keys[2:], [keys[0]], [keys[1]])
+    assert keys[2] not in two.agreed["key"] and keys[0] not in one.agreed["key"]
+
+
+def test_a_failure_that_all_share_is_taken_once_and_replaces_nothing(sources):
+    (one, two, _), keys = sources
+    pair = [with_endings(source, **{keys[3]: "failed"}) for source in (one, two)]
+    assert assign_episodes(pair) == ([], 0) and (taken(pair[0]), taken(pair[1])) == (keys, [])
+
+
+@pytest.mark.parametrize(("prefer", "name", "winner"), [(None, "", 0), (0, "one", 0), (1, "two", 1), (2, "", 0)])
+def test_differing_answers_go_to_the_preferred_folder(sources, prefer, name, winner):
+    made, keys = sources
+    made[1] = with_endings(made[1], **{keys[4]: "limit", keys[2]: "limit"})
+    conflicts, replaced = assign_episodes(made, prefer)
+    first = Conflict("one", "two", "episode", (keys[2], keys[4]), name)
+    assert conflicts[0] == first and replaced == 0
+    owner = made[winner if prefer != 2 else 2]
+    if prefer in (None, 0, 1):
+        assert keys[2] in taken(owner) and keys[2] not in taken(made[1 - winner])
+        assert (keys[2] in made[0].agreed["key"]) is (winner == 0)
+        assert (keys[2] in made[1].agreed["key"]) is (winner == 1)
+
+
+def test_turns_may_differ_where_endings_do_not(sources):
+    (one, two, _), keys = sources
+    (part,) = (two.folder / "turns").glob("*.parquet")
+    table = pl.read_parquet(part)
+    replace_part(
+        table.with_columns(reply=pl.when(pl.col("key") == keys[7]).then(pl.lit("else")).otherwise("reply")), part
+    )
+    ((conflict,), _) = assign_episodes([one, Source.of(two.folder, "two")])
+    assert conflict == Conflict("one", "two", "episode", (keys[7],))
+    assert {row["key"] for row in Source.of(two.folder, "two").turns.collect().to_dicts()} == set(keys)
+
+
+def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():
+    rows = pl.DataFrame({
+        "key": ["a", "b", "c", "d", "e"], "turns": [2, 2, 3, 0, 1],
+        "ending": ["correct", "correct", "overflow", "failed", "overflow"],
+    })  # fmt: skip
+    turn_rows = pl.DataFrame({"key": ["a", "a", "a", "b", "c", "c"], "turn": [0, 1, 1, 0, 0, 1]})
+    assert complete_episodes(rows, turn_rows)["key"].sort().to_list() == ["a", "c", "d", "e"]
+
+
+@pytest.fixture
+def judged(demo_data, tmp_path):
+    """Two folders of equal answers, with the verdicts of the rule judge."""
+    from actors.engine.baselines import Baseline
+
+    options = {"protocol": "oeg", "judge": {"model": "rule-judge"}, "scenarios": ["QD"]}
+    spec = sweep(demo_data, ["ask-properly"], ["hint"], **options)
+    folders = [play_sweep(tmp_path / name, spec) for name in ("one", "two")]
+    for folder in folders:
+        judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
+    return [Source.of(folder, folder.name) for folder in folders]
+
+
+def rewrite(source: Source, **columns) -> None:
+    (part,) = (source.folder / "verdicts").glob("*.parquet")
+    replace_part(pl.read_parquet(part).sort("key").with_columns(**columns), part)
+
+
+def test_a_parsed_verdict_comes_before_an_unparsed_one_and_the_preferred_before_others(judged):
+    one, two = judged
+    keys = one.own["key"].sort().to_list()
+    assert merge_verdicts(judged)[1] == [] and merge_verdicts(judged)[0].height == 10
+    unread = pl.col("key") == keys[0]
+    rewrite(
+        one,
+        **{
+            bit: pl.when(unread).then(None).otherwise(bit).alias(bit) for bit in ("category", "suggestion", "aggregate")
+        },
+    )
+    rows, conflicts = merge_verdicts(judged)
+    assert conflicts == [] and rows["aggregate"].null_count() == 0 and rows.height == 10
+
+    odd = pl.col("key") == keys[5]
+    rewrite(two, category=pl.when(odd).then(~pl.col("category")).otherwise("category"), seconds=pl.lit(9.0))
+    for prefer, name, seconds in ((None, "", 1), (0, "one", 1), (1, "two", 10)):
+        rows, conflicts = merge_verdicts(judged, prefer)
+        assert conflicts == [Conflict("one", "two", "verdict", (keys[5],), name)]
+        assert (rows["seconds"] == 9.0).sum() == seconds, "one's unread one is two's, or all are"
+
+
+def test_conflicts_that_nobody_decided_are_one_sentence():
+    few = Conflict("one", "two", "episode", ("a", "b"))
+    many = Conflict("one", "three", "verdict", tuple("abcdef"))
+    five = Conflict("two", "three", "verdict", tuple("abcde"))
+    assert _describe_conflicts([few, many, replace(few, taken="one"), five]) == (
+        "folders have different answers for the same keys: 2 episodes of one and two (a, b); 6 verdicts of one and three "
+        "(a, b, c, d, e, ...); 5 verdicts of two and three (a, b, c, d, e). Choose a folder with --prefer DIR; nothing was "
+        "written"
+    )
+
+
+def test_what_is_not_taken_has_its_reason():
+    empty = pl.DataFrame({"key": []}, schema={"key": pl.String})
+    own = pl.DataFrame({"key": ["a"]})
+    left = Counter({"failed": 1, "damaged": 2, "engine": 3, "weights": 4, "pictures": 1_000})
+    assert list(Reusable(Source(Path("x"), "there", own, own, own), left).lines) == [
+        "1 episode of there can be reused",
+        "1 of there failed there: not taken",
+        "2 of there are incomplete or not of this plan: not taken",
+        "3 of there were played by another backend: not taken",
+        "4 of there were played with other weights than this run's or this machine's: not taken",
+        "1,000 of there may have had other pictures: not taken",
+    ]
+    none = Reusable(Source(Path("x"), "there", empty, empty, empty), Counter(), ("a", "b", "c", "d"))
+    assert list(none.lines) == ["0 episodes of there can be reused: a; b; c"]
+
+
+def test_the_reasons_are_counted_in_turn_and_a_run_cannot_reuse_itself(spec, tmp_path):
+    folder = play_sweep(tmp_path / "old", spec)
+    (part,) = (folder / "episodes").glob("*.parquet")
+    table = pl.read_parquet(part).sort("key")
+    number = pl.int_range(pl.len())
+    ending = pl.when(number == 0).then(pl.lit("failed")).when(number == 1).then(pl.lit("odd")).otherwise("ending")
+    replace_part(table.with_columns(
+        ending=ending, turns=pl.when(number == 2).then(pl.col("turns") + 1).otherwise("turns"),
+        seed=pl.when(number == 3).then(pl.col("seed") + 1).otherwise("seed"),
+    ), part)  # fmt: skip
+    plan = build_plan(spec)
+    (reusable,) = find_reusable(spec, plan, tmp_path / "new", [("there", folder)])
+    assert (
+        reusable.left == {"damaged": 3, "failed": 1}
+        and reusable.source.own["key"].to_list() == table["key"].to_list()[4:]
+    )
+    first, second = find_reusable(spec, plan, tmp_path / "new", [("there", folder), ("again", folder)])
+    assert (first.source.own.height, second.source.own.height) == (6, 0)
+    with pytest.raises(RunFolderError) as refused:
+        find_reusable(spec, plan, folder, [("typed/./there", folder)])
+    assert str(refused.value) == (
+        "--reuse typed/./there is the run's own folder; remove it: stored episodes are never replayed"
+    )
+
+
+def test_folders_that_are_no_pair_are_refused_in_a_sentence(spec, demo_data, tmp_path):
+    folders = [play_sweep(tmp_path / name, spec, only=3) for name in ("one", "two")]
+    with pytest.raises(RunFolderError) as refused:
+        merge(folders, tmp_path / "into", "x")
+    assert str(refused.value) == f"--prefer x is none of the merged folders; type one of {folders[0]}, {folders[1]}"
+    with pytest.raises(RunFolderError) as refused:
+        merge(folders, folders[1])
+    assert str(refused.value) == (
+        f"{folders[1]} has a run already; name a new folder with --into, and {folders[1]} as one of the merged folders"
+    )
+    summary = merge(folders, tmp_path / "into")
+    assert (summary.pending, summary.gave_way, summary.verdicts) == (7, 0, 0)
+    (folders[1] / run_folder.KEYS).unlink()
+    with pytest.raises(RunFolderError) as refused:
+        merge(folders, tmp_path / "other")
+    assert str(refused.value) == f"{folders[1]}/{run_folder.KEYS} is missing; rerun the `run` command to write it"
