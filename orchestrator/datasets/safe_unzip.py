@@ -25,7 +25,6 @@ MAX_GROWTH = 100
 SMALL = 1 << 20
 """Bytes below which a file may grow by any factor, as an empty picture does."""
 MAX_NAME = 1024
-CHUNK = 1 << 20
 PROGRESS_INTERVAL_S = 5.0
 """Seconds between two lines about progress."""
 
@@ -136,7 +135,7 @@ def _extract(archive: zipfile.ZipFile, member: Member, path: Path, name: str) ->
     partial = path.with_name(f".{path.name}.part")
     partial.unlink(missing_ok=True)
     with archive.open(member.name) as packed, partial.open("xb") as out:
-        shutil.copyfileobj(packed, out, CHUNK)  # zipfile reads no more than the size that was checked
+        shutil.copyfileobj(packed, out)  # zipfile reads no more than the size that was checked
         written = out.tell()
     if written != member.size:
         partial.unlink()

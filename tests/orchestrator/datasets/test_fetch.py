@@ -1,14 +1,16 @@
 """What ``data fetch`` does and says, in this process: the lines, the record, the disk, and the archives that are left out."""
 
+import fcntl
 import json
 import zipfile
 from collections import namedtuple
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from envs.samples import BadData
-from orchestrator.datasets import download
+from orchestrator.datasets import download, staging
 from orchestrator.datasets.download import FetchRecord, Meter, fetch_benchmark, picture_folders, require_space
 from orchestrator.datasets.remote_files import FetchError
 from orchestrator.datasets.safe_unzip import BadArchive
@@ -195,3 +197,14 @@ def test_the_train_split_is_fetched_into_a_folder_of_its_own(hub, tmp_path):
     )
     assert [path.name for path in (tmp_path / "train").iterdir()] == ["train-0.parquet"]
     assert said == ["data/train-0.parquet: 2 MB", f"{tmp_path / 'train'}: 1,234 rows at commit {COMMIT}, all good"]
+
+
+def test_a_second_process_waits_for_the_lock_of_the_first_and_says_so(tmp_path):
+    """Programs of several versions share a cache, so the lock's name stays."""
+    said: list[str] = []
+    with (tmp_path / ".lock").open("w") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        Timer(0.1, lambda: fcntl.flock(first, fcntl.LOCK_UN)).start()
+        with staging._stage_lock(tmp_path, said.append):
+            pass
+    assert said == [f"{tmp_path}: another process stages here; waiting for it"]
