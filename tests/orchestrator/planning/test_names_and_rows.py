@@ -1,5 +1,6 @@
 """Which names make a folder's addresses the user's own, sentence by sentence, and the rows of a plan."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -207,3 +208,20 @@ def test_what_is_played_in_a_folder_of_an_applied_sweep_is_said(demo_data, tmp_p
     assert said[1:] == ["The given sweep replaces the one that `ctl apply` left in this run folder."]
     last = control_log.read_history(folder)[-1].command
     assert (last.verb, last.target) == ("apply", "run") and last.sweep == run_folder.sweep_toml(first)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 3000, ".+"),
+        ("name = 3", r"\d+ validation errors? for Sweep"),
+        ("a = 1\na = 2", "Cannot overwrite a value .*"),
+    ],
+)
+def test_an_applied_sweep_that_cannot_be_read_has_its_first_reason(demo_data, tmp_path, text, reason):
+    apply = make_command("apply", "v3.toml", sweep=text)
+    control_log._append(tmp_path, [LogEntry(name="2", command=apply, taken="", effect="taken")])
+    with pytest.raises(RunFolderError) as refused:
+        effective_sweep(runs.sweep(demo_data, ["oracle"]), tmp_path, False, print)
+    start = r"control\.jsonl holds a sweep that this version cannot read"
+    assert re.fullmatch(rf"{start} \({reason}\)", str(refused.value))
