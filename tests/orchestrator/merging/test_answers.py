@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
-from orchestrator.merging.merge import _describe_conflicts, merge
-from orchestrator.merging.reuse import Reusable, find_reusable
+from orchestrator.merging.merge import _describe_conflicts, _merge_plans, merge
+from orchestrator.merging.reuse import Reusable, _episodes_with_same_pictures, find_reusable
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import run_folder
 from orchestrator.storage.lock import RunFolderError
@@ -205,3 +205,29 @@ def test_folders_that_are_no_pair_are_refused_in_a_sentence(spec, demo_data, tmp
     with pytest.raises(RunFolderError) as refused:
         merge(folders, tmp_path / "other")
     assert str(refused.value) == f"{folders[1]}/{run_folder.KEYS} is missing; rerun the `run` command to write it"
+
+
+def test_cells_that_stopped_by_precision_keep_their_full_size_in_a_merged_plan(tmp_path):
+    names = {"model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
+    for name, cell in (("one", {"cell": "c", "planned": 2, "full": 5}), ("two", {"cell": "d", "planned": 3})):
+        (tmp_path / name).mkdir()
+        keys = [f"{cell['cell']}/{number:04d}-00000000" for number in range(cell["planned"])]
+        run_folder.write_plan(tmp_path / name, pl.DataFrame([{**names, **cell}]), keys)
+    cells, keys = _merge_plans([tmp_path / "one", tmp_path / "two"])
+    assert cells.select("cell", "planned", "full").rows() == [("c", 2, 5), ("d", 3, 3)] and keys.len() == 5
+
+
+def test_pictures_of_one_commit_are_unchanged_and_those_of_another_unknown(demo_data, tmp_path):
+    entry = {"name": "vlm", "source": "org/vlm", "backend": "transformers"}
+    spec = sweep(demo_data, ["vlm"], ["hint"], scenarios=["QD"], model=[entry])
+    plan = build_plan(spec)
+    rows = pl.DataFrame({"key": list(plan.all_keys()), "ordinal": list(range(plan.total))})
+
+    def of(data):
+        return spec.model_copy(update={"data": data})
+
+    pinned, other = (of(f"hf://org/data@{commit * 40}/test") for commit in "12")
+    same = [_episodes_with_same_pictures(new, old, plan, tmp_path, rows).height for new, old in (
+        (pinned, pinned), (pinned, other), (of("hf://org/data@main"), of("hf://org/data@main")), (spec, spec),
+    )]  # fmt: skip
+    assert same == [10, 0, 0, 0], "a folder without recorded hashes knows none"
