@@ -117,6 +117,8 @@ class SimulatedRun:
         """Why a thread has asked the driver to stop."""
         self.update = False
         """True once a lying disk made the person add ``--update``."""
+        self.remedied = False
+        """True once it made the person do what a sentence says."""
         self.ends_now = False
         """True if a thread had a fault that ends the whole process."""
 
@@ -127,7 +129,7 @@ class SimulatedRun:
             retry: tuple[Ending, ...] = ()
             for number in range(CLEAN_ATTEMPTS):
                 outcome = self.attempt(self.schedule.attempts + number, [], retry)
-                if outcome is None and self.update:
+                if outcome is None and self.remedied:
                     outcome = self.attempt(self.schedule.attempts + CLEAN_ATTEMPTS, [], retry)
                 assert outcome is not None, "an undisturbed attempt ended with an error"
                 if outcome.complete:
@@ -181,7 +183,11 @@ class SimulatedRun:
     def _expects(self, refusal: str) -> bool:
         """Return True if an attempt may be refused; what a person would do about it is noted."""
         if self.promises.suspended and not self.update and "--update" in refusal:
-            self.update = True
+            self.update = self.remedied = True
+            return True
+        if self.promises.suspended and "move the file away" in refusal:
+            (self.folder / control_log.LOG).unlink()
+            self.remedied = True
             return True
         is_hit = not {*FAULTS, "move folder"}.isdisjoint(self.by_number)
         return is_hit or self.image is not None or (self.remote is not None and bool(self.events))
