@@ -1,6 +1,7 @@
 """Engines, packages, entries and pins: what a machine has, and what a name stands for."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ def write_registry(folder: Path, monkeypatch, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     (folder / "vllm/__init__.py").touch()
     path.write_text(text)
+    monkeypatch.delitem(sys.modules, "vllm", raising=False)  # else the one that another test has imported is read
     monkeypatch.syspath_prepend(folder)
     architectures.architectures.cache_clear()
 
