@@ -6,6 +6,7 @@ import zipfile
 from collections import namedtuple
 from pathlib import Path
 from threading import Timer
+from types import SimpleNamespace
 
 import pytest
 
@@ -158,7 +159,7 @@ def test_a_record_that_cannot_be_read_counts_as_none(tmp_path):
 
 def test_progress_is_said_every_five_seconds(monkeypatch):
     said, clock = list[str](), iter([0.0, 5.0, 5.1, 5.1, 10.1, 10.2, 10.2])
-    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     meter = Meter(said.append)
     for size in (400_000_000, 850_000_000, 1, 1_000_000_000):
         meter(size)
