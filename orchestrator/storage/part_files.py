@@ -190,7 +190,7 @@ def _has_sum(path: Path, sums: checksums.Sums, largest: int) -> bool:
     """Return True if this is a file of at most so many bytes whose sum matches."""
     try:
         status = os.stat(path)
-        return stat.S_ISREG(status.st_mode) and 0 < status.st_size <= largest and checksums.sum_matches(path, sums)
+        return stat.S_ISREG(status.st_mode) and status.st_size <= largest and checksums.sum_matches(path, sums)
     except OSError:
         return False
 
