@@ -126,6 +126,26 @@ def test_parts_are_merged_from_the_most_small_ones_on_or_into_a_large_one(tmp_pa
     assert ids(tmp_path / "run") == list(range(15))
 
 
+@pytest.mark.parametrize(
+    ("most_small", "sizes", "parts"),
+    [
+        (100, (1, 3), 2),
+        (100, (1, 3, 1), 1),
+        (100, (1, 3, 2), 1),
+        (3, (5, 1, 1), 3),
+        (3, (6, 1, 1), 3),
+        (3, (2, 1, 1), 1),
+    ],
+)
+def test_a_part_is_small_below_the_large_size_and_large_at_it(tmp_path, monkeypatch, most_small, sizes, parts):
+    """With a large size of five; the parts that are flushed last decide."""
+    monkeypatch.setattr(episode_store, "MOST_SMALL", most_small)
+    monkeypatch.setattr(episode_store, "LARGE", 5)
+    numbers = iter(range(sum(sizes)))
+    folder = write_store(tmp_path, *(tuple(next(numbers) for _ in range(size)) for size in sizes))
+    assert len(files(folder, "episodes")) == parts and ids(folder) == list(range(sum(sizes)))
+
+
 def test_parts_of_the_large_size_and_beyond_a_gap_stay_apart(tmp_path, monkeypatch):
     folder = write_store(tmp_path / "run", (0,), (1, 2, 3), (4,), (5, 6), (7,), (8,), (9,))
     monkeypatch.setattr(episode_store, "LARGE", 3)
