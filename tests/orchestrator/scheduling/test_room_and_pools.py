@@ -1,12 +1,17 @@
 """Where a replica finds room, what a pool has left, and who leaves for a wider group: single decisions, each on both sides."""
 
+from dataclasses import replace
+
 import pytest
 
+from orchestrator.scheduling.balance import replica_pays
 from orchestrator.scheduling.commands import Abandon, Demand, Start
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.placement import PAUSE_GRACE_S
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.tight_end import Load
+from orchestrator.scheduling.wanted_gpus import wanted_bundles
+from tests.orchestrator.scheduling.test_words_and_bounds import group_of, slot_of
 
 
 def room(schedule: Scheduler, gpus: float, **demand) -> str | None:
@@ -134,3 +139,32 @@ def test_judges_and_staged_groups_that_are_too_wide_are_abandoned_with_their_rea
     staged = Scheduler({"m": [1]}, {"m": Demand(0, 24, stages=3)}, 2, 0, nodes)
     text = "m needs 24 GPUs in 3 stages of 8, the cluster has 8 in whole stages"
     assert staged.on_begin() == [Abandon("m", text)] and staged.done
+
+
+@pytest.mark.parametrize(
+    ("waiting", "concurrency", "pays"),
+    [(2, 1, False), (3, 1, False), (11, 1, False), (12, 1, True), (14, 4, False), (15, 4, True)],
+)
+def test_a_replica_pays_if_its_first_lease_ends_before_the_work_of_the_others(waiting, concurrency, pays):
+    """At one a second and a start of 10 s, the first lease of a new replica ends after 10 s and a round."""
+    group = group_of(waiting=waiting, gpus=0, rate=1.0, start=10.0, concurrency=concurrency)
+    one = {1: slot_of(group)}
+    assert replica_pays(group, {}, 0.0, 0.0) and replica_pays(group, one, 0.0, 0.0) is pays
+    group.demand = replace(group.demand, replicas=1)
+    assert not replica_pays(group, one, 0.0, 0.0), "it has all that it may have"
+
+
+def test_work_of_leaving_workers_counts_and_starting_ones_help():
+    group = group_of(waiting=9, gpus=0, rate=1.0, start=10.0, concurrency=1)
+    leaving = slot_of(group, leases=[range(3)], leaving=True)
+    assert replica_pays(group, {1: slot_of(group), 2: leaving}, 0.0, 0.0) is False
+    group.waiting.extend(range(20, 40))
+    assert replica_pays(group, {1: slot_of(group)}, 0.0, 0.0)
+    starting = {n: slot_of(group, ready=False, started=0.0) for n in range(2, 9)}
+    assert not replica_pays(group, {1: slot_of(group), **starting}, 9.0, 0.0), "seven are ready in a second"
+
+
+def test_the_sweeps_limit_is_asked_for_exactly():
+    schedule = Scheduler({"m": range(900)}, {"m": Demand(0, 2, 3)}, 8, 0, [], wait=9.0)
+    assert [len(wanted_bundles(schedule, {"models": gpus})) for gpus in (1, 2, 3, 4, 6, 99)] == [0, 1, 1, 2, 3, 3]
+    assert wanted_bundles(schedule, {"judges": 0}) == [{"GPU": 2.0}] * 3
