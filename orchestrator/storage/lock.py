@@ -56,8 +56,9 @@ def acquire(folder: Path, role: str) -> None:
     path = real_path(folder)
     if path in _holdings and role in _holdings[path][1]:
         raise RunFolderError(f"{folder} is already open in this process ({os.getpid()}); close it first")
-    handle = _holdings[path][0] if path in _holdings else _lock_file(folder)
-    _holdings.setdefault(path, (handle, set()))[1].add(role)
+    if path not in _holdings:
+        _holdings[path] = (_lock_file(folder), set())
+    _holdings[path][1].add(role)
 
 
 def release(folder: Path, role: str) -> None:

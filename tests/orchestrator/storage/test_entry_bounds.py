@@ -51,6 +51,10 @@ def test_a_label_has_texts_of_a_certain_length(field, longest):
     assert getattr(OptionLabel(**(fields | {field: "x" * longest})), field) == "x" * longest
     with pytest.raises(ValidationError):
         OptionLabel(**(fields | {field: "x" * (longest + 1)}))
+    for empty in ("labeler", "label"):
+        with pytest.raises(ValidationError):
+            OptionLabel(**(fields | {empty: ""}))
+    assert OptionLabel(**(fields | {"labeler": "a"})).labeler == "a", "one letter is a name"
     assert option_labels.MOST_OPTIONS == 200 and not OptionLabel(**fields).unsure
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", OptionLabel(**fields).time)
 

@@ -233,3 +233,22 @@ def store_copy(folder):
     path = folder / FOLDER / "part-00000002.parquet"
     path.with_name(path.name + ".tmp").write_bytes((folder / FOLDER / "part-00000001.parquet").read_bytes())
     return path
+
+
+def test_a_part_that_is_removed_while_it_is_judged_is_missed_once(tmp_path, caplog):
+    checksums.write(tmp_path / "plan.json", b"{}")
+    store = VerdictStore(tmp_path)
+    for number in range(3):
+        store.append(columns(verdict(number)))
+        store.flush()
+    (tmp_path / FOLDER / "part-00000002.parquet").unlink()
+
+    store.compact()
+    store.compact()
+
+    assert caplog.messages == [f"1 parts of {tmp_path / FOLDER} were removed; their answers are read again"]
+    removed = [name for name, sums in checksums.read_sums(tmp_path).items() if checksums.GONE in sums]
+    names = ["manifest", *(f"{FOLDER}/part-{number:08d}.parquet" for number in (2, 1, 3))]
+    assert sorted(removed) == sorted(names)
+    assert parts(tmp_path) == ["part-00000004.parquet"] and read(tmp_path) == [(0, "j"), (2, "j")]
+    assert find_faults(tmp_path) == []
