@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from orchestrator.storage import control_log, option_labels
+from orchestrator.storage import checksums, control_log, option_labels, run_folder
 from orchestrator.storage import status as status_file
 from orchestrator.storage.control_log import NAME, Command, LogEntry, make_command
 from orchestrator.storage.lock import RunFolderError
@@ -99,3 +99,24 @@ def test_a_status_describes_names_and_sizes_of_parts_and_the_bytes_of_the_plan(t
 
     written = json.loads((folder / "status.json").read_text())
     assert written["describes"] == hashlib.sha256(content.encode()).hexdigest() and written["finished"] is True
+
+
+@pytest.mark.parametrize("field", ["planned", "full"])
+@pytest.mark.parametrize(
+    ("count", "is_one"), [(0, True), (2**53 - 1, True), (-1, False), (2**53, False), (1.0, False)]
+)  # fmt: skip
+def test_a_planned_number_of_episodes_is_whole_and_not_beyond_what_json_holds(tmp_path, field, count, is_one):
+    names = {"model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "cell": "m/QD/hint"}
+    cell = {**names, "planned": 1, field: count}
+    checksums.write(tmp_path / run_folder.PLAN, run_folder.to_json({"planned": 1, "cells": [cell]}))
+    if is_one:
+        assert run_folder.planned_cells(tmp_path) == [cell]
+    else:
+        with pytest.raises(
+            RunFolderError, match=r"plan\.json is damaged \(.*\); rerun the same `run` command to rewrite it"
+        ):
+            run_folder.planned_cells(tmp_path)
+
+
+def test_json_of_a_run_folder_is_indented_and_in_its_own_letters():
+    assert run_folder.to_json({"a": ["ü"]}) == '{\n  "a": [\n    "ü"\n  ]\n}\n'.encode()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.loaded_weights import FILE, LoadedWeights, read_weights
+from orchestrator.storage.loaded_weights import FILE, LoadedWeights, read_weights, shorten
 from sweeps.spec import ModelSpec
 from tests.actors.engine.test_weights import COMMITS, cached, checkpoint
 
@@ -78,3 +78,29 @@ def test_an_older_folder_and_a_damaged_record_hold_nobody_up(tmp_path: Path) -> 
     assert read_weights(tmp_path) == {}
     assert LoadedWeights(tmp_path).add(HUB, COMMITS[0]) == ""
     assert read_weights(tmp_path)["m"]["weights"] == COMMITS[0]
+
+
+def test_what_was_loaded_is_named_by_twelve_digits_of_each_part() -> None:
+    folder = "sha256:" + "b" * 64
+    assert shorten(COMMITS[0]) == f"revision {'1' * 12}" and shorten(folder) == f"weights sha256:{'b' * 12}"
+    assert shorten("+".join(COMMITS[:2])) == f"revision {'1' * 12}+{'2' * 12}"
+    assert shorten(f"{COMMITS[0]}+{folder}") == f"weights {'1' * 12}+sha256:{'b' * 12}"
+
+
+def test_runs_differ_only_where_both_have_loaded_the_model(run: Path, tmp_path: Path) -> None:
+    own, other = LoadedWeights(run), LoadedWeights(tmp_path)
+    assert own.identities([HUB, HUB.model_copy(update={"name": "n"})]) == {"m": COMMITS[0]}
+    assert not own.differs_from(other, HUB) and not other.differs_from(own, HUB)
+    for commit, differs in ((COMMITS[0], False), (COMMITS[1], True)):
+        other.models["m"] = {"source": "org/name", "revision": "", "weights": commit}
+        assert own.differs_from(other, HUB) is other.differs_from(own, HUB) is differs
+    assert not own.differs_from(other, HUB.model_copy(update={"revision": COMMITS[1]})), "of neither is this known"
+
+
+def test_only_models_that_are_recorded_are_forgotten(run: Path) -> None:
+    weights, before = LoadedWeights(run), (run / FILE).stat().st_ino
+    weights.models["n"] = {"source": "org/n", "revision": "", "weights": COMMITS[1]}
+    weights.forget(["other"])
+    assert (run / FILE).stat().st_ino == before, "nothing to forget, nothing written"
+    weights.forget(["m", "other"])
+    assert set(weights.models) == {"n"} and read_weights(run) == weights.models
