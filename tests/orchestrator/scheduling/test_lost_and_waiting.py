@@ -10,7 +10,7 @@ from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.resources import ENGINE_CPUS, MAX_REPLICAS
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.state import WorkerGroup, WorkerSlot, leased_count, used_cpus
-from orchestrator.scheduling.tight_end import Load, choose_givers
+from orchestrator.scheduling.tight_end import Load, choose_givers, tight_end
 
 ONE = Demand(0, 1, 1)
 
@@ -216,3 +216,11 @@ def test_the_widest_groups_choose_first_and_the_narrowest_workers_that_suffice_g
     assert wide.lacking(60) == narrow.lacking(60) == 2
     assert choose_givers(loads, ["narrow", "wide"], 60, 0) == ["two", "two", "four"]
     assert choose_givers(loads, ["wide"], 60, 2) == ["two"] and choose_givers(loads, ["wide"], 60, 4) == []
+
+
+def test_long_slack_has_an_end_and_nobody_leaves_for_a_group_that_is_too_late():
+    """On one GPU, each of two groups keeps it for 5 s of start, 95 s of work and 500 s after that."""
+    assert tight_end([Load(1, 95, 5, 64, slack=500)] * 2, 1) == pytest.approx(1200, rel=1e-3)
+    loads = {"idle": Load(1, 1, 10, 64, ready=4), "late": Load(1, 150, 10, 64, ready=1)}
+    assert loads["late"].lacking(8) == math.inf and choose_givers(loads, ["late"], 8, 0) == []
+    assert choose_givers(loads, ["late"], 160, 0) == [] and choose_givers(loads, ["late"], 100, 0) == ["idle"]
