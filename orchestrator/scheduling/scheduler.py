@@ -215,7 +215,7 @@ class Scheduler(Control):
                 commands += self._abandon(worker.group, reason)
         if worker.group.demand.slow_batches:
             return commands + self._requeue_whole(worker, reason)
-        if worker.ready and self._count_loss(worker) >= MAX_LOSSES:
+        if worker.ready and self._count_loss(worker, with_node) >= MAX_LOSSES:
             return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
         for ordinals in leases if not with_node else self._requeue_without_suspicion(worker.group, leases):
@@ -227,10 +227,10 @@ class Scheduler(Control):
                 self._suspect(worker.group, ordinals)
         return commands
 
-    def _count_loss(self, worker: WorkerSlot) -> int:
+    def _count_loss(self, worker: WorkerSlot, with_node: bool) -> int:
         """Return the group's losses in a row; workers that ran together count as one loss, those of a lost node as none."""
         group = worker.group
-        if worker.ready_at >= group.last_loss_at and not self._has_lost_node(worker):
+        if worker.ready_at >= group.last_loss_at and not with_node:
             group.losses, group.last_loss_at = group.losses + 1, self.now
         return group.losses
 

@@ -106,6 +106,16 @@ def test_workers_that_die_together_count_as_one_loss():
     assert not any(isinstance(command, Abandon) for command in commands)
 
 
+def test_workers_that_are_lost_with_their_nodes_say_nothing_about_the_model():
+    """Also before the cluster's new size is known."""
+    schedule = one_group(range(50_000), concurrency=16)
+    slot = schedule.on_begin()[0].slot
+    for loss in range(3 * MAX_LOSSES):
+        schedule.on_ready(slot, 60.0 * loss)
+        slot = schedule.on_death(slot, "its node has died", 60.0 * loss + 1, with_node=True)[-1].slot
+    assert not schedule.groups["m"].abandoned and schedule.groups["m"].losses == 0
+
+
 def test_a_delivered_episode_ends_the_losses_in_a_row():
     schedule = one_group(range(5000), concurrency=16)
     slot = schedule.on_begin()[0].slot
