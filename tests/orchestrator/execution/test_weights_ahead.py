@@ -1,15 +1,24 @@
-"""On a real cluster, a model that waits for the only GPU has its weights read into the node's memory meanwhile."""
+"""A model that waits for a GPU has its weights read into the node's memory meanwhile: once by hand, once on a real cluster."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from actors.embedded import resolve_embedded
 from actors.engine.loader import weight_bytes
+from orchestrator.execution import weights_ahead
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.likely_starts import LikelyStart, likely_starts
+from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.spec import ModelSpec
 from tests.actors.service import completion, service
 from tests.chaos.ground import finish_process
@@ -58,3 +67,110 @@ def test_weights_are_read_while_another_model_has_the_gpu(demo_data, tmp_path):
             assert "worker 2" not in log.read_text("utf-8"), "the waiting model has no worker yet"
             process.terminate()
             finish_process(process, 60)
+
+
+# -- which weights are prepared where, with starts and a clock set by hand -----------------------------------------------
+COMMIT = "a" * 40
+ENTRIES = {
+    name: [ModelSpec(name=name, source=f"org/{name}", backend=backend)]
+    for name, backend in (("next", "vllm"), ("last", "transformers"), ("service", "openai"))
+}
+ENTRIES["both"] = [*ENTRIES["service"], *ENTRIES["last"]]
+
+
+class Ahead:
+    """A pool of ``ENTRIES`` of which Ray prepares nothing: what it is asked for is recorded, and lasts until ``end``."""
+
+    def __init__(self, monkeypatch, folder):
+        self.now, self.starts, self.prepared, self.cancelled = 100.0, [], [], []
+        self.ends = {}
+        weights = LoadedWeights(folder)
+        weights.add(ENTRIES["next"][0], COMMIT)
+        monkeypatch.setattr(weights_ahead, "time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr(weights_ahead, "prepare_on_node", self.prepare_on_node)
+        monkeypatch.setattr(weights_ahead, "likely_starts", lambda schedule: self.starts)
+        self.ahead = weights_ahead.WeightsAhead(SimpleNamespace(weights=weights, models_of=ENTRIES.__getitem__))
+
+    async def prepare_on_node(self, node, models, say):
+        self.prepared.append((node, [(model.name, model.revision) for model in models]))
+        say("reads \x07")
+        self.ends[node] = asyncio.Event()
+        try:
+            await self.ends[node].wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(node)
+            raise
+
+    async def look(self, after, *starts):
+        """Return what a look at these starts, so many seconds after the last one, begins."""
+        self.now, self.starts, self.prepared = self.now + after, [LikelyStart(*start) for start in starts], []
+        self.ahead.prepare(None)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return self.prepared
+
+    async def end(self, node):
+        self.ends[node].set()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+def test_a_node_prepares_its_next_model_with_the_commit_of_the_run(monkeypatch, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "orchestrator")
+    node, other = "abcdefghij", "other"
+
+    async def looks():
+        ahead = Ahead(monkeypatch, tmp_path)
+        starts = (1.0, node, "next"), (2.0, other, "both"), (3.0, node, "last")
+        begun = await ahead.look(0, *starts)
+        ahead.ahead.close()
+        await asyncio.sleep(0)
+        return begun, ahead.cancelled
+
+    begun, cancelled = asyncio.run(looks())
+    assert sorted(begun) == [(node, [("next", COMMIT)]), (other, [("last", "")])]
+    assert sorted(cancelled) == [node, other]
+    assert sorted(caplog.messages) == ["node abcdef prepares reads \\x07", "node other prepares reads \\x07"]
+
+
+def test_a_node_prepares_one_model_at_a_time_and_each_once(monkeypatch, tmp_path):
+    async def looks():
+        ahead, first, second = Ahead(monkeypatch, tmp_path), (1.0, "a", "next"), (1.0, "a", "last")
+        yield await ahead.look(0)
+        yield await ahead.look(4.75, first)
+        yield await ahead.look(0.25, first)
+        yield await ahead.look(5, second)
+        yield await ahead.look(5, (1.0, "b", "next"), (2.0, "a", "last"))
+        yield await ahead.look(5, (1.0, "c", "last"), (2.0, "b", "last"))
+        await ahead.end("a")
+        yield await ahead.look(5, first)
+        yield await ahead.look(5, second)
+        yield await ahead.look(5, (1.0, "d", "service"))
+        yield await ahead.look(5, (1.0, "d", "last"))
+        ahead.ahead.close()
+
+    async def collect():
+        return [prepared async for prepared in looks()]
+
+    pinned, last = [("next", COMMIT)], [("last", "")]
+    assert asyncio.run(collect()) == [
+        [], [], [("a", pinned)], [], [("b", pinned)], [("c", last)], [], [("a", last)], [], [("d", last)],
+    ]  # fmt: skip
+
+
+def test_the_model_that_waits_for_a_gpu_is_read_on_its_node(monkeypatch, tmp_path):
+    schedule = Scheduler(
+        {"playing": [0, 1], "next": [2]}, dict.fromkeys(("playing", "next"), Demand(0, 1, replicas=1)),
+        cpus=1, gpus=1, nodes=[Node("only", 1)],
+    )  # fmt: skip
+    schedule.on_begin(0.0)
+
+    async def look():
+        ahead = Ahead(monkeypatch, tmp_path)
+        monkeypatch.setattr(weights_ahead, "likely_starts", likely_starts)
+        ahead.ahead.prepare(schedule)
+        await asyncio.sleep(0)
+        ahead.ahead.close()
+        return ahead.prepared
+
+    assert asyncio.run(look()) == [("only", [("next", COMMIT)])]
