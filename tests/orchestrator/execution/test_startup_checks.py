@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from orchestrator.execution import startup_checks
+from orchestrator.inspection.certificate import Certificate, add_certificate, read_certificates
+from orchestrator.planning.plan import judge_group
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT
+from tests.orchestrator.blocks import block, episode
+
+has_joined_cluster = startup_checks._has_joined_cluster
 
 WRONG = {
     "keyless": ({"source": "gpt", "backend": "openai"}, "OPENAI_API_KEY is not set"),
@@ -77,6 +86,114 @@ def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeyp
 def test_judge_without_its_key_is_reported():
     spec = build_sweep(extra={"protocol": ["oeg"], "judge": {"model": "keyless"}})
     assert list(startup_checks.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
+
+
+KEYLESS, FOLDERLESS = "OPENAI_API_KEY is not set", "folder /nowhere/judge does not exist"
+
+
+def state_of(spec, pending, queue=None, output=None):
+    return SimpleNamespace(sweep=spec, pending=pending, judge_queue=queue, reasons={}, output=output)
+
+
+def queue_of(spec, stop_reason=""):
+    return SimpleNamespace(judge=spec.judge, group=judge_group(spec.judge), stop_reason=stop_reason)
+
+
+def judged_by(source, protocol):
+    judge = {"name": "j", "source": source, "backend": "vllm"}
+    table = {"name": "t", "data": "nowhere", "conditions": ["zero-shot"], "scenarios": ["ROD"], "protocol": [protocol]}
+    models = [{"name": name, **entry} for name, entry in (("keyless", WRONG["keyless"][0]), ("hub", GOOD["hub"]))]
+    return build({**table, "models": ["keyless", "hub"], "model": [*models, judge], "judge": {"model": "j"}}, "a test")
+
+
+def test_each_error_is_one_line_with_its_consequence(capsys, monkeypatch):
+    state = state_of(build_sweep(), {"keyless": [0], "hub": [1]})
+    startup_checks.check_models(state)
+    assert state.reasons == {"keyless": KEYLESS}
+    assert capsys.readouterr().err == f"keyless: {KEYLESS} (it is not started)\n"
+
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    startup_checks.check_models(state)
+    assert state.reasons == {}
+    assert capsys.readouterr().err == f"keyless: {KEYLESS} (the cluster's machines try it)\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "stop_reason", "reason"),
+    [("/nowhere/judge", "", FOLDERLESS), ("org/j", "it reads nothing", "it reads nothing"), ("org/j", "", "")],
+)
+def test_a_judge_that_cannot_read_leaves_the_writers_alone(source, stop_reason, reason):
+    spec = judged_by(source, "oeg")
+    state = state_of(spec, {"hub": [0]}, queue := queue_of(spec, stop_reason))
+    startup_checks.check_models(state)
+
+    assert state.reasons == ({"judge:j": reason} if reason else {})
+    assert state.judge_queue is (None if reason else queue)
+
+
+def test_writers_that_need_the_judge_between_turns_stop_with_it(capsys):
+    state = state_of(judged_by("/nowhere/judge", "oeg-multi"), {"keyless": [0], "hub": [1]})
+    startup_checks.check_models(state)
+
+    assert state.reasons == {
+        "keyless": KEYLESS, "hub": f"its judge cannot start: {FOLDERLESS}", "judge:j": FOLDERLESS,
+    }  # fmt: skip
+    assert "hub" not in capsys.readouterr().err, "the judge's own line says it"
+    state = state_of(judged_by("org/j", "oeg-multi"), {"hub": [1]})
+    startup_checks.check_models(state)
+    assert state.reasons == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "joined", "single"),
+    [(None, False, True), ("", False, True), ("local", False, True), ("auto", False, False), ("local", True, False)],
+)
+def test_a_machine_is_alone_without_an_address_and_a_cluster(monkeypatch, address, joined, single):
+    if address is not None:
+        monkeypatch.setenv("RAY_ADDRESS", address)
+    monkeypatch.setattr(startup_checks, "_has_joined_cluster", lambda: joined)
+    assert startup_checks._is_single_machine() is single
+
+
+def test_a_cluster_is_joined_once_ray_is_initialized(monkeypatch):
+    for initialized in (True, False):
+        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: initialized))  # noqa: B023
+        assert has_joined_cluster() is initialized
+    monkeypatch.delitem(sys.modules, "ray")
+    assert has_joined_cluster() is False
+
+
+@pytest.fixture
+def played(tmp_path):
+    """A run that has played "own" with other weights, and has only loaded those of "new"; both have a certificate."""
+    models = []
+    for name in ("own", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(name.encode())
+        models.append({"name": name, "source": str(tmp_path / name), "backend": "transformers"})
+    table = {"name": "t", "data": "nowhere", "models": ["own", "new"], "model": models}
+    spec, output = build(table, "a test"), tmp_path / "run"
+    store = EpisodeStore(output)
+    store.append(block([episode(1, "own/ROD/hint")]))
+    store.close()
+    for model in spec.models:
+        LoadedWeights(output).add(model, f"sha256:{'0' * 64}")
+        add_certificate(output, model.name, Certificate(source=model.source, backend=model.backend))
+    return state_of(spec, {"own": [0], "new": [1]}, output=output)
+
+
+def test_weights_other_than_the_runs_stop_what_it_has_played(played):
+    with pytest.raises(RunFolderError, match=r"run was played with weights sha256:000000000000 of own, but .*/own has"):
+        startup_checks.check_weights(played)
+    assert read_weights(played.output).keys() == read_certificates(played.output).keys() == {"own"}
+
+
+def test_weights_are_compared_of_pending_models_on_one_machine(played, monkeypatch):
+    played.pending = {"new": [1]}
+    startup_checks.check_weights(played)
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
+    played.pending = {"own": [0]}
+    startup_checks.check_weights(played)
 
 
 def test_missing_key_is_reported_before_ray_and_at_the_end(demo_data, tmp_path):
