@@ -1,0 +1,117 @@
+"""Episodes that commands hold and withdraw, group by group, by hand; the schedule that obeys is ``test_live_control``'s."""
+
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator.execution.live_control import LiveControl
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import control_log
+from orchestrator.storage.control_state import ControlState
+from tests.orchestrator.execution.controlled import sweep_of
+
+OWN = {"m0": range(20), "m1": range(20, 40), "judge:j": range(40)}
+"""Group -> the ordinals of its episodes (``two_models``)."""
+
+
+class Driver:
+    """What a driver is to a hold: a schedule that records what it is asked to hold."""
+
+    def __init__(self, sweep, judge=""):
+        self.judge_queue = SimpleNamespace(group=judge) if judge else None
+        self.pool, self.held, self.commands, self.nodes = SimpleNamespace(sweep=sweep), [], [], ()
+        demand = SimpleNamespace(demand=SimpleNamespace(pool="models"))
+        self.schedule = SimpleNamespace(groups=dict.fromkeys(("m1", "m0", judge or "m1"), demand), hold=self.hold)
+
+    def hold(self, name, held, withdrawn, now):
+        assert now == 7.0
+        self.held.append((name, held, withdrawn))
+        return [f"hold {name}"]
+
+    def now(self):
+        return 7.0
+
+    def act(self, commands):
+        self.commands += commands
+
+
+def held_by(driver):
+    """Group -> which of its ordinals are held, and which withdrawn, since the last call; in the order of the calls."""
+    calls = list(driver.held)
+    driver.held.clear()
+    return {
+        name: ([n for n in OWN[name] if n in held], [n for n in OWN[name] if n in gone]) for name, held, gone in calls
+    }
+
+
+@pytest.fixture
+def two_models(demo_data):
+    """Two models under two conditions of a scenario: ten samples a cell, each model's cells one after another."""
+    spec = sweep_of(demo_data, ("m0", "m1"), ("hint", "zero-shot"), scenarios=["ROD"])
+    plan = build_plan(spec)
+    assert [cell.key for cell in plan.cells] == ["m0/ROD/hint", "m0/ROD/zero-shot", "m1/ROD/hint", "m1/ROD/zero-shot"]
+    assert list(plan.offsets) == [0, 10, 20, 30, 40]
+    return spec, plan
+
+
+def numbers(*cells):
+    return [number for cell in cells for number in range(10 * cell, 10 * cell + 10)]
+
+
+def test_a_hold_names_the_episodes_of_each_group_it_touches(two_models, tmp_path):
+    spec, plan = two_models
+    driver = Driver(spec)
+    control = LiveControl(driver, plan, tmp_path, ControlState())
+    assert driver.held == []
+    send = partial(carry_out, control, tmp_path)
+
+    assert send("pause", "*/*/hint") == "2 cells are paused; episodes in play end and are stored"
+    assert list(held_by(driver).items()) == [("m0", (numbers(0), [])), ("m1", (numbers(2), []))]
+    assert send("cancel", "m1/ROD/zero-shot") == "1 cell is cancelled; episodes in play end and are stored"
+    assert held_by(driver) == {"m1": (numbers(2), numbers(3))}
+    assert send("resume", "m0") == "2 cells are resumed"
+    assert held_by(driver) == {"m0": ([], [])}
+    assert send("restore", "all") == "4 cells are restored"
+    assert held_by(driver) == {"m0": ([], []), "m1": (numbers(2), [])}
+    assert driver.commands == ["hold m0", "hold m1", "hold m1", "hold m0", "hold m0", "hold m1"]
+
+
+def test_a_judge_is_held_by_its_own_name_or_all_and_never_by_a_cancelled_cell(two_models, tmp_path):
+    spec, plan = two_models
+    driver = Driver(spec, "judge:j")
+    send = partial(carry_out, LiveControl(driver, plan, tmp_path, ControlState()), tmp_path)
+
+    assert send("pause", "judge") == "the judge is paused; episodes in play end and are stored"
+    assert held_by(driver) == {"judge:j": (numbers(0, 1, 2, 3), [])}
+    send("cancel", "m0")
+    assert held_by(driver) == {"m0": ([], numbers(0, 1))}
+    assert send("resume", "judge") == "the judge is resumed"
+    assert held_by(driver) == {"judge:j": ([], [])}
+    send("cancel", "all")
+    assert held_by(driver) == {"judge:j": ([], []), "m0": ([], numbers(0, 1)), "m1": ([], numbers(2, 3))}
+    send("pause", "all")
+    assert held_by(driver)["judge:j"] == (numbers(0, 1, 2, 3), [])
+
+
+def test_a_new_driver_holds_what_earlier_commands_hold(two_models, tmp_path):
+    spec, plan = two_models
+    entries = [
+        control_log.LogEntry(name="", command=control_log.make_command(verb, target), taken="", effect="")
+        for verb, target in (("pause", "m0/*/hint"), ("cancel", "*/*/zero-shot"), ("pause", "judge"))
+    ]
+    driver = Driver(spec, "judge:j")
+    LiveControl(driver, plan, tmp_path, ControlState(entries))
+
+    assert list(held_by(driver).items()) == [
+        ("judge:j", (numbers(0, 1, 2, 3), [])), ("m0", (numbers(0), numbers(1))), ("m1", ([], numbers(3))),
+    ]  # fmt: skip
+
+
+def carry_out(control, folder, verb, target):
+    """Send a command, let the control poll, and return its effect."""
+    name = control_log.send_command(folder, control_log.make_command(verb, target))
+    control.poll()
+    (entry,) = (entry for entry in control_log.read_history(folder) if entry.name == name)
+    assert not entry.refused
+    return entry.effect

@@ -1,0 +1,141 @@
+"""The end of an attempt: what it writes into its folder, and when the sweep counts as complete."""
+
+import json
+
+import polars as pl
+import pytest
+
+from actors.engine.baselines import Baseline
+from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.results import AttemptOutcome, write_judge_scores, write_outcome
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.scores.judge_agreement import own_judge_key
+from orchestrator.storage import checksums, control_log
+from orchestrator.storage.control_state import ControlState
+from orchestrator.storage.status import read_status
+from tests.orchestrator.precision.wide import wide
+from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
+
+JUDGED = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD"]}
+
+
+def state_of(spec, folder, **fields) -> AttemptState:
+    """The state of an attempt that plays nothing more: no store, signals or alerts are used."""
+    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, None, **fields)
+
+
+def results(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+@pytest.fixture
+def spec(demo_data):
+    return sweep(demo_data, ["uniform"], ["hint", "zero-shot"], scenarios=["ROD"])
+
+
+def test_a_finished_sweep_is_complete_and_written(spec, tmp_path):
+    folder = play_sweep(tmp_path / "run", spec)
+    before = results(folder)
+    (folder / "results.json").unlink()
+    checksums.write(folder / "notes.json", b"{}")
+    (folder / "notes.json").write_text("{")
+    outcome = write_outcome(state_of(spec, folder, seconds=2.5, reasons={"m": "gone"}, cluster_lost=True))
+
+    assert isinstance(outcome, AttemptOutcome) and outcome.complete and outcome.exit_code == 0
+    assert (outcome.interrupted, outcome.seconds, outcome.cluster_lost) == (False, 2.5, True)
+    assert outcome.reasons == {"m": "gone"}
+    assert results(folder) == before and outcome.rows["cell"].to_list() == ["uniform/ROD/hint", "uniform/ROD/zero-shot"]
+    status = read_status(folder)
+    assert status["finished"] is True and {cell["state"] for cell in status["cells"]} == {"complete"}
+    assert checksums.damaged_files(folder) == [], "what nobody rewrites is put aside"
+
+
+def test_an_interrupted_sweep_is_neither(spec, tmp_path):
+    folder = play_sweep(tmp_path / "run", spec, only=15)
+    pause = control_log.LogEntry(
+        name="", command=control_log.make_command("pause", "*/*/zero-shot"), taken="", effect=""
+    )
+    outcome = write_outcome(state_of(spec, folder, interrupted=True, standing=ControlState([pause])))
+
+    assert (outcome.complete, outcome.interrupted, outcome.exit_code) == (False, True, 130)
+    status = read_status(folder)
+    cells = {cell["cell"]: (cell["finished"], cell["state"]) for cell in status["cells"]}
+    assert status["finished"] is False and sum(finished for finished, _ in cells.values()) == 15
+    assert {cell: state for cell, (_, state) in cells.items()} == {
+        "uniform/ROD/zero-shot": "paused",
+        "uniform/ROD/hint": "partial",
+    }
+
+
+def test_a_failed_episode_leaves_a_finished_sweep_incomplete(spec, tmp_path):
+    folder = play_sweep(tmp_path / "run", spec)
+    part = next((folder / "episodes").glob("*.parquet"))
+    table = pl.read_parquet(part)
+    first = pl.int_range(pl.len()) == 0
+    replace_part(
+        table.with_columns(
+            ending=pl.when(first).then(pl.lit("failed")).otherwise("ending"),
+            correct=pl.when(first).then(pl.lit(False)).otherwise("correct"),
+        ),
+        part,
+    )
+    outcome = write_outcome(state_of(spec, folder))
+
+    assert (outcome.rows["finished"].sum(), outcome.rows["failed"].sum()) == (20, 1)
+    assert (outcome.complete, outcome.exit_code) == (False, 1)
+
+
+def test_answers_are_complete_once_a_judge_has_read_all(demo_data, tmp_path):
+    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **JUDGED)
+    folder = play_sweep(tmp_path / "run", spec)
+    for most, complete in ((0, False), (9, False), (None, True)):
+        judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), most)
+        outcome = write_outcome(state_of(spec, folder))
+        assert (outcome.complete, outcome.exit_code) == (complete, int(not complete))
+        assert outcome.rows["answered"].sum() - outcome.rows["judged"].sum() == (0 if most is None else 10 - most)
+    assert results(folder)[0]["judged"] == 10
+
+
+@pytest.mark.parametrize(("read", "complete"), [(0, False), (1, True)])
+def test_a_judge_that_reads_no_answer_leaves_the_sweep_incomplete(demo_data, tmp_path, read, complete):
+    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **JUDGED)
+    folder = play_sweep(tmp_path / "run", spec)
+    judge_answers(folder, spec, spec.judge, Baseline("rule-judge"))
+    part = next((folder / "verdicts").glob("*.parquet"))
+    lost = pl.int_range(pl.len()) >= read
+    bits = [
+        name for name, kind in pl.read_parquet_schema(part).items() if kind == pl.Boolean and name != "first_failed"
+    ]
+    table = pl.read_parquet(part).with_columns(
+        *(pl.when(lost).then(None).otherwise(pl.col(name)).alias(name) for name in bits),
+        pl.when(lost).then(pl.lit("no verdict")).otherwise("reason").alias("reason"),
+    )
+    replace_part(table, part)
+    outcome = write_outcome(state_of(spec, folder))
+
+    assert (outcome.rows["judged"].sum(), outcome.rows["unjudged"].sum()) == (read, 10 - read)
+    assert outcome.complete is complete
+
+
+def test_only_the_sweeps_own_judge_writes_its_results(demo_data, tmp_path):
+    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **JUDGED)
+    folder = play_sweep(tmp_path / "run", spec)
+    judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), 4)
+    before, state = results(folder), state_of(spec, folder)
+
+    assert write_judge_scores(state, "another/0123")["judged"].to_list() == [0] and results(folder) == before
+    assert write_judge_scores(state, own_judge_key(spec))["judged"].to_list() == [4]
+    assert [row["judged"] for row in results(folder)] == [4]
+
+
+def test_a_sweep_that_stops_by_precision_is_complete_at_its_stops(demo_data, tmp_path):
+    rule = {"half_width": 25.0, "per": "cell"}
+    spec = sweep(wide(demo_data, tmp_path / "data"), ["uniform"], ["hint"], scenarios=["ROD", "QD"], precision=rule)
+    folder = play_sweep(tmp_path / "run", spec)
+    state = state_of(spec, folder)
+    total = state.plan.total
+    outcome = write_outcome(state)
+
+    assert outcome.complete and state.plan.total_with_stops < total == 120
+    assert outcome.rows["planned"].sum() == outcome.rows["finished"].sum() == state.plan.total_with_stops
+    assert sum(cell["planned"] for cell in read_status(folder)["cells"]) == state.plan.total_with_stops
