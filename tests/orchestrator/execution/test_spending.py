@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
+from actors.engine.openai.rate_limit import Price
+from actors.engine.openai.shared_budget import Ledger
 from orchestrator.alerts.sweep_alerts import VARIABLE
+from orchestrator.execution import spending
 from orchestrator.execution.spending import SPENDING_FILE, read_spending
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import SweepError, build
+from tests.actors.engine.openai.test_ledger import Handle
 from tests.actors.service import completion, service
 from tests.conftest import Cli
 from tests.orchestrator.alerts.receiver import receiving
@@ -65,6 +71,109 @@ def test_a_bound_without_prices_is_refused():
     with pytest.raises(SweepError, match="max_cost needs the prices of m"):
         build(table, "a test")
     build({**table, "model": [{**model, "endpoint": {"base_url": "http://127.0.0.1:1"}}]}, "a test")
+
+
+@pytest.fixture
+def ledgers(monkeypatch):
+    """The arguments of the ledgers; each is the real one, in this process in place of an actor's."""
+    created = []
+
+    def create(limits, total, spent):
+        created.append((dict(limits), total, dict(spent)))
+        return Handle(Ledger(limits, total, spent))
+
+    monkeypatch.setattr(spending, "SharedLedger", SimpleNamespace(remote=create))
+    return created
+
+
+def paid_sweep(total=None, **limits):
+    """Services with these limits, and an engine, which no limit concerns."""
+    endpoint = {"base_url": "http://127.0.0.1:1", "key_env": "", "prompt_price": 1.0, "reply_price": 1.0}
+    services = [
+        {"name": name, "source": "m", "endpoint": endpoint if limit is None else {**endpoint, "max_cost": limit}}
+        for name, limit in limits.items()
+    ]
+    engine = {"name": "own", "source": "org/own", "backend": "vllm"}
+    table = {"name": "t", "data": "d", "models": [*limits, "own"], "model": [*services, engine]}
+    return build(table if total is None else {**table, "cluster": {"max_cost": total}}, "a test")
+
+
+@pytest.mark.parametrize(
+    ("limits", "total", "is_kept", "limited"),
+    [
+        ({"one": 2.0, "two": None}, None, True, {"one": (0.75, 2.0)}),
+        ({"one": None, "two": 3.0}, 9.0, True, {"two": (0.0, 3.0), "all models": (0.75, 9.0)}),
+        ({"one": None}, 0.5, True, {"all models": (0.75, 0.5)}),
+        ({"one": None}, None, False, {}),
+        ({}, 5.0, False, {}),
+    ],
+)
+def test_limits_are_those_of_services_and_of_all_together(tmp_path, ledgers, limits, total, is_kept, limited):
+    (tmp_path / SPENDING_FILE).write_text('{"one": 0.75}')
+    money = spending.Spending(paid_sweep(total, **limits), tmp_path)
+
+    assert money.limited == limited
+    assert ledgers == ([(limits, total, {"one": 0.75})] if is_kept else [])
+
+
+def test_a_sweep_without_limits_saves_nothing(tmp_path, ledgers):
+    async def end():
+        money = spending.Spending(paid_sweep(one=None), tmp_path)
+        money.forget(SimpleNamespace(_actor_id=b"\xab"))
+        await money.save()
+        await money.watch()
+
+    asyncio.run(end())
+    assert ledgers == [] and not list(tmp_path.iterdir())
+
+
+def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_spent(tmp_path, ledgers):
+    file = tmp_path / SPENDING_FILE
+
+    async def play():
+        money = spending.Spending(paid_sweep(one=2.0), tmp_path)
+        ledger = money.ledger.ledger
+        await money.save()
+        assert file.read_text() == '{\n "one": 0.0\n}\n'
+        file.unlink()
+        await money.save()
+        assert not file.exists(), "nothing has changed"
+        await asyncio.wait_for(ledger.reserve("one", "ab", Price(0.5)), 30)
+        await money.save()
+        assert json.loads(file.read_text()) == {"one": 0.5} and money.limited == {"one": (0.5, 2.0)}
+        for worker, left in ((b"\xcd", 1), (b"\xab", 0)):
+            money.forget(SimpleNamespace(_actor_id=worker))
+            await asyncio.sleep(0.01)
+            assert len(ledger.tickets) == left
+        assert await ledger.spending() == {"one": 0.5}
+
+    asyncio.run(play())
+
+
+def test_spending_is_watched_ten_times_a_second(tmp_path, ledgers, monkeypatch):
+    pauses = []
+
+    async def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise asyncio.CancelledError
+
+    async def watch():
+        monkeypatch.setattr(spending, "asyncio", SimpleNamespace(sleep=pause))
+        await spending.Spending(paid_sweep(one=2.0), tmp_path).watch()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(watch())
+    assert pauses == [0.1] * 3 and json.loads((tmp_path / SPENDING_FILE).read_text()) == {"one": 0.0}
+
+
+def test_a_file_of_spending_counts_up_to_its_bound_and_only_with_numbers(tmp_path):
+    file = tmp_path / SPENDING_FILE
+    file.write_text('{"a": 0.5, "b": "x", "c": Infinity, "d": 2, "e": null}')
+    assert read_spending(tmp_path) == {"a": 0.5, "d": 2.0}
+    for size, counted in ((1 << 20, {"a": 0.25}), ((1 << 20) + 1, {})):
+        file.write_text('{"a": 0.25}'.ljust(size))
+        assert read_spending(tmp_path) == counted
 
 
 @pytest.mark.slow
