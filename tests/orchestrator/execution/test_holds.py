@@ -115,3 +115,46 @@ def carry_out(control, folder, verb, target):
     (entry,) = (entry for entry in control_log.read_history(folder) if entry.name == name)
     assert not entry.refused
     return entry.effect
+
+
+@pytest.mark.parametrize(
+    ("target", "names", "refusal"),
+    [
+        ("host-3", {"node-0003-long"}, ""), ("node-0004", {"node-0004-long"}, ""),
+        ("shared", {"node-0001-long", "node-0002-long"}, ""),
+        ("node", set(), "node matches several GPU nodes of the cluster; they are {nodes}"),
+        ("host", set(), "host is not a GPU node of the cluster; they are {nodes}"),
+    ],
+)  # fmt: skip
+def test_a_node_is_drained_by_its_host_or_the_start_of_its_name(two_models, tmp_path, target, names, refusal):
+    spec, plan = two_models
+    driver, drained = Driver(spec), []
+    every = [f"node-{number:04d}-long" for number in range(1, 11)]
+    hosts = {every[0]: "shared", every[1]: "shared"} | {name: f"host-{n}" for n, name in enumerate(every, 1) if n > 2}
+    del hosts[every[4]]
+    driver.nodes, driver.hosts, driver.drain = (
+        [SimpleNamespace(name=name) for name in every],
+        lambda: hosts,
+        drained.append,
+    )
+    listed = ["shared", "shared", "host-3", "host-4", "?", "host-6", "host-7", "host-8"]
+    nodes = ", ".join(f"{host} (node-000{number}-lo)" for number, host in enumerate(listed, 1))
+    control = LiveControl(driver, plan, tmp_path, ControlState())
+
+    effect, refused = control._act(control_log.make_command("drain", target))
+    assert refused is bool(refusal) and drained == ([names] if names else [])
+    assert effect == (
+        refusal.format(nodes=nodes) or f"{target} gets no more workers; episodes in play there end and are stored"
+    )
+    if names:
+        assert control._act(control_log.make_command("undrain", target)) == (f"{target} gets workers again", False)
+        assert drained == [names, set()]
+
+
+def test_a_cluster_without_gpus_has_no_node_to_drain(two_models, tmp_path):
+    driver = Driver(two_models[0])
+    driver.hosts = dict
+    command = control_log.make_command("drain", "a")
+    assert LiveControl(driver, two_models[1], tmp_path, ControlState())._act(command) == (
+        "a is not a GPU node of the cluster; they are none", True,
+    )  # fmt: skip
