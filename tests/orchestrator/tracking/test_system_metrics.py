@@ -8,6 +8,7 @@ import os
 
 import pytest
 
+from orchestrator.tracking import system_metrics
 from orchestrator.tracking.system_metrics import MEAN_GPU_UTILIZATION, SystemMetrics
 from tests.actors.service import completion, service
 from tests.conftest import ENVIRONMENT, ROOT, Cli
@@ -92,6 +93,67 @@ def test_disabled_system_metrics_ask_no_node(switch, monkeypatch):
     asyncio.run(asyncio.wait_for(SystemMetrics(nodes.hosts, nodes.ask).run(lambda load: None), 1))
 
     assert nodes.asked == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "seconds"),
+    [
+        (None, None), ("", None), ("soon", None), ("0", 1.0), ("0.5", 1.0), ("-3", 1.0), ("1.5", 1.5), ("600", 600.0),
+    ],
+)  # fmt: skip
+def test_an_interval_is_mlflows_setting_but_a_second_at_least(setting, seconds):
+    assert system_metrics._seconds(setting) == seconds
+
+
+@pytest.mark.parametrize(("setting", "pause"), [("", 30.0), ("2", 2.0)])
+@pytest.mark.parametrize("switch", [None, "", "true", "0"])
+def test_each_sample_with_a_value_is_published_after_a_pause(switch, setting, pause, monkeypatch):
+    monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", setting)
+    monkeypatch.delenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", raising=False)
+    if switch is not None:
+        monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", switch)
+    monkeypatch.setattr(system_metrics, "monotonic", lambda: 5.0)
+    pauses, published, real = [], [], asyncio.sleep
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        await real(0)
+        if len(pauses) == 4:
+            raise asyncio.CancelledError
+
+    loads = iter([{"cpu": 1.0}, {}, {"cpu": 2.0}])
+
+    async def answer(node):
+        return next(loads)
+
+    async def run():
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        await SystemMetrics(lambda: {"a": "alpha"}, answer).run(published.append)
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(run())
+    monkeypatch.undo()
+    assert pauses == [pause] * 4
+    assert published == [{"system/alpha/cpu": 1.0}, {"system/alpha/cpu": 2.0}]
+
+
+def test_only_gpus_count_in_the_mean_and_a_cluster_without_nodes_has_no_load():
+    loads = {
+        "a": {"gpu_0_utilization_percentage": 10.0, "gpu_0_memory_usage_percentage": 99.0},
+        "b": {"gpu_7_utilization_percentage": 40.0, "cpu_utilization_percentage": 99.0, "gpu_x": 99.0},
+    }
+
+    async def answer(node):
+        return loads[node]
+
+    measured = asyncio.run(SystemMetrics(lambda: {"a": "alpha", "b": "beta"}, answer).sample())
+    assert measured.pop("system/gpus_utilization_percentage") == 25.0
+    assert measured == {
+        f"system/{host}/{name}": value
+        for host, node in (("alpha", "a"), ("beta", "b"))
+        for name, value in loads[node].items()
+    }
+    assert asyncio.run(SystemMetrics(dict, answer).sample()) == {} and system_metrics.SAMPLE_TIMEOUT_S == 10.0
 
 
 PYNVML = """
