@@ -1,5 +1,6 @@
 """Episodes that commands hold and withdraw, group by group, by hand; the schedule that obeys is ``test_live_control``'s."""
 
+import logging
 from functools import partial
 from types import SimpleNamespace
 
@@ -158,3 +159,24 @@ def test_a_cluster_without_gpus_has_no_node_to_drain(two_models, tmp_path):
     assert LiveControl(driver, two_models[1], tmp_path, ControlState())._act(command) == (
         "a is not a GPU node of the cluster; they are none", True,
     )  # fmt: skip
+
+
+def test_each_command_is_logged_a_refused_one_as_a_warning(two_models, tmp_path, caplog):
+    caplog.set_level(logging.INFO, "orchestrator")
+    control = LiveControl(Driver(two_models[0]), two_models[1], tmp_path, ControlState())
+    for target in ("m0", "m9"):
+        control_log.send_command(tmp_path, control_log.make_command("pause", target))
+        control.poll()
+    done, refused = control_log.read_history(tmp_path)
+
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", f"ctl: {done.sentence}"),
+        ("WARNING", f"ctl: {refused.sentence}"),
+    ]
+    assert refused.effect == "m9 matches no cell of this sweep; its models are m0, m1"
+
+
+def test_a_folder_that_is_gone_is_no_folder_without_commands(two_models, tmp_path):
+    control = LiveControl(Driver(two_models[0]), two_models[1], tmp_path / "moved", ControlState())
+    with pytest.raises(FileNotFoundError):
+        control.poll()

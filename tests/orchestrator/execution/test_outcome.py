@@ -10,7 +10,7 @@ from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.results import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
-from orchestrator.storage import checksums, control_log
+from orchestrator.storage import checksums, control_log, run_folder
 from orchestrator.storage.control_state import ControlState
 from orchestrator.storage.status import read_status
 from tests.orchestrator.precision.wide import wide
@@ -139,3 +139,6 @@ def test_a_sweep_that_stops_by_precision_is_complete_at_its_stops(demo_data, tmp
     assert outcome.complete and state.plan.total_with_stops < total == 120
     assert outcome.rows["planned"].sum() == outcome.rows["finished"].sum() == state.plan.total_with_stops
     assert sum(cell["planned"] for cell in read_status(folder)["cells"]) == state.plan.total_with_stops
+    planned = run_folder.planned_cells(folder)
+    assert sum(cell["planned"] for cell in planned) == len(list(state.plan.all_keys())) == state.plan.total_with_stops
+    assert state.stops.changed is False

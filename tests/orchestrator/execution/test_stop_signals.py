@@ -67,3 +67,56 @@ def test_a_terminal_that_is_closed_still_counts_as_one():
     assert not os.isatty(theirs) and stop_signals._is_terminal(theirs)
     for handle in (theirs, read, write):
         os.close(handle)
+
+
+def test_only_a_closed_terminal_makes_the_attempt_leave_it(monkeypatch):
+    left = []
+    monkeypatch.setattr(stop_signals, "_leave_terminal", lambda: left.append(True))
+    for number, count in ((signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGHUP, 1)):
+        with pytest.raises(KeyboardInterrupt):
+            StopSignals()._on_signal(number, None)
+        assert len(left) == count
+
+
+@pytest.mark.parametrize("terminal", [1, 2])
+def test_output_to_a_terminal_goes_nowhere_once_it_is_left(terminal):
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    ours, theirs = os.openpty()
+    read, write = os.pipe()
+    try:
+        for stream in (1, 2):
+            os.dup2(theirs if stream == terminal else write, stream)
+        stop_signals._leave_terminal()
+        devices = {stream: os.path.samestat(os.fstat(stream), os.stat(os.devnull)) for stream in (1, 2)}
+    finally:
+        for stream, handle in kept.items():
+            os.dup2(handle, stream)
+        for handle in (*kept.values(), ours, theirs, read, write):
+            os.close(handle)
+    assert devices == {stream: stream == terminal for stream in (1, 2)}
+
+
+def test_a_signal_before_the_loop_stops_it_as_it_starts():
+    """The main thread may get one while another thread prepares the attempt."""
+    stopped = []
+
+    async def play(signals):
+        signals.stop_with(lambda: stopped.append(True))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    for count in (0, 1):
+        signals = StopSignals()
+        signals.count = count
+        asyncio.run(play(signals))
+        assert len(stopped) == count
+
+
+def test_a_signal_after_the_end_of_the_loop_is_only_counted():
+    async def play(signals):
+        signals.stop_with(lambda: None)
+
+    signals = StopSignals()
+    asyncio.run(play(signals))
+    signals._on_signal(signal.SIGTERM, None)
+    assert signals.count == 1
