@@ -1,0 +1,128 @@
+"""What the steps of an attempt share: what is still to play, what is unjudged, and cells that stop by precision."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.engine.baselines import Baseline
+from envs.types import Ending
+from orchestrator.execution.attempt_state import AttemptState, PreciseStops
+from orchestrator.execution.result_sink import ResultSink, build_failed_batch
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.storage import control_log
+from orchestrator.storage.control_state import ControlState
+from orchestrator.storage.episode_store import EpisodeStore, episodes
+from tests.orchestrator.blocks import block, episode
+from tests.orchestrator.precision.wide import wide
+from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
+
+
+def state_of(spec, folder, **fields) -> AttemptState:
+    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, None, **fields)
+
+
+def standing(*commands) -> ControlState:
+    made = (control_log.make_command(verb, target) for verb, target in commands)
+    return ControlState(control_log.LogEntry(name="", command=command, taken="", effect="") for command in made)
+
+
+def test_a_new_attempt_has_nothing_to_play_and_has_not_ended(demo_data, tmp_path):
+    state = state_of(sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"]), tmp_path)
+
+    assert (state.interrupted, state.cluster_lost, state.seconds, state.judge_queue) == (False, False, 0.0, None)
+    assert state.pending == state.reasons == state.playable == {} and state.standing.entries == []
+
+
+def test_cancelled_cells_are_not_played_and_paused_ones_wait(demo_data, tmp_path):
+    """Cells of ten samples: the first model's two conditions are ordinals 0 to 19, the second's 20 to 39."""
+    state = state_of(sweep(demo_data, ["uniform", "oracle"], ["hint", "zero-shot"], scenarios=["ROD"]), tmp_path)
+    assert [cell.key for cell in state.plan.cells] == [
+        "uniform/ROD/hint", "uniform/ROD/zero-shot", "oracle/ROD/hint", "oracle/ROD/zero-shot",
+    ]  # fmt: skip
+    state.pending = {"one": [0, 9, 10, 19], "two": [20, 29], "three": [39]}
+
+    state.standing = standing(("pause", "all"))
+    assert state.playable is state.pending
+    state.standing = standing(("cancel", "*/*/hint"))
+    assert state.playable == {"one": [10, 19], "three": [39]}
+    state.standing = standing(("cancel", "all"))
+    assert state.playable == {}
+
+
+def test_unjudged_answers_are_those_without_a_verdict(demo_data, tmp_path):
+    options = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD"]}
+    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **options)
+    folder = play_sweep(tmp_path / "run", spec)
+    state = state_of(spec, folder)
+    assert sorted(state.find_unjudged(spec.judge)) == list(range(10))
+
+    judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), 7)
+    assert len(state.find_unjudged(spec.judge)) == len(state.find_unjudged(spec.judge, again=True)) == 3
+
+
+def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
+    """The answers of one of two cells arrive, all wrong."""
+    rule = {"half_width": 25.0, "per": "cell"}
+    spec = sweep(wide(demo_data, tmp_path / "data"), ["uniform"], ["hint"], scenarios=["ROD", "QD"], precision=rule)
+    (tmp_path / "run").mkdir()
+    state = state_of(spec, tmp_path / "run")
+    state.find_stops()
+    assert state.stops.stops == {} and state.stops.changed is False and state.plan.stops == {}
+    assert state.stops.take_new_stops() == {} and state.stops.changed is False
+
+    cell = state.plan.cells[1]
+    first, end = state.plan.offsets[1], state.plan.offsets[2]
+    rows = [
+        {**episode(sample.id, cell.key, Ending.WRONG, 1), "key": state.plan.key(1, sample)}
+        for sample in state.plan.cell_samples(cell)
+    ]
+    batch = block(rows)
+    batch.ordinals[:] = range(first, end)
+    state.stops.add_batch(batch)
+    assert state.stops.take_new_stops() == {"builtin": set(range(first, end))}
+    assert state.stops.changed is True and list(state.stops.stops) == [1]
+    assert state.stops.take_new_stops() == {} and state.stops.changed is True
+    state.replan()
+    assert state.stops.changed is False and state.plan.stops == state.stops.stops
+
+
+def test_a_sweep_without_a_rule_has_no_stops(demo_data, tmp_path):
+    plan = build_plan(sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"]))
+    stops = PreciseStops(plan, tmp_path)
+    stops.add_batch(build_failed_batch(plan, [0], "it died"))
+    assert stops.take_new_stops() == {} == stops.stops and stops.changed is False
+
+
+@pytest.fixture
+def sink(demo_data, tmp_path):
+    plan = build_plan(sweep(demo_data, ["uniform"], ["hint", "zero-shot"], scenarios=["ROD"]))
+    stored = []
+    made = ResultSink(EpisodeStore(tmp_path), plan, on_stored=stored.append)
+    made.seen = stored
+    yield made
+    made.store.close()
+
+
+def test_each_episode_is_stored_and_counted_once(sink, tmp_path):
+    sink.give_up([3, 4, 12], "it died twice")
+    duplicates = sink.add(build_failed_batch(sink.plan, [4, 5], "it died again"))
+
+    assert duplicates.ordinals == [5] and [batch.ordinals for batch in sink.seen] == [[3, 4, 12], [5]]
+    assert sink.per_cell == sink.errors == {"uniform/ROD/hint": 3, "uniform/ROD/zero-shot": 1}
+    assert sink.stored_count == 4 and sum(sink.delivered) == 4 and len(sink.delivered) == 20
+    sink.store.flush()
+    rows = {row["key"]: row["error"] for row in episodes(tmp_path).collect().iter_rows(named=True)}
+    reasons = {3: "it died twice", 4: "it died twice", 12: "it died twice", 5: "it died again"}
+    assert rows == {sink.plan.key(*sink.plan.task(ordinal)): reason for ordinal, reason in reasons.items()}
+
+
+def test_forgotten_episodes_are_taken_again(sink):
+    sink.give_up([3, 4, 12], "it died twice")
+    sink.forget([4, 12])
+    assert sink.stored_count == 1 and sink.errors["uniform/ROD/hint"] == 1 and sink.errors["uniform/ROD/zero-shot"] == 0
+
+    rows = [{**episode(n), "key": sink.plan.key(*sink.plan.task(n)), "cell": "uniform/ROD/hint"} for n in (3, 4)]
+    batch = block(rows)
+    batch.ordinals[:] = [3, 4]
+    assert sink.add(batch).ordinals == [4]
+    assert sink.stored_count == 2 and sink.errors["uniform/ROD/hint"] == 1, "an answer is no error"
