@@ -130,6 +130,8 @@ def test_times_are_those_of_the_log(text: str, printed: str) -> None:
 
 def test_history_has_a_row_per_command(capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
     sent = Command(verb="pause", target="m0", who="me", host="n1", asked="")
     ctl._show_history(
         [
