@@ -17,11 +17,11 @@ from typing import Any
 
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.lower_bound import Work, cap_replicas
-from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, true_work
+from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Command, Scheduler, Start
-from orchestrator.scheduling.tight_end import PRECISION, Load
-from tests.bench.schedule import paper_groups
+from orchestrator.scheduling.tight_end import PRECISION
+from tests.bench.schedule import paper_groups, true_works
 
 HOUR = 3600.0
 WAIT_S = 48 * HOUR
@@ -108,10 +108,7 @@ def bound(changes: Sequence[Change], works: Mapping[str, Work], demands: Mapping
         max((cap_replicas(work, work.episodes, demands[name], change.nodes, {}) for change in changes), key=_replicas)
         for name, work in works.items()
     ]
-    loads = [
-        Load(work.gpus, work.replica_seconds, work.start, work.replicas, node_start=work.node_start, per_node=work.per_node)
-        for work in capped
-    ]  # fmt: skip
+    loads = [work.load for work in capped]
     low, high = 0.0, 1000 * HOUR
     while high - low > PRECISION * high:
         middle = (low + high) / 2
@@ -128,11 +125,7 @@ def _replicas(work: Work) -> int:
 def paper() -> tuple[Mapping[str, Sequence[int]], Mapping[str, Demand], Mapping[str, Work]]:
     """Return the paper's episodes, demands and works by model."""
     queues, demands, rates = paper_groups()
-    works = {
-        name: true_work(len(queue), demands[name], FaultModel(), name).with_phases(rates[name].phases, rates[name].weights)
-        for name, queue in queues.items()
-    }  # fmt: skip
-    return queues, demands, works
+    return queues, demands, true_works(queues, demands, rates, FaultModel())
 
 
 def play(changes: Sequence[Change]) -> dict[str, Any]:

@@ -44,6 +44,16 @@ def paper_groups() -> tuple[dict[str, Sequence[int]], dict[str, Demand], dict[st
     return queues, demands, rates
 
 
+def true_works(
+    queues: Mapping[str, Sequence[int]], demands: Mapping[str, Demand], rates: Mapping[str, Rate], faults: FaultModel
+) -> dict[str, Work]:
+    """Return the work of each model with the phases of its starts."""
+    return {
+        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases, rates[name].weights)
+        for name, queue in queues.items()
+    }
+
+
 def malleable_lpt(works: Mapping[str, Work], gpus: int, bound: float) -> float:
     """Return the shortest makespan of a longest-first list schedule in which each model has as many replicas as an end needs.
 
@@ -74,10 +84,7 @@ def _list_schedule(works: Mapping[str, Work], gpus: int, end: float) -> float:
 def main(gpus: int, seed: int | None) -> dict[str, Any]:
     queues, demands, rates = paper_groups()
     faults = FaultModel() if seed is None else FaultModel(seed, skew=0.1, slowdown=0.05)
-    works = {
-        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases, rates[name].weights)
-        for name, queue in queues.items()
-    }
+    works = true_works(queues, demands, rates, faults)
     run = simulate(queues, demands, gpus, faults, build_nodes(gpus, width=NODE_GPUS), works=works)
     played = sum(work.gpus * work.episodes / work.rate for work in works.values())
     lpt = malleable_lpt(works, gpus, run.bound.seconds)

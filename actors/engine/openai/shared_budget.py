@@ -22,7 +22,7 @@ EVERYTHING = "all services"
 
 @dataclass
 class Paid:
-    """What a task has paid for its request."""
+    """The payments of a task for its request."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     """Costs of the answers, and of their prompts."""

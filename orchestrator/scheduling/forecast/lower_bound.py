@@ -42,6 +42,18 @@ class Work:
         """Seconds that the first replica on a node takes longer: it compiles, and its download may be over by then."""
         return self.phases.compile if self.phases else 0.0
 
+    @property
+    def load(self) -> Load:
+        """Return it as the tight bound takes it: no replica plays or starts yet."""
+        return Load(
+            self.gpus,
+            self.replica_seconds,
+            self.start,
+            self.replicas,
+            node_start=self.node_start,
+            per_node=self.per_node,
+        )
+
     def with_phases(self, phases: StartPhases, weights: float) -> Work:
         """Return the work with these phases, as much faster or slower as its start, and gigabytes of weights."""
         if not phases.cached:
@@ -72,11 +84,7 @@ def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
     alone = [
         work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
     ]
-    loads = [
-        Load(w.gpus, w.replica_seconds, w.start, w.replicas, node_start=w.node_start, per_node=w.per_node)
-        for w in works
-    ]
-    tight = tight_end(loads, gpus) * (1 - PRECISION) if gpus else 0.0
+    tight = tight_end([work.load for work in works], gpus) * (1 - PRECISION) if gpus else 0.0
     return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0), tight)
 
 

@@ -1,4 +1,4 @@
-"""What a request, a reply and a backend are unless an engine says more."""
+"""Defaults of requests, replies and backends, where an engine gives no more."""
 
 from __future__ import annotations
 

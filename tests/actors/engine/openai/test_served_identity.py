@@ -1,4 +1,4 @@
-"""Which services are asked for the identity of their model, and which identities are of one model."""
+"""Services that are asked for the identity of their model, and identities of one model."""
 
 from __future__ import annotations
 

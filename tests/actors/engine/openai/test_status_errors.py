@@ -1,4 +1,4 @@
-"""What a service's HTTP status and words stand for: a lost request, a retry, a stopped model, or a refusal."""
+"""Meanings of a service's HTTP status and words: a lost request, a retry, a stopped model, or a refusal."""
 
 from __future__ import annotations
 
