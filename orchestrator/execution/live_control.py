@@ -16,7 +16,7 @@ from orchestrator.report.wording import pluralize
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log
-from orchestrator.storage.control_log import ALL, APPLY, JUDGE, Command, LogEntry
+from orchestrator.storage.control_log import ALL, JUDGE, Command, LogEntry
 from orchestrator.storage.control_state import ControlState, matches
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.spec import Sweep
@@ -30,7 +30,6 @@ HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore
 """Verb -> the state of its cells afterwards."""
 DRAINS = ("drain", "undrain")
 MAX_IN_FLIGHT = 4096
-APPLY_REMOVED = "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with `run --update`"
 
 log = logging.getLogger(__name__)
 
@@ -188,8 +187,6 @@ def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: Episode
 
 def check_command(sweep: Sweep, plan: Plan, command: Command) -> None:
     """Raise CommandRefused for a command that does not fit the sweep."""
-    if command.verb == APPLY:
-        raise CommandRefused(APPLY_REMOVED)
     if command.verb == "set":
         parse_setting(sweep, command)
     elif command.verb not in DRAINS:

@@ -13,7 +13,6 @@ from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import check_wording
-from orchestrator.planning.applied_sweep import effective_sweep
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import lock
 from sweeps.load import skipped_products
@@ -37,13 +36,10 @@ def run(
         signals: the main thread's signal handlers, if this runs in another thread.
         reuse: run folders (name, path) whose episodes are copied where their keys equal those of pending ones.
     """
-    pinned = pin_data(sweep)
-    check_wording(pinned.judge if pinned.is_judged else None)
-    plan = build_plan(pinned)
+    sweep = pin_data(sweep)
+    check_wording(sweep.judge if sweep.is_judged else None)
+    plan = build_plan(sweep)
     with lock.hold(output, "run"), nullcontext(signals) if signals else StopSignals() as stop:
-        sweep, update = effective_sweep(pinned, output, update, say)
-        if sweep is not pinned:
-            plan = build_plan(sweep)
         for model in sweep.models_and_judge:
             for line in filter(None, (describe_code(model), describe_requirements(model))):
                 say(line)

@@ -71,11 +71,6 @@ def plan_from_folder(folder: Path, sweep: Sweep) -> Plan:
     return build_plan(sweep)
 
 
-def check_applied(folder: Path, applied: Sweep, own: Sweep) -> None:
-    """Raise RunFolderError if the sweep that replaces the user's ``own`` in a folder uses what theirs does not name."""
-    check_named(folder, own, applied.models_and_judge, own)
-
-
 def check_tracking(folder: Path, uri: str) -> None:
     """Raise RunFolderError if a tracking address of a folder's sweep is neither on this machine nor in MLFLOW_TRACKING_URI.
 

@@ -26,9 +26,7 @@ from orchestrator.storage.lock import RunFolderError
 INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
 """Name of a command's file: nanoseconds since 1970, which order the commands, and random digits."""
-LARGEST_SWEEP = 256 * 1024
-"""Characters of the sweep in an ``apply`` of an earlier version; the paper's sweep takes 25,000."""
-LARGEST = 4 * LARGEST_SWEEP
+LARGEST = 1 << 20
 """Bytes of a command's file."""
 MAX_BATCH = 256
 """Commands that one call takes; the others wait for the next call."""
@@ -38,9 +36,7 @@ ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
 JUDGE = "judge"
 """The target that names the judge's workers; no cell's key has only one part."""
 
-APPLY: Literal["apply"] = "apply"
-"""A verb of earlier versions that occurs only in logs."""
-Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "apply"]
+Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"]
 Text = Annotated[str, Field(max_length=300)]
 
 
@@ -51,11 +47,9 @@ class Command(BaseModel):
 
     verb: Verb
     target: Text
-    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node; a file."""
+    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node."""
     value: Text = ""
     """The value of ``set``."""
-    sweep: Annotated[str, Field(max_length=LARGEST_SWEEP)] = ""
-    """The sweep of ``apply`` as TOML."""
     who: Text = ""
     host: Text = ""
     asked: Text = ""
@@ -84,8 +78,6 @@ class LogEntry(BaseModel):
     """UTC, ISO 8601."""
     effect: str
     refused: bool = False
-    before: str = ""
-    """The sweep that ``apply`` replaced, as TOML."""
 
     @property
     def sentence(self) -> str:
@@ -93,32 +85,19 @@ class LogEntry(BaseModel):
         command = self.command.description if self.command else f"control/{self.name}"
         return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
 
-    @property
-    def applies(self) -> bool:
-        """Return True if this entry replaces the sweep."""
-        return self.command is not None and self.command.verb == APPLY and not self.refused
 
-
-def make_command(verb: Verb, target: str, value: str = "", sweep: str = "") -> Command:
+def make_command(verb: Verb, target: str, value: str = "") -> Command:
     """Return a command from the user of this process. Raises RunFolderError if a field is too long."""
     sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
-        return Command(verb=verb, target=target, value=value, sweep=sweep, **sender)
+        return Command(verb=verb, target=target, value=value, **sender)
     except ValidationError:
-        if len(sweep) > LARGEST_SWEEP:
-            raise RunFolderError(
-                f"{target} takes {len(sweep):,} characters with every default; a command carries {LARGEST_SWEEP:,}"
-            ) from None
         raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
 
 
 def parse_command(verb: str, target: str) -> Command:
     """Return the command with this verb and target. Raises RunFolderError if either is invalid."""
-    if verb == APPLY:
-        raise RunFolderError(
-            "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with `run --update`"
-        )
-    verbs: list[Verb] = [name for name in get_args(Verb) if name != APPLY]
+    verbs: tuple[Verb, ...] = get_args(Verb)
     parsed_verb = next((candidate for candidate in verbs if candidate == verb), None)
     if parsed_verb is None:
         raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(verbs)}")
@@ -170,14 +149,6 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
         with suppress(OSError):
             (folder / INBOX / name).unlink()
     return entries
-
-
-def log_replaced_sweep(folder: Path, command: Command, before: str) -> None:
-    """Log a sweep that replaces the one of an earlier ``apply``. Only the driver calls this."""
-    entry = LogEntry(
-        name=command_file(command)[0], command=command, taken=_now(), effect="it counts from here on", before=before
-    )
-    _append(folder, [entry])
 
 
 def read_history(folder: Path) -> list[LogEntry]:

@@ -76,7 +76,6 @@ def test_silent_driver_is_reported(folder):
         (["drain", "n1"], "so it has no nodes to drain"),
         (["set", "cluster.gpus"], "set takes KEY=VALUE"),
         (["set", "=4"], "set takes KEY=VALUE"),
-        (["apply", "v2.toml"], "`ctl apply` was removed; stop the run, edit its sweep file, and start it again with"),
         (["pause", "x" * 301], "pause takes a target of at most 300 characters"),
     ],
 )

@@ -147,19 +147,6 @@ def test_paused_model_is_not_played_until_resumed(cluster, plan):
     assert len(stored_keys(cluster.folder)) == plan.total
 
 
-@pytest.mark.parametrize("playing", [True, False])
-def test_outdated_apply_is_refused_with_advice(cluster, playing):
-    name = control_log.send_command(cluster.folder, control_log.make_command("apply", "v2.toml", sweep="name = 2"))
-    if playing:
-        cluster.control.poll()
-    else:
-        take_waiting_commands(cluster.folder, cluster.sweep, cluster.plan, cluster.store, cluster.folder)
-
-    (entry,) = control_log.read_history(cluster.folder)
-    assert (entry.name, entry.refused, entry.applies) == (name, True, False)
-    assert entry.effect.endswith("stop the run, edit its sweep file, and start it again with `run --update`")
-
-
 def test_cancelled_cell_stays_cancelled_until_restored(cluster, plan):
     ask(cluster, "cancel", "*/ROD/hint")
     cluster.die()

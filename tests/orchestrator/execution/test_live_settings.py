@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.execution.live_control import APPLY_REMOVED, CommandRefused, check_command, find_cells, parse_setting
+from orchestrator.execution.live_control import CommandRefused, check_command, find_cells, parse_setting
 from orchestrator.execution.worker_logs import log_held, log_nodes
 from orchestrator.scheduling.nodes import Node
 from orchestrator.storage import control_log
@@ -112,9 +112,6 @@ def test_commands_that_need_no_cell_are_checked_by_what_they_set() -> None:
         check_command(sweep(), plan(), control_log.make_command(verb, "any host"))
     with pytest.raises(CommandRefused, match="cannot be set while"):
         check_command(sweep(), plan(), control_log.make_command("set", "x.in_flight", "2"))
-    with pytest.raises(CommandRefused) as problem:
-        check_command(sweep(), plan(), control_log.Command(verb="apply", target="all"))
-    assert str(problem.value) == APPLY_REMOVED and "run --update" in APPLY_REMOVED
 
 
 def test_nodes_that_come_go_or_are_held_have_a_line(caplog: pytest.LogCaptureFixture) -> None:

@@ -12,8 +12,7 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named, read_own_sweep
-from orchestrator.storage import checksums, control_log, run_folder
-from orchestrator.storage.control_log import LogEntry, make_command
+from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow.local_store import check_files_local
@@ -161,22 +160,6 @@ def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     outcome = CliRunner().invoke(app, ["models", "flip-rate", str(received), "--yes", "--sweep", str(own)])
 
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
-
-
-def test_sweep_in_a_folders_log_cannot_replace_the_users_services(demo_data, tmp_path, stranger):
-    given = runs.sweep(demo_data, ["uniform"], ["hint"])
-    folder = runs.play_sweep(tmp_path / "run", given)
-    service = entry(name="uniform", backend="openai", endpoint={"base_url": stranger.address})
-    applied = run_folder.sweep_toml(given.model_copy(update={"models": (service,)}))
-    apply = make_command("apply", "v2.toml", sweep=applied)
-    before = run_folder.sweep_toml(given)
-    control_log._append(folder, [LogEntry(name="1", command=apply, taken="", effect="taken", before=before)])
-    file = tmp_path / "own.toml"
-    file.write_text(f'name = "test"\ndata = "{demo_data}"\nmodels = ["uniform"]\nconditions = ["hint"]\n')
-
-    outcome = CliRunner().invoke(app, ["run", str(file), "--output", str(folder), "--tracking-uri", "none"])
-
-    assert "the service http://127.0.0.2" in outcome.output and stranger.connections == 0
 
 
 def test_commit_in_a_folder_does_not_choose_the_code_of_a_model(tmp_path):

@@ -1,12 +1,10 @@
 """Which names make a folder's addresses the user's own, sentence by sentence, and the rows of a plan."""
 
-import re
 from dataclasses import replace
 
 import pytest
 
 from envs.types import Sample
-from orchestrator.planning.applied_sweep import effective_sweep
 from orchestrator.planning.build_plan import (
     build_plan,
     cells_with_progress,
@@ -17,8 +15,6 @@ from orchestrator.planning.build_plan import (
 from orchestrator.planning.named_by_user import check_named, check_tracking, plan_from_folder
 from orchestrator.planning.plan import BUILTIN_GROUP, judge_group, worker_group
 from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
-from orchestrator.storage import control_log, run_folder
-from orchestrator.storage.control_log import LogEntry, make_command
 from orchestrator.storage.lock import RunFolderError
 from sweeps.load import build_judge
 from sweeps.spec import ModelSpec
@@ -188,40 +184,3 @@ def test_stored_keys_are_found_by_cell_and_read_for_their_samples(demo_data):
         "0007",
         "12345",
     ]
-
-
-def test_what_is_played_in_a_folder_of_an_applied_sweep_is_said(demo_data, tmp_path):
-    first, second = (runs.sweep(demo_data, [name], ["hint"]) for name in ("uniform", "guess"))
-    folder = runs.play_sweep(tmp_path / "run", first)
-    apply = make_command("apply", "v2.toml", sweep=run_folder.sweep_toml(second))
-    control_log._append(
-        folder, [LogEntry(name="1", command=apply, taken="", effect="taken", before=run_folder.sweep_toml(first))]
-    )
-    said: list[str] = []
-    moved = first.model_copy(update={"output": "elsewhere", "name": "mine"})
-    chosen, replaces = effective_sweep(moved, folder, False, said.append)
-    assert (chosen.models, chosen.output, chosen.name, replaces) == (second.models, "elsewhere", "mine", True)
-    assert said == [
-        f"The sweep of {apply.description} is played because it replaced the given one; add --update to play the given one."
-    ]
-    effective_sweep(first, folder, True, said.append)
-    assert said[1:] == ["The given sweep replaces the one that `ctl apply` left in this run folder."]
-    last = control_log.read_history(folder)[-1].command
-    assert (last.verb, last.target) == ("apply", "run") and last.sweep == run_folder.sweep_toml(first)
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[" * 3000, ".+"),
-        ("name = 3", r"\d+ validation errors? for Sweep"),
-        ("a = 1\na = 2", "Cannot overwrite a value .*"),
-    ],
-)
-def test_an_applied_sweep_that_cannot_be_read_has_its_first_reason(demo_data, tmp_path, text, reason):
-    apply = make_command("apply", "v3.toml", sweep=text)
-    control_log._append(tmp_path, [LogEntry(name="2", command=apply, taken="", effect="taken")])
-    with pytest.raises(RunFolderError) as refused:
-        effective_sweep(runs.sweep(demo_data, ["oracle"]), tmp_path, False, print)
-    start = r"control\.jsonl holds a sweep that this version cannot read"
-    assert re.fullmatch(rf"{start} \({reason}\)", str(refused.value))

@@ -7,13 +7,9 @@ from threading import Event, current_thread
 import pytest
 
 from orchestrator.planning import pictures
-from orchestrator.planning.applied_sweep import LOCATION_KEYS, effective_sweep
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import CellOrdinals, drawn_order, make_plan
 from orchestrator.planning.stored_keys import StoredKeys
-from orchestrator.storage import control_log, run_folder
-from orchestrator.storage.control_log import LogEntry, make_command
-from orchestrator.storage.lock import RunFolderError
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Protocol
 from tests.orchestrator.planning.test_plan import samples, small_plan, sweep
@@ -72,54 +68,6 @@ def test_a_stopped_cell_is_pending_up_to_its_stop_in_every_queue():
         and "2" not in CellOrdinals([0], {0})
     )
     assert StoredKeys(keys).of_cell("uniform/ROD/zero-shot") == set(keys)
-
-
-def log_apply(folder, name, wanted, before):
-    apply = make_command("apply", f"{name}.toml", sweep=run_folder.sweep_toml(wanted))
-    text = run_folder.sweep_toml(before)
-    control_log._append(folder, [LogEntry(name=name, command=apply, taken="", effect="taken", before=text)])
-
-
-@pytest.fixture
-def three(demo_data, tmp_path):
-    """A folder in which a second sweep replaced the first, and a third the second."""
-    sweeps = [runs.sweep(demo_data, [name], ["hint"]) for name in ("uniform", "guess", "oracle")]
-    folder = runs.play_sweep(tmp_path / "run", sweeps[0])
-    log_apply(folder, "2", sweeps[1], sweeps[0])
-    log_apply(folder, "3", sweeps[2], sweeps[1])
-    return folder, sweeps
-
-
-def test_the_last_applied_sweep_counts_for_every_earlier_one(three, demo_data):
-    folder, sweeps = three
-    said: list[str] = []
-    for given in sweeps[:2]:
-        assert effective_sweep(given, folder, False, said.append)[0].models == sweeps[2].models
-    assert len(said) == 2 and all(line.startswith("The sweep of apply 3.toml by ") for line in said)
-    chosen, replaces = effective_sweep(sweeps[2], folder, False, said.append)
-    assert (chosen, replaces, len(said)) == (sweeps[2], True, 2)
-    with pytest.raises(RunFolderError, match="holds a run of another configuration"):
-        effective_sweep(runs.sweep(demo_data, ["abstain"], ["hint"]), folder, False, said.append)
-    effective_sweep(sweeps[1], folder, True, said.append)
-    last = control_log.read_history(folder)[-1]
-    assert last.before == run_folder.sweep_toml(sweeps[0]), "what the folder was played with"
-
-
-def test_where_a_run_plays_comes_from_the_given_sweep(three, tmp_path):
-    folder, (first, _, last) = three
-    assert LOCATION_KEYS == ("name", "data", "output", "tracking", "cluster", "staging")
-    moved = first.model_copy(
-        update={
-            "name": "mine",
-            "output": "elsewhere",
-            "tracking": first.tracking.model_copy(update={"uri": "none"}),
-            "cluster": first.cluster.model_copy(update={"workers": 7}),
-            "staging": first.staging.model_copy(update={"cache": str(tmp_path / "cache")}),
-        }
-    )
-    chosen, _ = effective_sweep(moved, folder, False, lambda line: None)
-    assert all(getattr(chosen, key) == getattr(moved, key) for key in LOCATION_KEYS)
-    assert chosen.models == last.models and chosen.cluster.workers == 7 and chosen.tracking.uri == "none"
 
 
 def test_pictures_are_recorded_until_the_block_fails_and_waited_for_where_it_ends(tmp_path, demo_data, monkeypatch):

@@ -11,10 +11,8 @@ from orchestrator.storage.control_log import (
     JUDGE,
     LOG,
     MAX_BATCH,
-    NAME,
     Command,
     LogEntry,
-    log_replaced_sweep,
     make_command,
     parse_command,
     read_history,
@@ -48,14 +46,7 @@ def test_commands_are_taken_once_in_order(tmp_path):
     assert not checksums.damaged_files(tmp_path)
 
 
-def test_oversized_sweep_is_refused():
-    with pytest.raises(RunFolderError, match="takes 300,000 characters with every default; a command"):
-        make_command("apply", "v2.toml", sweep="x" * 300_000)
-    largest = make_command("apply", "x", sweep="\N{GRINNING FACE}" * control_log.LARGEST_SWEEP)
-    assert len(control_log.command_file(largest)[1]) <= control_log.LARGEST + 1000
-
-
-def test_command_without_sweep_is_readable_by_earlier_version(tmp_path):
+def test_a_logged_command_says_who_asked_for_it(tmp_path):
     send_command(tmp_path, make_command("pause", "a"))
     take_commands(tmp_path, execute)
 
@@ -185,7 +176,7 @@ def test_a_typed_command_is_parsed_and_prints_as_it_was_typed(typed, target, val
     "verb, target, why",
     [
         ("cancel", "", "cancel takes a target"), ("undrain", "", "undrain takes a target"), ("set", "a", "set takes KEY=VALUE"),
-        ("set", "a=", "set takes KEY=VALUE"), ("set", "=4", "set takes KEY=VALUE"), ("apply", "x", "`ctl apply` was removed"),
+        ("set", "a=", "set takes KEY=VALUE"), ("set", "=4", "set takes KEY=VALUE"),
         ("halt", "all", "ctl does not know halt; type one of pause, resume, cancel, restore, requeue, set, drain, undrain$"),
     ],
 )  # fmt: skip
@@ -220,22 +211,6 @@ def test_a_sentence_lists_three_cells():
 
     assert three.startswith("3 cells are paused") and three.endswith("): m/A/x, m/B/x, m/C/x")
     assert four.startswith("4 cells are paused") and four.endswith("): m/A/x, m/B/x, m/C/x, ...")
-
-
-def test_a_replaced_sweep_is_logged_and_applies_unless_refused(tmp_path):
-    log_replaced_sweep(tmp_path, make_command("apply", "run", sweep="new"), before="old")
-    (entry,) = read_history(tmp_path)
-
-    assert entry.applies and NAME.fullmatch(entry.name) and (entry.before, entry.command.sweep) == ("old", "new")
-    assert entry.effect == "it counts from here on"
-    assert not entry.model_copy(update={"refused": True}).applies
-    assert not entry.model_copy(update={"command": None}).applies
-    assert not entry.model_copy(update={"command": make_command("pause", "m")}).applies
-
-
-def test_oversized_target_is_named_even_with_largest_sweep():
-    with pytest.raises(RunFolderError, match="apply takes a target of at most 300 characters"):
-        make_command("apply", "x" * 301, sweep="s" * control_log.LARGEST_SWEEP)
 
 
 def test_a_user_without_a_name_sends_commands(monkeypatch):

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from orchestrator.storage import checksums, control_log, option_labels, run_folder
 from orchestrator.storage import status as status_file
-from orchestrator.storage.control_log import NAME, Command, LogEntry, make_command
+from orchestrator.storage.control_log import make_command
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import OptionLabel, PairAgreement, agreements
 from orchestrator.storage.replica_time import FILE as TIMES
@@ -17,30 +17,11 @@ from orchestrator.storage.replica_time import WRITE_INTERVAL_S, ReplicaTime, des
 from tests.orchestrator.storage.test_episode_store import write_store
 
 
-def test_a_command_has_300_characters_of_text_and_a_256_kib_sweep_at_most():
-    assert (control_log.LARGEST_SWEEP, control_log.LARGEST, control_log.MAX_BATCH) == (262_144, 1_048_576, 256)
+def test_a_command_has_300_characters_of_text_at_most():
+    assert (control_log.LARGEST, control_log.MAX_BATCH) == (1_048_576, 256)
     assert len(make_command("pause", "x" * 300).target) == 300
-    assert len(make_command("apply", "t", sweep="x" * 262_144).sweep) == 262_144
-    with pytest.raises(RunFolderError, match="apply takes a target of at most 300 characters"):
-        make_command("apply", "t" * 301, sweep="x" * 262_144)
-    with pytest.raises(
-        RunFolderError, match="t takes 262,145 characters with every default; a command carries 262,144"
-    ):
-        make_command("apply", "t", sweep="x" * 262_145)
-
-
-def test_a_replaced_sweep_is_a_line_of_the_log_under_a_name_of_its_own(tmp_path):
-    control_log.log_replaced_sweep(tmp_path, make_command("apply", "v2.toml", sweep="new"), "old")
-
-    (entry,) = control_log.read_history(tmp_path)
-    assert NAME.fullmatch(entry.name) and (entry.effect, entry.before) == ("it counts from here on", "old")
-    assert entry.applies and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", entry.taken)
-    row = json.loads((tmp_path / control_log.LOG).read_text())
-    assert set(row) == {"name", "command", "taken", "effect", "before"}
-    for model, field in ((entry, "effect"), (entry.command, "verb")):
-        assert isinstance(model, LogEntry | Command)
-        with pytest.raises(ValidationError):
-            setattr(model, field, "other")
+    with pytest.raises(RunFolderError, match="pause takes a target of at most 300 characters"):
+        make_command("pause", "t" * 301)
 
 
 @pytest.mark.parametrize(
