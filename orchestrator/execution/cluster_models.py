@@ -67,7 +67,7 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
     if place is None:
         return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{_widest(nodes, demand)}")
-    start = Start(1, model.name, stages=place.stages)
+    start = Start(1, model.name, Place(stages=place.stages))
     options = {**placement.options(start, demand), **worker_options([model])}
     loaded = model.over_nodes() if place.stages else model
     worker = Worker.options(**options).remote(  # type: ignore[attr-defined]

@@ -28,12 +28,13 @@ class GpuPlacement:
 
     def options(self, start: Start, demand: Demand) -> dict[str, Any]:
         """Return the options of the worker's actor; the first worker of a placement group reserves it."""
-        if start.stages:
+        node, shared, stages = start.place
+        if stages:
             return self._stage_options(start, demand)
-        if start.shared is not None:
+        if shared is not None:
             return self._shared_options(start, demand)
         accelerator = {"accelerator_type": demand.accelerator} if demand.accelerator else {}
-        strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(start.node, soft=True)} if start.node else {}
+        strategy = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
         return {"num_gpus": demand.gpus, "num_cpus": demand.cpus, **strategy, **accelerator}
 
     def remove(self, slot: int) -> None:
@@ -49,16 +50,17 @@ class GpuPlacement:
 
     def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
         """Return options in the placement group of a shared GPU, which also holds its CPUs: a member takes none."""
-        assert start.shared is not None
-        if start.shared not in self.groups:
+        node, shared, _ = start.place
+        assert shared is not None
+        if shared not in self.groups:
             bundle = {"CPU": float(demand.cpus), **_gpu(demand)}
-            self.groups[start.shared] = placement_group(
+            self.groups[shared] = placement_group(
                 [{name: amount for name, amount in bundle.items() if amount}],
                 strategy="STRICT_PACK",
-                _soft_target_node_id=start.node,
+                _soft_target_node_id=node,
             )
-        self.members[start.slot] = start.shared
-        within = PlacementGroupSchedulingStrategy(self.groups[start.shared], placement_group_bundle_index=0)
+        self.members[start.slot] = shared
+        within = PlacementGroupSchedulingStrategy(self.groups[shared], placement_group_bundle_index=0)
         return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
 
     def _stage_options(self, start: Start, demand: Demand) -> dict[str, Any]:
@@ -66,8 +68,8 @@ class GpuPlacement:
 
         The worker itself takes no GPU; vLLM's processes find the placement group through it.
         """
-        width = int(demand.gpus) // len(start.stages)
-        nodes = [name for name in start.stages for _ in range(width)]
+        width = int(demand.gpus) // len(start.place.stages)
+        nodes = [name for name in start.place.stages for _ in range(width)]
         bundles = [_gpu(demand) for _ in nodes]
         bundles[0] |= {"CPU": float(demand.cpus)} if demand.cpus else {}
         group = self.groups[start.slot] = placement_group(

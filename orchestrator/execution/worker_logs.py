@@ -144,10 +144,10 @@ def log_command(command: Command, names: Mapping[int, str]) -> None:
     ``names``: slot -> group of the running workers.
     """
     match command:
-        case Start(slot, name, _, shared) as start:
-            nodes = ", ".join(node[:12] for node in start.place.nodes)
-            where = f" on node{'s' if start.stages else ''} {nodes}" if nodes else ""
-            where += f", shared GPU {shared}" if shared is not None else ""
+        case Start(slot, name, place):
+            nodes = ", ".join(node[:12] for node in place.nodes)
+            where = f" on node{'s' if place.stages else ''} {nodes}" if nodes else ""
+            where += f", shared GPU {place.shared}" if place.shared is not None else ""
             log.info("worker %d of %s starts%s", slot, name, where)
         case Stop(slot) if slot in names:
             log.info("worker %d of %s has nothing left to play and stops", slot, names[slot])

@@ -177,7 +177,7 @@ class WorkerPool:
             **self._placement.options(start, self.demands[name]), **self.turn_judges.options(name), **worker_options(models),
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
-            self._plan_ref, [pinned.over_nodes() if start.stages else pinned for pinned in map(self.weights.pin, models)],
+            self._plan_ref, [pinned.over_nodes() if start.place.stages else pinned for pinned in map(self.weights.pin, models)],
             str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name,
             known=self.weights.identities(models), **worker_arguments(models, start.place.nodes),
         )  # fmt: skip

@@ -66,16 +66,8 @@ class Start:
 
     slot: int
     group: str
-    node: str = ""
-    """The node where its GPUs are counted; empty for a worker without GPUs."""
-    shared: int | None = None
-    """The number of the shared GPU that it uses a part of; None for whole GPUs."""
-    stages: tuple[str, ...] = ()
-    """The node of each of its pipeline stages, if they are on several."""
-
-    @property
-    def place(self) -> Place:
-        return Place(self.node, self.shared, self.stages)
+    place: Place
+    """Where its GPUs are counted."""
 
 
 @dataclass(frozen=True, slots=True)

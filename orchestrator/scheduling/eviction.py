@@ -22,7 +22,7 @@ def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) ->
             choices.append(_leaving_for(wide.gpus, node.name, Fraction(nodes.free[node.name]), _blocks(here)))
         else:
             shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
-            members = {number: [[s] for s in here if s.shared == number] for number, _ in shared}
+            members = {number: [[s] for s in here if s.place.shared == number] for number, _ in shared}
             choices += [_leaving_for(wide.gpus, node.name, free, members[number]) for number, free in shared]
     return min((leaving for leaving in choices if leaving is not None), key=len, default=[])
 
@@ -58,7 +58,7 @@ def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[W
     for block in sorted(blocks, key=_eviction_order):
         if free < gpus:
             leaving += block
-            frees_whole_gpu = block[0].shared is not None and gpus >= 1
+            frees_whole_gpu = block[0].place.shared is not None and gpus >= 1
             free += 1 if frees_whole_gpu else Fraction(block[0].place.share_of(node, block[0].group.demand.gpus))
     return leaving if free >= gpus else None
 
@@ -67,7 +67,7 @@ def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
     """Group workers that free whole GPUs only together: those of one shared GPU; every other one is alone."""
     blocks: dict[tuple[int, int], list[WorkerSlot]] = {}
     for number, slot in enumerate(slots):
-        key = (0, number) if slot.shared is None else (1, slot.shared)
+        key = (0, number) if (shared := slot.place.shared) is None else (1, shared)
         blocks.setdefault(key, []).append(slot)
     return list(blocks.values())
 

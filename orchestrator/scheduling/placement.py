@@ -258,10 +258,10 @@ class Leasing(Placement):
             place = self._room(group.demand)
             assert place is not None, "only a group that fits is chosen"
             self._slot_count += 1
-            node, shared, stages = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
-            worker = WorkerSlot(group, node, self.now, self.now, shared=shared, cpus=group.demand.cpus, stages=stages)
+            place = self.nodes.reserve(place, group.demand.gpus, self._slot_count)
+            worker = WorkerSlot(group, place, self.now, self.now, cpus=group.demand.cpus)
             self.slots[self._slot_count] = self._slots_by_group[group.name][self._slot_count] = worker
-            commands.append(Start(self._slot_count, group.name, node, shared, stages))
+            commands.append(Start(self._slot_count, group.name, place))
         self._make_room()
         return commands
 

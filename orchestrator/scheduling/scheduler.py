@@ -173,7 +173,7 @@ class Scheduler(Control):
 
     def _drop_broken(self) -> list[Command]:
         """Drop workers in pipeline stages that have lost a node: their actor may be alive on another one."""
-        broken = [slot for slot, worker in self.slots.items() if worker.stages and self._has_lost_node(worker)]
+        broken = [slot for slot, worker in self.slots.items() if worker.place.stages and self._has_lost_node(worker)]
         reason = "a node of its pipeline stages is lost"
         return [command for slot in broken for command in (Drop(slot, reason), *self._requeue_lost(slot, reason))]
 
@@ -208,7 +208,7 @@ class Scheduler(Control):
         worker = self._release(slot)
         with_node = with_node or self._has_lost_node(worker)
         commands: list[Command] = []
-        if not worker.ready and not (worker.stages and self._has_lost_node(worker)):
+        if not worker.ready and not (worker.place.stages and self._has_lost_node(worker)):
             worker.group.failed_starts += 1
             loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:

@@ -157,7 +157,8 @@ class WorkerSlot:
     """One worker, from the command that starts it to its end."""
 
     group: WorkerGroup
-    node: str = ""
+    place: Place
+    """Where its GPUs are counted."""
     started_at: float = 0.0
     last_heard: float = 0.0
     """Time of its last message, or of its first lease after an idle time."""
@@ -175,16 +176,8 @@ class WorkerSlot:
     """Lease -> undelivered ordinals, in the order in which they are played."""
     due: dict[int, float] = field(default_factory=dict)
     """Lease -> time at which it is far too late."""
-    shared: int | None = None
-    """The number of the shared GPU that it has a part of; None if its GPUs are its own."""
     cpus: float = 0.0
     """The CPUs that it has reserved; its group's demand may change later."""
-    stages: tuple[str, ...] = ()
-    """The node of each of its pipeline stages, if they are on several."""
-
-    @property
-    def place(self) -> Place:
-        return Place(self.node, self.shared, self.stages)
 
     @property
     def leased_count(self) -> int:
@@ -233,5 +226,5 @@ def leased_count(slots: Iterable[WorkerSlot]) -> int:
 def used_cpus(slots: Iterable[WorkerSlot], place: Place | None) -> float:
     """Return the CPUs in use for a replica at this place: those of a shared GPU count once, and not if it joins it."""
     joined = place.shared if place else None
-    holders = {n if slot.shared is None else ("shared", slot.shared): slot for n, slot in enumerate(slots)}
-    return sum(slot.cpus for slot in holders.values() if slot.shared is None or slot.shared != joined)
+    holders = {n if (shared := slot.place.shared) is None else ("shared", shared): slot for n, slot in enumerate(slots)}
+    return sum(slot.cpus for slot in holders.values() if slot.place.shared is None or slot.place.shared != joined)

@@ -87,7 +87,7 @@ class ElasticSimulation(Simulation):
         self.left -= 1
         names = {node.name for node in change.nodes}
         commands = self.schedule.on_nodes(change.nodes, math.inf, self.now)
-        for slot in [slot for slot, replica in self.replicas.items() if replica.span.node not in names]:
+        for slot in [slot for slot, replica in self.replicas.items() if replica.span.place.node not in names]:
             self._end(slot, "lost")
             commands += self.schedule.on_death(slot, "its node is lost", self.now)
         return commands

@@ -81,7 +81,7 @@ def check_schedule(driver: Driver) -> None:
     used: Counter[str] = Counter()
     for slot in driver.schedule.slots.values():
         leased.update((slot.group.name, ordinal) for lease in slot.leases.values() for ordinal in lease)
-        if slot.shared is None:
+        if slot.place.shared is None:
             for name in slot.place.nodes:
                 used[name] += int(slot.place.share_of(name, slot.group.demand.gpus))
     doubled = [key for key, count in leased.items() if count > 1]

@@ -57,21 +57,13 @@ class WorkerSpan:
 
     slot: int
     group: str
-    node: str
+    place: Place
     gpus: float
     began: float
     ready: float | None = None
     ended: float = 0.0
     outcome: str = ""
     """``stopped`` or ``lost``."""
-    shared: int | None = None
-    """The number of the shared GPU that it uses a part of."""
-    stages: tuple[str, ...] = ()
-    """The node of each of its pipeline stages, if they are on several."""
-
-    @property
-    def place(self) -> Place:
-        return Place(self.node, self.shared, self.stages)
 
 
 @dataclass
@@ -178,14 +170,15 @@ class Simulation:
         name = start.group
         work, chance = self.works[name], Random(f"{self.faults.seed}/{start.slot}/{name}")
         slowdown = self.faults.slowdown * chance.random()
-        span = WorkerSpan(start.slot, name, start.node, work.gpus, self.now, shared=start.shared, stages=start.stages)
+        span = WorkerSpan(start.slot, name, start.place, work.gpus, self.now)
         replica = self.replicas[start.slot] = Replica(work, work.rate * (1.0 - slowdown), span)
         self.spans.append(span)
         start_seconds = work.start * (1.0 + slowdown)
-        if work.phases and start.node:
-            phases, alone = work.phases.scaled(1.0 + slowdown), bool(start.stages) or not float(work.gpus).is_integer()
+        if work.phases and start.place.node:
+            alone = bool(start.place.stages) or not float(work.gpus).is_integer()
+            phases = work.phases.scaled(1.0 + slowdown)
             engine = EngineStart(start.slot, name, alone, phases, work.weights, lambda: self._ready(replica))
-            self._node(start.node).join(engine)
+            self._node(start.place.node).join(engine)
         else:
             self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
         replicas = sum(other.span.group == name for other in self.replicas.values())
@@ -243,8 +236,8 @@ class Simulation:
     def _end(self, slot: int, outcome: str) -> None:
         replica = self.replicas.pop(slot)
         replica.gone, replica.span.ended, replica.span.outcome = True, self.now, outcome
-        if replica.span.node in self._nodes:
-            self._nodes[replica.span.node].leave(slot)
+        if replica.span.place.node in self._nodes:
+            self._nodes[replica.span.place.node].leave(slot)
 
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)

@@ -49,21 +49,21 @@ def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]
     bars, gpu_spans = [], sorted((span for span in spans if span.gpus), key=lambda span: (span.began, span.slot))
     ends: dict[int | None, float] = {}
     for span in gpu_spans:
-        ends[span.shared] = max(span.ended, ends.get(span.shared, 0.0))
+        ends[span.place.shared] = max(span.ended, ends.get(span.place.shared, 0.0))
     shared: dict[int, tuple[list[int], list[float]]] = {}
     for span in gpu_spans:
-        if span.shared in shared:
-            lanes, quarters = shared[span.shared]
+        if span.place.shared in shared:
+            lanes, quarters = shared[span.place.shared]
         else:
             lanes, quarters = list[int](), [0.0] * QUARTERS
             for node in span.place.nodes:
                 taken = _lanes(free[node], span, node)
                 for lane in taken:
-                    free[node][lane] = span.ended if span.shared is None else ends[span.shared]
+                    free[node][lane] = span.ended if span.place.shared is None else ends[span.place.shared]
                 lanes += [first_rows[node] + lane for lane in taken]
-            if span.shared is not None:
-                shared[span.shared] = lanes, quarters
-        part = () if span.shared is None else _take_quarters(quarters, span)
+            if span.place.shared is not None:
+                shared[span.place.shared] = lanes, quarters
+        part = () if span.place.shared is None else _take_quarters(quarters, span)
         bars.append(Bar(span, tuple(lanes), part))
     return bars
 
@@ -72,7 +72,9 @@ def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
     """Return the quarters of a shared GPU that a worker gets; raises ValueError if it has no room."""
     idle = [number for number, when in enumerate(until) if when <= span.began][: int(span.gpus * QUARTERS)]
     if len(idle) < span.gpus * QUARTERS:
-        raise ValueError(f"a shared GPU of {span.node} has no room for {span.group}, which needs {span.gpus:g} of it")
+        raise ValueError(
+            f"a shared GPU of {span.place.node} has no room for {span.group}, which needs {span.gpus:g} of it"
+        )
     for number in idle:
         until[number] = span.ended
     return tuple(idle)

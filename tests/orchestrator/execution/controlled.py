@@ -117,8 +117,8 @@ class Cluster:
     def act(self, commands) -> None:
         for command in commands:
             match command:
-                case Start(slot, _, node):
-                    self.alive[slot] = node
+                case Start(slot, _, place):
+                    self.alive[slot] = place.node
                 case Lease():
                     self.leases.append(command)
                 case Recall(slot, ordinals):

@@ -10,6 +10,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orchestrator.execution import gpu_placement
 from orchestrator.execution.gpu_placement import NODE_LABEL, GpuPlacement
 from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.scheduling.nodes import Place
 
 NODES = ("a" * 56, "b" * 56)
 
@@ -30,8 +31,8 @@ def requests(monkeypatch):
 
 def test_worker_with_whole_gpus_prefers_its_node_and_needs_its_kind(requests):
     placement = GpuPlacement()
-    assert placement.options(Start(1, "m"), Demand(2.0, 0)) == {"num_gpus": 0, "num_cpus": 2.0}
-    options = placement.options(Start(2, "m", NODES[0]), Demand(3.0, 2, accelerator="H200"))
+    assert placement.options(Start(1, "m", Place()), Demand(2.0, 0)) == {"num_gpus": 0, "num_cpus": 2.0}
+    options = placement.options(Start(2, "m", Place(NODES[0])), Demand(3.0, 2, accelerator="H200"))
     strategy = options.pop("scheduling_strategy")
     assert options == {"num_gpus": 2, "num_cpus": 3.0, "accelerator_type": "H200"}
     assert isinstance(strategy, NodeAffinitySchedulingStrategy) and (strategy.node_id, strategy.soft) == (
@@ -45,7 +46,7 @@ def test_worker_with_whole_gpus_prefers_its_node_and_needs_its_kind(requests):
 def test_workers_of_a_shared_gpu_have_one_placement_group_until_the_last_ends(requests):
     placement = GpuPlacement()
     for slot in (4, 5):
-        options = placement.options(Start(slot, "m", NODES[0], shared=9), Demand(2.0, 0.5, accelerator="H200"))
+        options = placement.options(Start(slot, "m", Place(NODES[0], 9)), Demand(2.0, 0.5, accelerator="H200"))
         within = options.pop("scheduling_strategy")
         assert options == {"num_gpus": 0.5, "num_cpus": 0}
         assert within.placement_group is placement.groups[9] and within.placement_group_bundle_index == 0
@@ -60,14 +61,14 @@ def test_workers_of_a_shared_gpu_have_one_placement_group_until_the_last_ends(re
 
 
 def test_shared_gpu_without_cpus_asks_for_none(requests):
-    GpuPlacement().options(Start(4, "m", NODES[0], shared=9), Demand(0, 0.5))
+    GpuPlacement().options(Start(4, "m", Place(NODES[0], 9)), Demand(0, 0.5))
     assert [bundles for bundles, _ in requests] == [[{"GPU": 1.0}]]
 
 
 @pytest.mark.parametrize(("cpus", "first"), [(4.0, {"GPU": 1.0, "CPU": 4.0}), (0, {"GPU": 1.0})])
 def test_stages_have_a_bundle_for_each_gpu_on_their_nodes(requests, cpus, first):
     placement = GpuPlacement()
-    options = placement.options(Start(6, "m", NODES[0], stages=NODES), Demand(cpus, 4, stages=2))
+    options = placement.options(Start(6, "m", Place(NODES[0], None, NODES)), Demand(cpus, 4, stages=2))
     within = options.pop("scheduling_strategy")
     assert options == {"num_gpus": 0, "num_cpus": cpus}, "the processes of vLLM have its GPUs"
     assert within.placement_group is placement.groups[6]

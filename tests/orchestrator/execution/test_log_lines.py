@@ -7,6 +7,7 @@ import re
 from actors.node.process_output import WorkerAddress
 from orchestrator.execution import worker_logs
 from orchestrator.scheduling.commands import Drop, Start
+from orchestrator.scheduling.nodes import Place
 
 
 def test_bounds_of_logs(tmp_path):
@@ -57,8 +58,8 @@ def test_workers_are_logged_with_their_nodes_and_shared_gpu(caplog):
     caplog.set_level(logging.INFO, "orchestrator")
     first, second = "a" * 20, "b" * 20
     for command in (
-        Start(3, "wide", first, stages=(first, first, second, second)), Start(4, "part", first, shared=0),
-        Start(5, "policies", shared=7), Drop(9, "not running"),
+        Start(3, "wide", Place(first, None, (first, first, second, second))), Start(4, "part", Place(first, 0)),
+        Start(5, "policies", Place("", 7)), Drop(9, "not running"),
     ):  # fmt: skip
         worker_logs.log_command(command, {3: "wide"})
     worker_logs.log_ready("policies", 5, WorkerAddress("host", 8, "n", "", ()), [])

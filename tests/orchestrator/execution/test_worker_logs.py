@@ -13,7 +13,7 @@ import pytest
 from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, WorkerAddress, last_lines, output_files, read_excerpt
 from orchestrator.execution import worker_logs
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.storage.episode_store import episodes
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 
@@ -90,7 +90,7 @@ def test_a_disk_that_takes_no_log_costs_the_log_alone(tmp_path):
 
 def test_decisions_are_logged_without_leases(tmp_path):
     commands = [
-        Start(1, "qwen", "abcdefabcdefabcdef"), Start(2, "builtin"), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
+        Start(1, "qwen", Place("abcdefabcdefabcdef")), Start(2, "builtin", Place()), Lease(1, 1, (1, 2)), Stop(2), Stop(9),
         Drop(1, "silent for 900 s"), GiveUp((3,), "it died", "qwen"), Abandon("qwen", "no such model"),
     ]  # fmt: skip
     with worker_logs.open_attempt_log(tmp_path):

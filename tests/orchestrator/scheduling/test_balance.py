@@ -14,8 +14,8 @@ def test_replica_pays_if_work_ends_sooner_by_more_than_a_hundredth_of_its_start(
     """1 episode/s and a start of 100 s: with 103 episodes two replicas end at 101.5 s, 1.5 s sooner than one."""
     schedule = Scheduler({"m": range(episodes)}, {"m": Demand(0, 1, rate=1.0, start=100.0)}, 8, 2)
     group = schedule.groups["m"]
-    assert replica_pays(group, {0: WorkerSlot(group, ready=True)}, 0.0, 50.0) is pays
-    assert not replica_pays(group, {0: WorkerSlot(group, ready=True)}, 0.0, 300.0), "it is not late"
+    assert replica_pays(group, {0: WorkerSlot(group, Place(), ready=True)}, 0.0, 50.0) is pays
+    assert not replica_pays(group, {0: WorkerSlot(group, Place(), ready=True)}, 0.0, 300.0), "it is not late"
     assert replica_pays(group, {}, 0.0, 50.0), "the first always pays"
 
 

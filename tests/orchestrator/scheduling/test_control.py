@@ -271,8 +271,8 @@ def test_drained_node_gets_no_worker_until_drain_ends():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
 
     assert schedule.drain(("one",)) == [], "nothing starts before the sweep does"
-    assert {start.node for start in schedule.on_begin()} == {"two"}
-    assert {command.node for command in schedule.drain(())} == {"one"}
+    assert {start.place.node for start in schedule.on_begin()} == {"two"}
+    assert {command.place.node for command in schedule.drain(())} == {"one"}
 
 
 def test_set_concurrency_changes_group():

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import MAX_LOSSES, Scheduler
 
 
@@ -15,9 +15,11 @@ def one_group(pending, gpus=1, cpus=2.0, **demand) -> Scheduler:
 def test_episode_alone_at_two_deaths_is_given_up():
     schedule = one_group([5])
 
-    assert schedule.on_begin() == [Start(1, "m", "node-0")]
+    assert schedule.on_begin() == [Start(1, "m", Place("node-0"))]
     assert schedule.on_ready(1) == [Lease(1, 1, (5,))]
-    assert schedule.on_death(1, "a first time") == [Start(2, "m", "node-0")], "workers also die for other reasons"
+    assert schedule.on_death(1, "a first time") == [Start(2, "m", Place("node-0"))], (
+        "workers also die for other reasons"
+    )
     assert schedule.groups["m"].queued_count == 1
     assert schedule.on_ready(2) == [Lease(2, 2, (5,))]
     assert schedule.on_death(2, "a second time") == [GiveUp((5,), "a second time", "m")]
@@ -31,9 +33,9 @@ def test_death_counts_only_for_lone_episode():
     schedule.on_death(1, "both were in play")
 
     assert schedule.on_ready(2) == [Lease(2, 2, (5,))], "each is suspected alone"
-    assert schedule.on_death(2, "5 alone") == [Start(3, "m", "node-0")]
+    assert schedule.on_death(2, "5 alone") == [Start(3, "m", Place("node-0"))]
     assert schedule.on_ready(3) == [Lease(3, 3, (6,))]
-    assert schedule.on_death(3, "6 alone") == [Start(4, "m", "node-0")]
+    assert schedule.on_death(3, "6 alone") == [Start(4, "m", Place("node-0"))]
     assert schedule.on_ready(4) == [Lease(4, 4, (5,))]
     assert schedule.on_delivery(4, 4, [5]) == []
     assert schedule.on_lease_end(4, 4) == [Lease(4, 5, (6,))]
@@ -69,13 +71,13 @@ def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(episodes, leas
 def test_three_failed_starts_in_a_row_abandon_group():
     schedule = one_group([1, 2])
     schedule.on_begin()
-    assert schedule.on_death(1, "no") == [Start(2, "m", "node-0")]
-    assert schedule.on_death(2, "no") == [Start(3, "m", "node-0")]
+    assert schedule.on_death(1, "no") == [Start(2, "m", Place("node-0"))]
+    assert schedule.on_death(2, "no") == [Start(3, "m", Place("node-0"))]
     schedule.on_ready(3)
     assert schedule.groups["m"].failed_starts == 0
-    assert schedule.on_death(3, "later")[-1] == Start(4, "m", "node-0")
+    assert schedule.on_death(3, "later")[-1] == Start(4, "m", Place("node-0"))
     for slot in (4, 5):
-        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", "node-0")]
+        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", Place("node-0"))]
     assert schedule.on_death(6, "no such file") == [Abandon("m", "no such file")]
     assert schedule.done and schedule.groups["m"].abandoned
     assert schedule.on_answers("m", [9]) == [] and schedule.groups["m"].queued_count == 0
@@ -129,10 +131,10 @@ def test_a_delivered_episode_ends_the_losses_in_a_row():
 
 def test_a_group_whose_other_worker_plays_is_not_abandoned():
     schedule = one_group(range(100), gpus=2)
-    assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
+    assert schedule.on_begin() == [Start(1, "m", Place("node-0")), Start(2, "m", Place("node-0"))]
     schedule.on_ready(1)
     for slot in (2, 3, 4, 5):
-        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", "node-0")]
+        assert schedule.on_death(slot, "no") == [Start(slot + 1, "m", Place("node-0"))]
 
 
 def test_undelivered_episodes_wait_again_in_order():
@@ -169,9 +171,9 @@ def test_time_never_runs_back_and_unknown_workers_change_nothing():
 def test_unplayable_group_is_abandoned_and_its_gpu_reused():
     schedule = Scheduler({"a": [1], "b": [2]}, {"a": Demand(0, 1), "b": Demand(0, 1)}, 2, 1)
     started = schedule.on_begin()
-    assert started == [Start(1, "a", "node-0")]
+    assert started == [Start(1, "a", Place("node-0"))]
 
-    assert schedule.on_fatal_error(1, "no key") == [Abandon("a", "no key"), Start(2, "b", "node-0")]
+    assert schedule.on_fatal_error(1, "no key") == [Abandon("a", "no key"), Start(2, "b", Place("node-0"))]
 
 
 def test_a_late_and_a_silent_worker_are_dropped_at_their_times():
@@ -189,7 +191,9 @@ def test_cpus_bound_the_workers_and_one_at_least_may_start():
     assert [type(command) for command in policies.on_begin()] == [Start] * 3
 
     large = Scheduler({"m": range(1000)}, {"m": Demand(8, 0)}, 3, 0)
-    assert large.on_begin() == [Start(1, "m", "")], "an engine without a GPU may ask for more CPUs than there are"
+    assert large.on_begin() == [Start(1, "m", Place(""))], (
+        "an engine without a GPU may ask for more CPUs than there are"
+    )
     assert Scheduler({"m": range(9)}, {"m": Demand(8, 1)}, 3, 1).on_begin() == []
 
 

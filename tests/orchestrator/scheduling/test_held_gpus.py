@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.monitoring.render import headline, lines
 from orchestrator.monitoring.snapshot import RateMeter
-from orchestrator.scheduling.nodes import Node, build_nodes
+from orchestrator.scheduling.nodes import Node, Place, build_nodes
 from orchestrator.scheduling.resources import shares
 from orchestrator.scheduling.scheduler import Abandon, Demand, Scheduler, Start, Stop
 from tests.orchestrator.scheduling.test_resize import JUDGE, MODEL, judged_sweep
@@ -28,23 +28,23 @@ def test_group_waits_for_held_gpus_and_starts_when_they_are_free():
     assert scheduler.describe_wait(scheduler.groups["m"]) == "waits for 4 GPUs; 6 are held by others"
     assert scheduler.on_tick(1e6) == [], "it is not abandoned, however long others play"
 
-    assert scheduler.on_nodes(held(4), 8, 1e6) == [Start(1, "m", "node-0")]
+    assert scheduler.on_nodes(held(4), 8, 1e6) == [Start(1, "m", Place("node-0"))]
     assert scheduler.describe_wait(scheduler.groups["m"]) == ""
 
 
 def test_worker_goes_to_the_node_that_is_free():
-    assert schedule(held(6, 5, 4)).on_begin() == [Start(1, "m", "node-2")]
+    assert schedule(held(6, 5, 4)).on_begin() == [Start(1, "m", Place("node-2"))]
 
 
 def test_worker_that_waits_in_ray_is_withdrawn_and_starts_again():
     """Two sweeps took the same free GPUs; Ray gave them to the other one, so the waiting worker has no failed start."""
     scheduler = schedule(held(0))
-    assert scheduler.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
+    assert scheduler.on_begin() == [Start(1, "m", Place("node-0")), Start(2, "m", Place("node-0"))]
     scheduler.on_placed(1, 3.0)
 
     assert scheduler.on_nodes(held(4), 8, 5.0) == [Stop(2)]
     assert scheduler.groups["m"].failed_starts == 0 and scheduler.nodes.free == {"node-0": 0}
-    assert scheduler.on_nodes(held(0), 8, 900.0) == [Start(3, "m", "node-0")]
+    assert scheduler.on_nodes(held(0), 8, 900.0) == [Start(3, "m", Place("node-0"))]
 
 
 def test_start_counts_from_the_moment_of_its_placement():
@@ -94,7 +94,10 @@ def test_cluster_without_gpus_waits_for_its_first_node():
     assert scheduler.on_begin() == []
     assert scheduler.describe_wait(scheduler.groups["m"]) == "waits up to 2 h for a node with 4 GPUs; there is none"
     assert scheduler.on_tick(1.9 * HOUR) == []
-    assert scheduler.on_nodes(build_nodes(8), 8, 1.9 * HOUR) == [Start(1, "m", "node-0"), Start(2, "m", "node-0")]
+    assert scheduler.on_nodes(build_nodes(8), 8, 1.9 * HOUR) == [
+        Start(1, "m", Place("node-0")),
+        Start(2, "m", Place("node-0")),
+    ]
 
 
 def test_wide_model_waits_for_a_wide_node_while_the_others_play():

@@ -30,8 +30,8 @@ def test_nothing_is_expected_if_all_models_have_workers():
 
 def test_waiting_models_follow_the_ones_that_end_first():
     schedule = begin({"long": (2, 500), "short": (2, 300), "next": (2, 200), "last": (1, 50)})
-    short_node = next(slot.node for slot in schedule.slots.values() if slot.group.name == "short")
-    long_node = next(slot.node for slot in schedule.slots.values() if slot.group.name == "long")
+    short_node = next(slot.place.node for slot in schedule.slots.values() if slot.group.name == "short")
+    long_node = next(slot.place.node for slot in schedule.slots.values() if slot.group.name == "long")
     assert likely_starts(schedule) == [LikelyStart(300.0, short_node, "next"), LikelyStart(500.0, long_node, "last")]
 
 

@@ -61,10 +61,10 @@ def test_every_lease_of_a_lost_node_waits_in_its_order_and_only_the_lost_one_is_
 def test_an_episode_that_ends_three_nodes_alone_is_given_up():
     """The first node may have ended for any reason; then it counts as every other death of a worker."""
     schedule = one_worker([5])
-    assert schedule.on_death(1, "gone", 1.0, with_node=True) == [Start(2, "m", "node-0")]
+    assert schedule.on_death(1, "gone", 1.0, with_node=True) == [Start(2, "m", Place("node-0"))]
     assert not schedule.groups["m"].suspects and schedule.lone_deaths["m", 5] == 0
     schedule.on_ready(2, 2.0)
-    assert schedule.on_death(2, "gone", 3.0, with_node=True) == [Start(3, "m", "node-0")]
+    assert schedule.on_death(2, "gone", 3.0, with_node=True) == [Start(3, "m", Place("node-0"))]
     assert suspects(schedule) == [1] and schedule.lone_deaths["m", 5] == 1
     assert schedule.on_ready(3, 4.0) == [Lease(3, 3, (5,))]
     assert schedule.on_death(3, "no memory", 5.0, with_node=True) == [GiveUp((5,), "no memory", "m")]
@@ -189,7 +189,7 @@ def test_a_pause_counts_from_its_beginning_and_cancelled_work_is_not_parked():
 
 def test_cpus_of_a_shared_gpu_count_once():
     group = WorkerGroup("g", Demand(4, 0.5), deque())
-    slots = [WorkerSlot(group, "n", shared=shared, cpus=cpus) for shared, cpus in ((1, 4), (1, 4), (2, 3), (None, 2))]
+    slots = [WorkerSlot(group, Place("n", shared), cpus=cpus) for shared, cpus in ((1, 4), (1, 4), (2, 3), (None, 2))]
     assert used_cpus(slots, None) == used_cpus(slots, Place("n")) == used_cpus(slots, Place("n", 9)) == 9
     assert used_cpus(slots, Place("n", 1)) == 5 and used_cpus([], None) == 0
     slots[0].leases, slots[3].leases = {1: {5: None, 6: None}, 2: {7: None}}, {3: {8: None}}

@@ -68,7 +68,7 @@ def test_reach_counts_whole_stages(sizes, gpus, stages, most):
 # -- the scheduler ----------------------------------------------------------------------------------------------------
 def test_replica_is_started_on_two_nodes():
     scheduler = schedule(2)
-    assert scheduler.on_begin() == [Start(1, "wide", "node-0", stages=PAIR)]
+    assert scheduler.on_begin() == [Start(1, "wide", Place("node-0", None, PAIR))]
     assert set(scheduler.nodes.free.values()) == {0}
 
 
@@ -84,7 +84,7 @@ def test_either_lost_node_takes_the_leases_back_once(lost):
     assert scheduler.on_death(1, "its actor died", 3.0) == [], "Ray may report the same loss"
     assert scheduler.remaining(scheduler.groups["wide"]) == 8 and not scheduler.slots
     assert scheduler.nodes.free == {rest[0].name: 8} and scheduler.groups["wide"].losses == 0
-    assert scheduler.on_nodes(build_nodes(16), 0, 4.0) == [Start(2, "wide", "node-0", stages=PAIR)]
+    assert scheduler.on_nodes(build_nodes(16), 0, 4.0) == [Start(2, "wide", Place("node-0", None, PAIR))]
     leases, played = only(Lease, scheduler.on_ready(2, 5.0)), list[int]()
     while leases:
         lease = leases.pop()
@@ -102,7 +102,7 @@ def test_nodes_lost_while_it_starts_are_no_failed_starts():
             only(Drop, scheduler.on_nodes(build_nodes(8), 0, 2.0 * number)) and not scheduler.groups["wide"].abandoned
         )
         assert scheduler.on_nodes(build_nodes(16), 0, 2.0 * number + 1) == [
-            Start(number + 1, "wide", *PAIR[:1], stages=PAIR)
+            Start(number + 1, "wide", Place(PAIR[0], None, PAIR))
         ]
 
 
@@ -137,7 +137,7 @@ def test_wide_set_of_nodes_that_comes_later_is_used():
     scheduler = schedule(1, {"wide": WIDE, "m": ONE}, wait=7200)
     assert {start.group for start in scheduler.on_begin()} == {"m"}
 
-    assert Start(9, "wide", "node-1", stages=("node-1", "node-2")) in scheduler.on_nodes(build_nodes(24), 0, 60.0)
+    assert Start(9, "wide", Place("node-1", None, ("node-1", "node-2"))) in scheduler.on_nodes(build_nodes(24), 0, 60.0)
     assert schedule(1).on_begin() and schedule(2, shares={"models": 8}).on_begin() == [
         Abandon("wide", "wide needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages")
     ]
@@ -153,10 +153,12 @@ def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
     scheduler.requeue("wide", range(10**6, 10**6 + 50), 2.0)
     leaving = [slot for slot, worker in scheduler.slots.items() if worker.leaving]
 
-    assert len(narrow) == 24 and len(leaving) == 16 and len({scheduler.slots[slot].node for slot in leaving}) == 2
+    assert len(narrow) == 24 and len(leaving) == 16 and len({scheduler.slots[slot].place.node for slot in leaving}) == 2
     commands = [command for slot in leaving for command in scheduler.on_death(slot, "gone", 3.0)]
     (start,) = only(Start, commands)
-    assert start.group == "wide" and len(set(start.stages)) == 2, "no narrow worker has taken a GPU before the wide one"
+    assert start.group == "wide" and len(set(start.place.stages)) == 2, (
+        "no narrow worker has taken a GPU before the wide one"
+    )
 
 
 def test_gpus_that_others_hold_keep_it_waiting_and_reserve_nothing():
@@ -188,7 +190,7 @@ def test_every_episode_is_delivered_once_on_nodes_that_are_never_overfull(seed):
 
     missing = sum(map(len, pending.values())) - run.delivered - run.given_up
     assert run.duplicates == 0 and (not missing or run.abandoned)
-    assert any(span.group == "deep" and len(set(span.stages)) == 3 for span in run.spans)
+    assert any(span.group == "deep" and len(set(span.place.stages)) == 3 for span in run.spans)
     for moment in {span.began for span in run.spans}:
         alive = [span for span in run.spans if span.began <= moment < span.ended]
         for node in nodes:

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.scheduling.commands import Demand, Drop, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import Scheduler
 
 
@@ -141,7 +141,7 @@ def test_replicas_start_as_long_as_they_save_more_than_their_gain():
     assert started_groups(build_schedule(work, 8)) == "m" * 8
 
 
-@pytest.mark.parametrize(("episodes", "commands"), [(102, []), (104, [Start(2, "m", "node-0")])])
+@pytest.mark.parametrize(("episodes", "commands"), [(102, []), (104, [Start(2, "m", Place("node-0"))])])
 def test_replica_with_negligible_gain_is_not_started(episodes, commands):
     """The estimate of 200 s and an observed start of 0 s give 100 s: two end after (100 + 102) / 2 = 101 s, 1 s sooner."""
     schedule = build_schedule({"m": (range(episodes), Demand(0, 1, rate=1.0, start=200.0))}, 1)
@@ -156,7 +156,7 @@ def test_starting_replica_counts_from_its_ready_time():
     schedule = build_schedule({"m": (range(40), Demand(0, 1, rate=1.0, start=60.0))}, 1)
     schedule.on_begin()
 
-    assert schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == [Start(2, "m", "node-0")]
+    assert schedule.on_nodes([Node("node-0", 2)], 2, 10.0) == [Start(2, "m", Place("node-0"))]
 
 
 def test_replica_that_is_ready_too_late_is_not_started():
@@ -173,7 +173,7 @@ def test_held_gpus_stay_taken_after_cluster_change():
     schedule.on_begin()
 
     assert schedule.on_nodes([Node("node-0", 1)], 2, 5.0) == []
-    assert schedule.on_nodes([Node("node-0", 2)], 2, 6.0) == [Start(2, "m", "node-0")]
+    assert schedule.on_nodes([Node("node-0", 2)], 2, 6.0) == [Start(2, "m", Place("node-0"))]
 
 
 # -- judges and their writers --------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ WRITER = Demand(0, 1, judge="judge")
 def test_writer_waits_while_4096_answers_are_unread(unread, commands):
     schedule = build_schedule({"m": ([5000], WRITER), "judge": (range(unread), JUDGE)}, 2)
 
-    assert schedule.on_begin() == [Start(1, "judge", "node-0"), Start(2, "m", "node-0")]
+    assert schedule.on_begin() == [Start(1, "judge", Place("node-0")), Start(2, "m", Place("node-0"))]
     assert schedule.on_ready(2) == commands
 
 
@@ -221,14 +221,16 @@ def schedule_with_judge(writes, others: Demand = WRITER, **options) -> Scheduler
     """Return a schedule in which a model writes on the first of two GPUs and the second is left for a judge."""
     work = {"m": (writes, WRITER), "judge": ([], JUDGE), "other": ([], others)}
     schedule = build_schedule(work, 2, **options)
-    assert schedule.on_begin()[0] == Start(1, "m", "node-0")
+    assert schedule.on_begin()[0] == Start(1, "m", Place("node-0"))
     schedule.on_ready(1)
     return schedule
 
 
 def test_judge_without_answers_stays_while_answers_are_written():
     schedule = schedule_with_judge([0, 1])
-    assert schedule.on_answers("judge", [9]) == [Start(2, "judge", "node-0")], "beside the model: it need not wait"
+    assert schedule.on_answers("judge", [9]) == [Start(2, "judge", Place("node-0"))], (
+        "beside the model: it need not wait"
+    )
     assert schedule.on_ready(2) == [lease(3, 2, 9)]
     assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
 
@@ -247,7 +249,7 @@ def test_judge_without_answers_stays_for_pending_episodes():
     assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
 
 
-@pytest.mark.parametrize(("models", "commands"), [(2, [Stop(2), Start(3, "other", "node-0")]), (1, [])])
+@pytest.mark.parametrize(("models", "commands"), [(2, [Stop(2), Start(3, "other", Place("node-0"))]), (1, [])])
 def test_judge_without_answers_gives_gpu_to_model_within_share(models, commands):
     schedule = schedule_with_judge([0, 1], Demand(0, 1), shares={"models": models})
     schedule.on_answers("judge", [9])
@@ -267,7 +269,7 @@ def test_judge_after_writers_starts_only_when_all_is_written():
 
     assert schedule.on_answers("judge", [9]) == []
     schedule.on_delivery(1, 1, [0])
-    assert schedule.on_lease_end(1, 1) == [Stop(1), Start(2, "judge", "node-0")]
+    assert schedule.on_lease_end(1, 1) == [Stop(1), Start(2, "judge", Place("node-0"))]
 
 
 # -- room for a wide model -----------------------------------------------------------------------------------------------
@@ -275,7 +277,7 @@ def crowded_schedule(**options) -> Scheduler:
     """Return a schedule of two busy narrow workers on a node of two GPUs, and a wide model without work."""
     narrow = Demand(0, 1, replicas=2)
     schedule = build_schedule({"n": (range(9), narrow), "w": ([], Demand(0, 2))}, 2, **options)
-    assert schedule.on_begin() == [Start(1, "n", "node-0"), Start(2, "n", "node-0")]
+    assert schedule.on_begin() == [Start(1, "n", Place("node-0")), Start(2, "n", Place("node-0"))]
     assert [len(schedule.on_ready(slot)) for slot in (1, 2)] == [2, 2]
     return schedule
 
@@ -288,20 +290,20 @@ def test_narrow_workers_take_no_lease_while_wide_model_needs_room():
     assert schedule.on_lease_end(1, 1) == [], "a lease is left, and no new one comes"
     assert schedule.on_lease_end(1, 2) == [Stop(1)], "the narrow model's next worker would have to leave as well"
     assert schedule.on_lease_end(2, 3) == []
-    assert schedule.on_lease_end(2, 4) == [Stop(2), Start(3, "w", "node-0")]
+    assert schedule.on_lease_end(2, 4) == [Stop(2), Start(3, "w", Place("node-0"))]
 
 
 def test_other_gpu_goes_to_narrow_worker_while_node_is_cleared():
     demands = {"n": Demand(0, 1), "w": Demand(0, 2)}
     schedule = Scheduler({"n": range(99), "w": []}, demands, 2, 3, [Node("a", 2), Node("b", 1)])
-    assert [start.node for start in schedule.on_begin()] == ["b", "a", "a"]
+    assert [start.place.node for start in schedule.on_begin()] == ["b", "a", "a"]
     for slot in (1, 2, 3):
         schedule.on_ready(slot)
     schedule.on_answers("w", [500])
 
     assert schedule.on_death(2, "killed") == [], "node a is cleared for the wide model"
-    assert schedule.on_death(1, "killed") == [Start(4, "n", "b")]
-    assert schedule.on_death(3, "killed") == [Start(5, "w", "a")]
+    assert schedule.on_death(1, "killed") == [Start(4, "n", Place("b"))]
+    assert schedule.on_death(3, "killed") == [Start(5, "w", Place("a"))]
 
 
 def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
@@ -324,7 +326,11 @@ def test_no_room_is_made_for_wide_model_beyond_its_share():
 def test_starting_workers_without_work_are_stopped():
     work = {"m": (range(3), Demand(0, 1, concurrency=3)), "o": ([7], Demand(0, 1))}
     schedule = build_schedule(work, 3)
-    assert schedule.on_begin() == [Start(1, "m", "node-0"), Start(2, "m", "node-0"), Start(3, "o", "node-0")]
+    assert schedule.on_begin() == [
+        Start(1, "m", Place("node-0")),
+        Start(2, "m", Place("node-0")),
+        Start(3, "o", Place("node-0")),
+    ]
 
     assert schedule.on_ready(1) == [lease(1, 1, 0, 1), lease(2, 1, 2), Stop(2)]
     assert list(schedule.slots) == [1, 3] and schedule.nodes.free == {"node-0": 1}

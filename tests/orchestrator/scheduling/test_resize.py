@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from orchestrator.scheduling.nodes import build_nodes
+from orchestrator.scheduling.nodes import Place, build_nodes
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Demand, Recall, Scheduler, Start, Stop
 from sweeps.load import build
@@ -31,7 +31,7 @@ def resize(scheduler: Scheduler, sweep, gpus: int, now: float):
     cpus, nodes = CPUS_PER_NODE * gpus // 8, build_nodes(gpus)
     commands = scheduler.on_nodes(nodes, cpus, now, demands(sweep, cpus, gpus), shares(sweep, gpus))
     names = {node.name for node in nodes}
-    lost = [slot for slot, worker in scheduler.slots.items() if worker.node not in names]
+    lost = [slot for slot, worker in scheduler.slots.items() if worker.place.node not in names]
     for slot in lost:
         commands += scheduler.on_death(slot, "its node is gone", now)
     return commands
@@ -77,7 +77,7 @@ def test_judge_that_died_with_its_node_gets_a_gpu_of_the_models():
     scheduler.on_answers(JUDGE, range(300_000, 300_100), 61.0)
     assert gpus_in_use(scheduler) == {MODEL: 14, JUDGE: 2}
     judges = [slot for slot, worker in scheduler.slots.items() if worker.group.name == JUDGE]
-    assert {scheduler.slots[slot].node for slot in judges} == {"node-1"}
+    assert {scheduler.slots[slot].place.node for slot in judges} == {"node-1"}
 
     commands = resize(scheduler, sweep, 8, 70.0)
     (recall,) = [command for command in commands if isinstance(command, Recall)]
@@ -102,7 +102,7 @@ def test_engine_keeps_its_own_concurrency():
     scheduler.on_ready(1, 1.0, at_once=77)
 
     starts = scheduler.on_nodes(build_nodes(2), 8, 2.0, {"m": Demand(2, 1, concurrency=8)}, {})
-    assert starts == [Start(2, "m", "node-0")]
+    assert starts == [Start(2, "m", Place("node-0"))]
     assert (scheduler.groups["m"].demand.concurrency, scheduler.slots[2].cpus) == (77, 2)
 
 
@@ -122,7 +122,7 @@ def test_no_episode_is_lost_or_doubled_while_the_cluster_grows_and_shrinks(seed)
             nodes, cpus = build_nodes(gpus), CPUS_PER_NODE * gpus // 8
             world.take(scheduler.on_nodes(nodes, cpus, 0.0, demands(sweep, cpus, gpus), shares(sweep, gpus)))
             names = {node.name for node in nodes}
-            for slot in [slot for slot, worker in scheduler.slots.items() if worker.node not in names]:
+            for slot in [slot for slot, worker in scheduler.slots.items() if worker.place.node not in names]:
                 if slot in world.alive:
                     world.kill(slot)
             assert sum(gpus_in_use(scheduler).values()) <= gpus

@@ -27,7 +27,7 @@ def two_nodes(gpus: float, left: int, right: int, **options) -> Scheduler:
         {"m": range(5000), "w": []}, {"m": Demand(0, gpus, 1), "w": Demand(0, 2)}, 2, 0, nodes, **options
     )
     (start,) = schedule.on_begin()
-    assert start == Start(1, "m", "left", start.shared)
+    assert start == Start(1, "m", Place("left", start.place.shared))
     return schedule
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.placement import MAX_UNREAD
 from orchestrator.scheduling.scheduler import (
     MAX_FAILED_STARTS,
@@ -170,7 +170,7 @@ def test_silent_worker_loses_leases_at_deadline():
 
     assert schedule.on_tick(10.0 + SILENCE_TIMEOUT_S) == []
     dropped, started = schedule.on_tick(11.0 + SILENCE_TIMEOUT_S)
-    assert (dropped.slot, started) == (1, Start(2, "m", "node-0"))
+    assert (dropped.slot, started) == (1, Start(2, "m", Place("node-0")))
     assert "silent" in dropped.reason
     assert schedule.on_delivery(1, 1, [0], 950.0) == [], "a late word of the dropped worker changes nothing"
     assert schedule.groups["m"].queued_count == 8
@@ -223,12 +223,12 @@ def test_model_wider_than_any_node_is_abandoned():
 
 def test_new_nodes_are_used_and_lost_nodes_are_not():
     schedule = Scheduler({"m": list(range(1000))}, {"m": Demand(0, 1)}, 2, 1, [Node("a", 1)])
-    assert schedule.on_begin(0.0) == [Start(1, "m", "a")]
+    assert schedule.on_begin(0.0) == [Start(1, "m", Place("a"))]
 
-    assert schedule.on_nodes([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", "b")]
+    assert schedule.on_nodes([Node("a", 1), Node("b", 1)], 2, 5.0) == [Start(2, "m", Place("b"))]
     assert schedule.on_nodes([Node("b", 1)], 2, 6.0) == []
     assert schedule.on_death(1, "its node is gone", 7.0) == []
-    assert schedule.on_death(2, "killed", 8.0) == [Start(3, "m", "b")]
+    assert schedule.on_death(2, "killed", 8.0) == [Start(3, "m", Place("b"))]
 
 
 @pytest.mark.parametrize(("with_node", "sizes"), [(True, [100]), (False, [16] * 6 + [4])])

@@ -43,7 +43,7 @@ def held_gpus(schedule: Scheduler) -> dict[object, Fraction]:
     """Return the GPUs held per node, without shared ones, and per shared GPU."""
     gpus: dict[object, Fraction] = {}
     for slot in schedule.slots.values():
-        key = slot.node if slot.shared is None else slot.shared
+        key = slot.place.node if slot.place.shared is None else slot.place.shared
         gpus[key] = gpus.get(key, Fraction(0)) + Fraction(slot.group.demand.gpus)
     return gpus
 
@@ -52,7 +52,7 @@ def test_two_halves_share_a_gpu_and_a_whole_one_takes_another():
     schedule = build_schedule({"h": (range(9), Demand(4, 0.5, 2)), "w": (range(9), Demand(4, 1, 1))}, 2, cpus=8)
     starts = schedule.on_begin()
 
-    assert sorted((start.group, start.shared) for start in starts if isinstance(start, Start)) == [
+    assert sorted((start.group, start.place.shared) for start in starts if isinstance(start, Start)) == [
         ("h", 2), ("h", 2), ("w", None),
     ]  # fmt: skip
     assert held_gpus(schedule) == {"node-0": 1, 2: 1}, "and 4 CPUs are beside each GPU, not beside each half"
@@ -66,18 +66,18 @@ def test_whole_model_evicts_workers_of_one_shared_gpu():
         schedule.on_ready(slot, 1.0)
     slots = list(schedule.slots.values())
 
-    assert {slot.shared for slot in slots} == {1, 3} and len(slots) == 4
+    assert {slot.place.shared for slot in slots} == {1, 3} and len(slots) == 4
     leaving = workers_to_evict(slots, schedule.nodes, Demand(gpus=1))
-    assert len(leaving) == 2 and len({slot.shared for slot in leaving}) == 1
+    assert len(leaving) == 2 and len({slot.place.shared for slot in leaving}) == 1
     assert len(workers_to_evict(slots, schedule.nodes, Demand(gpus=2))) == 4
     assert workers_to_evict(slots, schedule.nodes, Demand(gpus=0.5)) == [], "who is as wide stays"
 
 
 def test_quarters_of_one_gpu_leave_for_a_half():
     nodes = Nodes([Node("a", 2)])
-    slots = [WorkerSlot(group(gpus=0.25), "a", float(n), ready=True, shared=1 + n // 4) for n in range(8)]
+    slots = [WorkerSlot(group(gpus=0.25), Place("a", 1 + n // 4), float(n), ready=True) for n in range(8)]
     for slot in slots:
-        nodes.take("a", 0.25, slot.shared)
+        nodes.take("a", 0.25, slot.place.shared)
     evicted = workers_to_evict(slots, nodes, Demand(gpus=0.5))
 
     assert [slots.index(slot) for slot in evicted] == [0, 1]
@@ -105,7 +105,8 @@ def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
         used: dict[object, Fraction] = {}
         for span in run.spans:
             if span.began <= moment < span.ended:
-                used[span.node, span.shared] = used.get((span.node, span.shared), Fraction(0)) + Fraction(span.gpus)
+                key = span.place.node, span.place.shared
+                used[key] = used.get(key, Fraction(0)) + Fraction(span.gpus)
         wholes = {node: sum(1 if shared is not None else part for (n, shared), part in used.items() if n == node)
                   for node in ("big", "small")}  # fmt: skip
         assert wholes["big"] <= 4 and wholes["small"] <= 1
@@ -115,24 +116,26 @@ def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
 def test_a_lost_node_takes_its_shared_gpus_along():
     schedule = build_schedule({"h": (range(900), Demand(0, 0.5, 4))}, 0, nodes=[Node("a", 1), Node("b", 1)])
     schedule.on_begin()
-    assert {(slot.node, slot.shared) for slot in schedule.slots.values()} == {("a", 1), ("b", 3)}
+    assert {(slot.place.node, slot.place.shared) for slot in schedule.slots.values()} == {("a", 1), ("b", 3)}
     schedule.on_nodes([Node("b", 1)], 8, 5.0)
-    for slot in [n for n, worker in schedule.slots.items() if worker.node == "a"]:
+    for slot in [n for n, worker in schedule.slots.items() if worker.place.node == "a"]:
         schedule.on_death(slot, "its node is gone", 6.0)
 
-    assert schedule.nodes.free == {"b": 0} and {slot.node for slot in schedule.slots.values()} == {"b"}
+    assert schedule.nodes.free == {"b": 0} and {slot.place.node for slot in schedule.slots.values()} == {"b"}
     assert schedule.nodes.shared[3].free == 0
 
 
 def test_bar_of_part_takes_part_of_gpu_row():
-    spans = [WorkerSpan(1, "h", "n", 0.5, 0.0, ended=9.0, shared=1), WorkerSpan(2, "q", "n", 0.25, 1.0, ended=9.0, shared=1),
-             WorkerSpan(3, "w", "n", 1, 2.0, ended=5.0), WorkerSpan(4, "h", "n", 0.25, 3.0, ended=9.0, shared=1)]  # fmt: skip
+    spans = [WorkerSpan(1, "h", Place("n", 1), 0.5, 0.0, ended=9.0),
+             WorkerSpan(2, "q", Place("n", 1), 0.25, 1.0, ended=9.0),
+             WorkerSpan(3, "w", Place("n"), 1, 2.0, ended=5.0),
+             WorkerSpan(4, "h", Place("n", 1), 0.25, 3.0, ended=9.0)]  # fmt: skip
 
     assert [(bar.rows, bar.quarters) for bar in layout_bars(spans, [Node("n", 2)])] == [
         ((0,), (0, 1)), ((0,), (2,)), ((1,), ()), ((0,), (3,)),
     ]  # fmt: skip
     with pytest.raises(ValueError, match="a shared GPU of n has no room for x"):
-        layout_bars([*spans, WorkerSpan(5, "x", "n", 0.25, 4.0, ended=9.0, shared=1)], [Node("n", 2)])
+        layout_bars([*spans, WorkerSpan(5, "x", Place("n", 1), 0.25, 4.0, ended=9.0)], [Node("n", 2)])
 
 
 def sweep(gpus, **options):

@@ -89,7 +89,7 @@ def test_start_time_is_mean_of_estimate_and_observations(facts, start):
 
 
 def test_a_worker_holds_what_its_leases_have_not_delivered():
-    slot = WorkerSlot(group(), leases={1: dict.fromkeys(range(3)), 2: dict.fromkeys([7])})
+    slot = WorkerSlot(group(), Place(), leases={1: dict.fromkeys(range(3)), 2: dict.fromkeys([7])})
     assert slot.leased_count == 4
 
 
@@ -98,7 +98,7 @@ def test_a_worker_holds_what_its_leases_have_not_delivered():
     [({}, 4, float("inf")), ({"rate": 2.0}, 4, 10 + 900 + 8 * 2), ({"rate": 2.0}, 0, float("inf"))],
 )
 def test_lease_deadline_is_eight_times_promise_plus_silence(facts, leased, deadline):
-    slot = WorkerSlot(group(**facts), leases={1: dict.fromkeys(range(leased))})
+    slot = WorkerSlot(group(**facts), Place(), leases={1: dict.fromkeys(range(leased))})
     assert slot.deadline(10.0, 900.0) == deadline
 
 
@@ -108,7 +108,7 @@ def test_lease_deadline_is_eight_times_promise_plus_silence(facts, leased, deadl
 )
 def test_a_worker_takes_two_leases_or_as_many_as_fill_its_engine(leases, at_once, wants):
     slot = WorkerSlot(
-        group(concurrency=at_once), leases={n: dict.fromkeys(range(size)) for n, size in enumerate(leases)}
+        group(concurrency=at_once), Place(), leases={n: dict.fromkeys(range(size)) for n, size in enumerate(leases)}
     )
     assert slot.wants_work is wants
 
@@ -139,13 +139,13 @@ def test_gpus_without_nodes_form_nodes_of_eight(gpus, sizes):
 
 
 def narrow(node, began=0.0, gpus=1, ready=True, leaving=False):
-    return WorkerSlot(group(gpus=gpus), node, began, ready=ready, leaving=leaving)
+    return WorkerSlot(group(gpus=gpus), Place(node), began, ready=ready, leaving=leaving)
 
 
 def leaving(slots, nodes, gpus=4, accelerator=""):
     layout = Nodes(nodes)
     for slot in slots:
-        layout.take(slot.node, slot.group.demand.gpus)
+        layout.take(slot.place.node, slot.group.demand.gpus)
     evicted = workers_to_evict(slots, layout, Demand(gpus=gpus, accelerator=accelerator))
     return [slots.index(slot) for slot in evicted]
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, MAX_LOSSES, Scheduler
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 from tests.orchestrator.scheduling.test_scheduler import World
@@ -141,11 +141,11 @@ def test_judge_of_lost_node_restarts_on_new_node():
     scheduler = Scheduler({"m": range(50), JUDGE: ()}, demands, 8, 2, nodes, {"models": 1})
     begun = scheduler.on_begin()
     starts = {command.group: command for command in begun if isinstance(command, Start)}
-    surviving_node = next(node for node in nodes if node.name == starts["m"].node)
+    surviving_node = next(node for node in nodes if node.name == starts["m"].place.node)
 
     assert scheduler.on_nodes([surviving_node], 8, 1.0) == []
     assert scheduler.on_death(starts[JUDGE].slot, "its node is gone", 2.0) == [], "its GPU is the other's"
-    assert scheduler.on_nodes([surviving_node, Node("c", 1)], 8, 3.0) == [Start(3, JUDGE, "c")]
+    assert scheduler.on_nodes([surviving_node, Node("c", 1)], 8, 3.0) == [Start(3, JUDGE, Place("c"))]
 
 
 def test_judge_stops_while_its_models_are_paused():

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.scheduling import commands, scheduler, state
 from orchestrator.scheduling.balance import choose_surplus, ends_with_others, fair_lease_size, group_load, is_late
-from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.eviction import stages_to_free
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.placement import MAX_UNREAD, PAUSE_GRACE_S
@@ -34,7 +34,7 @@ def test_a_shortage_names_the_widest_node_or_what_all_have():
     assert Demand(gpus=4).describe_shortage(0) == "a node with 4 GPUs; there is none"
     wide = Demand(gpus=16, stages=2)
     assert wide.describe_shortage(8) == "nodes with 16 GPUs in 2 stages of 8; they have 8"
-    assert Start(1, "g", "n", 7, ("n", "m")).place == Place("n", 7, ("n", "m")) and commands.MODELS == "models"
+    assert commands.MODELS == "models"
 
 
 def test_constants_that_decide_when_work_is_taken_back():
@@ -70,7 +70,7 @@ def test_parts_fill_the_fullest_gpu_first_and_whole_ones_the_tightest_node():
 
 
 def slot_of(group, node="n", ready=True, started=0.0, leases=(), leaving=False):
-    slot = WorkerSlot(group, node, started, 0.0, ready=ready)
+    slot = WorkerSlot(group, Place(node), started, 0.0, ready=ready)
     slot.leaving = leaving
     for number, ordinals in enumerate(leases):
         slot.leases[number] = dict.fromkeys(ordinals)
@@ -140,7 +140,7 @@ def test_stages_free_the_nodes_with_the_fewest_workers_to_leave():
     nodes = Nodes([Node("a", 2), Node("b", 2), Node("c", 2)])
     slots = [slot_of(narrow, node) for node in ("a", "a", "b", "c")]
     for slot in slots:
-        nodes.take(slot.node, 1)
+        nodes.take(slot.place.node, 1)
     wide = Demand(gpus=4, stages=2)
     freed = stages_to_free(slots, nodes, wide)
     assert {name: len(leaving) for name, leaving in freed.items()} == {"b": 1, "c": 1}

@@ -14,11 +14,14 @@ from orchestrator.scheduling.forecast.simulator import SimulatedSweep, WorkerSpa
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.forecast.timeline import Bar, layout_bars
 from orchestrator.scheduling.forecast.workload import PendingWork
-from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.nodes import Node, Place
 from sweeps.load import build_judge
 from sweeps.spec import ModelSpec
 
-SPANS = [WorkerSpan(1, "a", "n", 2, 0.0, 60.0, 3_600.0), WorkerSpan(2, "b", "n", 0.5, 1_800.0, None, 5_400.0)]
+SPANS = [
+    WorkerSpan(1, "a", Place("n"), 2, 0.0, 60.0, 3_600.0),
+    WorkerSpan(2, "b", Place("n"), 0.5, 1_800.0, None, 5_400.0),
+]
 RUN = SimulatedSweep(7_200.0, SPANS, Bound(1.0, 6_000.0, 2.0), 12_345, 0, 0, 0, {})
 RATES = {
     "a": Rate(1.0, 60.0, "measured"),
@@ -134,8 +137,8 @@ def test_replicas_are_bound_by_demand_nodes_and_share(demand, gpus, shares, repl
 
 
 # -- bars --------------------------------------------------------------------------------------------------------------
-def span(slot, began, ended, gpus=1.0, node="n", **more):
-    return WorkerSpan(slot, f"g{slot}", node, gpus, began, began, ended, **more)
+def span(slot, began, ended, gpus=1.0, node="n", shared=None, stages=()):
+    return WorkerSpan(slot, f"g{slot}", Place(node, shared, stages), gpus, began, began, ended)
 
 
 NODES = [Node("m", 2), Node("n", 3)]

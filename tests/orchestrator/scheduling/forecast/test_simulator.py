@@ -96,8 +96,8 @@ def test_no_gpu_is_held_twice_and_a_replica_stays_on_one_node():
     run = simulate_paper(64, 2, 0.1)
     changes = Counter()
     for span in run.spans:
-        changes[span.node, span.began] += span.gpus
-        changes[span.node, span.ended] -= span.gpus
+        changes[span.place.node, span.began] += span.gpus
+        changes[span.place.node, span.ended] -= span.gpus
     level = Counter()
     for (node, _), change in sorted(changes.items()):
         level[node] += change
@@ -183,7 +183,7 @@ def test_models_stay_on_their_kind_of_gpu():
     }
     spans = simulate(pending, demands, 4, nodes=nodes).spans
 
-    assert {(span.group, span.node) for span in spans} == {("big", "a"), ("small", "b")}
+    assert {(span.group, span.place.node) for span in spans} == {("big", "a"), ("small", "b")}
 
 
 def test_a_pool_takes_no_more_than_its_share():
