@@ -17,11 +17,12 @@ from typing import Any
 
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.lower_bound import Work, cap_replicas
-from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation
+from orchestrator.scheduling.forecast.simulator import Simulation
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Command, Scheduler, Start
 from orchestrator.scheduling.tight_end import PRECISION
 from tests.bench.schedule import paper_groups, true_works
+from tests.faults import FaultModel
 
 HOUR = 3600.0
 WAIT_S = 48 * HOUR
@@ -64,7 +65,7 @@ class ElasticSimulation(Simulation):
     """A simulation whose nodes change."""
 
     def __init__(self, changes: Sequence[Change], works: Mapping[str, Work], schedule: Scheduler) -> None:
-        super().__init__(schedule, works, FaultModel(), {})
+        super().__init__(schedule, works, {})
         self.left = len(changes)
         """Changes that are to come."""
         for change in changes:
@@ -74,8 +75,8 @@ class ElasticSimulation(Simulation):
     def _is_stuck(self) -> bool:
         return not self.left and super()._is_stuck()
 
-    def _start(self, start: Start) -> None:
-        super()._start(start)
+    def _start(self, start: Start, work: Work) -> None:
+        super()._start(start, work)
         self.schedule.on_placed(start.slot, self.now)
 
     def _announce(self, change: Change) -> Sequence[Command]:
@@ -133,8 +134,7 @@ def play(changes: Sequence[Change]) -> dict[str, Any]:
     queues, demands, works = paper()
     schedule = Scheduler(queues, demands, math.inf, 0, changes[0].nodes, wait=WAIT_S)
     simulation = ElasticSimulation(changes[1:], works, schedule)
-    simulation.run()
-    makespan, least = max(span.ended for span in simulation.spans), bound(changes, works, demands)
+    makespan, least = simulation.run(queues).makespan, bound(changes, works, demands)
     return {
         "makespan": round(makespan),
         "bound": round(least),

@@ -19,9 +19,9 @@ from envs.openended import instruction, read_verdict, shorten
 from orchestrator.report.measures.lenient import read_leniently
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.scheduling.forecast.forecast import forecast
-from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
 from orchestrator.scheduling.scheduler import Demand
 from sweeps.load import load
+from tests.faults import FaultModel, simulate
 
 LARGEST_CELL = 2_591
 """Episodes: MVP-N, kept by the filter."""

@@ -19,12 +19,12 @@ from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import workload
 from orchestrator.scheduling.forecast.forecast import replica_rates
 from orchestrator.scheduling.forecast.lower_bound import Work
-from orchestrator.scheduling.forecast.simulator import FaultModel, simulate, true_work
 from orchestrator.scheduling.forecast.throughput import Rate
 from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from orchestrator.scheduling.tight_end import Load
 from sweeps.load import load
+from tests.faults import FaultModel, simulate, true_work
 
 PAPER = Path(__file__).parents[2] / "sweeps/paper.toml"
 TARGETS = 25

@@ -1,6 +1,6 @@
 """The real scheduler on a virtual clock, with a heap of events in place of Ray. Equal seeds give equal runs.
 
-Workers differ in speed, start slowly, die and fall silent; the makespan is compared with a bound that no schedule can beat.
+The makespan is compared with a bound that no schedule can beat. ``tests/faults.py`` adds workers that die and fall silent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from random import Random
 
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
 from orchestrator.scheduling.forecast.node_loading import EngineStart, NodeLoading
@@ -34,21 +33,6 @@ BATCH_EPISODES = 64
 """Episodes per delivered batch."""
 TICK_INTERVAL_S = 30.0
 """Seconds between two ticks."""
-
-
-@dataclass(frozen=True, slots=True)
-class FaultModel:
-    """Injected faults and errors of the estimates."""
-
-    seed: int = 0
-    deaths: float = 0.0
-    """Share of started workers that die, at a random time of the life they would have had."""
-    silent: float = 0.0
-    """Share of the deaths without an event: the worker only stops sending."""
-    skew: float = 0.0
-    """Spread (sigma of a log-normal) of a model's true rate and start around the scheduler's estimates."""
-    slowdown: float = 0.0
-    """Maximum share by which a replica is slower, and starts later, than its model's true values."""
 
 
 @dataclass
@@ -98,12 +82,11 @@ class Replica:
     """A simulated worker."""
 
     work: Work
-    rate: float
     span: WorkerSpan
     free_at: float = 0.0
     """Time at which its engine has played all its leases."""
-    silent: bool = False
     gone: bool = False
+    """True once it sends nothing more."""
     recalled: set[int] = field(default_factory=set)
     """Recalled episodes that its engine had not begun."""
 
@@ -111,15 +94,9 @@ class Replica:
 class Simulation:
     """Carries out the scheduler's commands as the driver does, with a heap of events in place of Ray."""
 
-    def __init__(
-        self,
-        schedule: Scheduler,
-        works: Mapping[str, Work],
-        faults: FaultModel,
-        reads: Mapping[int, int],
-    ) -> None:
+    def __init__(self, schedule: Scheduler, works: Mapping[str, Work], reads: Mapping[int, int]) -> None:
         """Start at time 0; ``reads``: ordinal of an answer -> its ordinal in the queue of its group's judge."""
-        self.schedule, self.works, self.faults, self.reads = schedule, works, faults, reads
+        self.schedule, self.works, self.reads = schedule, works, reads
         self.now = 0.0
         self.events: list[tuple[float, int, Callable[[], Sequence[Command]]]] = []
         self.replicas: dict[int, Replica] = {}
@@ -132,8 +109,11 @@ class Simulation:
         self._nodes: dict[str, NodeLoading] = {}
         """Node -> the engines that load there."""
 
-    def run(self) -> None:
-        """Play until nothing is pending; raises RuntimeError if the scheduler is stuck."""
+    def run(self, pending: Mapping[str, Sequence[int]]) -> SimulatedSweep:
+        """Play until nothing is pending, by group; the bound counts the models that were not abandoned.
+
+        Raises RuntimeError if the scheduler is stuck.
+        """
         self._act(self.schedule.on_begin(0.0))
         self._at(TICK_INTERVAL_S, self._tick)
         while not self.schedule.done:
@@ -143,6 +123,18 @@ class Simulation:
                 raise RuntimeError("work is pending, but no worker plays it")
         for replica in list(self.replicas.values()):
             self._end(replica.span.slot, "stopped")
+        judges = {demand.judge for demand in self.schedule.demands.values()} & pending.keys()
+        verdicts = set(self.reads.values()).union(*(pending[name] for name in judges))
+        return SimulatedSweep(
+            makespan=max((span.ended for span in self.spans), default=0.0),
+            spans=self.spans,
+            bound=self._bound(pending),
+            delivered=len(self.delivered - verdicts),
+            verdicts=len(self.delivered & verdicts),
+            duplicates=self.duplicates,
+            given_up=len(self.given_up),
+            abandoned=self.abandoned,
+        )
 
     def _is_stuck(self) -> bool:
         return not self.replicas and not self.schedule.done and not self.schedule.slots
@@ -152,7 +144,7 @@ class Simulation:
         for command in commands:
             match command:
                 case Start() as start:
-                    self._start(start)
+                    self._start(start, self.works[start.group])
                 case Lease(slot, lease, ordinals):
                     self._lease(self.replicas[slot], lease, ordinals)
                 case Stop(slot):
@@ -166,26 +158,17 @@ class Simulation:
                 case Abandon(name, reason):
                     self.abandoned[name] = reason
 
-    def _start(self, start: Start) -> None:
-        name = start.group
-        work, chance = self.works[name], Random(f"{self.faults.seed}/{start.slot}/{name}")
-        slowdown = self.faults.slowdown * chance.random()
-        span = WorkerSpan(start.slot, name, start.place, work.gpus, self.now)
-        replica = self.replicas[start.slot] = Replica(work, work.rate * (1.0 - slowdown), span)
+    def _start(self, start: Start, work: Work) -> None:
+        span = WorkerSpan(start.slot, start.group, start.place, work.gpus, self.now)
+        replica = self.replicas[start.slot] = Replica(work, span)
         self.spans.append(span)
-        start_seconds = work.start * (1.0 + slowdown)
         if work.phases and start.place.node:
             alone = bool(start.place.stages) or not float(work.gpus).is_integer()
-            phases = work.phases.scaled(1.0 + slowdown)
-            engine = EngineStart(start.slot, name, alone, phases, work.weights, lambda: self._ready(replica))
+            ready = partial(self._ready, replica)
+            engine = EngineStart(start.slot, start.group, alone, work.phases, work.weights, ready)
             self._node(start.place.node).join(engine)
         else:
-            self._at(self.now + start_seconds, lambda: self._ready(replica), replica)
-        replicas = sum(other.span.group == name for other in self.replicas.values())
-        life = start_seconds + self.schedule.remaining(self.schedule.groups[name]) / work.rate / replicas
-        if chance.random() < self.faults.deaths:
-            silent = chance.random() < self.faults.silent
-            self._at(self.now + life * chance.random(), lambda: self._die(replica, silent))
+            self._at(self.now + work.start, partial(self._ready, replica), replica)
 
     def _node(self, name: str) -> NodeLoading:
         return self._nodes.setdefault(name, NodeLoading(self._at, lambda: self.now))
@@ -205,8 +188,8 @@ class Simulation:
     def _lease(self, replica: Replica, lease: int, ordinals: Sequence[int]) -> None:
         """Leases share one engine; a lease too short to fill it takes as long as one episode does."""
         begin = max(self.now, replica.free_at)
-        replica.free_at = begin + len(ordinals) / replica.rate
-        end = max(replica.free_at, self.now + replica.work.concurrency / replica.rate)
+        replica.free_at = begin + len(ordinals) / replica.work.rate
+        end = max(replica.free_at, self.now + replica.work.concurrency / replica.work.rate)
         blocks = [ordinals[first : first + BATCH_EPISODES] for first in range(0, len(ordinals), BATCH_EPISODES)]
         for number, block in enumerate(blocks, start=1):
             when = end - (end - begin) * (1 - number / len(blocks))
@@ -224,15 +207,6 @@ class Simulation:
             commands += self.schedule.on_answers(judge, answers, self.now)
         return commands
 
-    def _die(self, replica: Replica, silent: bool) -> Sequence[Command]:
-        if replica.gone:
-            return []
-        if silent and replica.span.ready is not None:
-            replica.silent = True
-            return []
-        self._end(replica.span.slot, "lost")
-        return self.schedule.on_death(replica.span.slot, "died", self.now)
-
     def _end(self, slot: int, outcome: str) -> None:
         replica = self.replicas.pop(slot)
         replica.gone, replica.span.ended, replica.span.outcome = True, self.now, outcome
@@ -242,21 +216,20 @@ class Simulation:
     def _tick(self) -> Sequence[Command]:
         self._at(self.now + TICK_INTERVAL_S, self._tick)
         for slot, replica in self.replicas.items():
-            if self.schedule.groups[replica.span.group].demand.standing_replicas and not replica.silent:
+            if self.schedule.groups[replica.span.group].demand.standing_replicas and not replica.gone:
                 self.schedule.on_heartbeat(slot, 0, self.now)
         self._prepare_next()
         return self.schedule.on_tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]], replica: Replica | None = None) -> None:
-        """Let ``event`` happen at this time, unless its ``replica`` is gone or silent by then."""
+        """Let ``event`` happen at this time, unless its ``replica`` is gone by then."""
 
         def happen() -> Sequence[Command]:
-            return [] if replica and (replica.gone or replica.silent) else event()
+            return [] if replica and replica.gone else event()
 
         heapq.heappush(self.events, (when, next(self._event_numbers), happen))
 
-    # -- result -------------------------------------------------------------------------------------------------------
-    def bound(self, pending: Mapping[str, Sequence[int]]) -> Bound:
+    def _bound(self, pending: Mapping[str, Sequence[int]]) -> Bound:
         """Return the lower bound of the makespan for the groups that were not abandoned."""
         played = {name: queue for name, queue in pending.items() if name not in self.abandoned}
         counts = Counter({name: len(queue) for name, queue in played.items()})
@@ -268,42 +241,20 @@ class Simulation:
         return lower_bound(works, nodes.total)
 
 
-def true_work(episodes: int, demand: Demand, faults: FaultModel, name: str) -> Work:
-    """Return a model's work, with a true rate and start drawn around those of its demand."""
-    chance = Random(f"{faults.seed}/{name}")
-    rate = (demand.rate or 1.0) * chance.lognormvariate(0.0, faults.skew)
-    return Work(episodes, demand.gpus, rate, demand.start * chance.lognormvariate(0.0, faults.skew), demand.concurrency)
-
-
 def simulate(
     pending: Mapping[str, Sequence[int]],
     demands: Mapping[str, Demand],
     gpus: int,
-    faults: FaultModel = FaultModel(),
-    nodes: Sequence[Node] = (),
-    shares: Mapping[str, float] | None = None,
-    reads: Mapping[int, int] | None = None,
-    works: Mapping[str, Work] | None = None,
+    works: Mapping[str, Work],
+    nodes: Sequence[Node],
+    shares: Mapping[str, float],
+    reads: Mapping[int, int],
 ) -> SimulatedSweep:
-    """Play a sweep on a cluster of this many GPUs; the bound counts the models that fit it.
+    """Play a sweep on a cluster of this many GPUs.
 
     Args:
+        works: the true rates and starts.
         shares: pool -> GPUs it may use.
         reads: ordinal of an answer -> its ordinal in the queue of its group's judge.
-        works: the true rates and starts, by default drawn from ``faults``.
     """
-    works = works or {name: true_work(len(queue), demands[name], faults, name) for name, queue in pending.items()}
-    simulation = Simulation(Scheduler(pending, demands, 0, gpus, nodes, shares), works, faults, reads or {})
-    simulation.run()
-    judges = {demand.judge for demand in demands.values()} & pending.keys()
-    verdicts = set(simulation.reads.values()).union(*(pending[name] for name in judges))
-    return SimulatedSweep(
-        makespan=max((span.ended for span in simulation.spans), default=0.0),
-        spans=simulation.spans,
-        bound=simulation.bound(pending),
-        delivered=len(simulation.delivered - verdicts),
-        verdicts=len(simulation.delivered & verdicts),
-        duplicates=simulation.duplicates,
-        given_up=len(simulation.given_up),
-        abandoned=simulation.abandoned,
-    )
+    return Simulation(Scheduler(pending, demands, 0, gpus, nodes, shares), works, reads).run(pending)

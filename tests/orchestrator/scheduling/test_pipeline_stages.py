@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.execution.model_packages import worker_options
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.simulator import FaultModel, simulate
 from orchestrator.scheduling.forecast.timeline import layout_bars
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.resources import demands
@@ -16,6 +15,7 @@ from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import build
 from sweeps.sweep_file import SweepError
+from tests.faults import FaultModel, simulate
 
 PAIR = ("node-0", "node-1")
 WIDE = Demand(0, 16, 4, concurrency=8, stages=2)

@@ -9,13 +9,14 @@ import pytest
 
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.eviction import workers_to_evict
-from orchestrator.scheduling.forecast.simulator import FaultModel, WorkerSpan, simulate
+from orchestrator.scheduling.forecast.simulator import WorkerSpan
 from orchestrator.scheduling.forecast.timeline import layout_bars
 from orchestrator.scheduling.nodes import Node, Nodes, Place
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.state import WorkerSlot
 from sweeps.load import SweepError, build
+from tests.faults import FaultModel, simulate
 from tests.orchestrator.scheduling.test_placement import build_schedule
 from tests.orchestrator.scheduling.test_state import group
 

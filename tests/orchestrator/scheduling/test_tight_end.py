@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.forecast.simulator import simulate
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.tight_end import Load, choose_givers, tight_end
+from tests.faults import simulate
 
 
 def test_every_replica_starts_once():

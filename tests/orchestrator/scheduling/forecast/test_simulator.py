@@ -12,13 +12,14 @@ import pytest
 from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, forecast_lines, replica_rates
-from orchestrator.scheduling.forecast.simulator import FaultModel, Simulation, Work, lower_bound, simulate
+from orchestrator.scheduling.forecast.simulator import Simulation, Work, lower_bound
 from orchestrator.scheduling.forecast.timeline import GRAY, PALETTE, draw_timeline, layout_bars
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Demand, Scheduler
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError, load
 from sweeps.spec import Protocol
+from tests.faults import FaultModel, simulate
 from tests.orchestrator.colour_vision import least_distance
 
 PAPER = Path("sweeps/paper.toml")
@@ -190,8 +191,8 @@ def test_a_pool_takes_no_more_than_its_share():
     pending = {"model": range(500), "judge": range(500, 1000)}
     demands = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in pending}
     schedule = Scheduler(pending, demands, 0, 8, build_nodes(8), {"judges": 1})
-    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, FaultModel(), {})
-    simulation.run()
+    simulation = Simulation(schedule, {n: Work(500, 1, 1.0, 5.0) for n in pending}, {})
+    simulation.run(pending)
 
     assert max(sum(s.began <= t < s.ended for s in simulation.spans if s.group == "judge") for t in range(600)) == 1
     assert sum(s.group == "model" and s.began == 0 for s in simulation.spans) == 7
