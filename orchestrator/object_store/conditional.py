@@ -4,7 +4,7 @@ A failed condition changes nothing in the bucket and returns False; a missing re
 """
 
 import errno
-from typing import Any, Protocol
+from typing import Any
 
 FAILED_CONDITION_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412")
 """S3's error codes for an object of another version; 409 means two conditional writes at the same moment.
@@ -17,27 +17,30 @@ class Unsupported(Exception):
     """A service or fsspec file system without conditional writes."""
 
 
-class Conditions(Protocol):
-    """Conditional writes of one kind of service; ``path`` is BUCKET/NAME, ``version`` comes from ``version_of``.
+class Conditions:
+    """Conditional writes of a kind of service, here one without any; ``path`` is BUCKET/NAME, ``version`` from ``version_of``.
 
     Every method raises the service's own errors, and Unsupported if the service answers "not implemented".
     """
 
+    def __init__(self, fs: Any) -> None:
+        self.fs = fs
+
     def version_of(self, details: dict[str, Any]) -> str:
         """Return an object's version from the result of ``fs.info`` or of a write; empty if it has none."""
+        return ""
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
         """Write an object if it has this version."""
+        raise Unsupported
 
     def delete(self, path: str, version: str) -> bool:
         """Delete an object if it has this version."""
+        raise Unsupported
 
 
-class S3:
+class S3(Conditions):
     """Conditions by ``If-Match`` with the object's ETag."""
-
-    def __init__(self, fs: Any) -> None:
-        self.fs = fs
 
     def version_of(self, details: dict[str, Any]) -> str:
         return str(details.get("ETag") or "")
@@ -61,11 +64,8 @@ class S3:
         return True
 
 
-class Gcs:
+class Gcs(Conditions):
     """Conditions by ``ifGenerationMatch`` with the object's generation; https://cloud.google.com/storage/docs/request-preconditions."""
-
-    def __init__(self, fs: Any) -> None:
-        self.fs = fs
 
     def version_of(self, details: dict[str, Any]) -> str:
         return str(details.get("generation") or "")
@@ -89,25 +89,12 @@ class Gcs:
         return True
 
 
-class Absent:
-    """An fsspec file system without conditional writes."""
-
-    def version_of(self, details: dict[str, Any]) -> str:
-        return ""
-
-    def replace(self, path: str, content: bytes, version: str) -> bool:
-        raise Unsupported
-
-    def delete(self, path: str, version: str) -> bool:
-        raise Unsupported
-
-
 def conditions(fs: Any) -> Conditions:
     """Return the conditional writes of an fsspec file system."""
     protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
     if "s3" in protocols:
         return S3(fs)
-    return Gcs(fs) if "gs" in protocols else Absent()
+    return Gcs(fs) if "gs" in protocols else Conditions(fs)
 
 
 def unsupported(problem: BaseException) -> bool:
