@@ -85,13 +85,22 @@ def picture_config(text: Mapping[str, Any], vision: Mapping[str, Any], image_tok
     )  # fmt: skip
 
 
-def build_processor(tokenizer: PreTrainedTokenizerBase) -> Idefics3Processor:
-    """Return the processor, which needs no torchvision."""
+def build_processor(tokenizer: PreTrainedTokenizerBase, picture_tokens: int, template: str) -> Idefics3Processor:
+    """Return the processor of a model for pictures of SIDE pixels; it needs no torchvision."""
     pictures = Idefics3ImageProcessorPil(
         size={"longest_edge": LONGEST}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False,
         image_mean=[0.5] * 3, image_std=[0.5] * 3,
     )  # fmt: skip
-    return Idefics3Processor(pictures, tokenizer, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
+    return Idefics3Processor(pictures, tokenizer, image_seq_len=picture_tokens, chat_template=template)
+
+
+def save_processor(processor: Idefics3Processor, out: Path) -> None:
+    """Save a processor with the class that opens pictures by pillow, which libraries would otherwise guess."""
+    processor.save_pretrained(out)
+    path = out / "processor_config.json"
+    content = json.loads(path.read_text("utf-8"))
+    content["image_processor"]["image_processor_type"] = "Idefics3ImageProcessorPil"
+    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def assemble(language: Path, trained: Path, out: Path) -> None:
@@ -109,12 +118,8 @@ def assemble(language: Path, trained: Path, out: Path) -> None:
     model.tie_weights()
     model.generation_config.eos_token_id = model.generation_config.pad_token_id = 2
     model.to(torch.bfloat16).save_pretrained(out)
-    build_processor(tokenizer).save_pretrained(out)
+    save_processor(build_processor(tokenizer, PICTURE_TOKENS, TEMPLATE), out)
     (out / "model.safetensors").chmod(0o644)
-    path = out / "processor_config.json"
-    content = json.loads(path.read_text("utf-8"))
-    content["image_processor"]["image_processor_type"] = "Idefics3ImageProcessorPil"
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def _part(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -7,11 +7,8 @@ seeds. Repeat the command to continue an interrupted run from its last checkpoin
 import argparse
 import json
 import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 QUIET = {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "0", "OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
 """Threads that wait must not spin: two processes share two cores."""
@@ -30,14 +27,15 @@ from actors.embedded.training.stages import (  # noqa: E402
     VisionStage,
     recognition_accuracy,
 )
-from actors.embedded.training.trainer import ProcessGroup, Schedule, train  # noqa: E402
+from actors.embedded.training.trainer import LoggedRun, ProcessGroup, Schedule, train  # noqa: E402
 from actors.embedded.training.training_data import SCENARIO_WEIGHTS, TrainingData, wordings  # noqa: E402
+from actors.embedded_135m.assemble import save_processor  # noqa: E402
 
 PROCESSES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingRun:
+class TrainingRun(LoggedRun):
     """The parameters of a run; every field but the two folders changes the model."""
 
     work: Path
@@ -55,13 +53,6 @@ class TrainingRun:
     def held_out(self) -> Bank:
         """Return pictures that only measure progress."""
         return draw_bank(self.work / "held-out", 2, HELD_OUT + 50_000, 30)
-
-    def log(self, line: str) -> None:
-        """Write a line to the log and to the screen."""
-        stamped = f"{time.strftime('%H:%M:%S')} {line}"
-        print(stamped, flush=True)
-        with (self.work / "training.log").open("a", encoding="utf-8") as file:
-            file.write(stamped + "\n")
 
 
 def build_modules(plan: TrainingRun) -> nn.ModuleDict:
@@ -137,21 +128,12 @@ def save(plan: TrainingRun) -> None:
     checkpoint = torch.load(plan.work / f"{plan.polishing.name}.pt", weights_only=True)
     modules.load_state_dict(checkpoint["modules"])
     modules["model"].half().save_pretrained(plan.out)
-    text_processor.processor(load_tokenizer(plan)).save_pretrained(plan.out)
     (plan.out / "model.safetensors").chmod(0o644)
-    amend_json(plan.out / "config.json", lambda config: config.update(dtype="float32"))
-    amend_json(
-        plan.out / "processor_config.json",
-        lambda config: config["image_processor"].update(image_processor_type="Idefics3ImageProcessorPil"),
-    )
+    config = plan.out / "config.json"
+    content = {**json.loads(config.read_text("utf-8")), "dtype": "float32"}
+    config.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+    save_processor(text_processor.processor(load_tokenizer(plan)), plan.out)
     plan.log(f"saved after {checkpoint['step']} steps of {plan.polishing.name}")
-
-
-def amend_json(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Write settings into a saved file that libraries would otherwise guess: float32, and pictures by pillow."""
-    content = json.loads(path.read_text("utf-8"))
-    change(content)
-    path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -40,6 +40,14 @@ class Labels:
                     self.category[bank_view.row] = play.category
                     self.count[bank_view.row] = play.count or -1
 
+    def pools(self) -> list[list[np.ndarray]]:
+        """Return the rows of each scenario: first those too hidden to be named, then those to be named."""
+        is_named = self.share >= NAMED_FROM
+        return [
+            [np.flatnonzero((self.scenario == k) & (is_named == named)) for named in (False, True)]
+            for k in range(len(SCENARIOS))
+        ]
+
     def at(self, rows: np.ndarray) -> dict[str, Tensor]:
         """Return the labels of some rows."""
         return {
@@ -53,11 +61,7 @@ class VisionStage:
 
     def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:
         self.bank, self.labels, self.seed, self.rank, self.batch = bank, Labels(bank), seed, rank, BATCH // size
-        is_named = self.labels.share >= NAMED_FROM
-        self.pools = [
-            [np.flatnonzero((self.labels.scenario == k) & (is_named == named)) for named in (False, True)]
-            for k in range(len(SCENARIOS))
-        ]
+        self.pools = self.labels.pools()
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
         """Return the heads' loss on the step's pictures."""

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import Idefics3Processor, PreTrainedTokenizerFast
-from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 
-from actors.embedded.training.pictures import LONGEST, SIDE
+from actors.embedded_135m.assemble import FRAME, IMAGE, WHOLE, build_processor
 from actors.engine.backend import Message
 from envs import stimulus
 
-PAD, END, IMAGE, FRAME, WHOLE = "<pad>", "<end_of_utterance>", "<image>", "<fake_token_around_image>", "<global-img>"
+PAD, END = "<pad>", "<end_of_utterance>"
 SPEAKERS = {"user": "User:", "assistant": "Assistant:", "system": "System:"}
 MARKS = tuple(f"\n{chr(65 + index)}. " for index in range(12))
 SENTENCES = (
@@ -62,11 +61,7 @@ def processor(tokenizer: Tokenizer) -> Idefics3Processor:
         tokenizer_object=tokenizer, pad_token=PAD, eos_token=END, clean_up_tokenization_spaces=False,
         padding_side="left", model_max_length=4096,
     )  # fmt: skip
-    pictures = Idefics3ImageProcessorPil(
-        size={"longest_edge": LONGEST}, max_image_size={"longest_edge": SIDE}, do_image_splitting=False,
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
-    )  # fmt: skip
-    return Idefics3Processor(pictures, fast, image_seq_len=PICTURE_TOKENS, chat_template=TEMPLATE)
+    return build_processor(fast, PICTURE_TOKENS, TEMPLATE)
 
 
 def render_message(message: Message) -> str:

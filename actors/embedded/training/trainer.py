@@ -46,6 +46,19 @@ class Schedule:
         return self.rate * (0.02 + 0.98 * 0.5 * (1 + cos(pi * (step - self.warm) / max(1, self.steps - self.warm))))
 
 
+class LoggedRun:
+    """A run whose log lies in its working folder."""
+
+    work: Path
+
+    def log(self, line: str) -> None:
+        """Write a line to the log and to the screen."""
+        stamped = f"{time.strftime('%H:%M:%S')} {line}"
+        print(stamped, flush=True)
+        with (self.work / "training.log").open("a", encoding="utf-8") as file:
+            file.write(stamped + "\n")
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
     """The processes that train together; they meet through a file, no port."""

@@ -3,6 +3,7 @@
 Examples depend on the random generator alone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -49,9 +50,9 @@ class TrainingData:
             return rng.choice(self.plays[rng.choice(list(SCENARIOS))])
         return rng.choice(self.plays[rng.choices(list(self.weights), list(self.weights.values()))[0]])
 
-    def short(self, rng: Random) -> TrainingExample:
-        """Draw a question about one picture."""
-        name = rng.choices(list(SHORT), list(SHORT.values()))[0]
+    def short(self, rng: Random, weights: Mapping[str, int] = SHORT) -> TrainingExample:
+        """Draw a question about one picture; ``weights`` are those of the conditions."""
+        name = rng.choices(list(weights), list(weights.values()))[0]
         play = self.play(rng)
         bank_view = play.reference if name == "reference" else draw_view(play, rng)
         sample, state = play.sample, bank_view.state

@@ -7,7 +7,6 @@ tower with them (``refine``), an adapter on simulated picture tokens (``speak``)
 
 import argparse
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +22,7 @@ from transformers import AutoModelForImageTextToText, PreTrainedTokenizerBase
 
 from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, draw_bank
 from actors.embedded.training.stages import Labels
-from actors.embedded.training.trainer import ProcessGroup, Schedule, train
+from actors.embedded.training.trainer import LoggedRun, ProcessGroup, Schedule, train
 from actors.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
 from actors.embedded_135m.training.adapter import add_adapter
 from actors.embedded_135m.training.conversations import ASKING, FINISHING, SPEAKING, Mixture
@@ -41,7 +40,7 @@ SPEAKING_SEED = FIRST_SEED + 100
 
 
 @dataclass
-class TrainingRun:
+class TrainingRun(LoggedRun):
     """The parameters of a run; every field but the folders changes the model."""
 
     language: Path
@@ -85,13 +84,6 @@ class TrainingRun:
     def group(self) -> ProcessGroup:
         """The only process."""
         return ProcessGroup(0, 1, self.work)
-
-    def log(self, line: str) -> None:
-        """Write a line to the log and to the screen."""
-        stamped = f"{time.strftime('%H:%M:%S')} {line}"
-        print(stamped, flush=True)
-        with (self.work / "training.log").open("a", encoding="utf-8") as file:
-            file.write(stamped + "\n")
 
     def words(self) -> Words:
         """Return the embeddings that picture tokens are trained towards."""

@@ -8,12 +8,9 @@ from actors.embedded.training import target_policy
 from actors.embedded.training.pictures import NAMES, Bank, BankView, Play
 from actors.embedded.training.training_data import TrainingData, TrainingExample, draw_view
 from actors.engine.backend import Message
-from actors.playing import prompts
 from envs import SCENARIOS
-from envs.foreign_suggestions import replace_suggestions
 from envs.stimulus import OPEN_ENDED_HINT
-from envs.types import Mode, View
-from sweeps.conditions import CONDITIONS
+from envs.types import View
 from sweeps.protocol import ZERO_SHOT
 
 SHORT = {ZERO_SHOT: 26, "hint": 10, "random-proactive": 4, "reference": 30}
@@ -82,26 +79,10 @@ class Conversations:
     def draw(self, rng: Random) -> TrainingExample:
         """Draw an example."""
         makers: dict[str, Callable[[Random], TrainingExample]] = {
-            "choice": self.choice, "open": self.open, "long": self.long, "text": self.text,
+            "choice": lambda rng: self.data.short(rng, SHORT), "open": self.open, "long": self.long, "text": self.text,
         }  # fmt: skip
         kinds = self.mixture.kinds
         return makers[rng.choices(list(kinds), list(kinds.values()))[0]](rng)
-
-    def choice(self, rng: Random) -> TrainingExample:
-        """Draw a multiple-choice question about one picture."""
-        name = rng.choices(list(SHORT), list(SHORT.values()))[0]
-        play = self.data.play(rng)
-        seen = play.reference if name == "reference" else draw_view(play, rng)
-        sample, state = play.sample, seen.state
-        if name == "random-proactive":
-            sample, state = replace_suggestions(sample, rng.randrange(1 << 30)), state._replace(mode=Mode.RANDOM)
-        view = SCENARIOS[sample.scenario].view(sample, state, hint=name == "hint")
-        if name == "random-proactive":
-            reply = target_policy.random_proactive_reply(sample, state, view, seen.share)
-        else:
-            reply = target_policy.zero_shot_reply(sample, state, view, seen.share, name == "hint")
-        question = prompts.messages(sample, view, CONDITIONS[name])
-        return TrainingExample((*question, Message("assistant", reply)), (seen.row,), (False, True))
 
     def open(self, rng: Random) -> TrainingExample:
         """Draw a question without options, and an answer in a sentence."""

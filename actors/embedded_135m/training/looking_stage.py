@@ -167,12 +167,7 @@ class LookingStage:
     def __init__(self, bank: Bank, words: Words, seed: int) -> None:
         self.bank, self.words, self.seed = bank, words, seed
         labels = Labels(bank)
-        self.targets = Targets.of(labels)
-        named = labels.share >= NAMED_FROM
-        self.pools = [
-            [np.flatnonzero((labels.scenario == k) & (named == side)) for side in (False, True)]
-            for k in range(len(SCENARIOS))
-        ]
+        self.targets, self.pools = Targets.of(labels), labels.pools()
         self.counted = np.flatnonzero(self.targets.what.numpy() > NOTHING)
         weights = np.array([WEIGHTS[name] for name in SCENARIOS])
         self.weights = weights / weights.sum()
