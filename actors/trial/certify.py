@@ -6,7 +6,6 @@ The requests are those of a run: the episode loop poses them, and the policy ``o
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
 from actors.text.error_text import error_text
 from envs.types import ImageRef
-from sweeps.requirements import requirement_names
+from sweeps.requirements import installed_versions, requirement_names
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -112,13 +111,7 @@ async def record_inputs(
 
 def package_versions(others: Sequence[str] = ()) -> dict[str, str]:
     """Return the packages of ``PACKAGES`` and ``others`` that this process imports, with their versions."""
-    installed = {}
-    for name in dict.fromkeys((*PACKAGES, *others)):
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return installed
+    return installed_versions(dict.fromkeys((*PACKAGES, *others)))
 
 
 class _Poser(Backend):

@@ -5,10 +5,10 @@ Unknown versions are left out; nothing here fails an attempt.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
 import subprocess
 from pathlib import Path
+
+from sweeps.requirements import installed_versions
 
 PACKAGES = (
     "proactive-sweep", "ray", "polars", "mlflow", "pillow", "numpy", "scipy", "vllm", "torch", "transformers", "openai",
@@ -17,21 +17,14 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Return the versions of installed packages, including those that add scenarios, policies or measures."""
-    installed = {}
-    for name in PACKAGES:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            installed[name] = importlib.metadata.version(name)
     from sweeps import packages
 
-    return {**installed, **packages.versions()}
+    return {**installed_versions(PACKAGES), **packages.versions()}
 
 
 def version() -> str:
     """Return the version of this program; ``0+unknown`` in a checkout that is not installed."""
-    try:
-        return importlib.metadata.version("proactive-sweep")
-    except importlib.metadata.PackageNotFoundError:
-        return "0+unknown"
+    return installed_versions(("proactive-sweep",)).get("proactive-sweep", "0+unknown")
 
 
 def commit() -> str | None:

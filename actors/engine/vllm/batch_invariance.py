@@ -11,10 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from actors.node import nvml
 from actors.node.nvml import DriverUnavailable
+from sweeps.requirements import installed_versions
 from sweeps.spec import ModelSpec
 
 VARIABLE = "VLLM_BATCH_INVARIANT"
@@ -55,11 +55,11 @@ def _find_obstacle(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | N
 
 
 def _vllm_version() -> tuple[int, int]:
-    """Return major and minor version of the installed vLLM; a build from sources without a number counts as new."""
-    try:
-        text = version("vllm")
-    except PackageNotFoundError:
-        return SINCE  # the import fails with a better message
+    """Return major and minor version of the installed vLLM; a build from sources without a number counts as new.
+
+    So does none, because its import fails with a better message.
+    """
+    text = installed_versions(("vllm",)).get("vllm", "")
     match = re.match(r"(\d+)\.(\d+)", text)
     return SINCE if match is None or "dev" in text else (int(match[1]), int(match[2]))
 

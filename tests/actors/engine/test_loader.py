@@ -100,7 +100,7 @@ def test_engines_that_would_disturb_others_load_alone(
             return installed
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(engine_loader, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     assert must_load_alone(entry) is alone
 
 

@@ -155,7 +155,7 @@ def test_engines_that_would_disturb_others_load_alone(monkeypatch, entry, instal
             return installed
         raise PackageNotFoundError(package)
 
-    monkeypatch.setattr(engine_loader, "version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     assert engine_loader.must_load_alone(ModelSpec(name="m", source="no/such", **entry)) == alone
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from actors.engine.vllm import batch_invariance
 from actors.engine.vllm.batch_invariance import VARIABLE, enable_batch_invariance
 from actors.node import nvml
 from sweeps.load import SweepError, build
@@ -76,11 +75,11 @@ def test_missing_driver_and_old_vllm_are_reported(unset, monkeypatch):
     with pytest.raises(ValueError, match="and there is no NVIDIA driver on this node"):
         enable_batch_invariance(entry())
     for version, phrase in (("0.11.2", "this is 0.11"), ("0.31.0", "this is 0.31")):
-        monkeypatch.setattr(batch_invariance, "version", lambda name, version=version: version)
+        monkeypatch.setattr("importlib.metadata.version", lambda name, version=version: version)
         with pytest.raises(ValueError, match=f"needs vLLM 0.32 or newer, and {phrase}"):
             enable_batch_invariance(entry(), [HOPPER])
     for version in ("0.1.dev1+g0123abc", "0.33.0rc1"):
-        monkeypatch.setattr(batch_invariance, "version", lambda name, version=version: version)
+        monkeypatch.setattr("importlib.metadata.version", lambda name, version=version: version)
         enable_batch_invariance(entry(), [HOPPER])
 
 
