@@ -29,7 +29,7 @@ from actors.embedded.training.stages import (  # noqa: E402
 )
 from actors.embedded.training.trainer import LoggedRun, ProcessGroup, Schedule, train  # noqa: E402
 from actors.embedded.training.training_data import SCENARIO_WEIGHTS, TrainingData, wordings  # noqa: E402
-from actors.embedded_135m.assemble import save_processor  # noqa: E402
+from actors.embedded_135m.assemble import IMAGE, save_processor  # noqa: E402
 
 PROCESSES = 2
 
@@ -59,7 +59,7 @@ def build_modules(plan: TrainingRun) -> nn.ModuleDict:
     """Return the model and the temporary heads, initialized from the seed."""
     tokenizer = load_tokenizer(plan)
     torch.manual_seed(plan.seed)
-    tokens = (text_processor.IMAGE, text_processor.PAD, text_processor.END)
+    tokens = (IMAGE, text_processor.PAD, text_processor.END)
     ids = [text_processor.token_id(tokenizer, token) for token in tokens]
     return nn.ModuleDict({"model": build(tokenizer.get_vocab_size(), *ids), "heads": Heads()})
 

@@ -16,6 +16,7 @@ from actors.embedded.training import text_processor
 from actors.embedded.training.model import encode_pictures, head_losses, hidden_states
 from actors.embedded.training.pictures import Bank
 from actors.embedded.training.training_data import TrainingData, TrainingExample
+from actors.embedded_135m.assemble import IMAGE
 from envs import SCENARIOS
 
 BATCH = 64
@@ -108,7 +109,7 @@ class LanguageStage:
     ) -> None:
         self.bank, self.tokenizer, self.seed, self.rank, self.size = bank, tokenizer, seed, rank, size
         self.examples, self.labels = TrainingData(bank, weights=weights), Labels(bank)
-        self.image = text_processor.token_id(tokenizer, text_processor.IMAGE)
+        self.image = text_processor.token_id(tokenizer, IMAGE)
         self.pad = text_processor.token_id(tokenizer, text_processor.PAD)
 
     def losses(self, modules: nn.ModuleDict, step: int) -> dict[str, Tensor]:
