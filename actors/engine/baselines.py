@@ -4,8 +4,6 @@ They answer through the interface of engines, with calls if functions are offere
 ``malformed-calls`` use the correct answer; ``ask-properly`` knows which suggestion helps. ``rule-judge`` judges other answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import inf
 from random import Random

@@ -1,7 +1,5 @@
 """Forms batches of waiting requests: the oldest first, then the most similar ones. No batch waits until it is full."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Both engines use this module, so that a model decodes alike in each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Fewer leave the engine idle; more than 1.5 times as many only wait, with their pictures in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

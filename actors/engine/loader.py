@@ -3,8 +3,6 @@
 Every wait and every measurement is a line of the worker's log.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Callable, Sequence

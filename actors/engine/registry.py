@@ -1,7 +1,5 @@
 """Opens the backend of a model entry; a heavy package is imported only if its backend is used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from actors.embedded import resolve_embedded

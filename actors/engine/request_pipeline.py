@@ -6,8 +6,6 @@ eight times, each time waiting for the interpreter lock. The threads take reques
 step would cost as much as a turn of the game.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable

@@ -4,8 +4,6 @@ vLLM's Ray executor starts one process per GPU in the worker's placement group. 
 without RAY_ADDRESS it would start a cluster of its own.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

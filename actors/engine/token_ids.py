@@ -1,7 +1,5 @@
 """Computes the token ids of a prompt with its engine's own input path, without weights and downloads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

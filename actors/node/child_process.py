@@ -1,7 +1,5 @@
 """Child processes of Python that end with their parent."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -4,8 +4,6 @@ The processes of a killed engine take a while to end, and an engine that measure
 check waits for their memory, and names the processes that remain.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

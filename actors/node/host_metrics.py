@@ -3,8 +3,6 @@
 A metric that the node does not report is omitted.
 """
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 A model that is absent or not accessible is requested once, as is any model in offline mode.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar

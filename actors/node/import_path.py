@@ -1,7 +1,5 @@
 """Keeps the processes that a run starts from importing modules of the working folder, unless the run itself does."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -4,8 +4,6 @@ NVML creates no CUDA context, which would take memory and break processes that a
 report (``Not Supported`` in a container, under MIG, on a laptop) are omitted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass

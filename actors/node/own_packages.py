@@ -5,8 +5,6 @@ its folder as long as it lives; a folder that no worker of this node holds or ha
 when another one is installed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import logging

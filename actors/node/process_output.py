@@ -3,8 +3,6 @@
 Ray writes each worker's stdout and stderr, its engine's children included, to two files on the worker's own node.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass

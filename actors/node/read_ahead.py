@@ -1,7 +1,5 @@
 """Reads a model's weights into the node's free memory (the kernel's page cache) before a GPU is free for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

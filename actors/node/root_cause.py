@@ -1,7 +1,5 @@
 """Finds the cause of an error in an engine's processes: vLLM's own error only refers to the output above it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The state of an attempt at a run folder: its plan and store, its pending episodes, and how it ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The name by which a service finds the batches of a run folder."""
 
-from __future__ import annotations
-
 import re
 import secrets
 from pathlib import Path

@@ -3,8 +3,6 @@
 A certificate that cannot be built is stored with its reason; nothing here stops a run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -5,8 +5,6 @@ ends otherwise, in this attempt or an earlier one. Batches of all workers count 
 model's other conditions go on: a text-only model refuses pictures, and can still play without them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain, compress
 from pathlib import Path

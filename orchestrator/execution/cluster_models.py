@@ -5,8 +5,6 @@ client's locks let one of them download and the others find the files. Try: each
 one after the other, and tried there; one that fails does not stop the others.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Every batch passes ``ResultSink``, which stores each planned episode once. A wor
 event like any other; only a bug in the driver itself is raised.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

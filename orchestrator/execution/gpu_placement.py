@@ -4,8 +4,6 @@ A placement group exists until the last of its workers has ended, so the schedul
 starts and stops. Ray makes one over several nodes as a whole or not at all, and ends all processes in it when it is removed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group

@@ -1,7 +1,5 @@
 """Why a worker was lost, in one line."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from ray.exceptions import RayTaskError

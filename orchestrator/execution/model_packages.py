@@ -1,7 +1,5 @@
 """Packages of its own for a model's workers: installed on their nodes before they start, and first in their ``sys.path``."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

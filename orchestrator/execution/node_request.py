@@ -3,8 +3,6 @@
 Ray keeps one request per cluster: each one replaces the last, so a request is repeated in case another job sent its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The steps before an attempt plays: find what is pending, announce it, and record the pictures that models will see."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Who may use Ray's ports: on one machine they are on loopback and take a token; of a cluster, this says what is open to whom."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import os

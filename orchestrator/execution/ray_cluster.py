@@ -3,8 +3,6 @@
 This is the only module that reads nodes from Ray.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Play an attempt on a Ray cluster: connect, drive workers until nothing is pending, and make the results durable."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The result sink stores and counts the episodes that workers deliver, except those that the circuit breaker holds back."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """The results of an attempt: scores of what the run folder holds, the state of each cell, and the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

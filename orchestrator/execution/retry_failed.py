@@ -3,8 +3,6 @@
 Their rows are saved in the attempt's logs before the first one is removed, so a crash in between loses no row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Play a sweep: one attempt at its run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from pathlib import Path

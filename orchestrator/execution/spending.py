@@ -4,8 +4,6 @@
 may have spent more only by requests of its last moment, fewer than are in flight, because no service answers faster.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math

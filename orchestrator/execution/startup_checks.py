@@ -1,7 +1,5 @@
 """The checks before Ray starts: each model and judge must be able to start here, with the weights of the run."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Prepares the weights of models that wait for GPUs while others play: downloaded, and read into memory that is free."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -3,8 +3,6 @@
 ``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import logging.handlers

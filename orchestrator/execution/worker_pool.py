@@ -1,7 +1,5 @@
 """The Ray actors of a driver's workers: started, stopped and killed by slot, with their GPUs, logs and shared services."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 So do a group's workers: none takes more than its share of what is left.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 

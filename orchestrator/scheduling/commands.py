@@ -3,8 +3,6 @@
 Values only, so that equal runs compare equal.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from orchestrator.scheduling.nodes import Place

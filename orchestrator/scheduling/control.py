@@ -3,8 +3,6 @@
 No episode is lost or doubled by them: what a worker has begun ends and is delivered, the rest of its leases is recalled.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import replace

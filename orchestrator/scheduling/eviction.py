@@ -1,7 +1,5 @@
 """Which workers leave their GPUs to a wider replica that has none, on one node or on the nodes of its pipeline stages."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Where models that wait for GPUs will probably start, so that their weights can be prepared there meanwhile."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from typing import NamedTuple

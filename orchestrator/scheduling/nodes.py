@@ -5,8 +5,6 @@ node is wide enough for it, each stage whole on one. A part of a GPU always belo
 GPU is given out beyond its whole.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Both decide by the work left, the rates and the free GPUs, which the scheduler's events change.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The CPUs and GPUs of a replica of each group, and the share of the cluster that each pool may use."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,8 +5,6 @@ outside the queue because it is paused or cancelled. Events carry the time; no c
 out the commands with Ray, ``forecast/simulator`` on a virtual clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Every pending episode is in one of them: waiting or suspected in its group, or leased to one slot.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field

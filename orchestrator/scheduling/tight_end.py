@@ -1,7 +1,5 @@
 """The tight bound: the earliest end of several groups' work if no GPU is ever idle and every replica starts once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

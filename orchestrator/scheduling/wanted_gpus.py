@@ -1,7 +1,5 @@
 """The GPUs that a sweep's pending work would use if it had them: what the cluster's autoscaler is asked for."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from orchestrator.scheduling.placement import Placement

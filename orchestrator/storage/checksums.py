@@ -5,8 +5,6 @@ file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore
 whose list is complete, a part without a line does not count; in one of an earlier version it is checked by its form alone.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

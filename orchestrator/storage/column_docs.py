@@ -1,7 +1,5 @@
 """The documentation of every stored column, read from the row types: ``ls columns`` prints it, Parquet files carry it."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -4,8 +4,6 @@ Anyone with write access to the run folder can send a command; only the driver w
 later attempt, and a logged command is never executed again. An invalid file in ``control/`` is refused without effect.
 """
 
-from __future__ import annotations
-
 import getpass
 import re
 import secrets

@@ -1,7 +1,5 @@
 """The state of a running sweep after all commands of its control log: what is paused, canceled, set and drained."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path

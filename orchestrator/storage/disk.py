@@ -1,7 +1,5 @@
 """Disk errors as one sentence that says what to do."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -3,8 +3,6 @@
 Only vLLM reports them (and, for tokens, services that bill them). They differ between runs with the same answers.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import polars as pl

@@ -8,8 +8,6 @@ commit. ``options/part-N.parquet`` precedes both if the part has an episode of `
 name is the manifest (docs/decisions/0002-two-tables.md).
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence

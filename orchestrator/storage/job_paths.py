@@ -1,7 +1,5 @@
 """Paths inside a Ray job's copy of the checkout, which is deleted with the job and must not hold results."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

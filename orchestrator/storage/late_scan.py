@@ -3,8 +3,6 @@
 A file that disappears between listing and reading is no error: its replacement exists and is found by listing again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import polars as pl

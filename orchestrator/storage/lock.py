@@ -3,8 +3,6 @@
 The kernel releases the lock (``flock``) when its process ends, also by kill -9. The JSON in the file only names the holder.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -4,8 +4,6 @@ Every part, and every file that a figure or the next run depends on, has a line.
 ``checksums.COMPLETE`` line, and its missing parts cannot be told from merged ones.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import NamedTuple

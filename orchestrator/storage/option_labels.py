@@ -3,8 +3,6 @@
 The newest label of a person counts; the others stay in the file.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import os

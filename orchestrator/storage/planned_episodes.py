@@ -3,8 +3,6 @@
 An episode belongs if the plan names its key. If the keys are unknown, the newest episode per cell and sample belongs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 

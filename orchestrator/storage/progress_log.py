@@ -3,8 +3,6 @@
 Each line is one point. Torn and foreign lines are skipped.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress

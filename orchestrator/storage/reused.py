@@ -3,8 +3,6 @@
 ``reused.parquet`` gets its row before the episode is stored; a row without a stored episode is ignored.
 """
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

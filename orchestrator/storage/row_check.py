@@ -3,8 +3,6 @@
 A row that cannot be stored goes to ``damaged/rows.jsonl`` with its reason and is pending again; all other rows are stored.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ A run folder belongs to one configuration and one driver; any other is refused, 
 ``sweep.resolved.toml`` and ``plan.json`` are replaced atomically, with their sums, and hold no secrets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tomllib

@@ -3,8 +3,6 @@
 A column has the name, position and type of the row's field. Stored parts are compared with these schemas.
 """
 
-from __future__ import annotations
-
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 

@@ -3,8 +3,6 @@
 Unknown versions are left out; nothing here fails an attempt.
 """
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

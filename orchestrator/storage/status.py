@@ -1,7 +1,5 @@
 """The status of a run folder: ``status.json``, corrected by the stored episodes if it is outdated."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import platform

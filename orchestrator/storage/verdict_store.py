@@ -4,8 +4,6 @@ The latest verdict per episode and judge counts. A torn part is ignored, and its
 (``verdicts/part-00000001.parquet``) are written atomically, after the episodes that they judge are durable.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 import time

@@ -1,7 +1,5 @@
 """Locates the folder of a model's LoRA adapter, which may be downloaded from the Hub."""
 
-from __future__ import annotations
-
 import os
 
 from sweeps.spec import ModelSpec

@@ -5,8 +5,6 @@ generates; later requests join the next batch, so no episode waits for the slowe
 during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Container, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Hashes of what a network receives: equal for equal values, however an engine cuts and pads its tensors."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds the network of a checkpoint for the transformers backend: with its weights, or for the front end without them."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Logits processors that decode each row of a batch as if it were alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ the positions of its tokens itself. A model whose cache cannot be copied for sev
 computes the prompt with each reply.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Sequence
 from copy import deepcopy

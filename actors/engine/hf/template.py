@@ -1,7 +1,5 @@
 """Renders prompts and counts picture tokens with the processor of a local model, without downloads."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any

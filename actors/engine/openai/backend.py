@@ -4,8 +4,6 @@ A refused request ends its episode, a temporary error is retried, a final refusa
 The SDK's own retries are off, because this module decides which errors to retry.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

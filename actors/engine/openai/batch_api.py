@@ -3,8 +3,6 @@
 Files are uploaded from disk and read line by line: a batch of 200 MB is never in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 

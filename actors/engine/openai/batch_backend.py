@@ -4,8 +4,6 @@ Every request is paid once: batches of earlier attempts carry the run's name in 
 a new request is sent (docs/decisions/0013). Requests collect in a file until every episode in play waits.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import deque

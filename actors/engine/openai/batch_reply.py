@@ -3,8 +3,6 @@
 Unreadable JSON raises ``UnreadableAnswer``; an optional field of the wrong type gets its default.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The probabilities of a reply's first token, which services return as ``top_logprobs``: enough for replies that are letters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from math import inf

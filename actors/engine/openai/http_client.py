@@ -1,7 +1,5 @@
 """An HTTP client for untrusted services: bounded responses (error pages included), no redirects, no compression."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncIterator
 from functools import partial

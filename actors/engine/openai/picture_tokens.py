@@ -4,8 +4,6 @@ Source: the guide "Images and vision", section "Calculating costs" (platform.ope
 the guide has no rule; users measured 1.2 tokens per patch (community.openai.com/t/1372291).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ Text counts one token per four bytes (OpenAI's rule of thumb), a picture by the 
 by how much the estimates err (``rate_limit.Budget``).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil

@@ -1,7 +1,5 @@
 """Rate limit and budget of a service, shared by all callers of a process."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping

@@ -3,8 +3,6 @@
 JSON that is not an answer raises ``UnreadableAnswer``; an invalid token count becomes 0 and is described.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress

@@ -3,8 +3,6 @@
 Each call is repeated until the service answers; a batch is submitted once, even if the answer is lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial

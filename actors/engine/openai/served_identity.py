@@ -1,7 +1,5 @@
 """The identity of the model behind a service's name: its replies to fixed questions, as the server's weights give them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Only services of one's own are asked: behind a provider's name, models and hardware may change at any time.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from math import exp

@@ -1,7 +1,5 @@
 """Request fields of servers other than OpenAI's: their names, and decoding defaults to switch off."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

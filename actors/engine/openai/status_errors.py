@@ -1,7 +1,5 @@
 """The error that an HTTP status of a service stands for, by the words that services use."""
 
-from __future__ import annotations
-
 import re
 
 from actors.engine.backend import ModelStopped, Overflow, Refused, Unprocessable

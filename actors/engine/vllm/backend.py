@@ -12,8 +12,6 @@ Facts behind the choices (vLLM 0.32, from its sources and from measurements on C
 - Multimodal processors add a start token, which must be turned off if the chat template writes one.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress

@@ -5,8 +5,6 @@ It is no guarantee (vllm#51187); ``models flip-rate`` measures what remains.
 vLLM reads the mode from the environment at import, so the variable is set before vLLM is imported.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

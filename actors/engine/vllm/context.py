@@ -5,8 +5,6 @@ error, if ``max_model_len`` is larger: with ``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, a
 length but not the table by ``factor``. transformers computes any position.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from sweeps.spec import ModelSpec

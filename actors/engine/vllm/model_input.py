@@ -1,7 +1,5 @@
 """Describes a rendered prompt of vLLM and its decoding parameters, for certificates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vllm import SamplingParams

@@ -5,8 +5,6 @@ the scheduler polls it without sleeping (``SpinCondition`` of ``vllm.distributed
 takes a core from the front end. docs/performance.md has figures.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The flags of a vLLM engine and the decoding parameters of a request, all explicit so that no default applies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from vllm import SamplingParams

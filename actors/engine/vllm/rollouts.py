@@ -1,7 +1,5 @@
 """Samples replies for training: several per question, with the log-probability of each token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

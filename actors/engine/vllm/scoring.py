@@ -4,8 +4,6 @@ Every prefix continues the prompt, so all requests but the first read it from th
 log-probabilities of the named tokens, before temperature, penalties and bias (``logprobs_mode`` is ``raw_logprobs``).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pictures of a rendered prompt, and how many of them the engine already has."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 

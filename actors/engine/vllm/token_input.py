@@ -1,7 +1,5 @@
 """A vLLM backend that only renders prompts: its front end without engine and weights, ready in seconds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

@@ -3,8 +3,6 @@
 vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its "auto" constrains no token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

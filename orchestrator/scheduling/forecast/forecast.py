@@ -1,7 +1,5 @@
 """The forecast of a sweep on a number of GPUs, from the real scheduler: hours, range, lower bound, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

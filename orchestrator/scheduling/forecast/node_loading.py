@@ -4,8 +4,6 @@ The weights of a model that waits for GPUs are prepared meanwhile, as by ``Weigh
 stay in its memory: the paper's models have some 750 GB, and a DGX H200 has 2 TB.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

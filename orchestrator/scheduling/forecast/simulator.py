@@ -3,8 +3,6 @@
 The makespan is compared with a bound that no schedule can beat. ``tests/faults.py`` adds workers that die and fall silent.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 An estimate is never part of a key and changes no answer: a wrong one only costs time, and the scheduler corrects it.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
