@@ -9,23 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from io import BytesIO
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
+
+from PIL import Image, UnidentifiedImageError
 
 from actors.engine.backend import Message, Request, Situation
 from actors.engine.batching import Job
 from actors.playing import prompts
 from envs import SCENARIOS
-from envs.render import Fit, Renderer, UnreadablePicture
+from envs.answers import as_letter, as_text, option_table
+from envs.render import FORMATS, Fit, Renderer, UnreadablePicture
 from envs.samples import limit_samples, load_samples
-from envs.types import Action, Ending, Sample, State, Verdict
+from envs.scenario import suggestions
+from envs.types import Action, Ending, ImageRef, Sample, State, Verdict, View
+from orchestrator.datasets.train_split import SplitRow
 from orchestrator.learning.settings import States, TrainError
 from sweeps.sampling import Sampling
 from sweeps.spec import Sweep
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 KINDS = ("hidden", "middle", "clear")
 
@@ -56,36 +59,6 @@ class ReplyOutcome:
         return 1.0 if self.right else suggestion if self.is_suggestion else 0.0
 
 
-class TrainingState(Protocol):
-    """One question, with or without its hint, and the outcome of replies to it."""
-
-    @property
-    def key(self) -> str:
-        """Scenario, sample and turn."""
-        ...
-
-    @property
-    def scenario(self) -> str: ...
-
-    @property
-    def kind(self) -> str:
-        """One of ``KINDS``."""
-        ...
-
-    @property
-    def solution(self) -> str:
-        """A right reply."""
-        ...
-
-    def job(self, hint: bool = False) -> Job:
-        """Return the question for an engine, pictures included; raise TrainError for an unreadable picture."""
-        ...
-
-    def outcome(self, reply: str) -> ReplyOutcome:
-        """Return the outcome of a reply."""
-        ...
-
-
 @dataclass(frozen=True)
 class GameState:
     """A state of an episode of a sample."""
@@ -93,10 +66,12 @@ class GameState:
     sample: Sample
     state: State
     kind: str
+    """One of ``KINDS``."""
     renderer: Renderer
 
     @property
     def key(self) -> str:
+        """Scenario, sample and turn."""
         return f"{self.sample.scenario}/{self.sample.id}/{self.state.turn}"
 
     @property
@@ -105,9 +80,11 @@ class GameState:
 
     @cached_property
     def solution(self) -> str:
+        """A right reply."""
         return SCENARIOS[self.scenario].solve(self.sample, self.state)
 
     def job(self, hint: bool = False) -> Job:
+        """Return the question for an engine, pictures included; raise TrainError for an unreadable picture."""
         view = SCENARIOS[self.scenario].view(self.sample, self.state, hint)
         try:
             picture = self.renderer.picture(view.image)
@@ -120,6 +97,7 @@ class GameState:
         )
 
     def outcome(self, reply: str) -> ReplyOutcome:
+        """Return the outcome of a reply."""
         state, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
         right, is_suggestion = state.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
         return ReplyOutcome(turn.action, right, is_suggestion and not right, state if state.ending is None else None)
@@ -130,7 +108,74 @@ class GameState:
         return GameState(self.sample, state, "clear" if is_clear else "middle", self.renderer)
 
 
-def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image], situation: Situation) -> Job:
+SPLIT_SCENARIOS = ("QD", "COCO")
+"""The scenarios of the split (paper, section 5)."""
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """A row of the published train split; its kind is unknown and counts as ``middle``."""
+
+    row: SplitRow
+    kind: str = "middle"
+
+    @property
+    def key(self) -> str:
+        return f"train/{self.row.number}"
+
+    @property
+    def scenario(self) -> str:
+        """The scenario whose moves are among its suggestions, by default the first of ``SPLIT_SCENARIOS``."""
+        text = " ".join(suggestions(self.row.options)).lower()
+        return next(
+            (name for name in SPLIT_SCENARIOS if any(cue in text for cue in SCENARIOS[name].cue)), SPLIT_SCENARIOS[0]
+        )
+
+    @property
+    def solution(self) -> str:
+        return self.row.answer
+
+    def job(self, hint: bool = False) -> Job:
+        if hint:
+            raise TrainError("the published train split has no questions with hints; set train.exploration.hint = 0")
+        image = ImageRef(self.key)
+        view = View(image, self.row.question, self.row.options, ())
+        sample = Sample(
+            self.scenario, self.row.number, self.row.question, self.row.options, (), self.row.answer, self.key, 0, 1, 0
+        )
+        question = Message("user", self.row.question, (image,))
+        return build_job((question,), {image: self._picture()}, Situation(sample, State(0), view))
+
+    def _picture(self) -> Image.Image:
+        try:
+            return Image.open(BytesIO(self.row.picture), formats=FORMATS).convert("RGB")
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError):
+            raise TrainError(
+                f"row {self.row.number} of the train split has no picture that can be decoded; fetch it again"
+            ) from None
+
+    def outcome(self, reply: str) -> ReplyOutcome:
+        """Match text first, then letter, over the options as one list (``envs.answers``)."""
+        options, text, letter = self.row.options, as_text(reply), as_letter(reply)
+        answer = option_table(options, (self.row.answer,), 0).read(text, letter)
+        suggestion = option_table(options, self.row.suggestions, 0).read(text, letter)
+        right = answer.verdict is Verdict.CORRECT
+        return ReplyOutcome(self._action(answer.chosen), right, suggestion.verdict is Verdict.CORRECT and not right)
+
+    def _action(self, chosen: int) -> Action:
+        if chosen < 0:
+            return Action.UNPARSABLE
+        option = self.row.options[chosen]
+        if option in self.row.suggestions:
+            return Action.SUGGESTION
+        return Action.CATEGORY if option in suggestions((option,)) else Action.ABSTENTION
+
+
+TrainingState = GameState | SplitState
+"""One question, with or without its hint, and the outcome of replies to it."""
+
+
+def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image.Image], situation: Situation) -> Job:
     """Return a request with default sampling: the training samples by its own settings."""
     return Job(Request(messages, Sampling(), 0, situation), pictures)  # type: ignore[arg-type]
 
@@ -183,7 +228,7 @@ def load_states(
     return states
 
 
-def fingerprint(picture: Image) -> bytes:
+def fingerprint(picture: Image.Image) -> bytes:
     """Return a digest of a picture's size and RGB pixels."""
     rgb = picture.convert("RGB")
     return blake2b(repr(rgb.size).encode() + rgb.tobytes(), digest_size=16).digest()

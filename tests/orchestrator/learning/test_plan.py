@@ -11,7 +11,6 @@ from envs.demo import draw
 from orchestrator.cli.main import app
 from orchestrator.learning import settings
 from orchestrator.learning.plan import (
-    SplitState,
     describe_hours,
     describe_work,
     drawable_states,
@@ -21,6 +20,7 @@ from orchestrator.learning.plan import (
     with_steps,
 )
 from orchestrator.learning.settings import train_table
+from orchestrator.learning.states import SplitState
 from sweeps.load import SweepError
 from tests.orchestrator.learning.test_train_split import row, write
 
