@@ -89,18 +89,17 @@ class TurnRow(NamedTuple):
 
 
 class OptionRow(NamedTuple):
-    """One row per option of a question of ``every-state``, and one per question for its residual."""
+    """One row per option of a question of ``every-state``, and one per question for its residual.
+
+    A column without a description is that of ``EpisodeRow``, as in ``VerdictRow``.
+    """
 
     key: str
     """The key of the episode."""
     model: str
-    """As in ``episodes``."""
     scenario: str
-    """As in ``episodes``."""
     condition: str
-    """As in ``episodes``."""
     sample_id: int
-    """As in ``episodes``."""
     order: Int32
     """0 for the published order of options, else the number of a seeded one."""
     turn: Int32
@@ -133,15 +132,10 @@ class VerdictRow(NamedTuple):
     judge: str
     """The judge's key: its name and a hash of its configuration."""
     cell: str
-    """As in ``episodes``."""
     model: str
-    """As in ``episodes``."""
     scenario: str
-    """As in ``episodes``."""
     condition: str
-    """As in ``episodes``."""
     sample_id: int
-    """As in ``episodes``."""
     category: bool | None
     """True if the answer names the right category."""
     suggestion: bool | None

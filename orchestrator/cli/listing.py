@@ -115,7 +115,7 @@ def differences() -> Rows:
 
 def columns() -> Rows:
     """Return every column of the tables in a run folder: type, nulls, values and meaning."""
-    from orchestrator.storage.column_docs import ROWS, column_docs
+    from orchestrator.storage.schemas import ROWS, column_docs
 
     return [{"table": table, **asdict(column)} for table, row in ROWS.items() for column in column_docs(row)]
 

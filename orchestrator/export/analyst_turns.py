@@ -6,7 +6,7 @@ from pathlib import Path
 from actors.playing.rows import EpisodeRow, TurnRow
 from orchestrator.export.trajectories import question_rows
 from orchestrator.report.run_data import RunData
-from orchestrator.storage.column_docs import METADATA, column_docs
+from orchestrator.storage.schemas import METADATA, column_docs
 
 EPISODE_COLUMNS = ("model", "scenario", "condition", "protocol", "sample_id", "seed", "ending", "correct")
 """The columns of its episode that a turn repeats."""

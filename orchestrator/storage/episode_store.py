@@ -18,7 +18,6 @@ import polars as pl
 
 from actors.playing.records import Columns, EpisodeBatch
 from orchestrator.storage import atomic_write, checksums, lock, row_check
-from orchestrator.storage.column_docs import ROWS, parquet_metadata
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import (
     Part,
@@ -31,7 +30,7 @@ from orchestrator.storage.part_files import (
     part_numbers,
     scan_part,
 )
-from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, TABLES, TURNS, UNREADABLE
+from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, ROWS, TABLES, TURNS, UNREADABLE, parquet_metadata
 
 LARGE = 100_000
 """Episodes of a part that is not merged further."""

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.export.analyst_turns import EPISODE_COLUMNS, SAMPLE_COLUMNS, describe_columns
 from orchestrator.export.export import export
-from orchestrator.storage.column_docs import METADATA
 from orchestrator.storage.episode_store import episodes, turns
+from orchestrator.storage.schemas import METADATA
 from tests.orchestrator.report.runs import play_export_run
 
 ASKS = "SELECT model, scenario, turn, count(*) AS asks FROM '{}' WHERE action = 'suggestion' GROUP BY ALL ORDER BY ALL"

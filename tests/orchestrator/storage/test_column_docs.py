@@ -8,9 +8,8 @@ from typer.testing import CliRunner
 
 from actors.playing.rows import EpisodeRow
 from orchestrator.cli.main import app
-from orchestrator.storage.column_docs import METADATA, ROWS, column_docs, parquet_metadata
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.schemas import schema
+from orchestrator.storage.schemas import METADATA, ROWS, column_docs, parquet_metadata, schema
 from tests.orchestrator.storage.test_episode_store import write_store
 
 

@@ -9,9 +9,9 @@ from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
 from orchestrator.storage import atomic_write, checksums
-from orchestrator.storage.column_docs import parquet_metadata
 from orchestrator.storage.episode_store import EpisodeStore, options
 from orchestrator.storage.manifest import DAMAGED, MISSING, UNLISTED, find_faults
+from orchestrator.storage.schemas import parquet_metadata
 from tests.orchestrator.blocks import batch_of, episode
 
 
