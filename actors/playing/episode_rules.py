@@ -109,12 +109,16 @@ class EveryFrame(MultipleChoice):
         return super().pose(state, ())
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
+        return self.after(state), read_category(self.sample, state, reply)
+
+    def after(self, state: State) -> State:
+        """Return the next of the states; after the last, the episode has ended."""
         following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
-        return following[0], read_category(self.sample, state, reply)
+        return following[0]
 
 
 @dataclass(frozen=True)
-class EveryState(MultipleChoice):
+class EveryState(EveryFrame):
     """The probabilities of all options, at every question that play can reach; a turn's reply is the most probable option."""
 
     @cached_property
@@ -122,19 +126,12 @@ class EveryState(MultipleChoice):
         """The earliest state of each question."""
         return [question.state for question in build_graph(self.sample, self.condition).questions]
 
-    def initial(self) -> State:
-        return self.states[0]
-
-    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        return super().pose(state, ())
-
     async def ask(self, backend: Backend, request: Request) -> ScoredReply:
         return await score_options(backend, request, self.condition)
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
-        _, turn = super().step(state, reply)
-        following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
-        return following[0], turn
+        _, turn = MultipleChoice.step(self, state, reply)
+        return self.after(state), turn
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,9 @@ class JudgeTrial:
     async def answer(self) -> AsyncIterator[Outcome]:
         """Judge one answer in the block, which sets the outcome; raises ModelStopped if the judge has failed its trial."""
         async with self.changed:
-            await self.changed.wait_for(lambda: self.passed or self.failed or self.read or self._has_room)
+            await self.changed.wait_for(
+                lambda: self.passed or self.failed or self.read or self.judged + self.running < FIRST_ANSWERS
+            )
             if self.failed:
                 verdicts = f"{self.read or 'no'} verdict{'s' * (self.read > 1)}"
                 raise ModelStopped(
@@ -73,7 +75,3 @@ class JudgeTrial:
         if self.passed or self.judged < FIRST_ANSWERS:
             return False
         return reads_nothing(self.read, self.judged)
-
-    @property
-    def _has_room(self) -> bool:
-        return self.judged + self.running < FIRST_ANSWERS
