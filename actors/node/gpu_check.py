@@ -50,14 +50,11 @@ class GpuRequest:
         return min(device.total, max(int(self.share * device.total), self.size))
 
 
-Measure = Callable[[], Sequence[Device]]
-
-
 def check_gpus(
     request: GpuRequest,
     assigned: Sequence[object],
     visible: str | None,
-    measure: Measure = nvml.devices,
+    measure: Callable[[], Sequence[Device]] = nvml.devices,
     timeout: float = MEMORY_TIMEOUT_S,
     interval: float = POLL_INTERVAL_S,
 ) -> Iterator[str]:

@@ -79,10 +79,6 @@ class Bank:
     pixels: np.ndarray
     plays: tuple[Play, ...]
 
-    def plays_of(self, scenario: str) -> tuple[Play, ...]:
-        """Return the plays of one scenario."""
-        return tuple(play for play in self.plays if play.sample.scenario == scenario)
-
 
 def parse_demo(scenario: str, demo: DemoSample) -> Sample:
     """Return a sample of the demo as the game's sample."""

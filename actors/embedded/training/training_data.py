@@ -40,7 +40,7 @@ class TrainingData:
     """A source of examples from a bank."""
 
     def __init__(self, bank: Bank, lap: int = LAP, weights: dict[str, float] | None = None) -> None:
-        self.plays = {name: bank.plays_of(name) for name in SCENARIOS}
+        self.plays = {name: [play for play in bank.plays if play.sample.scenario == name] for name in SCENARIOS}
         self.weights = weights
         self.lap = lap
 

@@ -24,7 +24,6 @@ from actors.embedded.training.pictures import FIRST_SEED, HELD_OUT, LAP, Bank, d
 from actors.embedded.training.stages import Labels
 from actors.embedded.training.trainer import LoggedRun, ProcessGroup, Schedule, train
 from actors.embedded_135m.assemble import EMBEDDED, assemble, load_language, load_tokenizer
-from actors.embedded_135m.training.adapter import add_adapter
 from actors.embedded_135m.training.conversations import ASKING, FINISHING, SPEAKING, Mixture
 from actors.embedded_135m.training.looking_stage import (
     LookingStage,
@@ -33,7 +32,7 @@ from actors.embedded_135m.training.looking_stage import (
     Words,
     word_accuracy,
 )
-from actors.embedded_135m.training.speaking_stage import EncodeRows, SpeakingStage
+from actors.embedded_135m.training.speaking_stage import EncodeRows, SpeakingStage, add_adapter
 
 SPEAKING_SEED = FIRST_SEED + 100
 """First seed of the pictures for the adapter: the tower has never seen them, as it has not those of an examination."""
@@ -130,7 +129,7 @@ def look(run: TrainingRun) -> None:
 def refine(run: TrainingRun) -> None:
     """Run stage 2: as stage 1, and the tower's other layers learn too."""
     encoder = run.trained_encoder(run.looking)
-    encoder.unfreeze_tower()
+    encoder.lower.requires_grad_(True)
     train_encoder(run, run.refining, encoder, run.seed + 1)
 
 

@@ -115,8 +115,8 @@ class Words:
 class PictureEncoder(nn.Module):
     """The embedded model's tower, one more layer on it, and the projection of the connector.
 
-    The tower recognizes what it was trained on; the new layer carries that to the places of the four picture tokens. The tower
-    is frozen until ``unfreeze_tower``.
+    The tower recognizes what it was trained on; the new layer carries that to the places of the four picture tokens. The tower,
+    ``lower``, is frozen at first.
     """
 
     def __init__(self, tower: nn.Module, text_width: int, deviation: float) -> None:
@@ -140,10 +140,6 @@ class PictureEncoder(nn.Module):
         values = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1.0
         states = self.norm(self.layer(self.lower(values).last_hidden_state, None))
         return self.bridge(Idefics3Connector.pixel_shuffle(None, states, SCALE))
-
-    def unfreeze_tower(self) -> None:
-        """Let all layers of the tower learn."""
-        self.lower.requires_grad_(True)
 
     def tower_state(self) -> dict[str, Tensor]:
         """Return the weights by their names in an Idefics3 vision tower of one more layer."""

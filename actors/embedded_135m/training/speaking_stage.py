@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 
 from actors.embedded.training.pictures import Bank
 from actors.embedded.training.training_data import TrainingExample
-from actors.embedded_135m.assemble import FRAME, IMAGE, PICTURE_TOKENS, WHOLE
+from actors.embedded_135m.assemble import ADAPTED, ALPHA, FIRST_LAYER, FRAME, IMAGE, PICTURE_TOKENS, RANK, WHOLE
 from actors.embedded_135m.training.conversations import Conversations, Mixture, TextExample
 from actors.engine.backend import Message
 
@@ -175,3 +175,32 @@ def cut_sentence(text: str) -> str:
     """Return the text up to its last full stop, or all of it."""
     end = max(text.rfind(mark) for mark in ".!?")
     return text[: end + 1] if end > 0 else text
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer plus the adapter's low-rank product; it is in the attention of the later layers."""
+
+    def __init__(self, linear: nn.Linear, down: nn.Parameter, up: nn.Parameter) -> None:
+        super().__init__()
+        self.linear, self.down, self.up = linear, down, up
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the layer's output with the product's added."""
+        return self.linear(x) + (x @ self.down.T) @ self.up.T * (ALPHA / RANK)
+
+
+def add_adapter(model: nn.Module, seed: int) -> nn.ParameterDict:
+    """Freeze the model, put adapted layers into it, and return their parameters by the name of the layer they belong to."""
+    model.requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    parameters = nn.ParameterDict()
+    for number, layer in enumerate(model.model.layers):
+        for name in ADAPTED if number >= FIRST_LAYER else ():
+            linear: nn.Linear = getattr(layer.self_attn, name)
+            bound = linear.in_features**-0.5
+            down = nn.Parameter((torch.rand(RANK, linear.in_features, generator=generator) * 2 - 1) * bound)
+            up = nn.Parameter(torch.zeros(linear.out_features, RANK))
+            setattr(layer.self_attn, name, Adapted(linear, down, up))
+            path = f"model/layers/{number}/self_attn/{name}"
+            parameters[f"{path}/A"], parameters[f"{path}/B"] = down, up
+    return parameters
