@@ -9,7 +9,7 @@ from actors.engine.image_loader import picture_bounds
 from orchestrator.datasets.train_split import ROWS, SplitRow, is_split, read_rows
 from orchestrator.learning.settings import Train, Training
 from orchestrator.learning.states import Pool, SplitState, TrainingState, load_states, refuse_test_pictures
-from orchestrator.scheduling.forecast.throughput import gpu_speed
+from orchestrator.scheduling.forecast.throughput import billions, gpu_speed
 from orchestrator.storage import job_paths
 
 
@@ -25,8 +25,6 @@ PAPER_ROLLOUTS = 8
 PAPER_HOURS = {"qwen2.5-vl-3b": (4 * 8, 4 * 10), "llava-next-mistral-7b": (16 * 8, 16 * 10)}
 """GPU-hours on A100 of one pass over the train split: 8 to 10 hours on 4 and on 16 GPUs (paper, appendix C)."""
 PAPER_BILLIONS = {"qwen2.5-vl-3b": 3.0, "llava-next-mistral-7b": 7.0}
-DEFAULT_BILLIONS = 7.0
-"""Parameters of a model that states none, as in the forecast of runs."""
 EMBEDDED_SECONDS = 0.005
 """Core-seconds per reply of the embedded model: the demo's 15,360 replies take 60 to 90 (docs/learning.md)."""
 
@@ -109,7 +107,7 @@ def _gpu_hours_per_reply(train: Train, gpu_type: str) -> tuple[float, float]:
     per_hour = gpu_speed("a100") / gpu_speed(gpu_type) / (ROWS * PAPER_ROLLOUTS)
     if hours := PAPER_HOURS.get(train.model.name):
         return hours[0] * per_hour, hours[1] * per_hour
-    scale = (train.model.parameters or DEFAULT_BILLIONS) * per_hour
+    scale = billions(train.model) * per_hour
     lows, highs = zip(
         *[(low / PAPER_BILLIONS[n], high / PAPER_BILLIONS[n]) for n, (low, high) in PAPER_HOURS.items()], strict=True
     )

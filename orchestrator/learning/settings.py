@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from orchestrator.storage.run_folder import flatten
 from sweeps.load import SweepError, build, find_model
 from sweeps.packages import find_scenarios
 from sweeps.sampling import Whole
@@ -173,13 +174,7 @@ class Train(Frozen):
         nested = self.model_dump(
             mode="json", exclude={"model", "evaluate_every", "evaluate_samples", "checkpoint_every"}
         )
-        flat = {"model": self.model.identity}
-        for name, value in nested.items():
-            if isinstance(value, dict):
-                flat |= {f"{name}.{inner}": part for inner, part in value.items()}
-            else:
-                flat[name] = value
-        return flat
+        return {"model": self.model.identity, **dict(flatten(nested))}
 
 
 class Training(NamedTuple):

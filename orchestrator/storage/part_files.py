@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +72,8 @@ def list_parts(folder: Path, decode: bool = False, sums: checksums.Sums | None =
         table: _find_usable(folder / table, names[table] & parts_by_name.keys(), schema, sums, decode)
         for table, schema in TABLES.items()
     }
-    complete = good["options"] | (parts_by_name.keys() - names["options"] - _with_options(sums))
+    with_options = {name.removeprefix("options/") for name in sums if name.startswith("options/")}
+    complete = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
     pairs = good["episodes"] & good["turns"] & complete
     live = sorted(parts_by_name[name] for name in pairs)
     merged = find_merged(parts_by_name.values(), live)
@@ -103,11 +104,6 @@ def find_merged(parts: Iterable[Part], merges: Iterable[Part]) -> list[Part]:
         if part in containers:
             reach = max(reach, part.last)
     return merged
-
-
-def _with_options(sums: checksums.Sums) -> set[str]:
-    """Return the names of parts that were written with options."""
-    return {name.removeprefix("options/") for name in sums if name.startswith("options/")}
 
 
 def list_parts_during_run(folder: Path) -> PartFiles:
@@ -161,14 +157,15 @@ def _parse_parts(names: Iterable[str]) -> list[Part]:
     return [part for file in files if (part := Part.parse(file))]
 
 
-def part_numbers(folder: Path, sums: checksums.Sums) -> Iterator[int]:
+def part_numbers(folder: Path, sums: checksums.Sums, tables: Collection[str] = tuple(TABLES)) -> Iterator[int]:
     """Yield every number that a part has or had by these sums, since a recorded sum belongs to one part forever.
 
     A part may have been moved aside, so that a repaired file can be put back, or never have got its name in a crash.
     """
-    files = (path.name for subfolder in (*TABLES, "damaged") for path in (folder / subfolder).glob("*part-*"))
+    patterns = [*(f"{table}/*part-*" for table in tables), *(f"damaged/{table}-part-*" for table in tables)]
+    files = (path.name for pattern in patterns for path in folder.glob(pattern))
     recorded = (name.partition("/") for name in sums)
-    for name in {*files, *(file for table, _, file in recorded if table in TABLES)}:
+    for name in {*files, *(file for table, _, file in recorded if table in tables)}:
         match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", name)
         if match:
             yield int(match[1])
@@ -179,18 +176,18 @@ def _find_usable(folder: Path, names: Set[str], schema: pl.Schema, sums: checksu
     small = [
         name
         for name in sorted(names if decode else ())
-        if f"{folder.name}/{name}" in sums and _has_sum(folder / name, sums, SMALL_BYTES)
+        if f"{folder.name}/{name}" in sums and _is_small(folder / name, sums)
     ]
     batches = (small[first : first + TOGETHER] for first in range(0, len(small), TOGETHER))
     decoded = {name for batch in batches if _are_readable([folder / name for name in batch], schema) for name in batch}
     return decoded | {name for name in names - decoded if is_usable(folder / name, schema, sums, decode)}
 
 
-def _has_sum(path: Path, sums: checksums.Sums, largest: int) -> bool:
-    """Return True if this is a file of at most so many bytes whose sum matches."""
+def _is_small(path: Path, sums: checksums.Sums) -> bool:
+    """Return True if this is a file of at most ``SMALL_BYTES`` whose sum matches."""
     try:
         status = os.stat(path)
-        return stat.S_ISREG(status.st_mode) and status.st_size <= largest and checksums.sum_matches(path, sums)
+        return stat.S_ISREG(status.st_mode) and status.st_size <= SMALL_BYTES and checksums.sum_matches(path, sums)
     except OSError:
         return False
 

@@ -5,14 +5,13 @@ The driver rewrites the file while it plays, so a killed attempt lacks its last 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, PlainSerializer, TypeAdapter
 
 from orchestrator.storage import checksums
 
@@ -22,7 +21,7 @@ GPU_HOURS = "GPU-hours"
 HELD = ("loading", "playing", "judging", "idle", "lost")
 """The parts of held time; together they are all of it."""
 
-Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), PlainSerializer(lambda value: round(value, 3))]
 
 
 @dataclass(slots=True)
@@ -62,15 +61,10 @@ def read_attempts(folder: Path) -> dict[str, dict[str, ReplicaTime]]:
         return {}
 
 
-def write_attempts(folder: Path, attempts: Mapping[str, Mapping[str, ReplicaTime]]) -> None:
+def write_attempts(folder: Path, attempts: dict[str, dict[str, ReplicaTime]]) -> None:
     """Write the file; on a full disk it stays as it was and the run goes on."""
-    rows = {attempt: {name: _rounded(row) for name, row in groups.items()} for attempt, groups in attempts.items()}
     with suppress(OSError):
-        checksums.write(folder / FILE, json.dumps(rows, indent=1).encode())
-
-
-def _rounded(row: ReplicaTime) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in asdict(row).items()}
+        checksums.write(folder / FILE, ATTEMPTS.dump_json(attempts, indent=1))
 
 
 def time_by_group(folder: Path) -> dict[str, ReplicaTime]:

@@ -108,7 +108,7 @@ def settings(sweep: Sweep) -> dict[str, Any]:
         "conditions": {c.name: c.model_dump(mode="json") for c in sweep.conditions},
     }
     lists = {"models": list(nested["models"]), "conditions": list(nested["conditions"])}
-    return {**lists, **dict(_flatten(nested, ""))}
+    return {**lists, **dict(flatten(nested))}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -252,10 +252,11 @@ def _refusal(folder: Path, changed: Sequence[str]) -> str:
     )
 
 
-def _flatten(nested: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested tables under their names, joined by dots."""
     for name, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

@@ -18,7 +18,7 @@ from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.part_files import is_usable, missing_files
+from orchestrator.storage.part_files import is_usable, missing_files, part_numbers
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import VERDICTS
 
@@ -89,11 +89,8 @@ class VerdictStore:
         self._part_names.add(path.name)
 
     def _next_number(self) -> int:
-        """Return a number that no part has or had, since a recorded sum belongs to one part forever."""
-        aside = (self.folder.parent / "damaged").glob(f"{FOLDER}-part-*")
-        noted = [name for name in checksums.read_sums(self.folder.parent) if name.startswith(f"{FOLDER}/")]
-        names = [path.name for path in (*_list_parts(self.folder), *aside)] + noted
-        return max((int(digits) for name in names for digits in re.findall(r"part-([0-9]{8,18})", name)), default=0) + 1
+        folder = self.folder.parent
+        return max(part_numbers(folder, checksums.read_sums(folder), (FOLDER,)), default=0) + 1
 
 
 def mend_verdicts(folder: Path) -> None:

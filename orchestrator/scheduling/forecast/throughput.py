@@ -158,7 +158,7 @@ def gpu_speed(gpu_type: str) -> float:
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
     """Return the tokens/s that one replica writes with a full batch."""
     tokens = float(_table()["decoding"]["tokens"]) * gpu_speed(gpu_type) * (model.gpus or 1)
-    return tokens / _billions(model)
+    return tokens / billions(model)
 
 
 def _correct(rate: Rate, observed: ObservedRate) -> Rate:
@@ -186,15 +186,15 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
     speed, row = gpu_speed(gpu_type), _table()["models"].get(model.name)
     if row:
         # up to 3B, the thread that prepares pictures limits a part of a GPU and the whole alike
-        share = model.gpus if 0 < model.gpus < 1 and _billions(model) > 3 else 1.0
+        share = model.gpus if 0 < model.gpus < 1 and billions(model) > 3 else 1.0
         return _with_phases(Rate(row["pictures"] * speed * share, row["start"], "reckoned"), model)
-    pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / _billions(model))
+    pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / billions(model))
     return _with_phases(Rate(pictures * speed, _start_seconds(model), "guessed"), model)
 
 
 def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
     """Return the rate with reckoned phases: its start is one with weights and compiled kernels on the node."""
-    read, weights = min(rate.start, READ_S_PER_BILLION * _billions(model)), GB_PER_BILLION * _billions(model)
+    read, weights = min(rate.start, READ_S_PER_BILLION * billions(model)), GB_PER_BILLION * billions(model)
     return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read), weights=weights)
 
 
@@ -206,11 +206,12 @@ def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> R
 
 
 def _start_seconds(model: ModelSpec) -> float:
-    return 60.0 + READ_S_PER_BILLION * _billions(model)
+    return 60.0 + READ_S_PER_BILLION * billions(model)
 
 
-def _billions(model: ModelSpec) -> float:
-    return model.parameters or 7.0  # unknown
+def billions(model: ModelSpec) -> float:
+    """Return the billions of a model's parameters; 7 if the entry states none."""
+    return model.parameters or 7.0
 
 
 # -- measurements of real runs ----------------------------------------------------------------------------------------------
