@@ -85,7 +85,6 @@ DOORS = {
         "orchestrator/execution/gpu_placement.py",
         "orchestrator/execution/loss_reason.py",
         "orchestrator/execution/model_packages.py",
-        "orchestrator/execution/node_request.py",
         "orchestrator/execution/ray_cluster.py",
         "orchestrator/execution/worker_pool.py",
         "orchestrator/learning/ray_workers.py",

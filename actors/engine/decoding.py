@@ -110,7 +110,7 @@ def decoding(
 
     weight = own("repetition_penalty", PENALTY) if penalty is None else penalty
     if not sampling.checkpoint:
-        ends = _end_tokens(checkpoint) if faithful else None
+        ends = end_tokens(checkpoint.get("eos_token_id")) if faithful else None
         return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight, stops=ends)
     sampled = bool(sampling.sampled or checkpoint.get("do_sample"))
     if unfollowed := unfollowed_fields(checkpoint, sampled):
@@ -118,7 +118,7 @@ def decoding(
             f'sampling = "checkpoint" cannot follow {", ".join(unfollowed)} of generation_config.json; '
             "state the sampling in the sweep"
         )
-    tokens = (_banned_tokens(checkpoint), _end_tokens(checkpoint))
+    tokens = (_banned_tokens(checkpoint), end_tokens(checkpoint.get("eos_token_id")))
     if not sampled:
         return Decoding(0.0, 1.0, -1, weight, *tokens)
     top_k = int(own("top_k", TOP_K)) or -1
@@ -154,7 +154,10 @@ def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(sorted({*(checkpoint.get("suppress_tokens") or ()), *(word[0] for word in words)}))
 
 
-def _end_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the tokens at which ``generate`` ends a reply; none means that only ``max_tokens`` ends it."""
-    ends = checkpoint.get("eos_token_id")
-    return tuple(ends) if isinstance(ends, list | tuple) else () if ends is None else (ends,)
+def end_tokens(*stated: Any) -> tuple[int, ...]:
+    """Return the tokens that end a reply by what configurations state, each one token, several or None.
+
+    None at all means for ``generate`` that only ``max_tokens`` ends a reply.
+    """
+    lists = (ends if isinstance(ends, list | tuple) else [ends] for ends in stated if ends is not None)
+    return tuple(token for tokens in lists for token in tokens)

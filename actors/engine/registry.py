@@ -1,9 +1,11 @@
-"""Opens the backend of a model entry; a heavy package is imported only if its backend is used."""
+"""Opens the backend of a model entry, with weights or only its input path; a heavy package is imported only if it is used."""
 
+import os
 from pathlib import Path
+from typing import Any
 
 from actors.embedded import resolve_embedded
-from actors.engine.backend import Backend
+from actors.engine.backend import Backend, Request
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
 from sweeps.pipeline_stages import STAGES
@@ -11,6 +13,8 @@ from sweeps.spec import ModelSpec
 
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
 """The optional packages of the backends; peft loads adapters for transformers."""
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "VLLM_LOGGING_LEVEL": "ERROR"}
+"""Environment variables of the engines' packages, read at import; existing values take precedence."""
 
 
 def open_engine(model: ModelSpec, data: Path) -> Backend:
@@ -57,3 +61,28 @@ def _open(model: ModelSpec, data: Path) -> Backend:
             return VLLMBackend(model, data)
         case "human":
             raise ValueError(f"{model.name} is a person, who plays with `proactive-sweep play`, not in a sweep")
+
+
+async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]:
+    """Return the ids that a model of backend vllm or transformers reads, pictures expanded.
+
+    Raises OSError, ValueError or ImportError if the input path cannot be built, and its errors for a refused prompt or picture.
+    """
+    backend = open_without_weights(model, data)
+    try:
+        ids: list[int] = await backend.token_ids(request)
+        return ids
+    finally:
+        await backend.close()
+
+
+def open_without_weights(model: ModelSpec, data: Path) -> Any:
+    """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as ``token_ids``."""
+    for name, value in OFFLINE.items():
+        os.environ.setdefault(name, value)
+    model = resolve_embedded(model)
+    if model.backend == "vllm":
+        from actors.engine.vllm.token_input import open_without_engine
+
+        return open_without_engine(model, data)
+    return open_engine(model.model_copy(update={"options": {**model.options, "device_map": "meta"}}), data)

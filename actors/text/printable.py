@@ -17,6 +17,8 @@ BLANKS = (  # print as nothing
     "\t\n\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
 )
+LONGEST_ERROR = 300
+"""Characters of an error on one line, for a table or a part of a sentence."""
 UNSAFE = re.compile(f"[{CONTROLS}]")
 HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
 """Characters that are invisible, or change the order of the others."""
@@ -52,3 +54,14 @@ def list_first(texts: Sequence[str], most: int = 3, separator: str = ", ") -> st
     others = len(texts) - most
     rest = f"{separator.strip(', ')} and {others:,} more" if others > 0 else ""
     return separator.join(texts[:most]) + rest
+
+
+def error_text(problem: BaseException) -> str:
+    """Return an error's message on one line, or its class if the message is empty."""
+    return (one_line(str(problem)) or type(problem).__name__)[:LONGEST_ERROR]
+
+
+def first_line(problem: BaseException) -> str:
+    """Return the first line of an error's message that is not empty, or its class."""
+    lines = (one_line(line) for line in str(problem).splitlines())
+    return next(filter(None, lines), type(problem).__name__)[:LONGEST_ERROR]

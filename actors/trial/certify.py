@@ -29,7 +29,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights, setting_hashes
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
-from actors.text.error_text import error_text
+from actors.text.printable import error_text
 from envs.types import ImageRef
 from sweeps.requirements import installed_versions, requirement_names
 from sweeps.spec import ModelSpec

@@ -21,7 +21,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import choose_in_flight
 from actors.node import nvml
 from actors.playing.episode_runner import EpisodeRunner, PlanView
-from actors.text.error_text import first_line
+from actors.text.printable import first_line
 from actors.trial.certify import InputReport, load_package_pictures, record_inputs
 from actors.trial.front_end import FrontEnd, measure_front_end
 from envs.types import ImageRef

@@ -14,7 +14,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
-from actors.text.error_text import first_line
+from actors.text.printable import first_line
 from actors.trial.trial import TrialReport
 from actors.worker import Worker
 from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
@@ -26,7 +26,7 @@ from orchestrator.execution.model_packages import worker_arguments, worker_optio
 from orchestrator.inspection import model_try
 from orchestrator.inspection.model_try import Row
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.commands import Demand, Start
+from orchestrator.scheduling.commands import Start
 from orchestrator.scheduling.forecast.throughput import WORK_KINDS, ObservedRate, add_observed
 from orchestrator.scheduling.nodes import Nodes, Place
 from orchestrator.scheduling.resources import demands
@@ -64,7 +64,9 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     demand = next(iter(demands(sweep, cpus, gpus, nodes.nodes).values()))
     place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
     if place is None:
-        return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{_widest(nodes, demand)}")
+        several = len(nodes.nodes) > 1
+        widest = f", {nodes.widest(demand.accelerator)} of them on one node" if several else ""
+        return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{widest}")
     start = Start(1, model.name, Place(stages=place.stages))
     options = {**placement.options(start, demand), **worker_options([model])}
     loaded = model.over_nodes() if place.stages else model
@@ -86,10 +88,6 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     finally:
         ray.kill(worker)
         placement.close()
-
-
-def _widest(nodes: Nodes, demand: Demand) -> str:
-    return f", {nodes.widest(demand.accelerator)} of them on one node" if len(nodes.nodes) > 1 else ""
 
 
 async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:

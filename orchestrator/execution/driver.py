@@ -19,18 +19,17 @@ from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
 from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, loss_reason, raise_loss
-from orchestrator.execution.node_request import NodeRequest
-from orchestrator.execution.ray_cluster import is_joined, node_hosts
+from orchestrator.execution.ray_cluster import NodeRequest, is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.execution.worker_logs import AttemptLog, log_command, log_held, log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.commands import JUDGES
+from orchestrator.scheduling.commands import JUDGES, Abandon, Command, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.workload import estimate_demands
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.scheduler import Abandon, Command, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.spec import Sweep
 

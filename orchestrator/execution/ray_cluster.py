@@ -1,4 +1,4 @@
-"""The connection to Ray, its nodes and their load.
+"""The connection to Ray, its nodes and their load, and the request for more nodes.
 
 This is the only module that reads nodes from Ray.
 """
@@ -10,19 +10,21 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import psutil
 import ray
 from ray._private import ray_constants
 from ray._private.worker import global_worker
 from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]
+from ray.autoscaler.sdk import request_resources
 from ray.job_config import JobConfig
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.node.import_path import imports_working_folder
-from actors.text.error_text import error_text
+from actors.text.printable import error_text
 from actors.worker import read_load, read_output
 from orchestrator.execution import ray_access
 from orchestrator.scheduling.nodes import Node
@@ -33,6 +35,8 @@ CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
 GCS_TIMEOUT_S = 30.0
+REPEAT_S = 30.0
+"""Seconds after which an unchanged request for nodes is sent again."""
 REPORT_INTERVAL_S = 10.0
 """Seconds between two lines that report how long Ray has been starting."""
 
@@ -108,14 +112,10 @@ def _open_raylet() -> int | None:
 
 def _open_own_gcs() -> int | None:
     """Return such a handle of the GCS server that this process has started; None if it started none."""
-    own = str(os.getpid())
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
-            if parent == own and b"gcs_server" in (entry / "cmdline").read_bytes().partition(b"\0")[0]:
-                return os.pidfd_open(int(entry.name))
-        except (OSError, AttributeError, IndexError):
-            continue
+    with contextlib.suppress(psutil.Error, OSError, AttributeError):
+        return next(
+            (os.pidfd_open(child.pid) for child in psutil.Process().children() if "gcs_server" in child.name()), None
+        )
     return None
 
 
@@ -238,3 +238,27 @@ def _close_to_other_machines() -> None:
     ray_constants.ENABLE_RAY_CLUSTER = False
     Config.initialize("")
     AuthenticationTokenLoader.instance().reset_cache()
+
+
+@dataclass
+class NodeRequest:
+    """The nodes that the cluster's autoscaler was asked for last: those that pending work would use.
+
+    Ray keeps one request per cluster: each one replaces the last, so a request is repeated in case another job sent its own.
+    """
+
+    is_joined: bool
+    """False on this machine alone, which no autoscaler enlarges."""
+    bundles: Sequence[Mapping[str, float]] = ()
+    _sent_at: float = field(default=float("-inf"))
+
+    def send(self, bundles: Sequence[Mapping[str, float]], now: float) -> None:
+        """Ask for nodes that hold all these bundles at once, those in use included; without bundles, ask for nothing."""
+        changed = list(bundles) != list(self.bundles)
+        if self.is_joined and (changed or (bundles and now - self._sent_at >= REPEAT_S)):
+            request_resources(bundles=[dict(bundle) for bundle in bundles])
+            self.bundles, self._sent_at = bundles, now
+
+    def withdraw(self) -> None:
+        """Let the autoscaler end the nodes when they are idle."""
+        self.send((), 0.0)

@@ -1,11 +1,11 @@
 """The checks before Ray starts: each model and judge must be able to start here, with the weights of the run."""
 
-import os
 import sys
 from collections.abc import Collection
 
 from actors.text.printable import printable
 from orchestrator.execution.attempt_state import AttemptState
+from orchestrator.execution.ray_access import cluster_address
 from orchestrator.inspection.certificate import forget_certificates
 from orchestrator.inspection.model_check import local_fault
 from orchestrator.planning.plan import judge_group
@@ -70,7 +70,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
 
 def _is_single_machine() -> bool:
     """Return True if this process neither has joined nor will join a cluster; Ray is not imported."""
-    return os.environ.get("RAY_ADDRESS", "") in ("", "local") and not _has_joined_cluster()
+    return not cluster_address() and not _has_joined_cluster()
 
 
 def _has_joined_cluster() -> bool:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.backend import Backend
-from actors.engine.registry import open_engine
-from actors.engine.token_ids import open_without_weights
-from actors.text.error_text import error_text
+from actors.engine.registry import open_engine, open_without_weights
+from actors.text.printable import error_text
 from actors.trial.certify import InputReport, package_versions, record_inputs
 from actors.trial.front_end import FrontEnd
 from actors.trial.trial import PromptComparison, TrialReport

@@ -158,7 +158,7 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
         raise SweepError(f"{model.name} runs on {model.backend}, which has no token ids here; use transformers or vllm")
     if conversation[-1].role == "tools":
         raise SweepError(f"--token-ids supports messages only; {model.name} also gets functions")
-    from actors.engine.token_ids import token_ids as tokenize
+    from actors.engine.registry import token_ids as tokenize
 
     view = SCENARIOS[sample.scenario].view(sample, State(0))
     request = Request(tuple(conversation), Sampling(), 0, Situation(sample, State(0), view))

@@ -40,10 +40,7 @@ class Student:
     def text(self, tokens: Sequence[int]) -> str:
         """Decode a reply without its end token."""
         without_stop = tokens[:-1] if tokens and tokens[-1] in self.model.stops else tokens
-        text: str = self.model.decoder.decode(
-            list(without_stop), skip_special_tokens=True, clean_up_tokenization_spaces=True
-        )
-        return text.rstrip("\ufffd")
+        return self.model.decode(list(without_stop))
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """Encode a reply, end token included."""

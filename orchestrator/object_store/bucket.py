@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from actors.text.error_text import error_text
+from actors.text.printable import error_text
 from orchestrator.object_store import conditional
 from orchestrator.storage.lock import RunFolderError
 

@@ -113,10 +113,10 @@ class Uploader:
         """``remote`` are the objects of the bucket; a part of another size is written again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         self.remote_names = set(remote)
-        self._uploaded_states = {
-            name: _file_state(folder / name)
+        self._uploaded_states: dict[str, tuple[int, int] | None] = {
+            name: state
             for name in filter(parse_part, remote)
-            if _same_size(folder / name, remote[name])
+            if (state := _file_state(folder / name)) and state[1] == remote[name].size
         }
         """File -> time and size when it was uploaded."""
         self._compared_at = self._commands_at = 0.0
@@ -275,8 +275,3 @@ def _file_state(path: Path) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-def _same_size(path: Path, stored: StoredObject) -> bool:
-    state = _file_state(path)
-    return state is not None and state[1] == stored.size

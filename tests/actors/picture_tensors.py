@@ -16,7 +16,7 @@ from actors.engine.backend import Message
 from actors.engine.batching import Job
 from actors.engine.hf.input_hashes import join_slices
 from actors.engine.hf.package_call import PackageCall
-from actors.engine.token_ids import open_without_weights
+from actors.engine.registry import open_without_weights
 from envs.types import ImageRef
 from tests.actors.asking import make_request, user
 from tests.actors.newer_architectures import EVERY

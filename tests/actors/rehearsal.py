@@ -21,8 +21,7 @@ from PIL import Image
 
 from actors.engine.backend import Backend, BackendError, Message, Request
 from actors.engine.hf.package_call import PackageCall
-from actors.engine.registry import open_engine
-from actors.engine.token_ids import open_without_weights
+from actors.engine.registry import open_engine, open_without_weights
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
 from orchestrator.inspection.certificate import certify

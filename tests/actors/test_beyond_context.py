@@ -19,8 +19,7 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 
 from actors.engine.backend import Message, Overflow
 from actors.engine.hf.package_call import PackageCall
-from actors.engine.registry import open_engine
-from actors.engine.token_ids import open_without_weights
+from actors.engine.registry import open_engine, open_without_weights
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.execution.driver import Driver
-from orchestrator.scheduling.scheduler import Command, GiveUp
+from orchestrator.scheduling.commands import Command, GiveUp
 from orchestrator.storage.episode_store import EpisodeStore
 
 if TYPE_CHECKING:

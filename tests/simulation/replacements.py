@@ -23,7 +23,6 @@ from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import (
     cluster_view,
     gpu_placement,
-    node_request,
     ray_cluster,
     ray_session,
     weights_ahead,
@@ -75,7 +74,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(cluster_view, "actors", lambda actor: run.ray.describe_actor(actor))
     replace(cluster_view, "draining_nodes", frozenset)
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
-    replace(node_request, "request_resources", lambda bundles: None)
+    replace(ray_cluster, "request_resources", lambda bundles: None)
     replace(weights_ahead, "prepare_on_node", prepare_nothing)
     replace(ray_session, "Driver", lambda *a: ObservedDriver(run, *a))
     replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))

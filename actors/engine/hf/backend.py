@@ -33,7 +33,7 @@ from actors.engine.batching import Job, JobQueue
 from actors.engine.chat_format import has_start_token
 from actors.engine.decoding import Decoding, decoding
 from actors.engine.hf.input_hashes import IDS, dtype_name, hash_tensors
-from actors.engine.hf.network import end_tokens, forget_defaults, load_network, pad_token
+from actors.engine.hf.network import all_end_tokens, forget_defaults, load_network, pad_token
 from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
@@ -197,7 +197,7 @@ class ModelAndProcessor:
         if 0 < model.gpus < 1 and self.device == "cuda":
             torch.cuda.set_per_process_memory_fraction(model.gpus)
         self.network: Any = load_network(model, self.device, source)
-        self.stops = end_tokens(self.network, self.tokenizer)
+        self.stops = all_end_tokens(self.network, self.tokenizer)
         self.checkpoint_decoding = self.network.generation_config.to_diff_dict()
         """The checkpoint's generation configuration, before it is replaced."""
         forget_defaults(self.network, self.stops, pad_token(self.tokenizer))
@@ -259,10 +259,13 @@ class ModelAndProcessor:
     def _reply(self, job: Job, stops: Container[int], tokens: list[int], prompt: int) -> Reply:
         """Return the text up to the first end token, which counts as a token."""
         end = next((index for index, token in enumerate(tokens) if token in stops), None)
-        text = self.decoder.decode(tokens[:end], skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        text = text.rstrip("\ufffd")  # an incomplete character at the end, which vLLM omits too
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
-        return Reply(text, prompt, length, finish, perf_counter() - job.created, cached_tokens=0)
+        return Reply(self.decode(tokens[:end]), prompt, length, finish, perf_counter() - job.created, cached_tokens=0)
+
+    def decode(self, tokens: list[int]) -> str:
+        """Return the text of tokens, without an incomplete character at its end, which vLLM omits too."""
+        text: str = self.decoder.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+        return text.rstrip("\ufffd")
 
     def release(self) -> None:
         """Free the device; safe to call twice."""

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
 
+from actors.engine.decoding import end_tokens
 from actors.engine.hf.adapter import adapter_folder
 from sweeps.spec import ModelSpec
 
@@ -38,13 +39,10 @@ def _without_weights(model: ModelSpec, family: Any, config: Any, source: Mapping
     return network.eval()
 
 
-def end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
+def all_end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
     """Return every token that ends a reply, from all configurations that name one."""
     holders = (network.generation_config, network.config.get_text_config(), tokenizer)
-    ids = [getattr(holder, "eos_token_id", None) for holder in holders]
-    return frozenset(
-        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
-    )
+    return frozenset(end_tokens(*(getattr(holder, "eos_token_id", None) for holder in holders)))
 
 
 def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:

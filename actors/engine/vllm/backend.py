@@ -47,11 +47,10 @@ from actors.engine.hf.adapter import adapter_folder
 from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline
-from actors.engine.vllm.model_input import describe_input
+from actors.engine.vllm.model_input import SentPictures, count_pictures, describe_input
 from actors.engine.vllm.on_cpu import engine_threads
 from actors.engine.vllm.parameters import engine_arguments, is_greedy, sampling_params
 from actors.engine.vllm.scoring import score_replies
-from actors.engine.vllm.sent_pictures import SentPictures, count_pictures
 from actors.engine.vllm.tool_calls import ToolCalls, add_functions, writes_start_token
 from envs.tool_calls import Function
 from envs.types import ImageRef

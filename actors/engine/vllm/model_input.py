@@ -1,6 +1,6 @@
-"""Describes a rendered prompt of vLLM and its decoding parameters, for certificates."""
+"""Describes a rendered prompt of vLLM: the pictures that are sent, and for certificates its input and decoding parameters."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from vllm import SamplingParams
 from vllm.model_executor.layers.fusion.mm_input_norm import _load_norm_params
@@ -22,6 +22,20 @@ CHOICES = (
 """Fields of vLLM's parameters that shape a reply."""
 SLICED = ("minicpmv4_6",)
 """Model types whose processor makes one row of all slices, which vLLM cuts into slices of equal length."""
+
+
+class SentPictures(NamedTuple):
+    """The pictures of one prompt."""
+
+    pictures: int
+    cached: int
+    """Pictures in the engine's cache: they are neither preprocessed nor sent again."""
+
+
+def count_pictures(prompt: Any) -> SentPictures:
+    """Count the pictures of a rendered prompt, in which a cached picture has no pixels."""
+    pictures = prompt.get("mm_kwargs", {}).get("image", ())
+    return SentPictures(len(pictures), sum(picture is None for picture in pictures))
 
 
 def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> ModelInput:

@@ -14,8 +14,9 @@ from vllm import SamplingParams
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind
 
 from actors.engine.backend import Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.decoding import end_tokens
 from actors.engine.request_pipeline import RequestPipeline
-from actors.engine.vllm.sent_pictures import SentPictures
+from actors.engine.vllm.model_input import SentPictures
 
 Tokens = tuple[int, ...]
 
@@ -57,7 +58,7 @@ async def score_replies(
     """
     tokenizer = backend.engine.renderer.get_tokenizer()
     before, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
-    ends = end_tokens(backend) if stops is None else stops
+    ends = all_end_tokens(backend) if stops is None else stops
     wanted = tokens_after_prefixes(ids, ends)
     first = await _next_token(backend, request, before, wanted[()])  # fills the cache for the others
     others = [prefix for prefix in wanted if prefix]
@@ -89,16 +90,11 @@ def score(nodes: Mapping[Tokens, NextToken], reply: Tokens, stops: Collection[in
     return ReplyScore(written + (log(ended) if ended else -inf), greedy)
 
 
-def end_tokens(backend: Engine) -> frozenset[int]:
-    """Return every token that ends a reply, from all configurations that name one, as ``hf.network.end_tokens`` does."""
-    ids = [
-        backend.checkpoint_decoding.get("eos_token_id"),
-        getattr(backend.engine.model_config.hf_text_config, "eos_token_id", None),
-        backend.engine.renderer.get_eos_token_id(),
-    ]
-    return frozenset(
-        t for each in ids if each is not None for t in (each if isinstance(each, list | tuple) else [each])
-    )
+def all_end_tokens(backend: Engine) -> frozenset[int]:
+    """Return every token that ends a reply, from all configurations that name one, as ``hf.network.all_end_tokens`` does."""
+    text = getattr(backend.engine.model_config.hf_text_config, "eos_token_id", None)
+    tokenizer = backend.engine.renderer.get_eos_token_id()
+    return frozenset(end_tokens(backend.checkpoint_decoding.get("eos_token_id"), text, tokenizer))
 
 
 async def _next_token(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.engine import registry, token_ids
+from actors.engine import registry
 from actors.engine.backend import Backend, ScriptedBackend
 from actors.engine.baselines import Baseline
 from actors.engine.openai.backend import OpenAIBackend
@@ -102,17 +102,17 @@ def test_prompts_are_read_offline_and_without_weights(tmp_path: Path, monkeypatc
     """The entry's own options stay; variables that the user has set, too."""
     opened: list[ModelSpec] = []
     backend = ScriptedBackend(lambda request: "A")
-    monkeypatch.setattr(token_ids, "open_engine", lambda entry, data: opened.append(entry) or backend)
+    monkeypatch.setattr(registry, "open_engine", lambda entry, data: opened.append(entry) or backend)
     for name in ("HF_HUB_OFFLINE", "VLLM_LOGGING_LEVEL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TRANSFORMERS_VERBOSITY", "info")
     entry = model("transformers", options={"batch": 4})
 
-    assert token_ids.open_without_weights(entry, tmp_path) is backend
+    assert registry.open_without_weights(entry, tmp_path) is backend
     assert opened == [model("transformers", options={"batch": 4, "device_map": "meta"})]
     names = ("HF_HUB_OFFLINE", "TRANSFORMERS_VERBOSITY", "VLLM_LOGGING_LEVEL")
     assert [os.environ.get(name) for name in names] == ["1", "info", "ERROR"]
     monkeypatch.setitem(sys.modules, "actors.engine.vllm.token_input", None)
     with pytest.raises(ModuleNotFoundError, match=r"token_input halted"):
-        token_ids.open_without_weights(model(), tmp_path)
+        registry.open_without_weights(model(), tmp_path)
     assert len(opened) == 1

@@ -1,6 +1,6 @@
 """Errors as one short printable line."""
 
-from actors.text.error_text import error_text, first_line
+from actors.text.printable import error_text, first_line
 
 
 def test_a_message_is_one_printable_line():

