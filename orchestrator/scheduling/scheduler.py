@@ -8,12 +8,10 @@ out the commands with Ray, ``forecast/simulator`` on a virtual clock.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
+from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp
 from orchestrator.scheduling.control import Control, recall_leases
 from orchestrator.scheduling.nodes import Node, Nodes
 from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
-
-__all__ = ["Abandon", "Command", "Demand", "Drop", "GiveUp", "Lease", "Recall", "Scheduler", "Start", "Stop"]
 
 MAX_LONE_DEATHS = 2
 """Workers that die while playing one episode alone before it fails; workers also die for other reasons."""

@@ -18,8 +18,8 @@ import numpy as np
 from envs.openended import instruction, read_verdict, shorten
 from orchestrator.report.measures.lenient import read_leniently
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.forecast import forecast
-from orchestrator.scheduling.scheduler import Demand
 from sweeps.load import load
 from tests.faults import FaultModel, simulate
 

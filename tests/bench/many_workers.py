@@ -33,7 +33,7 @@ from orchestrator.execution import driver, ray_session
 from orchestrator.execution.run import run
 from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.scheduler import Start
+from orchestrator.scheduling.commands import Start
 from sweeps.load import build
 from tests.bench.resume import repeat_demo
 from tests.bench.sweep import CONDITIONS, resident_mib

@@ -21,7 +21,8 @@ from envs.samples import paper_ids
 from envs.types import Ending
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.scheduling.scheduler import Demand, Scheduler
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import build
 

@@ -10,22 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from orchestrator.scheduling.commands import Abandon, Command, Demand, Drop, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.forecast.lower_bound import Bound, Work, cap_replicas, lower_bound
 from orchestrator.scheduling.forecast.node_loading import EngineStart, NodeLoading
 from orchestrator.scheduling.likely_starts import likely_starts
 from orchestrator.scheduling.nodes import Node, Place
-from orchestrator.scheduling.scheduler import (
-    Abandon,
-    Command,
-    Demand,
-    Drop,
-    GiveUp,
-    Lease,
-    Recall,
-    Scheduler,
-    Start,
-    Stop,
-)
+from orchestrator.scheduling.scheduler import Scheduler
 
 BATCH_EPISODES = 64
 """Episodes per delivered batch."""

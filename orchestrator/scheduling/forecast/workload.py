@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envs.samples import paper_ids
 from orchestrator.planning.plan import worker_group
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.throughput import (
     OBSERVED_FILE,
     ObservedRate,
@@ -18,7 +19,6 @@ from orchestrator.scheduling.forecast.throughput import (
     mean_pictures,
     read_observed,
 )
-from orchestrator.scheduling.scheduler import Demand
 from sweeps.spec import Cell, ModelSpec, Protocol, Sweep
 
 OPEN_ENDED = 100

@@ -15,7 +15,8 @@ from rich.console import Console
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.render import format_duration, lines, status_tables, table
 from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot
-from orchestrator.scheduling.scheduler import Demand, Lease, Scheduler, Start
+from orchestrator.scheduling.commands import Demand, Lease, Start
+from orchestrator.scheduling.scheduler import Scheduler
 from tests.conftest import ROOT
 from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.scheduling.commands import Demand, Lease, Recall, Start, Stop
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.placement import PAUSE_GRACE_S
-from orchestrator.scheduling.scheduler import Demand, Lease, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Scheduler
 from tests.orchestrator.scheduling.test_scheduler import World, pending
 
 

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from orchestrator.monitoring.render import headline, lines
 from orchestrator.monitoring.snapshot import RateMeter
+from orchestrator.scheduling.commands import Abandon, Demand, Start, Stop
 from orchestrator.scheduling.nodes import Node, Place, build_nodes
 from orchestrator.scheduling.resources import shares
-from orchestrator.scheduling.scheduler import Abandon, Demand, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Scheduler
 from tests.orchestrator.scheduling.test_resize import JUDGE, MODEL, judged_sweep
 from tests.orchestrator.scheduling.test_resize import start as start_judged
 

@@ -4,9 +4,10 @@ from collections import Counter
 
 import pytest
 
+from orchestrator.scheduling.commands import Demand, Recall, Start, Stop
 from orchestrator.scheduling.nodes import Place, build_nodes
 from orchestrator.scheduling.resources import demands, shares
-from orchestrator.scheduling.scheduler import Demand, Recall, Scheduler, Start, Stop
+from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.load import build
 from tests.orchestrator.scheduling.test_scheduler import World
 

@@ -8,19 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.placement import MAX_UNREAD
-from orchestrator.scheduling.scheduler import (
-    MAX_FAILED_STARTS,
-    Abandon,
-    Demand,
-    Drop,
-    GiveUp,
-    Lease,
-    Scheduler,
-    Start,
-    Stop,
-)
+from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, Scheduler
 from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, finish_time
 
 

@@ -1,6 +1,7 @@
 """What the autoscaler is asked for: enough GPUs for the pending work, none for what is done, never above the sweep's limit."""
 
-from orchestrator.scheduling.scheduler import Demand, Scheduler
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 
 

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from actors.engine.start_phases import StartPhases
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.throughput import ObservedRate, Rate, combine_phases, combine_rates
-from orchestrator.scheduling.scheduler import Demand, Scheduler
+from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import SweepError, build, build_judge
 from sweeps.registry import registry

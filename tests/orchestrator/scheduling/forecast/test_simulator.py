@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from actors.engine.start_phases import StartPhases
+from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast import throughput, workload
 from orchestrator.scheduling.forecast.forecast import forecast, forecast_lines, replica_rates
 from orchestrator.scheduling.forecast.simulator import Simulation, Work, lower_bound
 from orchestrator.scheduling.forecast.timeline import GRAY, PALETTE, draw_timeline, layout_bars
 from orchestrator.scheduling.nodes import Node, build_nodes
-from orchestrator.scheduling.scheduler import Demand, Scheduler
+from orchestrator.scheduling.scheduler import Scheduler
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.load import SweepError, load
 from sweeps.spec import Protocol
