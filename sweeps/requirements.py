@@ -1,8 +1,6 @@
-"""Packages that a model needs in versions of its own: the ``requirements`` of its entry; and the versions that are installed."""
+"""Packages that a model needs in versions of its own: the ``requirements`` of its entry."""
 
-import importlib.metadata
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -31,12 +29,3 @@ def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
 def requirement_names(requirements: Sequence[str]) -> tuple[str, ...]:
     """Return the names of valid requirements."""
     return tuple(canonicalize_name(Requirement(text).name) for text in requirements)
-
-
-def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return those of these packages that this process can import, with their versions."""
-    versions = {}
-    for name in names:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            versions[name] = importlib.metadata.version(name)
-    return versions

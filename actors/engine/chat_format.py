@@ -1,19 +1,16 @@
 """Writes a conversation in the chat format of each engine; the formats differ only in the pictures."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from PIL.Image import Image
 
 from actors.engine.backend import Message
 from envs.tool_calls import Function
 from envs.types import ImageRef
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 Part = dict[str, Any]
 Chat = list[dict[str, Any]]

@@ -3,23 +3,20 @@
 A picture that occurs twice in one conversation is opened once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from PIL.Image import Image
 
 from actors.engine.backend import Message, images_of
 from envs.render import Fit, Renderer
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 T = TypeVar("T")
 

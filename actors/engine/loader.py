@@ -17,10 +17,10 @@ from actors.engine.registry import open_engine
 from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.hub_retry import retry_hub
+from actors.node.import_path import installed_versions
 from actors.node.load_queue import LoadQueue
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
-from sweeps.requirements import installed_versions
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2

@@ -1,7 +1,10 @@
-"""Keeps the processes that a run starts from importing modules of the working folder, unless the run itself does."""
+"""What Python imports here: versions of packages, and nothing from the working folder unless the run itself does."""
 
+import importlib.metadata
 import os
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 
 VARIABLE = "PYTHONSAFEPATH"
 """Python's own variable: ``-c`` and ``-m`` put no working folder before the installed packages."""
@@ -17,3 +20,12 @@ def close_working_folder() -> None:
     """Have Python processes that this one starts ignore the working folder, unless this one imports from it."""
     if not imports_working_folder():
         os.environ.setdefault(VARIABLE, "1")
+
+
+def installed_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return those of these packages that this process can import, with their versions."""
+    versions = {}
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            versions[name] = importlib.metadata.version(name)
+    return versions

@@ -12,6 +12,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from PIL import Image
+
 from actors.embedded import resolve_embedded
 from actors.engine.backend import (
     Backend,
@@ -27,16 +29,15 @@ from actors.engine.backend import (
 from actors.engine.baselines import Baseline
 from actors.engine.image_loader import PictureLoader
 from actors.engine.weights import loaded_weights, setting_hashes
+from actors.node.import_path import installed_versions
 from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
 from actors.text.printable import error_text
 from envs.types import ImageRef
-from sweeps.requirements import installed_versions, requirement_names
+from sweeps.requirements import requirement_names
 from sweeps.spec import ModelSpec
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-
     from actors.engine.hf.package_call import PackageCall
 
 TURNS = 3
@@ -170,10 +171,8 @@ async def _record(
         return replace(record, error=error_text(problem))
 
 
-async def load_package_pictures(loader: PictureLoader, messages: Sequence[Message]) -> dict[ImageRef, Image]:
+async def load_package_pictures(loader: PictureLoader, messages: Sequence[Message]) -> dict[ImageRef, Image.Image]:
     """Return pictures as the package opens them: whole files by pillow alone, others cropped and fitted by the loader."""
-    from PIL import Image
-
     pictures = dict(await loader.load(messages))
     if loader.renderer.fit is None:
         for ref in pictures:

@@ -6,7 +6,7 @@ Unknown versions are left out; nothing here fails an attempt.
 import subprocess
 from pathlib import Path
 
-from sweeps.requirements import installed_versions
+from actors.node.import_path import installed_versions
 
 PACKAGES = (
     "proactive-sweep", "ray", "polars", "mlflow", "pillow", "numpy", "scipy", "vllm", "torch", "transformers", "openai",

@@ -1,6 +1,7 @@
 """Builds the network of a checkpoint for the transformers backend: with its weights, or for the front end without them."""
 
 import contextlib
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, GenerationConfig
 
 from actors.engine.decoding import end_tokens
-from actors.engine.hf.adapter import adapter_folder
 from sweeps.spec import ModelSpec
 
 
@@ -59,3 +59,15 @@ def pad_token(tokenizer: Any) -> int:
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return int(tokenizer.pad_token_id)
+
+
+def adapter_folder(model: ModelSpec) -> str:
+    """Return the folder of the model's LoRA: a path, or a subfolder of the model, downloaded if absent."""
+    if os.path.isdir(model.lora):
+        return model.lora
+    if os.path.isdir(model.source):
+        return os.path.join(model.source, model.lora)
+    from huggingface_hub import snapshot_download
+
+    snapshot = snapshot_download(model.source, revision=model.revision or None, allow_patterns=f"{model.lora}/*")
+    return os.path.join(snapshot, model.lora)

@@ -5,23 +5,19 @@ add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` wit
 ``generate``. This module shares no code with ``actors.engine.hf.backend``, so that it reveals errors there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from PIL.Image import Image
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
 
 from actors.engine.backend import Message, ModelInput
 from actors.engine.hf.input_hashes import IDS, hash_normalization, hash_tensors, parse_dtype
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 class PackageCall:

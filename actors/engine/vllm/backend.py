@@ -43,7 +43,7 @@ from actors.engine.backend import (
 )
 from actors.engine.chat_format import Chat, Part, conversation, template_variables
 from actors.engine.decoding import decoding
-from actors.engine.hf.adapter import adapter_folder
+from actors.engine.hf.network import adapter_folder
 from actors.engine.image_loader import PictureLoader, thread_count
 from actors.engine.in_flight import with_prepared_ahead
 from actors.engine.request_pipeline import RequestPipeline

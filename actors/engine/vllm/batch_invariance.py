@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 
 from actors.node import nvml
+from actors.node.import_path import installed_versions
 from actors.node.nvml import DriverUnavailable
-from sweeps.requirements import installed_versions
 from sweeps.spec import ModelSpec
 
 VARIABLE = "VLLM_BATCH_INVARIANT"
