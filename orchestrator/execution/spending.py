@@ -19,7 +19,7 @@ from orchestrator.gold.gold_check import gold_verdicts
 from orchestrator.storage import atomic_write, reused
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import Sweep
 
 SPENDING_FILE = "spent.json"
 """Model -> money spent on it, in the currency of its prices."""
@@ -34,7 +34,7 @@ class Spending:
 
     def __init__(self, sweep: Sweep, folder: Path) -> None:
         self.folder, self.ledger = folder, None
-        models = service_models(sweep)
+        models = [model for model in sweep.models_and_judge if model.backend == "openai"]
         limits = {model.name: model.endpoint.max_cost for model in models}
         self.total_limit = sweep.cluster.max_cost if models else None
         self.limits = {name: limit for name, limit in limits.items() if limit is not None}
@@ -66,11 +66,6 @@ class Spending:
         if self.ledger is not None and (spent := await self.ledger.spending.remote()) != self.last_saved:
             atomic_write.write(self.folder / SPENDING_FILE, (json.dumps(spent, indent=1) + "\n").encode())
             self.last_saved = spent
-
-
-def service_models(sweep: Sweep) -> list[ModelSpec]:
-    judge = [sweep.judge.model] if sweep.judge else []
-    return [model for model in (*sweep.models, *judge) if model.backend == "openai"]
 
 
 def read_spending(folder: Path) -> dict[str, float]:

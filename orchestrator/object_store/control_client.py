@@ -21,17 +21,13 @@ class ControlClient:
 
     def __init__(self, output: str) -> None:
         """Raises RunFolderError if there is no run."""
-        self.output = output
+        self.output, self.folder = output, Path(output)
+        """The folder is unused for a bucket."""
         self.bucket = Bucket(output) if is_address(output) else None
         if self.bucket is None and not (self.folder / run_folder.RESOLVED).exists():
             raise run_folder.missing_run(self.folder)
         if self.bucket is not None and not self.bucket.stat(run_folder.RESOLVED):
             raise RunFolderError(f"{output} holds no run; `proactive-sweep run SWEEP --output {output}` starts one")
-
-    @property
-    def folder(self) -> Path:
-        """The local folder; unused for a bucket."""
-        return Path(self.output)
 
     @property
     def running(self) -> bool:

@@ -20,17 +20,11 @@ PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
 """Input tensors with a number per token; those of a reply are 0, for text."""
 
 
+@torch.inference_mode()
 def score_replies(
     network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int]
 ) -> list[ReplyScore]:
     """Return the score of each reply (token ids without an end) to one prompt (``inputs`` of one row, on the device)."""
-    with torch.inference_mode():
-        return _score_replies(network, inputs, replies, stops)
-
-
-def _score_replies(
-    network: Any, inputs: Any, replies: Sequence[Sequence[int]], stops: Collection[int]
-) -> list[ReplyScore]:
     arguments = {"logits_to_keep": 1} if "logits_to_keep" in inspect.signature(network.forward).parameters else {}
     inputs = {name: tensor for name, tensor in inputs.items() if name != "labels"}  # PaliGemma's processor adds them
     prefix = network(**inputs, use_cache=True, **arguments)
@@ -38,7 +32,7 @@ def _score_replies(
     writable = sorted(stop for stop in stops if stop < first.shape[-1])
     paths, ends = _longest(replies), torch.tensor(writable, device=first.device)
     cache = getattr(prefix, "past_key_values", None)
-    repeats = _can_repeat(cache)
+    repeats = cache is not None and all(hasattr(layer, "batch_repeat_interleave") for layer in cache.layers)
     scores: dict[tuple[int, ...], ReplyScore] = {}
     for start in range(0, len(paths), ROWS):
         rows = paths[start : start + ROWS]
@@ -57,10 +51,6 @@ def _longest(replies: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """Return the replies that begin no other one: the others are read from the same row."""
     distinct = sorted({tuple(reply) for reply in replies})
     return [reply for reply, after in zip(distinct, [*distinct[1:], ()], strict=True) if after[: len(reply)] != reply]
-
-
-def _can_repeat(cache: Any) -> bool:
-    return cache is not None and all(hasattr(layer, "batch_repeat_interleave") for layer in cache.layers)
 
 
 def _continue_cache(network: Any, inputs: Any, cache: Any, rows: Sequence[Sequence[int]]) -> Sequence[torch.Tensor]:
