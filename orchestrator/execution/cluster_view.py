@@ -3,12 +3,10 @@
 Ray's view of free resources is up to a second old, so a GPU counts as held by others once two readings in a row agree.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 from ray._private.state import actors, available_resources_per_node
 
@@ -44,7 +42,7 @@ class ClusterView:
     """Nodes that have left: many workers are lost with one, and Ray never gives a name again."""
 
     @classmethod
-    def open(cls) -> ClusterView:
+    def open(cls) -> Self:
         """Return the view of a cluster where this sweep has no workers yet."""
         view = cls()
         view.read(())

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in order, the third exits at once."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os
@@ -11,7 +9,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
@@ -30,7 +28,7 @@ class StopSignals:
         self._stop: Callable[[], object] | None = None
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> StopSignals:
+    def __enter__(self) -> Self:
         if _in_main_thread():
             self._before = {number: signal.getsignal(number) for number in SIGNALS}
             self._install()

@@ -3,8 +3,6 @@
 Metrics go to MLflow from each checkpoint to the next. An MLflow error is reported once, and tracking is off from then on.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import time
@@ -15,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from types import TracebackType
+from typing import Self
 
 from actors.text.redaction import redact_address
 from orchestrator.learning.plan import describe_work
@@ -50,7 +49,7 @@ class MetricsLog:
         self.off = not is_mlflow(sweep.tracking.uri)
         self.run: MlflowRun | None = None
 
-    def __enter__(self) -> MetricsLog:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -1,10 +1,8 @@
 """The ``[train]`` table of a sweep file: model, states, rewards and steps. Defaults are the paper's where it states them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -46,7 +44,7 @@ class States(Frozen):
     """Last views of a player who asks until the answer is visible."""
 
     @model_validator(mode="after")
-    def _check_states(self) -> States:
+    def _check_states(self) -> Self:
         if self.hidden + self.middle + self.clear == 0:
             raise ValueError("draws no state; give at least one of hidden, middle and clear a weight above 0")
         return self
@@ -119,7 +117,7 @@ class Train(Frozen):
     """Samples per scenario in an evaluation."""
 
     @model_validator(mode="after")
-    def _check_groups(self) -> Train:
+    def _check_groups(self) -> Self:
         if self.batch % self.rollouts:
             raise ValueError(f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}")
         if round(self.exploration.hint * self.rollouts) == self.rollouts:
@@ -127,7 +125,7 @@ class Train(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _check_engine(self) -> Train:
+    def _check_engine(self) -> Self:
         if self.engine == "native" and (self.workers > 1 or self.zero):
             raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
         if self.zero and (self.workers == 1 or not self.model.gpus):

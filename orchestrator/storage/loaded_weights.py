@@ -1,9 +1,8 @@
 """The weights that a run has loaded (``weights.json``): a model's episodes are of one commit, or of one state of a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Self
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -91,7 +90,7 @@ class LoadedWeights:
             " or pass another --output"
         )
 
-    def differs_from(self, other: LoadedWeights, model: ModelSpec) -> bool:
+    def differs_from(self, other: Self, model: ModelSpec) -> bool:
         """Return True if both runs have loaded the model, and not the same weights."""
         own, theirs = self._recorded(model), other._recorded(model)
         return bool(own and theirs) and not same_model(own, theirs)

@@ -1,13 +1,12 @@
 """The Parquet parts of a run folder: which of them count, and which are damaged, merged or without their other half."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import polars as pl
 
@@ -27,7 +26,7 @@ class Part:
     last: int
 
     @classmethod
-    def parse(cls, name: str) -> Part | None:
+    def parse(cls, name: str) -> Self | None:
         """Return the part with this file name, or None."""
         match = re.fullmatch(r"part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
         if not match:
@@ -40,7 +39,7 @@ class Part:
         """File name in both folders."""
         return f"part-{self.first:08d}" + ("" if self.first == self.last else f"-{self.last:08d}") + ".parquet"
 
-    def is_inside(self, merged: Part) -> bool:
+    def is_inside(self, merged: Self) -> bool:
         """Return True if ``merged`` is a merge that holds this part's rows."""
         return self != merged and merged.first <= self.first and self.last <= merged.last
 

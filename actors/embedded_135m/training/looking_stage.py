@@ -6,10 +6,9 @@ Most names of categories are one token, so a picture token can be trained to equ
 language model in the loop. The four tokens say: what, how visible, where (or which fault), what.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -60,7 +59,7 @@ class Targets:
         return tuple(labels[rows] for labels in (self.what, self.visible, self.place, self.what))
 
     @classmethod
-    def of(cls, labels: Labels) -> Targets:
+    def of(cls, labels: Labels) -> Self:
         """Return the words of a bank's labels."""
         share, category, count = (torch.from_numpy(a) for a in (labels.share, labels.category, labels.count))
         scenario, corruption = torch.from_numpy(labels.scenario), torch.from_numpy(labels.corruption)

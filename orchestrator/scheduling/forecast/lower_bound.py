@@ -1,9 +1,8 @@
 """The true size and speed of each model's work, and the makespan that no schedule can beat."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from actors.engine.start_phases import StartPhases
 from orchestrator.scheduling.commands import Demand
@@ -54,7 +53,7 @@ class Work:
             per_node=self.per_node,
         )
 
-    def with_phases(self, phases: StartPhases, weights: float) -> Work:
+    def with_phases(self, phases: StartPhases, weights: float) -> Self:
         """Return the work with these phases, as much faster or slower as its start, and gigabytes of weights."""
         if not phases.cached:
             return self
