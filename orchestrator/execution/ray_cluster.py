@@ -113,9 +113,11 @@ def _open_raylet() -> int | None:
 def _open_own_gcs() -> int | None:
     """Return such a handle of the GCS server that this process has started; None if it started none."""
     with contextlib.suppress(psutil.Error, OSError, AttributeError):
-        return next(
-            (os.pidfd_open(child.pid) for child in psutil.Process().children() if "gcs_server" in child.name()), None
-        )
+        servers = [child for child in psutil.Process().children() if child.name() == "gcs_server"]
+        running = (
+            server.pid for server in servers if server.status() != psutil.STATUS_ZOMBIE
+        )  # a failed try leaves one
+        return next(map(os.pidfd_open, running), None)
     return None
 
 
