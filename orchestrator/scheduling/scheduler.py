@@ -204,7 +204,7 @@ class Scheduler(Control):
         worker = self._release(slot)
         with_node = with_node or self._has_lost_node(worker)
         commands: list[Command] = []
-        if not worker.ready and not (worker.place.stages and self._has_lost_node(worker)):
+        if not worker.ready and not (worker.place.stages and with_node):
             worker.group.failed_starts += 1
             loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
