@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from orchestrator.operating.values import (
     greedy_values,
     oracle_suggestions,
     sample_values,
-    well_timed_values,
+    well_timed_accuracy,
 )
 
 LONGEST_BUDGET = 30
@@ -63,7 +64,8 @@ def summarize(orders: Orders) -> Summary:
     own = [_own_values(graphs, policies) for graphs, policies in orders]
     counts = [count_suggestions(*pair) for pair in zip(published_graphs, published_policies, strict=True)]
     within, timed, chosen = (
-        _mean_over_orders(orders, of_sample) for of_sample in (_right_within, _well_timed, _right_suggestion)
+        _mean_over_orders(orders, of_sample)
+        for of_sample in (_right_within, well_timed_accuracy, partial(well_timed_accuracy, chooses=True))
     )
     return Summary(
         _curve(orders, False),
@@ -106,14 +108,6 @@ def _mean_over_orders(orders: Orders, of_sample: Callable[[StateGraph, Policy], 
 def _right_within(graph: StateGraph, policy: Policy) -> Floats:
     right = count_suggestions(graph, policy).right[: LONGEST_BUDGET + 1]
     return np.cumsum(np.pad(right, (0, LONGEST_BUDGET + 1 - len(right))))
-
-
-def _well_timed(graph: StateGraph, policy: Policy) -> float:
-    return well_timed_values(graph, policy)[0]
-
-
-def _right_suggestion(graph: StateGraph, policy: Policy) -> float:
-    return well_timed_values(graph, policy, chooses=True)[0]
 
 
 def _variance(ended: Floats) -> float:

@@ -104,26 +104,19 @@ def oracle_suggestions(graph: StateGraph) -> int:
     return SCENARIOS[graph.sample.scenario].solution(graph.sample)[-1].turn - 1
 
 
-def well_timed_values(graph: StateGraph, policy: Policy, chooses: bool = False) -> tuple[float, float]:
-    """Return accuracy and suggestions of the best timing of questions that knows how likely each answer is right.
+def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False) -> float:
+    """Return the accuracy of the best timing of questions that knows how likely each answer is right.
 
     Categories are the model's own, nothing is given up; ``chooses`` also picks the best suggestion instead of the model's mix.
     An upper bound, because no player knows these chances.
     """
-    size = len(graph.asked)
-    right, turns = np.zeros(size), np.zeros(size)
-    for state in range(size - 1, -1, -1):
+    right = np.zeros(len(graph.asked))
+    for state in range(len(right) - 1, -1, -1):
         question, targets = policy[graph.asked[state]], graph.targets[state]
-        right[state] = float(only(question, question.names)[[target == CORRECT for target in targets]].sum())
+        right[state] = only(question, question.names)[[target == CORRECT for target in targets]].sum()
         asks = np.flatnonzero(question.suggests)
-        if not len(asks):
-            continue
-        after = [(right[targets[ask]], 1 + turns[targets[ask]]) if targets[ask] >= 0 else (0.0, 0.0) for ask in asks]
-        if chooses:
-            value, count = max(after, key=lambda pair: (pair[0], -pair[1]))
-        else:
-            own = only(question, question.suggests)[asks]
-            value, count = (float(own @ np.array(column)) for column in zip(*after, strict=True))
-        if value > right[state] + 1e-12:
-            right[state], turns[state] = value, count
-    return float(right[0]), float(turns[0])
+        if len(asks):
+            after = np.array([right[targets[ask]] if targets[ask] >= 0 else 0.0 for ask in asks])
+            asked = after.max() if chooses else only(question, question.suggests)[asks] @ after
+            right[state] = max(right[state], asked)
+    return float(right[0])

@@ -20,7 +20,7 @@ from orchestrator.operating.values import (
     count_suggestions,
     greedy_values,
     sample_values,
-    well_timed_values,
+    well_timed_accuracy,
 )
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.operating.planted import planted
@@ -136,7 +136,7 @@ def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
     assert summary.published_variance[0] == pytest.approx(turns.var(), rel=1e-3)
     assert summary.right_within.shape == (3, 31) and summary.right_within[:, -1] == pytest.approx(own.mean(axis=0))
     assert (np.diff(summary.right_within) >= 0).all()
-    timed = [np.mean([well_timed_values(g, order[1][n])[0] for order in orders]) for n, g in enumerate(graphs)]
+    timed = [np.mean([well_timed_accuracy(g, order[1][n]) for order in orders]) for n, g in enumerate(graphs)]
     assert summary.well_timed == pytest.approx(timed) and (summary.right_suggestion >= summary.well_timed).all()
     assert summary.can_end_right.tolist() == [1, 1, 1] and (summary.oracle > 0).all()
     assert summary.published_greedy.shape == (3, 2) and summary.signals.sample.max() == 2
@@ -180,18 +180,10 @@ def test_the_best_timing_waits_only_for_a_better_chance():
     sure = asking()._replace(probabilities=np.array([0, 0, 1.0, 0]))
     graph = StateGraph(None, (), (0, 1, 0), ((1, 2, -1, -2), (-3, -3, -1, -2), (-3, -3, -1, -2)))
 
-    assert well_timed_values(graph, (asking(), sure)) == pytest.approx((0.25 * 1 + 0.75 * 0.5, 1.0))
-    assert well_timed_values(graph, (asking(), sure), chooses=True) == (1.0, 1.0)
-    assert well_timed_values(graph, (asking(), asking())) == (0.5, 0.0), "an equal chance is not worth a question"
+    assert well_timed_accuracy(graph, (asking(), sure)) == pytest.approx(0.25 * 1 + 0.75 * 0.5)
+    assert well_timed_accuracy(graph, (asking(), sure), chooses=True) == 1.0
+    assert well_timed_accuracy(graph, (asking(), asking())) == 0.5
     assert can_end_right(graph) and not can_end_right(StateGraph(None, (), (0,), ((-3, -3, -2, -2),)))
-
-
-def test_the_earliest_of_equal_suggestions_is_the_shorter_way():
-    """The first suggestion reaches the sure answer in two turns, the second in one."""
-    sure, blind = (asking()._replace(probabilities=np.array(row)) for row in ([0, 0, 1.0, 0], [0.5, 0.5, 0, 0]))
-    graph = StateGraph(None, (), (0, 1, 2), ((1, 2, -2, -2), (2, 2, -2, -2), (-3, -3, -1, -2)))
-
-    assert well_timed_values(graph, (blind, blind, sure), chooses=True) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(("best", "values"), [(2, (1.0, 0)), (3, (0.0, 0)), (1, (0.0, 1)), (-1, (0.0, 0)), (-2, None)])
@@ -221,4 +213,4 @@ def test_a_suggestion_at_the_turn_limit_ends_with_nothing():
     sure = asking()._replace(probabilities=np.array([0, 0, 1.0, 0]))
     graph = StateGraph(None, (), (0, 1), ((-3, 1, -1, -2), (-3, -3, -1, -2)))
 
-    assert well_timed_values(graph, (asking(), sure)) == pytest.approx((0.75, 0.75))
+    assert well_timed_accuracy(graph, (asking(), sure)) == pytest.approx(0.75)

@@ -20,7 +20,7 @@ from orchestrator.operating.policy import (
     uniform_policy,
 )
 from orchestrator.operating.split import Curve, split
-from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_values
+from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_accuracy
 from orchestrator.report.measures.exact_chance import any_option, blind_play
 from orchestrator.report.measures.split_intervals import split_intervals
 from sweeps.conditions import CONDITIONS, VARIANTS
@@ -218,7 +218,7 @@ def test_the_worked_sample_of_the_docs():
     assert values.accuracy == pytest.approx([0.42, 0.3 / 1.6 + 0.5 * 0.6 / 1.3, 0.3 / 0.8])
     assert values.suggestions == pytest.approx([0.2, 0.5, 0.0])
     assert sample_values(graph, persistent(policy), np.zeros(1)).accuracy[0] == pytest.approx(0.481, abs=5e-4)
-    assert well_timed_values(graph, policy) == pytest.approx((0.75, 1.0))
+    assert well_timed_accuracy(graph, policy) == pytest.approx(0.75)
     found = detect(collect_signals([policy]), np.array([False, True]))
     assert found == pytest.approx((1.0, 1.79), abs=2e-3)
     assert greedy_values(graph, policy) is None
@@ -230,7 +230,7 @@ def test_the_chain_of_bounds_rises(graphs):
             policy = planted(graph, Random(7), asks=-1.0)
             own = sample_values(graph, policy)
             lean = sample_values(graph, persistent(policy))
-            timed, chosen = (well_timed_values(graph, policy, chooses)[0] for chooses in (False, True))
+            timed, chosen = (well_timed_accuracy(graph, policy, chooses) for chooses in (False, True))
             assert own.accuracy[NEUTRAL_INDEX] <= own.accuracy.max() + 1e-12
             assert lean.accuracy.max() <= timed + 1e-9 <= chosen + 2e-9
 
