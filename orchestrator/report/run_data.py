@@ -11,9 +11,9 @@ import polars as pl
 
 from envs.answers import as_text
 from envs.bad_lines import SkippedLines
-from envs.types import UNSCORED, Mode, Sample
+from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
-from orchestrator.report.scores.metrics import score
+from orchestrator.report.scores.metrics import score, verdict_bit
 from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
@@ -96,6 +96,13 @@ class RunData:
         return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
 
     @cached_property
+    def judged(self) -> pl.DataFrame:
+        """Return the open-ended answers that the judge has read; ``correct`` is its aggregate bit, null without a verdict."""
+        bit = verdict_bit("aggregate", self.strict).alias("correct")
+        answers = self.episodes.filter(pl.col("ending") == Ending.ANSWERED).drop("correct")
+        return answers.join(self.verdicts.select("key", bit), on="key")
+
+    @cached_property
     def scored(self) -> pl.DataFrame:
         """Return the episodes with a score of their own; errors are left out, never zero."""
         return self.episodes.filter(~pl.col("ending").is_in(UNSCORED))
@@ -126,17 +133,21 @@ class RunData:
             pl.col("move").is_in(ACROSS).sum().cast(pl.Int64).alias("across"),
             pl.col("move").is_in(ALONG).sum().cast(pl.Int64).alias("along"),
         )
-        modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
-        mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
         stored_turns = stored.select("key", "turn", "frame", "image", "reply", "category", "action", "move")
         answered = last.join(stored_turns, on=["key", "turn"]).join(move_counts, on="key", how="left")
-        return answered.with_columns(mode, pl.col("across", "along").fill_null(0)).sort("key").collect()
+        return answered.with_columns(self.mode_column, pl.col("across", "along").fill_null(0)).sort("key").collect()
 
     @property
     def conditions(self) -> dict[str, Condition]:
         """Return the conditions that the sweep may name."""
         own = (*self.sweep.conditions, *self.sweep.replicated_conditions)
         return {**CONDITIONS, **{condition.name: condition for condition in own}}
+
+    @property
+    def mode_column(self) -> pl.Expr:
+        """Return the column ``mode`` of rows with a condition."""
+        modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
+        return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
 
     @property
     def unseen_conditions(self) -> list[str]:

@@ -11,7 +11,6 @@ import polars as pl
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_per_run
-from orchestrator.report.scores.metrics import strict_bit
 from orchestrator.report.statistics.proportion import Z
 
 WIDER = 1.2
@@ -123,9 +122,6 @@ def intraclass_correlation(sums: pl.DataFrame) -> float | None:
 @cached_per_run
 def _answers(run_data: RunData) -> pl.DataFrame:
     """Return scenario, cell, sample_id and correct of every scored or judged answer of the models."""
-    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
-    verdicts = run_data.verdicts.select("key", bit.alias("correct")).drop_nulls("correct")
-    names = ["model", "scenario", "cell", "sample_id"]
-    judged = run_data.episodes.select("key", *names).join(verdicts, on="key").select(*names, "correct")
-    rows = pl.concat([run_data.scored.select(*names, "correct"), judged])
+    columns = ["model", "scenario", "cell", "sample_id", "correct"]
+    rows = pl.concat([run_data.scored.select(columns), run_data.judged.select(columns).drop_nulls("correct")])
     return run_data.models_or_baselines(rows).with_columns(pl.col("correct").cast(pl.Int64))

@@ -27,17 +27,18 @@ LONGEST_BUDGET = 30
 def turns_needed(run_data: RunData) -> pl.DataFrame:
     """Return the turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
 
-    Taken from the oracle's correct episodes in the folder, else solved by the rules if the samples are available.
+    Taken from the oracle's correct episodes in the folder, else from the rules' own solution if the samples are available.
     """
-    mode = _mode_column(run_data)
     oracle = run_data.episodes.filter(pl.col("model").is_in(run_data.models_of_policy("oracle")), ending=Ending.CORRECT)
     fewest = pl.col("turns").cast(pl.Int64).min().alias("needed")
-    oracle_turns = oracle.with_columns(mode).group_by(SAMPLE).agg(fewest, pl.lit("oracle").alias("source"))
+    oracle_turns = (
+        oracle.with_columns(run_data.mode_column).group_by(SAMPLE).agg(fewest, pl.lit("oracle").alias("source"))
+    )
     solved = [
-        (mode.value, scenario, number, _turns_by_rules(run_data, scenario, number, mode), "rules")
+        (mode.value, scenario, number, SCENARIOS[scenario].solution(sample, mode)[-1].turn, "rules")
         for mode in (Mode.PLAY, Mode.REFERENCE)
         for scenario, samples in run_data.samples.items()
-        for number in samples
+        for number, sample in samples.items()
     ]
     rules = pl.DataFrame(solved, schema=oracle_turns.schema, orient="row").join(oracle_turns, on=SAMPLE, how="anti")
     return pl.concat([oracle_turns, rules]).sort(SAMPLE)
@@ -54,10 +55,9 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
     guess counts fully; ``efficiency_above_chance`` subtracts ``guess_penalty`` for every wrong category, so that guessing is
     worth 0 and the oracle 100; null without the samples and for open-ended protocols.
     """
-    mode = _mode_column(run_data)
     turns = pl.col("turns").cast(pl.Int64)
     path = pl.col("needed") / pl.max_horizontal("needed", turns)
-    measured = run_data.scored.with_columns(mode).join(turns_needed(run_data), on=SAMPLE)
+    measured = run_data.scored.with_columns(run_data.mode_column).join(turns_needed(run_data), on=SAMPLE)
     measured = measured.join(guess_penalty(run_data), on="key", how="left")
     credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
     at_hand = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
@@ -173,13 +173,3 @@ def guess_penalty(run_data: RunData) -> pl.DataFrame:
         penalties.append(None if chance is None else chance / (1 - chance))
     penalized = views.with_columns(pl.Series("penalty", penalties, dtype=pl.Float64))
     return last.join(penalized, on=VIEW_COLUMNS, how="left", maintain_order="left").select("key", "penalty")
-
-
-def _mode_column(run_data: RunData) -> pl.Expr:
-    modes = {condition.name: condition.mode.value for condition in run_data.conditions.values()}
-    return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
-
-
-def _turns_by_rules(run_data: RunData, scenario: str, number: int, mode: Mode) -> int:
-    """Return the number of turns of the rules' own solution (``Scenario.solve``)."""
-    return SCENARIOS[scenario].solution(run_data.samples[scenario][number], mode)[-1].turn

@@ -14,7 +14,7 @@ from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.judge_agreement import disputed_answers
-from orchestrator.report.scores.metrics import BITS, strict_bit
+from orchestrator.report.scores.metrics import BITS, verdict_bit
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.report.statistics.judge_error import Labels, labels_to_halve, prediction_powered, rogan_gladen
@@ -53,9 +53,7 @@ def judged_answers(run_data: RunData) -> pl.DataFrame:
     """Return the open-ended answers with a verdict, read as the run data says, and the clusters of their samples."""
     cells = run_data.rows.filter(protocol="oeg").select("cell")
     bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
-    if run_data.strict:
-        bits = bits.with_columns(strict_bit(bit) for bit in BITS)
-    return bits.filter(pl.col("aggregate").is_not_null())
+    return bits.with_columns(verdict_bit(bit, run_data.strict) for bit in BITS).drop_nulls("aggregate")
 
 
 def _answers(run_data: RunData) -> pl.DataFrame:

@@ -18,7 +18,6 @@ from orchestrator.report.measures.outcomes import NAMES, add_clusters, cluster_n
 from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, is_significant
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.metrics import strict_bit
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.report.statistics.intervals import Stratum, score_interval, score_test, stratum_from_values
 from sweeps.protocol import ZERO_SHOT, Protocol
@@ -101,13 +100,9 @@ def list_possible(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
 
 def _judged_answers(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
     """Return the answers that the judge has read; without a verdict, an answer is missing."""
-    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
-    verdicts = run_data.verdicts.select("key", bit.alias("bit"))
-    answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", *NAMES).join(verdicts, on="key")
-    unread = pl.col("bit").is_null()
-    ends = [
-        pl.col("bit").cast(pl.Int64).fill_null(value).alias(f"acc_{end}") for end, value in (("least", 0), ("most", 1))
-    ]
+    answers = run_data.judged.join(episodes, on="key", how="semi")
+    bit, unread = pl.col("correct").cast(pl.Int64), pl.col("correct").is_null()
+    ends = [bit.fill_null(value).alias(f"acc_{end}") for end, value in (("least", 0), ("most", 1))]
     return answers.select(*NAMES, unread.alias("error"), unread.alias("missing"), *ends)
 
 

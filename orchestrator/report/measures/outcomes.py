@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from envs.types import Ending
 from orchestrator.report.measures.clustering import sample_clusters
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.metrics import strict_bit
 
 NAMES = ("model", "scenario", "condition", "protocol", "sample_id")
 UNKNOWN = (pl.lit(None, dtype=pl.Int64).alias("turns"), pl.lit(None, dtype=pl.Boolean).alias("looped"))
@@ -27,7 +26,7 @@ def outcomes(run_data: RunData, unanswered_as_wrong: bool = False) -> pl.DataFra
     """
     looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
     chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
-    parts = [chosen, _judged_outcomes(run_data)]
+    parts = [chosen, run_data.judged.drop_nulls("correct").select(*NAMES, "correct", *UNKNOWN)]
     if unanswered_as_wrong:
         unanswered = run_data.episodes.filter(pl.col("ending").is_in((Ending.REFUSED, Ending.UNPROCESSABLE)))
         parts.append(unanswered.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))
@@ -39,13 +38,6 @@ def add_clusters(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
     if not run_data.cluster or not run_data.samples:
         return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias("cluster"))
     return rows.join(sample_clusters(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
-
-
-def _judged_outcomes(run_data: RunData) -> pl.DataFrame:
-    bit = strict_bit("aggregate") if run_data.strict else pl.col("aggregate")
-    verdicts = run_data.verdicts.select("key", bit.alias("correct")).filter(pl.col("correct").is_not_null())
-    answers = run_data.episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", *NAMES)
-    return answers.join(verdicts, on="key").select(*NAMES, "correct", *UNKNOWN)
 
 
 def cluster_numbers(rows: pl.DataFrame) -> NDArray[np.int64] | None:

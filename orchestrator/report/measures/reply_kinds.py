@@ -7,7 +7,6 @@ import polars as pl
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.reply_kinds import KINDS, MARKED_PATTERN, leading_letter, reply_kind
-from envs.types import Mode
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
 from orchestrator.report.run_data import ACROSS, ALONG, RunData, cached_per_run
 from sweeps.spec import Protocol
@@ -47,14 +46,13 @@ def _turns(run_data: RunData) -> pl.DataFrame:
     """Return the answered multiple-choice turns of models, with the columns of their views."""
     own = ["key", "cell", "model", "scenario", "condition", "sample_id"]
     episodes = run_data.episodes.filter(~pl.col("model").is_in(list(run_data.baselines)), protocol=Protocol.MCQA.value)
-    modes = {condition.name: condition.mode.value for condition in run_data.conditions.values()}
     moves = (
         (name, pl.col("move").is_in(sides).fill_null(False)) for name, sides in (("across", ACROSS), ("along", ALONG))
     )
     turns = run_data.select_turns(episodes).select("key", "turn", "frame", "reply", "move").sort("key", "turn")
     before = [(is_move.cum_sum().over("key") - is_move).cast(pl.Int64).alias(name) for name, is_move in moves]
-    mode = pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
-    return turns.with_columns(before).join(episodes.lazy().select(own), on="key").with_columns(mode).collect()
+    named = turns.with_columns(before).join(episodes.lazy().select(own), on="key")
+    return named.with_columns(run_data.mode_column).collect()
 
 
 def _kinds(run_data: RunData, marked: pl.DataFrame) -> Iterator[str | None]:

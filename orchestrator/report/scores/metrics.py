@@ -79,11 +79,9 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge_calls (requests
     to the judge), judge; and
     category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` scores as the package
-    does: its own parsing of the first reply, and three zeros without a verdict (``strict_bit``).
+    does: its own parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
     """
-    bits = verdicts.select(
-        "key", "judge", "reason", "attempts", *[strict_bit(bit) if strict else pl.col(bit) for bit in BITS]
-    )
+    bits = verdicts.select("key", "judge", "reason", "attempts", *[verdict_bit(bit, strict) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
     rows = answers.join(bits, on="key", how="left").with_columns(pl.col("judge").is_not_null().alias("read"))
     counts = rows.group_by("cell").agg(
@@ -97,8 +95,13 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     return counts.with_columns(column for bit in BITS for column in _bit_columns(bit)).sort("cell").collect()
 
 
-def strict_bit(bit: str) -> pl.Expr:
-    """Return the package's own bit of a verdict, never null; older verdicts without it count if the first reply was readable."""
+def verdict_bit(bit: str, strict: bool) -> pl.Expr:
+    """Return a bit of a verdict; if ``strict``, the package's own, never null.
+
+    Older verdicts without the package's bit count if the first reply was readable.
+    """
+    if not strict:
+        return pl.col(bit)
     readable = pl.col(bit) & ~pl.col("first_failed")
     return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
 
