@@ -16,7 +16,8 @@ from orchestrator.operating.policy import BIASES, Booleans, Floats
 from orchestrator.report.measures.clustering import sample_clusters
 from orchestrator.report.measures.operating_curves import OperatingCell, exact_uniform, operating_cells
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.jackknife import Interval, LeftOut, jackknife_interval, leave_out_weights
+from orchestrator.report.statistics.agreement import IntervalEstimate
+from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
 
 NAMES = ("model", "scenario", "condition")
 DETECTIONS = ("auc_own", "neutral_own", "auc_others", "neutral_others")
@@ -128,7 +129,7 @@ def _row(
     }  # fmt: skip
 
 
-def _mean_interval(name: str, parts: Sequence[CellMeasures]) -> Interval:
+def _mean_interval(name: str, parts: Sequence[CellMeasures]) -> IntervalEstimate:
     value = float(np.mean([part.values[name] for part in parts]))
     return jackknife_interval(value, [part.left_out[name] for part in parts], *RANGES.get(name, (-inf, inf)))
 

@@ -11,7 +11,7 @@ from orchestrator.report.measures.operating_curves import OperatingCell, operati
 from orchestrator.report.measures.operating_points import cell_clusters
 from orchestrator.report.measures.split_intervals import split_intervals
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.statistics.jackknife import Interval
+from orchestrator.report.statistics.agreement import IntervalEstimate
 from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
@@ -124,5 +124,5 @@ def _series_name(model: str, condition: str) -> str:
     return model if condition == "every-state" else f"{model}, {condition}"
 
 
-def _points(parts: Sequence[Interval]) -> list[float | None]:
+def _points(parts: Sequence[IntervalEstimate]) -> list[float | None]:
     return [None if np.isnan(value) else 100 * value for part in parts for value in part]

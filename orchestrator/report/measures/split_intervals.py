@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.operating.split import Curve, Split, split, split_by_weights
-from orchestrator.report.statistics.jackknife import Interval, LeftOut, jackknife_interval, leave_out_weights
+from orchestrator.report.statistics.agreement import IntervalEstimate
+from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
 
-Parts = tuple[Interval, ...]
+Parts = tuple[IntervalEstimate, ...]
 """The intervals of the fields of ``Split``."""
 
 
@@ -29,7 +30,7 @@ def split_intervals(
     each = [_intervals(point, [parts]) for point, parts in zip(points, left_out, strict=True)]
     used = [number for number, point in enumerate(points) if not np.isnan(point.more)]
     if not used:
-        return each, tuple(Interval(*[float("nan")] * 3) for _ in Split._fields), 0
+        return each, tuple(IntervalEstimate(*[float("nan")] * 3) for _ in Split._fields), 0
     mean = Split(*np.mean([points[number] for number in used], axis=0))
     return each, _intervals(mean, [left_out[number] for number in used]), len(used)
 

@@ -14,28 +14,18 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit  # type: ignore[import-untyped]
 
+from orchestrator.report.statistics.agreement import IntervalEstimate
 from orchestrator.report.statistics.clusters import fourth_moment_freedom, residual_moments
-from orchestrator.report.statistics.means import undo_skewness_correction
+from orchestrator.report.statistics.means import skewed_limits
 
 Floats = NDArray[np.float64]
-LEVEL = 0.975
-"""One-sided level of a two-sided 95% interval."""
 MOST = 1000
 """Most groups that are left out; more clusters are joined to so many."""
 UNDEFINED = 0.05
 """Share of groups without which a measure may have no value."""
 ALIKE = 1.0
 """Assumed correlation within clusters, by which their sizes count: the one with the fewest degrees of freedom."""
-
-
-class Interval(NamedTuple):
-    """A value with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 class LeftOut(NamedTuple):
@@ -67,24 +57,24 @@ def leave_out_weights(clusters: Sequence[str]) -> tuple[Floats, Floats]:
     return np.divide(staying, rest, out=np.full_like(staying, nan), where=rest > 0), sizes
 
 
-def jackknife_interval(value: float, strata: Sequence[LeftOut], low: float = -inf, high: float = inf) -> Interval:
+def jackknife_interval(
+    value: float, strata: Sequence[LeftOut], low: float = -inf, high: float = inf
+) -> IntervalEstimate:
     """Return a mean over independent strata with its interval, within ``low`` and ``high``.
 
     The limits are NaN without two clusters in each stratum, or if a measure has no value without some of them.
     """
     moments = [_stratum_moments(each) for each in strata]
     if np.isnan(value) or None in moments:
-        return Interval(value, nan, nan)
+        return IntervalEstimate(value, nan, nan)
     variances = np.array([each.variance for each in moments if each]) / len(strata) ** 2
     variance = float(variances.sum())
     if not variance:
-        return Interval(value, value, value)
+        return IntervalEstimate(value, value, value)
     freedom = variance**2 / float(np.sum(variances**2 / [each.freedom for each in moments if each]))
     skewness = sum(each.third for each in moments if each) / len(strata) ** 3 / variance**1.5
-    reach, error = float(stdtrit(freedom, LEVEL)), variance**0.5
-    limits = (value - error * undo_skewness_correction(sign * reach, skewness) for sign in (1, -1))
-    lower, upper = (min(max(limit, low), high) for limit in limits)
-    return Interval(value, min(lower, value), max(upper, value))
+    lower, upper = skewed_limits(value, variance**0.5, skewness, freedom, (low, high))
+    return IntervalEstimate(value, min(lower, value), max(upper, value))
 
 
 def _stratum_moments(stratum: LeftOut) -> _Moments | None:

@@ -19,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
+from orchestrator.report.statistics.clusters import LEVEL
 from orchestrator.report.statistics.intervals import Stratum, score_test
-
-LEVEL = 0.975
-"""One-sided level of a two-sided 95% interval."""
 
 
 class CrossedMean(NamedTuple):
@@ -89,11 +87,18 @@ def skewed_mean_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
         return score_test(strata)
     low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
     mean, error, skewness, freedom = _estimate_moments(strata)
-    reach = float(stdtrit(freedom, LEVEL))
-    bounds = (mean - error * undo_skewness_correction(reach * sign, skewness) for sign in (1, -1))
-    lower, upper = (min(max(bound, low), high) for bound in bounds)
     p = float(2 * stdtr(freedom, -abs(_corrected(mean / error, skewness)))) if mean else 1.0
-    return lower, upper, min(p, 1.0)
+    return *skewed_limits(mean, error, skewness, freedom, (low, high)), min(p, 1.0)
+
+
+def skewed_limits(
+    mean: float, error: float, skewness: float, freedom: float, within: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the 95% limits of a mean from its moments, corrected for skewness, no further than ``within``."""
+    reach = float(stdtrit(freedom, LEVEL))
+    limits = (mean - error * undo_skewness_correction(sign * reach, skewness) for sign in (1, -1))
+    low, high = (min(max(limit, within[0]), within[1]) for limit in limits)
+    return low, high
 
 
 def _estimate_moments(strata: Sequence[Stratum]) -> _Moments:

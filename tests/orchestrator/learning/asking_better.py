@@ -26,7 +26,7 @@ from orchestrator.operating.measures import detection_measures
 from orchestrator.operating.policy import Policy as OptionPolicy
 from orchestrator.operating.summary import Summary, summarize
 from orchestrator.report.measures.split_intervals import split_intervals
-from orchestrator.report.statistics.jackknife import Interval
+from orchestrator.report.statistics.agreement import IntervalEstimate
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.learning import proof
 
@@ -62,12 +62,12 @@ def _policy(policy: Policy, graph: StateGraph, renderer: Renderer) -> OptionPoli
 
 def split_between(
     before: dict[str, Summary], after: dict[str, Summary], names: Sequence[str], family: str
-) -> dict[str, Interval]:
+) -> dict[str, IntervalEstimate]:
     """Return the difference in exact accuracy over some scenarios and its two parts, in points."""
     curves = [(getattr(before[n], family), getattr(after[n], family), [str(k) for k in range(SAMPLES)]) for n in names]
     _, mean, _ = split_intervals(curves)
     return {
-        part: Interval(*(100 * value for value in values))
+        part: IntervalEstimate(*(100 * value for value in values))
         for part, values in zip(("acc", "more", "better"), mean, strict=True)
     }
 
