@@ -25,7 +25,7 @@ from orchestrator.operating.knowledge import KNOWN
 from orchestrator.operating.measures import detection_measures
 from orchestrator.operating.policy import Policy as OptionPolicy
 from orchestrator.operating.summary import Summary, summarize
-from orchestrator.report.measures.split_intervals import split_intervals
+from orchestrator.report.measures.operating_splits import split_intervals
 from orchestrator.report.statistics.agreement import IntervalEstimate
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.learning import proof

@@ -22,7 +22,7 @@ from orchestrator.operating.policy import (
 from orchestrator.operating.split import Curve, split
 from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_accuracy
 from orchestrator.report.measures.exact_chance import any_option, blind_play
-from orchestrator.report.measures.split_intervals import split_intervals
+from orchestrator.report.measures.operating_splits import split_intervals
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
 
