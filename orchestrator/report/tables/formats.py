@@ -31,8 +31,7 @@ def rich_table(table: Table) -> RichTable:
 
 
 def _rich_cell(cell: TableCell) -> Text:
-    text = f"{cell.text} ({cell.note})" if cell.note else cell.text
-    return Text(text, style="dim" if cell.style == "unfinished" else "")
+    return Text(cell.text_with_note, style="dim" if cell.style == "unfinished" else "")
 
 
 _COMMANDS = {
@@ -41,6 +40,9 @@ _COMMANDS = {
     '"': r"\textquotedbl{}", "`": r"\textasciigrave{}", "'": r"\textquotesingle{}",
 }  # fmt: skip
 """Character -> the command that prints it."""
+_LATEX_STYLES = {
+    "unfinished": r"\textcolor{gray}{\textsl{%s}}", "best": r"\textbf{%s}", "second": r"\underline{%s}",
+}  # fmt: skip
 
 
 def latex(table: Table) -> str:
@@ -71,20 +73,14 @@ def escape_latex(text: str) -> str:
 def _latex_cell(cell: TableCell) -> str:
     if cell is MISSING:
         return "--"
-    text = escape_latex((f"{cell.text} ({cell.note})" if cell.note else cell.text).replace(MINUS, "-"))
+    text = escape_latex(cell.text_with_note.replace(MINUS, "-"))
     text = re.sub(r"[+-](?=\d)", r"$\g<0>$", text).replace("*", r"$^{*}$")
-    match cell.style:
-        case "unfinished":
-            return rf"\textcolor{{gray}}{{\textsl{{{text}}}}}"
-        case "best":
-            return rf"\textbf{{{text}}}"
-        case "second":
-            return rf"\underline{{{text}}}"
-    return text
+    return _LATEX_STYLES.get(cell.style, "%s") % text
 
 
 _MARKUP = re.compile(r"([\\`*_\[\]#!|~@$]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 """Characters that would be markup, a mention or a link."""
+_MARKDOWN_STYLES = {"unfinished": "*%s*", "best": "**%s**", "second": "<u>%s</u>"}
 
 
 def markdown(table: Table) -> str:
@@ -107,12 +103,4 @@ def _pipes(cells: Iterable[str]) -> str:
 
 
 def _markdown_cell(cell: TableCell) -> str:
-    text = escape_markdown(f"{cell.text} ({cell.note})" if cell.note else cell.text)
-    match cell.style:
-        case "unfinished":
-            return f"*{text}*"
-        case "best":
-            return f"**{text}**"
-        case "second":
-            return f"<u>{text}</u>"
-    return text
+    return _MARKDOWN_STYLES.get(cell.style, "%s") % escape_markdown(cell.text_with_note)

@@ -34,6 +34,10 @@ class TableCell:
     span: tuple[float, float, float] | None = None
     """An interval that the page draws on a scale of 0 to 100: value, low, high."""
 
+    @property
+    def text_with_note(self) -> str:
+        return f"{self.text} ({self.note})" if self.note else self.text
+
 
 MISSING, UNFINISHED = TableCell("-"), TableCell("unfinished", style="unfinished")
 """Cells without a number."""
