@@ -35,6 +35,8 @@ AUTOMATIC = "automatic"
 """The clustering that counts a scenario's clusters where they widen its intervals (``report.measures.clustering``)."""
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
+PICTURE_SIZE = r"\^\d+$"
+"""Suffix of a picture's name with its size (``ImageRef.key``), which does not change the view."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import polars as pl
 
 from envs.frames import Moves
 from envs.types import UNSCORED, Action, Ending, Mode, Verdict
-from orchestrator.report.run_data import RunData, Samples, cached_per_run
+from orchestrator.report.run_data import PICTURE_SIZE, RunData, Samples, cached_per_run
 from sweeps.conditions import Condition
 
 MAP_COLUMN = "decision_map"
@@ -19,8 +19,6 @@ MAP_COLUMN = "decision_map"
 NAMES = ("cell", "model", "scenario", "condition")
 KNOWLEDGE_COLUMNS = ("known_first", "known_ever", "needed")
 DECISION_COLUMNS = ("asked_knowing", "answered_unknowing", "regret", "regret_late", "regret_early")
-SIZE = r"\^\d+$"
-"""Suffix of a picture's name with its size, which does not change the view."""
 EPISODE = {
     **dict.fromkeys(("key", *NAMES), pl.String), "sample_id": pl.Int64, "asked_knowing": pl.Boolean,
     "answered_unknowing": pl.Boolean, "regret_late": pl.Int64, "regret_early": pl.Int64,
@@ -160,7 +158,7 @@ def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
 def _named_turns(stored: DecisionInputs, episodes: pl.LazyFrame) -> pl.LazyFrame:
     """Return the turns of these episodes with their names, without sizes in picture names."""
     names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
-    picture = pl.col("image").str.replace(SIZE, "")
+    picture = pl.col("image").str.replace(PICTURE_SIZE, "")
     wanted = episodes.filter(pl.col("scenario").is_in(list(stored.samples))).select(names)
     return stored.turns.select("key", "turn", picture, "category", "action").join(wanted, on="key")
 

@@ -15,7 +15,7 @@ import polars as pl
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Move, State, Verdict
 from orchestrator.report.measures.mean_bounds import add_bounds
-from orchestrator.report.run_data import RunData, cached_per_run, rank_of
+from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run, rank_of
 
 
 class EndingKind(StrEnum):
@@ -60,8 +60,6 @@ class EndingKind(StrEnum):
 VIEW_COLUMNS = ["scenario", "sample_id", "mode", "frame", "turn", "across", "along"]
 """Columns of ``RunData.last_turns`` that determine a view."""
 BOUNDS = {"cell": pl.String, "kind": pl.String, "percent_low": pl.Float64, "percent_high": pl.Float64}
-SIZE = r"\^\d+$"
-"""Suffix of a picture's name with its size (``ImageRef.key``), which does not change the view."""
 
 
 @cached_per_run
@@ -102,22 +100,18 @@ def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
 
 @cached_per_run
 def view_clarity(run_data: RunData) -> pl.DataFrame:
-    """Return whether the last view shows the category: key, clear (null if unknown), how (``rules`` or ``oracle``)."""
+    """Return whether the last view shows the category: key, clear (null if unknown)."""
     last = run_data.last_turns
     rules = last.select(VIEW_COLUMNS).unique(maintain_order=True).with_columns(_clarity_by_rules(run_data, last))
     views = last.select("key", *VIEW_COLUMNS, "image").join(rules, on=VIEW_COLUMNS, how="left", maintain_order="left")
     views = views.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
-    same = pl.col("image").str.replace(SIZE, "").eq(pl.col("oracle_image").str.replace(SIZE, ""))
+    same = pl.col("image").str.replace(PICTURE_SIZE, "").eq(pl.col("oracle_image").str.replace(PICTURE_SIZE, ""))
     by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
     hidden = last.select("key", pl.col("condition").is_in(run_data.unseen_conditions).alias("hidden"))
     views = views.join(hidden, on="key", maintain_order="left").with_columns(
         by_rules=pl.when("hidden").then(False).otherwise("by_rules")
     )
-    how = pl.coalesce(
-        pl.when(rule.is_not_null()).then(pl.lit(name))
-        for rule, name in ((pl.col("by_rules"), "rules"), (by_oracle, "oracle"))
-    )
-    return views.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"), how.alias("how"))
+    return views.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"))
 
 
 def state_from_view(row: tuple[str, int, str, int, int, int, int]) -> State:
@@ -151,25 +145,18 @@ def _oracle_images(run_data: RunData) -> pl.DataFrame:
 
 
 def wrong_kind() -> pl.Expr:
-    """Return the kind of a wrong ending, from the last turn."""
-    guessed = (
-        pl.when(pl.col("clear").is_null())
-        .then(pl.lit(EndingKind.GUESSED.value))
-        .when(pl.col("clear"))
-        .then(pl.lit(EndingKind.GUESSED_CLEAR.value))
-        .otherwise(pl.lit(EndingKind.GUESSED_EARLY.value))
-    )
-    return (
-        pl.when(pl.col("move").is_in([move.value for move in Move]))
-        .then(pl.lit(EndingKind.LED_ASTRAY.value))
-        .when((pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG))
-        .then(guessed)
-        .when(pl.col("action") == Action.ABSTENTION)
-        .then(pl.lit(EndingKind.GAVE_UP.value))
-        .when(pl.col("action") == Action.SUGGESTION)
-        .then(pl.lit(EndingKind.ASKED_WRONG.value))
-        .otherwise(pl.lit(EndingKind.UNPARSABLE.value))
-    )
+    """Return the kind of a wrong ending, from the last turn: the first that applies."""
+    guessed, clear = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG), pl.col("clear")
+    kinds = {
+        EndingKind.LED_ASTRAY: pl.col("move").is_in([move.value for move in Move]),
+        EndingKind.GUESSED: guessed & clear.is_null(),
+        EndingKind.GUESSED_CLEAR: guessed & clear,
+        EndingKind.GUESSED_EARLY: guessed,
+        EndingKind.GAVE_UP: pl.col("action") == Action.ABSTENTION,
+        EndingKind.ASKED_WRONG: pl.col("action") == Action.SUGGESTION,
+        EndingKind.UNPARSABLE: pl.lit(True),
+    }
+    return pl.coalesce(pl.when(applies).then(pl.lit(kind.value)) for kind, applies in kinds.items())
 
 
 def kind_of_ending() -> pl.Expr:
