@@ -23,7 +23,7 @@ from orchestrator.operating.values import (
 )
 
 LONGEST_BUDGET = 30
-"""Largest budget of suggestions that is counted, as for played episodes."""
+"""Largest budget of suggestions that is counted; beyond it no curve of the paper's models changes."""
 
 Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
 """Per order of the options, the published one first: graphs and policies of the same samples."""

@@ -7,20 +7,18 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
+from orchestrator.operating.summary import LONGEST_BUDGET
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
 from orchestrator.report.measures.estimates import estimate, suggestion_limits
 from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
-from orchestrator.report.measures.mean_bounds import Range, add_bounds
+from orchestrator.report.measures.mean_bounds import Range, add_bounds, average_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
-from orchestrator.report.statistics.intervals import combine_intervals
 from orchestrator.report.statistics.proportion import proportion_interval
 from sweeps.spec import Protocol
 
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]
-LONGEST_BUDGET = 30
-"""Largest budget of a curve; beyond it no curve of the paper's models changes."""
 
 
 @cached_per_run
@@ -97,15 +95,14 @@ def _ranges(run_data: RunData, episodes: pl.DataFrame) -> dict[str, Range]:
 
 
 @cached_per_run
-def budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
+def budget_curve(run_data: RunData) -> pl.DataFrame:
     """Return accuracy under a budget of suggestions, one row per cell and budget: names, scored, budget, acc (percent).
 
     ``acc_low`` and ``acc_high`` are its 95% bounds. Budgets run from 0 to the most suggestions of any correct episode, at
-    most ``longest``. An episode with more suggestions counts as wrong: it had not answered yet.
+    most ``LONGEST_BUDGET``. An episode with more suggestions counts as wrong: it had not answered yet.
     """
     right = run_data.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
-    longest_correct = max(right["budget"], default=0)
-    budgets = pl.DataFrame({"budget": range(min(longest, longest_correct) + 1)})
+    budgets = pl.DataFrame({"budget": range(min(LONGEST_BUDGET, max(right["budget"], default=0)) + 1)})
     cells = run_data.rows.filter(pl.col("scored") > 0).select(*NAMES, "scored")
     answered = right.group_by("cell", "budget").len("hits")
     grid = cells.join(budgets, how="cross").join(answered, on=["cell", "budget"], how="left").sort("cell", "budget")
@@ -117,18 +114,14 @@ def budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFra
 
 
 @cached_per_run
-def average_budget_curve(run_data: RunData, longest: int = LONGEST_BUDGET) -> pl.DataFrame:
-    """Return the unweighted average of the curves over scenarios, with bounds by ``combine_intervals``.
+def average_budget_curve(run_data: RunData) -> pl.DataFrame:
+    """Return the unweighted average of the curves over scenarios, with bounds by ``average_bounds``.
 
     Columns: model, condition, protocol, budget, acc, acc_low, acc_high, scenarios.
     """
-    names, limits = ["model", "condition", "protocol", "budget"], ["acc", "acc_low", "acc_high"]
-    rows = [
-        (*group, float(part["acc"].to_numpy().mean()), *combine_intervals(part.select(limits).rows()), part.height)
-        for group, part in budget_curve(run_data, longest).group_by(names)
-    ]
-    schema = {**dict.fromkeys(names, pl.String), **dict.fromkeys(limits, pl.Float64), "scenarios": pl.Int64}
-    return pl.DataFrame(rows, schema=schema | {"budget": pl.Int64}, orient="row").sort(names)
+    names, curves = ["model", "condition", "protocol", "budget"], budget_curve(run_data)
+    counts = curves.group_by(names).agg(pl.len().cast(pl.Int64).alias("scenarios"))
+    return average_bounds(curves, names, ["acc"]).join(counts, on=names).sort(names)
 
 
 @cached_per_run

@@ -1,11 +1,10 @@
-"""The exact chance that a blind policy is right, and its mean number of suggestions, from the rules of the game, by sample.
+"""The exact chance that the baseline ``uniform`` is right, and its mean number of suggestions, from the rules, by sample.
 
 Every possible reply that counts is played once at every reachable state, weighted with its chance. A reply that does not
 count ends the episode as wrong.
 """
 
 from collections import defaultdict
-from collections.abc import Callable
 from typing import NamedTuple
 
 import polars as pl
@@ -13,33 +12,16 @@ import polars as pl
 from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.chance import episode_seed
-from envs.scenario import Scenario
 from envs.types import Ending, Mode, Sample, State
 from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
-Replies = Callable[[Scenario, Sample, State], tuple[str, ...]]
-"""Possible replies of a policy at a state, all equally likely."""
 NAMES = ("scenario", "condition", "protocol")
 
 
-def any_option(game: Scenario, sample: Sample, state: State) -> tuple[str, ...]:
-    """Return the replies of the baseline ``uniform``."""
-    options = () if state.mode is Mode.REFERENCE else game.offered(sample, state)
-    return (*options, *sample.categories)
-
-
-def any_category(game: Scenario, sample: Sample, state: State) -> tuple[str, ...]:
-    """Return the replies of the baseline ``guess``."""
-    return sample.categories
-
-
-POLICIES: dict[str, Replies] = {"uniform": any_option, "guess": any_category}
-
-
 class BlindPlay(NamedTuple):
-    """The exact values of a blind policy on one sample."""
+    """The exact values of blind play on one sample."""
 
     right: float
     """Chance (0 to 1) that an episode ends correct."""
@@ -47,14 +29,15 @@ class BlindPlay(NamedTuple):
     """Mean number of turns less one, the benchmark's ps."""
 
 
-def blind_play(sample: Sample, replies: Replies, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:
-    """Return the exact values of this policy; ``seed`` is the episode's (random-proactive)."""
+def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:
+    """Return the exact values of the baseline ``uniform``; ``seed`` is the episode's (random-proactive)."""
     game, right, suggestions = SCENARIOS[sample.scenario], 0.0, 0.0
     states = {game.initial(sample, mode, seed): 1.0}
     while states:
         after: dict[State, float] = defaultdict(float)
         for state, weight in states.items():
-            possible = replies(game, sample, state)
+            suggestions_offered = () if mode is Mode.REFERENCE else game.offered(sample, state)
+            possible = (*suggestions_offered, *sample.categories)
             for reply in game.right_options(sample, state, possible):
                 reached, _ = game.step(sample, state, reply)
                 if reached.ending is Ending.CORRECT:
@@ -74,10 +57,10 @@ def guess_chance(sample: Sample, state: State) -> float:
 
 
 @cached_per_run
-def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
+def exact_chance(run_data: RunData) -> pl.DataFrame:
     """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
 
-    The mean is over the scenario's samples; a scenario without them has no row. ``policy`` is ``uniform`` or ``guess``.
+    The mean is over the scenario's samples; a scenario without them has no row.
     """
     chance_by_rules: dict[tuple[object, ...], tuple[float, float]] = {}
     rows = []
@@ -88,7 +71,7 @@ def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
             continue
         rules = (scenario, condition.mode, condition.source, condition.shuffled)
         if rules not in chance_by_rules:
-            chances = [_sample_chance(run_data, sample, condition, POLICIES[policy]) for sample in samples.values()]
+            chances = [_sample_chance(run_data, sample, condition) for sample in samples.values()]
             right, suggestions = (sum(column) / len(chances) for column in zip(*chances, strict=True))
             chance_by_rules[rules] = 100 * right, suggestions
         rows.append((scenario, name, Protocol.MCQA.value, *chance_by_rules[rules]))
@@ -96,7 +79,7 @@ def exact_chance(run_data: RunData, policy: str = "uniform") -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
 
 
-def _sample_chance(run_data: RunData, sample: Sample, condition: Condition, replies: Replies) -> BlindPlay:
+def _sample_chance(run_data: RunData, sample: Sample, condition: Condition) -> BlindPlay:
     seed = run_data.sweep.seed
     staged_sample = apply_condition(sample, condition, seed)
-    return blind_play(staged_sample, replies, condition.mode, episode_seed(seed, sample.scenario, sample.id))
+    return blind_play(staged_sample, condition.mode, episode_seed(seed, sample.scenario, sample.id))

@@ -20,13 +20,18 @@ def evidence_settings(run_data: RunData) -> tuple[float, int]:
     if evidence is None or not evidence.primary:
         return (MARGIN if evidence is None else evidence.margin), 0
     cells = run_data.models_or_baselines(run_data.planned).select("model", "scenario", "condition", "protocol")
-    base, others = cells.filter(condition=ZERO_SHOT), cells.filter(pl.col("condition") != ZERO_SHOT)
-    changes = others.join(base, on=["model", "scenario", "protocol"], how="semi")
-    pairs = pair_models(base.lazy(), ["scenario", "protocol"]).collect()
+    changes = declared_changes(cells)
+    pairs = pair_models(cells.filter(condition=ZERO_SHOT).lazy(), ["scenario", "protocol"]).collect()
     averages = changes.select("model", "condition", "protocol").unique()
     primary = averages.filter(condition=evidence.primary).height
     model_averages = pairs.select("model", "other", "protocol").n_unique()
     return evidence.margin, 2 * (changes.height + averages.height + pairs.height + model_averages) - primary
+
+
+def declared_changes(cells: pl.DataFrame) -> pl.DataFrame:
+    """Return the planned cells of other conditions than zero-shot that have a zero-shot cell to compare with."""
+    base, others = cells.filter(condition=ZERO_SHOT), cells.filter(pl.col("condition") != ZERO_SHOT)
+    return others.join(base, on=["model", "scenario", "protocol"], how="semi")
 
 
 def pair_models(rows: pl.LazyFrame, same: list[str]) -> pl.LazyFrame:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import polars as pl
-from scipy.stats import permutation_test, rankdata  # type: ignore[import-untyped]
+from scipy.stats import PermutationMethod, pearsonr, rankdata  # type: ignore[import-untyped]
 
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import average_over_scenarios
@@ -22,7 +22,7 @@ def model_sizes(run_data: RunData) -> pl.DataFrame:
 
 
 @cached_per_run
-def size_correlation(run_data: RunData, seed: int = 0) -> pl.DataFrame:
+def size_correlation(run_data: RunData) -> pl.DataFrame:
     """Return Spearman's correlation of size with acc and ps: condition, protocol, measure, models, rho, p, reason.
 
     p is two-sided by permutation (exact for few models); null with a reason for fewer than three models or equal values.
@@ -30,32 +30,19 @@ def size_correlation(run_data: RunData, seed: int = 0) -> pl.DataFrame:
     rows = []
     for (condition, protocol), part in model_sizes(run_data).group_by(["condition", "protocol"], maintain_order=True):
         for measure in MEASURES:
-            rho, p, reason = spearman(part["parameters"].to_numpy(), part[measure].to_numpy(), seed)
+            rho, p, reason = spearman(part["parameters"].to_numpy(), part[measure].to_numpy())
             rows.append((condition, protocol, measure, part.height, rho, p, reason))
     names = dict.fromkeys(("condition", "protocol", "measure"), pl.String)
     schema = {**names, "models": pl.Int64, "rho": pl.Float64, "p": pl.Float64, "reason": pl.String}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def spearman(sizes: Floats, values: Floats, seed: int = 0) -> tuple[float | None, float | None, str | None]:
+def spearman(sizes: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
     """Return rho, p, and a reason if there are none."""
     if len(sizes) < 3:
         return None, None, f"{pluralize(len(sizes), 'model')} of published size, and it takes three"
     if np.ptp(sizes) == 0 or np.ptp(values) == 0:
         return None, None, "all values are equal"
-
-    x, y = (_standardize(rankdata(sample)) for sample in (sizes, values))
-
-    def rho(permuted: Floats, axis: int = -1) -> Floats:
-        return np.asarray((permuted * y).sum(axis=axis))
-
-    test = permutation_test(
-        (x,), rho, permutation_type="pairings", n_resamples=PERMUTATIONS, vectorized=True, rng=np.random.default_rng(seed)
-    )  # fmt: skip
+    permutations = PermutationMethod(n_resamples=PERMUTATIONS, rng=np.random.default_rng(0))
+    test = pearsonr(rankdata(values), rankdata(sizes), method=permutations)
     return float(test.statistic), float(test.pvalue), None
-
-
-def _standardize(ranks: Floats) -> Floats:
-    """Return ranks of mean 0 and length 1, whose dot product is Spearman's rho."""
-    centered = ranks - ranks.mean()
-    return np.asarray(centered / np.sqrt((centered**2).sum()), dtype=np.float64)

@@ -23,29 +23,25 @@ from orchestrator.report.statistics.means import crossed_mean
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sections import MARGIN
 
-PAIR_NAMES = ["model", "other", "protocol"]
+PAIR_COLUMNS = ["model", "other", "protocol"]
+"""Columns that name a pair of models."""
 MEASURED = ("difference", "difference_low", "difference_high", "p", "equal_p", *ASKING_COLUMNS)
 
 
 @cached_per_run
-def compare_condition_averages(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
-    """Compare averages of every other condition with one: one row per model x condition x protocol.
+def compare_condition_averages(run_data: RunData) -> pl.DataFrame:
+    """Compare averages of every other condition with zero-shot: one row per model x condition x protocol.
 
     Columns: scenarios and n (pairs) in the difference; difference of accuracy (points) and ps_difference (suggestions),
     each with its 95% interval, p and corrected p; equal_p (of a difference within the margin); endpoint (primary, exploratory,
     or null where the sweep declares none); loops_difference (points of episodes that end at the turn limit) with its
     interval. Corrected p are null of baselines unless only they are planned, and all of ps and loops of open-ended answers.
     """
-    pairs, family = condition_pairs(run_data, condition)
-    limits, names, settings = (
-        suggestion_limits(run_data),
-        ["model", "condition", "protocol"],
-        evidence_settings(run_data),
-    )
-    averages = compare_averages(limits, pairs, family, names, *settings)
-    evidence = run_data.sweep.evidence
-    primary = (pl.col("condition") == (evidence.primary if evidence else "")) & (condition == ZERO_SHOT)
-    if not settings[1] or (apart := averages.filter(primary)).is_empty():
+    pairs, family = condition_pairs(run_data)
+    names, evidence = ["model", "condition", "protocol"], run_data.sweep.evidence
+    averages = compare_averages(suggestion_limits(run_data), pairs, family, names, *evidence_settings(run_data))
+    primary = pl.col("condition") == (evidence.primary if evidence else "")
+    if (apart := averages.filter(primary)).is_empty():
         return averages.with_columns(pl.lit(None, pl.String).alias("endpoint"))
     apart = apart.with_columns(_correct_alone(apart, family, names))
     rest = averages.filter(~primary).with_columns(pl.lit("exploratory").alias("endpoint"))
@@ -63,7 +59,7 @@ def compare_model_averages(
     pairs, family = model_pairs(run_data, condition, unanswered_as_wrong)
     margin, tests = evidence_settings(run_data)
     number = 0 if unanswered_as_wrong else tests  # ranks are a statement of their own
-    return compare_averages(suggestion_limits(run_data), pairs, family, PAIR_NAMES, margin, number)
+    return compare_averages(suggestion_limits(run_data), pairs, family, PAIR_COLUMNS, margin, number)
 
 
 def _correct_alone(rows: pl.DataFrame, family: pl.DataFrame, names: Sequence[str]) -> list[pl.Series]:

@@ -14,7 +14,13 @@ import numpy as np
 import polars as pl
 
 from orchestrator.report.measures.estimates import suggestion_limits
-from orchestrator.report.measures.families import correct_families, evidence_settings, holm_columns, pair_models
+from orchestrator.report.measures.families import (
+    correct_families,
+    declared_changes,
+    evidence_settings,
+    holm_columns,
+    pair_models,
+)
 from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.exact_tests import ALPHA, detectable, mcnemar, sign_flip
@@ -63,8 +69,8 @@ class PairedDifferences(NamedTuple):
 
 
 @cached_per_run
-def compare_conditions(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
-    """Compare every other condition with one, sample by sample: one row per model x scenario x condition x protocol.
+def compare_conditions(run_data: RunData) -> pl.DataFrame:
+    """Compare every other condition with zero-shot, sample by sample: one row per model x scenario x condition x protocol.
 
     Columns: n (pairs), acc and acc_other (percent; for open-ended answers the judge's aggregate), difference
     (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
@@ -74,32 +80,29 @@ def compare_conditions(run_data: RunData, condition: str = ZERO_SHOT) -> pl.Data
     baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of open-ended answers all of
     ps and loops.
     """
-    pairs, family = condition_pairs(run_data, condition)
+    pairs, family = condition_pairs(run_data)
     names = ["model", "scenario", "condition", "protocol"]
     return compare_pairs(pairs, names, family, suggestion_limits(run_data), *evidence_settings(run_data))
 
 
 @cached_per_run
-def compare_models(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
-    """Compare every two models under one condition: one row per model x other x scenario x protocol.
+def compare_models(run_data: RunData) -> pl.DataFrame:
+    """Compare every two models under zero-shot: one row per model x other x scenario x protocol.
 
     ``model`` comes before ``other`` by name; differences are model minus other. Columns as in ``compare_conditions``.
     """
-    pairs, family = model_pairs(run_data, condition)
+    pairs, family = model_pairs(run_data, ZERO_SHOT)
     names = ["model", "other", "scenario", "protocol"]
     return compare_pairs(pairs, names, family, suggestion_limits(run_data), *evidence_settings(run_data))
 
 
 @cached_per_run
-def condition_pairs(run_data: RunData, condition: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return tallied pairs of every other condition with ``condition`` (``tally_pairs``), and the declared comparisons."""
+def condition_pairs(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return tallied pairs of every other condition with zero-shot (``tally_pairs``), and the declared comparisons."""
     scored = outcomes(run_data)
-    base = scored.filter(pl.col("condition") == condition).drop("condition", "cluster")
-    pairs = scored.filter(pl.col("condition") != condition).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
-    planned = run_data.models_or_baselines(run_data.planned)
-    base_cells = planned.filter(pl.col("condition") == condition)
-    others = planned.filter(pl.col("condition") != condition)
-    family = others.join(base_cells, on=["model", "scenario", "protocol"], how="semi")
+    base = scored.filter(condition=ZERO_SHOT).drop("condition", "cluster")
+    pairs = scored.filter(pl.col("condition") != ZERO_SHOT).join(base, on=["model", *SAMPLE_COLUMNS], suffix="_other")
+    family = declared_changes(run_data.models_or_baselines(run_data.planned))
     names = ["model", "scenario", "condition", "protocol"]
     return tally_pairs(pairs.lazy(), names), family.select(names)
 

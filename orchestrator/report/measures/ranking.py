@@ -17,7 +17,7 @@ import polars as pl
 
 from orchestrator.report.measures.missingness import possible_ranks
 from orchestrator.report.measures.outcomes import cluster_numbers, outcomes
-from orchestrator.report.measures.paired_averages import compare_model_averages
+from orchestrator.report.measures.paired_averages import PAIR_COLUMNS, compare_model_averages
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import missing_episodes
@@ -36,8 +36,6 @@ PATTERNS = 64
 """Answer patterns that share the prior: half of them random, half their complements."""
 SPREADS = np.geomspace(0.01, 300, 60)
 """Possible standard deviations between models, in standard errors."""
-PAIR_COLUMNS = ["model", "other", "protocol"]
-"""Columns that name a pair of models."""
 SCHEMA = {
     **dict.fromkeys(("model", "protocol"), pl.String),
     "average": pl.Float64,
@@ -79,10 +77,10 @@ def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
-def win_probabilities(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
-    """Return p_beats per model x other x protocol: the chance that the true average of model is above that of other."""
+def win_probabilities(run_data: RunData) -> pl.DataFrame:
+    """Return p_beats per model x other x protocol: the chance that model's true zero-shot average is above that of other."""
     rows = []
-    for protocol, order in _ranked_models(run_data, condition).items():
+    for protocol, order in _ranked_models(run_data, ZERO_SHOT).items():
         for position, name in enumerate(order.names):
             above = (order.draws[:, [position]] > order.draws).mean(axis=0)
             shares = zip(order.names, above.tolist(), strict=True)

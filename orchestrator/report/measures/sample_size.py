@@ -55,7 +55,7 @@ def comparison_families(sweep: Sweep, planned: pl.DataFrame) -> dict[str, int]:
     """Return the number of jointly corrected comparisons of multiple choice, of conditions and of models."""
     run_data = RunData(Path(), sweep, planned, pl.DataFrame(schema=EPISODES))
     families = {
-        f"conditions with {ZERO_SHOT}": condition_pairs(run_data, ZERO_SHOT)[1],
+        f"conditions with {ZERO_SHOT}": condition_pairs(run_data)[1],
         f"models under {ZERO_SHOT}": model_pairs(run_data, ZERO_SHOT)[1],
     }
     sizes = {name: family.filter(protocol=Protocol.MCQA.value).height for name, family in families.items()}

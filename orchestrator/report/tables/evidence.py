@@ -98,16 +98,16 @@ def _share_change(row: Row) -> TableCell:
     return TableCell(f"{percent} ({row['before']:.1f} to {row['after']:.1f}; {points}){paper}", row["percent"])
 
 
-def ranking_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
+def ranking_table(run_data: RunData) -> Table:
     """Return the order of the models with complete cells, and how certain it is (``measures.ranking``)."""
-    numbers = ranking(run_data, condition)
+    numbers = ranking(run_data)
     rows = numbers.filter(protocol="mcqa").iter_rows(named=True)
     bounded = numbers["rank_least"].count() > 0
     lines = tuple(line(row["model"], map(TableCell, _rank_texts(row, bounded))) for row in rows)
     heads = ["accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"]
     heads += ["ranks whatever is missing"] * bounded
     title = (
-        f"{condition}: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the "
+        f"{ZERO_SHOT}: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the "
         "best, and of being above the next model; difference to it in points (95% interval)"
     )
     return Table("ranking", title, columns("model", heads), lines, numbers, len(lines))
@@ -123,14 +123,15 @@ def _rank_texts(row: Row, bounded: bool) -> Iterable[str]:
         yield "-" if row["rank_least"] is None else f"{row['rank_least']} to {row['rank_most']}"
 
 
-def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
-    """Return accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
+def robustness_table(run_data: RunData) -> Table:
+    """Return zero-shot accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
     numbers = robustness(run_data)
-    rows, averages = numbers.filter(condition=condition), _variance_averages(numbers.filter(condition=condition))
+    rows = numbers.filter(condition=ZERO_SHOT)
     scenarios, lines = lines_by_scenario(run_data, rows, _variance)
+    averages = rows.group_by("model").agg(pl.col("acc", "least", "most", *VARIANCE_COLUMNS).mean())
     means = by_column(averages, "model")
     title = (
-        f"{condition}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
+        f"{ZERO_SHOT}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
         "wording / option order / random draw of the decoding, percent (- : one level only, so the part before includes it)"
     )
     heads = columns("model", [*scenarios, average_heading(scenarios)])
@@ -138,26 +139,21 @@ def robustness_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
     return Table("robustness", title, heads, wider, numbers)
 
 
-def _variance_averages(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per model: the means over scenarios of accuracy, of its range, and of the parts of variance."""
-    return rows.group_by("model").agg(pl.col("acc", "least", "most", *VARIANCE_COLUMNS).mean())
-
-
 def _variance(row: Row) -> TableCell:
     shares = " / ".join("-" if row[name] is None else f"{row[name]:.0f}" for name in VARIANCE_COLUMNS)
     return TableCell(f"{row['acc']:.1f}, {row['least']:.1f} to {row['most']:.1f}; {shares}", row["acc"])
 
 
-def readings_table(run_data: RunData, condition: str = ZERO_SHOT) -> Table:
-    """Return accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
-    numbers = leniency(run_data).filter(condition=condition, protocol="mcqa")
+def readings_table(run_data: RunData) -> Table:
+    """Return zero-shot accuracy under the strict, the lenient and the fuzzy reading, averaged over scenarios (``leniency``)."""
+    numbers = leniency(run_data).filter(condition=ZERO_SHOT, protocol="mcqa")
     means, lines = by_column(average_bounds(numbers, ["model"], READINGS), "model"), []
     for model in order_models(numbers.filter(pl.col("unparsable") > 0)["model"], run_data.baselines):
         gaps = numbers.filter(model=model).select(READINGS).null_count().row(0, named=True)
         strict, *others = [MISSING if gaps[name] else _reading(means[model], name) for name in READINGS]
         lines.append(line(model, [strict, _range(*others[:2]), _range(*others[2:])]))
     title = (
-        f"{condition}: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant "
+        f"{ZERO_SHOT}: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant "
         "rule (lenient), or counts as the nearest option (fuzzy); upper figure: if all episodes that would continue ended right"
     )
     return Table("readings", title, columns("model", ("strict", "lenient", "fuzzy")), tuple(lines), numbers)

@@ -29,10 +29,10 @@ from sweeps.conditions import WITH_EXAMPLES
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 
-def main_table(run_data: RunData, intervals: Estimates, condition: str = ZERO_SHOT) -> Table:
-    """Return models x scenarios, acc and ps, the average at the end (paper, Table 1)."""
-    cells, averages = (frame.filter(condition=condition, protocol="mcqa") for frame in intervals)
-    title = f"{condition}: accuracy in percent / mean number of suggestions"
+def main_table(run_data: RunData, intervals: Estimates) -> Table:
+    """Return models x scenarios under zero-shot, acc and ps, the average at the end (paper, Table 1)."""
+    cells, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in intervals)
+    title = f"{ZERO_SHOT}: accuracy in percent / mean number of suggestions"
     table = _scenario_table(run_data, cells, averages, acc_and_ps)
     return replace(table, name="main", title=title, numbers=_numbers(cells, averages))
 

@@ -9,9 +9,13 @@ from orchestrator.report.measures.endings import ending_counts
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.model_size import size_correlation
 from orchestrator.report.measures.operating_points import operating_budgets
-from orchestrator.report.measures.paired_averages import compare_condition_averages, compare_model_averages
+from orchestrator.report.measures.paired_averages import (
+    PAIR_COLUMNS,
+    compare_condition_averages,
+    compare_model_averages,
+)
 from orchestrator.report.measures.paired_tests import compare_models
-from orchestrator.report.measures.ranking import PAIR_COLUMNS, win_probabilities
+from orchestrator.report.measures.ranking import win_probabilities
 from orchestrator.report.measures.resources import resources
 from orchestrator.report.measures.sample_accuracy import sample_accuracy
 from orchestrator.report.run_data import RunData

@@ -21,7 +21,7 @@ from orchestrator.operating.policy import (
 )
 from orchestrator.operating.split import Curve, split
 from orchestrator.operating.values import count_suggestions, greedy_values, sample_values, well_timed_accuracy
-from orchestrator.report.measures.exact_chance import any_option, blind_play
+from orchestrator.report.measures.exact_chance import blind_play
 from orchestrator.report.measures.operating_splits import split_intervals
 from sweeps.conditions import CONDITIONS, VARIANTS
 from tests.orchestrator.operating.planted import planted
@@ -50,7 +50,7 @@ def test_uniform_play_has_the_exact_chance(graphs, name):
     gaps = []
     for graph in graphs[name]:
         exact = sample_values(graph, uniform_policy(graph), np.zeros(1))
-        right, suggestions = blind_play(graph.sample, any_option)
+        right, suggestions = blind_play(graph.sample)
         gaps += [abs(exact.accuracy[0] - right), abs(exact.suggestions[0] - suggestions)]
     print(f"uniform play in {name}: largest difference from exact chance {max(gaps):.1e}")
     assert max(gaps) <= 1e-9

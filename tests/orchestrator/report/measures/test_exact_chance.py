@@ -9,14 +9,14 @@ from actors.playing.judge import derive_seed
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.types import Ending, Mode
-from orchestrator.report.measures.exact_chance import POLICIES, blind_play, exact_chance
+from orchestrator.report.measures.exact_chance import blind_play, exact_chance
 
 RUNS = 300
 LEVELS = {"CIT": 19.999, "COCO": 20.0, "IN-C": 14.285, "MVP-N": 19.855, "QD": 19.999, "ROD": 5.714, "VSOD": 20.0}
 """Chance levels of the demo benchmark in percent; the turn limit causes the differences from 1/5 and 1/7."""
 
 
-def simulate_accuracy(sample, policy: str, mode: Mode) -> float:
+def simulate_accuracy(sample, mode: Mode) -> float:
     """Return the share of runs, each with its own seed, in which the baseline is right."""
     game, right = SCENARIOS[sample.scenario], 0
     moves = episode_seed(0, sample.scenario, sample.id)
@@ -24,18 +24,17 @@ def simulate_accuracy(sample, policy: str, mode: Mode) -> float:
         seed, state = episode_seed(run, sample.scenario, sample.id), game.initial(sample, mode, moves)
         while state.ending is None:
             now = Situation(sample, state, game.view(sample, state))
-            state, _ = game.step(sample, state, BASELINES[policy](now, derive_seed(seed, state.turn)))
+            state, _ = game.step(sample, state, BASELINES["uniform"](now, derive_seed(seed, state.turn)))
         right += state.ending is Ending.CORRECT
     return right / RUNS
 
 
-@pytest.mark.parametrize("policy", ["uniform", "guess"])
 @pytest.mark.parametrize("mode", [Mode.PLAY, Mode.REFERENCE])
-def test_exact_chance_is_mean_of_simulated_runs(run_data, policy, mode):
+def test_exact_chance_is_mean_of_simulated_runs(run_data, mode):
     for scenario, samples in run_data.samples.items():
         some = list(samples.values())[:4]
-        exact = np.array([blind_play(sample, POLICIES[policy], mode).right for sample in some])
-        simulated_mean = np.mean([simulate_accuracy(sample, policy, mode) for sample in some])
+        exact = np.array([blind_play(sample, mode).right for sample in some])
+        simulated_mean = np.mean([simulate_accuracy(sample, mode) for sample in some])
         error = np.sqrt((exact * (1 - exact)).mean() / (RUNS * len(some)))
         assert simulated_mean == pytest.approx(exact.mean(), abs=4 * error + 1e-9), scenario
 
@@ -61,13 +60,9 @@ def test_right_options_continue_or_end_right(run_data, mode):
 
 def test_demo_levels_to_three_decimals(run_data):
     rows = exact_chance(run_data).filter(condition="zero-shot").sort("scenario")
-    guess = exact_chance(run_data, "guess").filter(condition="zero-shot")
     levels = {name: round(level, 3) for name, level in rows.select("scenario", "chance").iter_rows()}
 
     assert levels == LEVELS
-    assert {name: level for name, level in guess.select("scenario", "chance").iter_rows()} == pytest.approx(
-        {name: 0.0 if name == "ROD" else 25.0 for name in SCENARIOS}
-    )
 
 
 def test_conditions_that_change_no_rule_have_the_same_chance(run_data):

@@ -81,16 +81,16 @@ def test_paired_table_names_its_measure(run_data, protocol, name, measure):
 
 
 def test_replicates_and_readings_say_what_their_figures_are(run_data):
-    robustness, readings = evidence.robustness_table(run_data, "hint"), evidence.readings_table(run_data, "hint")
+    robustness, readings = evidence.robustness_table(run_data), evidence.readings_table(run_data)
 
     assert (robustness.name, robustness.title) == (
         "robustness",
-        "hint: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / wording / "
-        "option order / random draw of the decoding, percent (- : one level only, so the part before includes it)",
+        "zero-shot: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
+        "wording / option order / random draw of the decoding, percent (- : one level only, so the part before includes it)",
     )
     assert (readings.name, readings.title) == (
         "readings",
-        "hint: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant rule "
+        "zero-shot: accuracy where a reply that names no option is wrong (strict, the benchmark's), is read by a tolerant rule "
         "(lenient), or counts as the nearest option (fuzzy); upper figure: if all episodes that would continue ended right",
     )
     assert [column.name for column in readings.columns] == ["model", "strict", "lenient", "fuzzy"]
