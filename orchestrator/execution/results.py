@@ -12,15 +12,11 @@ from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.circuit_breaker import RequestGroup
 from orchestrator.planning.build_plan import planned_rows, stored_episodes
 from orchestrator.planning.plan import Plan
-from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
-from orchestrator.report.measures.exact_results import add_exact_values
-from orchestrator.report.scores.cell_resources import add_resources
+from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import JUDGE_COUNTS, score, write_results
-from orchestrator.report.scores.package_measures import add_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.control_state import ControlState
-from orchestrator.storage.episode_store import turns
 from orchestrator.storage.manifest import put_aside_unmended
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import verdicts
@@ -82,12 +78,8 @@ def _judge_reads(rows: pl.DataFrame) -> bool:
 
 
 def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
-    """Add decisions, the sweep's own measures and resources to scored rows."""
-    stored, replies = stored_episodes(state.plan, state.output), turns(state.output)
-    conditions = {condition.name: condition for condition in state.sweep.conditions}
-    rows = add_decisions(rows, DecisionInputs(stored, replies, conditions, state.plan.samples_by_id))
-    rows = add_package_measures(rows, state.sweep.measures, stored, replies, state.say)
-    return add_resources(add_exact_values(rows, state.output), state.output, state.sweep)
+    stored = stored_episodes(state.plan, state.output)
+    return add_measures(rows, state.output, state.sweep, stored, state.plan.samples_by_id, state.say)
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:

@@ -16,17 +16,14 @@ from shutil import rmtree
 import polars as pl
 
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
-from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
-from orchestrator.report.measures.exact_results import add_exact_values
+from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
-from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
-from orchestrator.report.scores.package_measures import add_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.spec import Sweep
@@ -206,17 +203,10 @@ def _check_complete(into: Path, sources: Sequence[Source]) -> None:
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
     """Return the result rows as the ``run`` command writes them."""
-    run, stored_episodes = read_run(into), episodes(into)
-    stored = DecisionInputs(
-        stored_episodes, turns(into), {condition.name: condition for condition in run.sweep.conditions}, run.samples
-    )
-    results = add_anytime_intervals(
-        score(stored_episodes, planned, run.verdicts.lazy()), stored_episodes, run.sweep.precision, run.sweep.seed
-    )
-    results = add_package_measures(
-        add_decisions(results, stored), run.sweep.measures, stored_episodes, stored.turns, log.warning
-    )
-    return add_resources(add_exact_values(results, into), into, run.sweep)
+    run, stored = read_run(into), episodes(into)
+    rows = score(stored, planned, run.verdicts.lazy())
+    rows = add_anytime_intervals(rows, stored, run.sweep.precision, run.sweep.seed)
+    return add_measures(rows, into, run.sweep, stored, run.samples, log.warning)
 
 
 def _describe_conflicts(conflicts: Sequence[Conflict]) -> str:

@@ -3,7 +3,7 @@
 A measure that fails is left out of the results with one sentence; the other columns are unchanged.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 from scipy.special import stdtrit  # type: ignore[import-untyped]
@@ -42,20 +42,6 @@ def package_measures(
         except PackageError as problem:
             failed.append(f"{problem}; it is left out of the results")
     return rows, failed
-
-
-def add_package_measures(
-    rows: pl.DataFrame,
-    requested: Sequence[str],
-    episodes: pl.LazyFrame,
-    turns: pl.LazyFrame,
-    warn: Callable[[str], None],
-) -> pl.DataFrame:
-    """Return rows of results with the requested measures; ``warn`` receives one sentence per measure that fails."""
-    measured, failed = package_measures(requested, episodes, turns)
-    for sentence in failed:
-        warn(sentence)
-    return join_package_measures(rows, measured)
 
 
 def join_package_measures(rows: pl.DataFrame, measured: pl.DataFrame | None) -> pl.DataFrame:

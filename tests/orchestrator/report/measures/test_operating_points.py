@@ -20,10 +20,10 @@ from orchestrator.learning.asking import asking_rows, asking_table
 from orchestrator.report.comparisons.run_comparison import compare_runs, comparison_tables
 from orchestrator.report.figures.draw import run_figures
 from orchestrator.report.html import write_page
-from orchestrator.report.measures.exact_results import EXACT, add_exact_values
 from orchestrator.report.measures.operating_played import exact_and_played
 from orchestrator.report.measures.operating_points import operating_budgets, operating_points
 from orchestrator.report.measures.operating_splits import operating_splits
+from orchestrator.report.measures.result_columns import EXACT, add_exact_values
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables

@@ -4,7 +4,6 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
-from orchestrator.report.measures.exact_results import EXACT, SOURCES, add_exact_values
 from orchestrator.report.measures.operating_curves import exact_uniform, operating_cells
 from orchestrator.report.measures.operating_points import (
     ENDS,
@@ -15,6 +14,7 @@ from orchestrator.report.measures.operating_points import (
     operating_points,
 )
 from orchestrator.report.measures.operating_splits import operating_splits, split_between
+from orchestrator.report.measures.result_columns import EXACT, SOURCES, add_exact_values
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.measures.test_operating_points import KEENNESS, MODEL, PlantedModel
