@@ -5,6 +5,7 @@ by which an episode went on too long (late) or ended too soon (early), relative 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -61,11 +62,17 @@ def decisions(run_data: RunData) -> Decisions:
 def compute_decisions(stored: DecisionInputs) -> Decisions:
     """Compare episodes that showed the sample's own pictures with the map of the same model and sample."""
     names = [name for name, condition in stored.conditions.items() if condition.every_frame][:1]
-    graphs = _MoveGraphs(stored.samples)
     maps = dict(_read_maps(stored, names)) if names else {}
-    mapped = [graphs.sample(sample_key, cell, names[0], pictures) for sample_key, (cell, pictures) in maps.items()]
     played = _read_episodes(stored) if maps else []
-    episodes = [graphs.episode(row, maps[key][1]) for row in played if (key := (row[1], row[2], row[4])) in maps]
+
+    @cache
+    def moves(scenario: str, number: int) -> Moves:
+        return Moves.from_sample(stored.samples[scenario][number])
+
+    mapped = [_sample_row(moves(*key[1:]), key, cell, names[0], pictures) for key, (cell, pictures) in maps.items()]
+    episodes = [
+        _episode_row(moves(*key[1:]), row, maps[key][1]) for row in played if (key := (row[1], row[2], row[4])) in maps
+    ]
     return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
 
 
@@ -98,37 +105,24 @@ def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
     return joined.with_columns(pl.col("condition").is_in(names).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
 
 
-class _MoveGraphs:
-    """The pictures of each sample as a graph, built once."""
+def _sample_row(
+    moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, pictures: frozenset[str]
+) -> tuple[Any, ...]:
+    """Return a row of ``SAMPLE``."""
+    model, scenario, sample_id = sample_key
+    first = next(iter(moves.neighbors))
+    knowledge = moves.knows(first, pictures), moves.moves_to_known(first, 0, pictures)
+    return cell, model, scenario, condition, sample_id, *knowledge
 
-    def __init__(self, samples: Samples) -> None:
-        self.samples = samples
-        self._graphs: dict[tuple[str, int], Moves] = {}
 
-    def sample(
-        self, sample_key: tuple[str, str, int], cell: str, condition: str, pictures: frozenset[str]
-    ) -> tuple[Any, ...]:
-        """Return a row of ``SAMPLE``."""
-        model, scenario, sample_id = sample_key
-        moves = self._moves(scenario, sample_id)
-        first = next(iter(moves.neighbors))
-        knowledge = moves.knows(first, pictures), moves.moves_to_known(first, 0, pictures)
-        return cell, model, scenario, condition, sample_id, *knowledge
-
-    def episode(self, row: Sequence[Any], pictures: frozenset[str]) -> tuple[Any, ...]:
-        """Return a row of ``EPISODE``; ``row`` is key, model, scenario, condition, sample_id, cell, images, actions."""
-        key, model, scenario, condition, sample_id, cell, images, actions = row
-        moves = self._moves(scenario, sample_id)
-        knows = [moves.counts(turn) and moves.knows(image, pictures) for turn, image in enumerate(images)]
-        late = sum(knew and did == Action.SUGGESTION for knew, did in zip(knows, actions, strict=True))
-        unknowing = bool(actions) and actions[-1] == Action.CATEGORY and not knows[-1]
-        early = moves.moves_to_known(images[-1], len(images) - 1, pictures) if unknowing else None
-        return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
-
-    def _moves(self, scenario: str, number: int) -> Moves:
-        if (scenario, number) not in self._graphs:
-            self._graphs[scenario, number] = Moves.from_sample(self.samples[scenario][number])
-        return self._graphs[scenario, number]
+def _episode_row(moves: Moves, row: Sequence[Any], pictures: frozenset[str]) -> tuple[Any, ...]:
+    """Return a row of ``EPISODE``; ``row`` is key, model, scenario, condition, sample_id, cell, images, actions."""
+    key, model, scenario, condition, sample_id, cell, images, actions = row
+    knows = [moves.counts(turn) and moves.knows(image, pictures) for turn, image in enumerate(images)]
+    late = sum(knew and did == Action.SUGGESTION for knew, did in zip(knows, actions, strict=True))
+    unknowing = bool(actions) and actions[-1] == Action.CATEGORY and not knows[-1]
+    early = moves.moves_to_known(images[-1], len(images) - 1, pictures) if unknowing else None
+    return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
 
 
 def _read_maps(
