@@ -108,10 +108,6 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
 
     The last one splits differences of operating curves, if both runs have any.
     """
-    return (add_notes(table, comparison.input_notes) for table in _comparison_tables(comparison))
-
-
-def _comparison_tables(comparison: RunComparison) -> Iterator[Table]:
     groups = comparison.averages.group_by(["run", "protocol"], maintain_order=True)
     for number, ((run, protocol), averages) in enumerate(groups):
         cells = comparison.cells.filter(run=run, protocol=protocol)
@@ -119,9 +115,10 @@ def _comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         heads = (*COLUMNS, *(Column(name, ABOUT_SCENARIO.format(name)) for name in scenarios))
         title = f"{run} less {comparison.names[0]} ({protocol}), points of acc on the same samples"
         lines = tuple(_difference_line(row, cells, scenarios) for row in averages.iter_rows(named=True))
-        yield Table(f"difference-{number}", title, heads, lines, search=len(lines) > 1)
+        notes = comparison.input_notes
+        yield Table(f"difference-{number}", title, heads, lines, notes=notes, search=len(lines) > 1)
     if comparison.splits.height:
-        yield splits_table_of(comparison.splits, "asking")
+        yield add_notes(splits_table_of(comparison.splits, "asking"), comparison.input_notes)
 
 
 def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) -> Line:

@@ -181,14 +181,10 @@ MOST_CURVES = 8
 def operating_figure(context: FigureContext) -> Figure | None:
     """Draw each model's curve per scenario, with its own point, the greedy point, chance and oracle; None without curves."""
     curves, points = context.numbers.operating_curves, context.numbers.operating_points
-    names = [
-        row
-        for row in curves.select("model", "condition").unique(maintain_order=True).iter_rows()
-        if _drawn(context, row)
-    ]
+    series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
+    names = [name for name in series if not context.is_gray(name[0])][:MOST_CURVES]
     if not names:
         return None
-    names = names[:MOST_CURVES]
     looks = {name: plot_style.series_look(number) for number, name in enumerate(names)}
     handles = _legend(looks)
     scenarios = in_paper_order(curves["scenario"])
@@ -211,10 +207,6 @@ def operating_figure(context: FigureContext) -> Figure | None:
     figure.supylabel("accuracy, %")
     add_legend(figure, handles)
     return figure
-
-
-def _drawn(context: FigureContext, name: tuple[str, ...]) -> bool:
-    return not context.is_gray(name[0])
 
 
 def _draw(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:

@@ -13,7 +13,6 @@ from orchestrator.report.html.text import paper_order
 from orchestrator.report.measures.efficiency import lift_over_chance
 from orchestrator.report.measures.estimates import Estimates
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
@@ -53,13 +52,16 @@ def build_answer(run_data: RunData, intervals: Estimates) -> AnswerFigure | None
     rows = run_data.models_or_baselines(scored)
     if rows.is_empty():
         return None
-    panels = [_panel(run_data, scored, name) for name in _conditions(rows)]
+    conditions = paper_order(rows["condition"], dict.fromkeys([ZERO_SHOT, *CONDITIONS]))
+    panels = [_panel(run_data, scored, name) for name in conditions]
     unfinished = _unfinished(run_data)
     best = {panel.condition: _best(run_data, scored, rows, panel) for panel in panels}
-    averages = {(row["model"], row["condition"]): row for row in rows.iter_rows(named=True)}
     points = {
-        name: _point(row, best[name[1]] == name[0], name in unfinished) for name, row in averages.items()
-    }  # fmt: skip
+        (model, condition): Point(acc, low, high, best[condition] == model, (model, condition) in unfinished)
+        for model, condition, acc, low, high in rows.select(
+            "model", "condition", "acc", "acc_low", "acc_high"
+        ).iter_rows()
+    }
     first = panels[0].condition
     models = sorted(
         dict.fromkeys(rows["model"]),
@@ -67,11 +69,6 @@ def build_answer(run_data: RunData, intervals: Estimates) -> AnswerFigure | None
     )
     lines = [(model, [points.get((model, panel.condition)) for panel in panels]) for model in models]
     return AnswerFigure(panels, lines, _caption(panels, points, int(rows["scenarios"].max())))  # type: ignore[arg-type]
-
-
-def _conditions(rows: pl.DataFrame) -> list[str]:
-    """Return the played conditions, zero-shot first."""
-    return paper_order(rows["condition"], dict.fromkeys([ZERO_SHOT, *CONDITIONS]))
 
 
 def _panel(run_data: RunData, scored: pl.DataFrame, condition: str) -> Panel:
@@ -95,10 +92,6 @@ def _best(run_data: RunData, scored: pl.DataFrame, rows: pl.DataFrame, panel: Pa
     others = scored.filter(~pl.col("model").is_in(own), condition=panel.condition)["acc"]
     level = max([panel.chance or 0.0, *others])
     return str(shown["model"][0]) if shown["acc"][0] > level else None
-
-
-def _point(row: Row, is_best: bool, is_unfinished: bool) -> Point:
-    return Point(row["acc"], row["acc_low"], row["acc_high"], is_best, is_unfinished)
 
 
 def _caption(panels: Sequence[Panel], points: Mapping[tuple[str, str], Point], scenarios: int) -> str:

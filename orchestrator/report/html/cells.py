@@ -89,7 +89,7 @@ def cells_table(run_data: RunData, intervals: Estimates) -> Table:
                 measure_cell({**row, **turns}, "efficiency") if turns else MISSING,
                 measure_cell(row, "loops"),
                 _readable(reading),
-                _played(row),
+                played_cell(row, _episodes_link(row)),
                 *(_cut_short(row, str(ending)) for ending in CUT_SHORT),
                 TableCell(f"{row['errors']:,}", row["errors"], style="warn" if row["errors"] else ""),
             )
@@ -129,11 +129,6 @@ def progress_style(row: Row) -> Style:
     return "unfinished" if row["finished"] < row["planned"] else ""
 
 
-def format_progress(row: Row) -> str:
-    """Return the finished episodes, of the planned ones if some are missing."""
-    return f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
-
-
 def _answers(row: Row) -> TableCell:
     if row["share_suggestion"] is None:
         return MISSING
@@ -170,12 +165,15 @@ def _readable(row: Row | None) -> TableCell:
     return TableCell(f"{row['readable']:,} of {row['unparsable']:,}", row["readable"])
 
 
-def _played(row: Row) -> TableCell:
-    fragment = urlencode({name: row[name] for name in ("model", "scenario", "condition")})
-    return TableCell(
-        format_progress(row), row["finished"] / max(row["planned"], 1), style=progress_style(row),
-        link=f"#{fragment}" if row["finished"] else "",
-    )  # fmt: skip
+def played_cell(row: Row, link: str = "") -> TableCell:
+    """Return the finished episodes, of the planned ones if some are missing."""
+    text = f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
+    return TableCell(text, row["finished"] / max(row["planned"], 1), style=progress_style(row), link=link)
+
+
+def _episodes_link(row: Row) -> str:
+    """Return the address of a cell's episodes in the browser, empty without any."""
+    return f"#{urlencode({name: row[name] for name in ('model', 'scenario', 'condition')})}" if row["finished"] else ""
 
 
 def _cut_short(row: Row, ending: str) -> TableCell:

@@ -14,7 +14,7 @@ import polars as pl
 from orchestrator.report.comparisons.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
 from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.html import NAME, render_template
-from orchestrator.report.html.cells import format_progress, measure_cell, progress_style
+from orchestrator.report.html.cells import measure_cell, played_cell, progress_style
 from orchestrator.report.html.text import visible
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability
 from orchestrator.report.tables.parts import Row, number_cell
@@ -97,7 +97,7 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
                 *((number_cell(row["average"]),) if shared else ()),
                 measure_cell(row, "ps"),
                 *_accuracies(leaderboard, row, entrant, pages[entrant.run]),
-                _played(row),
+                played_cell(row),
                 *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
             )
         )
@@ -108,10 +108,6 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
     )  # fmt: skip
     search = len(lines) > 1 and title != "Baselines"
     return Table(name, title, columns, tuple(lines), search=search, notes=leaderboard.input_notes)
-
-
-def _played(row: Row) -> TableCell:
-    return TableCell(format_progress(row), row["finished"] / max(row["planned"], 1), style=progress_style(row))
 
 
 def _rank(row: Row, models: int) -> Line:

@@ -47,14 +47,16 @@ def test_episodes_cut_short_have_the_upper_bound():
     )
 
 
+def played(row):
+    return cells.played_cell(row, cells._episodes_link(row))
+
+
 def test_played_opens_the_browser_unless_nothing_was_played():
     row = {"model": "a b", "scenario": "QD", "condition": "hint", "finished": 1, "planned": 4}
 
-    assert cells._played(row) == TableCell(
-        "1/4", 0.25, style="unfinished", link="#model=a+b&scenario=QD&condition=hint"
-    )
-    assert cells._played({**row, "finished": 0}) == TableCell("0/4", 0.0, style="unfinished")
-    assert cells._played({**row, "finished": 0, "planned": 0}) == TableCell("0", 0.0)
+    assert played(row) == TableCell("1/4", 0.25, style="unfinished", link="#model=a+b&scenario=QD&condition=hint")
+    assert played({**row, "finished": 0}) == TableCell("0/4", 0.0, style="unfinished")
+    assert played({**row, "finished": 0, "planned": 0}) == TableCell("0", 0.0)
 
 
 def test_protocol_stands_beside_the_condition():

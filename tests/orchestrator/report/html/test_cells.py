@@ -11,9 +11,9 @@ from orchestrator.report.html.cells import (
     PAPER,
     RESOURCES,
     cells_table,
-    format_progress,
     measure_cell,
     paper_table,
+    played_cell,
     progress_style,
 )
 from orchestrator.report.measures.estimates import estimate
@@ -109,8 +109,8 @@ def test_a_measure_has_its_interval_unless_it_has_no_value():
     assert measure_cell(row, "ps") == TableCell("1.3", 1.26, "1.0–2.0", "unfinished")
     assert measure_cell(row, "ps", span=True).span == (1.26, 1.0, 2.04)
     assert measure_cell({**row, "ps": None}, "ps") is MISSING
-    assert (format_progress(row), progress_style(row)) == ("1,000/1,001", "unfinished")
-    assert (format_progress({**row, "planned": 1_000}), progress_style({**row, "planned": 1_000})) == ("1,000", "")
+    assert (played_cell(row).text, progress_style(row)) == ("1,000/1,001", "unfinished")
+    assert (played_cell({**row, "planned": 1_000}).text, progress_style({**row, "planned": 1_000})) == ("1,000", "")
 
 
 def test_published_figures_stand_beside_ours():

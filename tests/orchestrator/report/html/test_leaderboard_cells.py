@@ -36,11 +36,6 @@ def test_accuracy_links_to_the_episodes_of_its_run():
     assert leaderboard_page._accuracy({**CELL, "planned": 3}, entrant, "") == TableCell("41.3", 41.26, "30–53")
 
 
-def test_progress_is_a_share_of_what_is_planned():
-    assert leaderboard_page._played({"finished": 1, "planned": 4}) == TableCell("1/4", 0.25, style="unfinished")
-    assert leaderboard_page._played({"finished": 0, "planned": 0}) == TableCell("0", 0.0)
-
-
 def board(*rows, runs=("one",), entrants=("model", "person", "baseline")):
     names = ("m", "ada", "guess")
     cells = pl.DataFrame([{**CELL, "condition": "hint"}, {**CELL, "condition": "hint", "scenario": "ROD", "acc": None}])
