@@ -15,7 +15,7 @@ import polars as pl
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from envs.types import Sample
-from orchestrator.report.html.episode_view import rows_by_key
+from orchestrator.report.html.episode_view import episodes_with_turns
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
 from orchestrator.storage.lock import RunFolderError
@@ -25,8 +25,6 @@ from sweeps.spec import ModelSpec, Protocol
 VERSION = "0.3.0"
 SCHEMAS = Path(__file__).parent / "schemas"
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-CHUNK = 2_000
-"""Number of episodes whose turns are in memory at once."""
 ACC = {
     "metric_id": "accuracy", "metric_name": "Accuracy", "metric_kind": "accuracy", "metric_unit": "percent",
     "evaluation_description": "Episodes that end with the right category; errors are excluded from all measures.",
@@ -145,13 +143,11 @@ def _write_lines(
     """Write a line for each episode that is scored by its ending (not by a judge) and return the number of lines."""
     model_episodes = run_data.scored.filter(pl.col("model") == model.name).sort("key")
     with path.open("w", encoding="utf-8") as file:
-        for chunk in model_episodes.iter_slices(CHUNK):
-            turns = rows_by_key(run_data.turns, chunk["key"])
-            for row in chunk.iter_rows(named=True):
-                sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-                line = _line(row, turns.get(row["key"], []), sample, record)
-                _validate(schema, line)
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        for row, turns in episodes_with_turns(run_data, model_episodes):
+            sample = run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
+            line = _line(row, turns, sample, record)
+            _validate(schema, line)
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
     return model_episodes.height
 
 
@@ -177,14 +173,16 @@ def _line(
         "evaluation": {
             "score": float(bool(row["correct"])), "is_correct": bool(row["correct"]), "num_turns": max(1, row["turns"])
         },
-        "token_usage": {
-            "input_tokens": row["prompt_tokens"], "output_tokens": row["reply_tokens"],
-            "total_tokens": row["prompt_tokens"] + row["reply_tokens"],
-        },
+        "token_usage": token_usage(row["prompt_tokens"], row["reply_tokens"]),
         "performance": {"latency_ms": round(1000 * row["seconds"], 3)},
         "error": row["error"],
         "metadata": {name: str(row[name]) for name in ("key", "condition", "ending", "seed")},
     }  # fmt: skip
+
+
+def token_usage(prompt: int, reply: int) -> dict[str, int]:
+    """Return the tokens of an episode, or of several, under the names that logs of evaluations share."""
+    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
 
 def _messages(turn: Mapping[str, Any], question: str) -> Iterator[dict[str, Any]]:

@@ -20,10 +20,12 @@ import polars as pl
 from actors.playing.prompts import open_question, question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
-from orchestrator.report.html.episode_view import ReplayedTurn, replay_episode, rows_by_key
+from orchestrator.export.every_eval_ever import token_usage
+from orchestrator.report.html.episode_view import ReplayedTurn, episodes_with_turns, replay_episode
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS
+from orchestrator.report.tables.parts import Row
 from orchestrator.storage import software
 from orchestrator.storage.status import read_status
 from sweeps.conditions import Condition
@@ -33,8 +35,6 @@ SCHEMA = 2
 PLAN: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
 PICTURED, PICTURE_BYTES = 300, 8_000_000
 """Most episodes of a log that have their pictures, and most bytes of these."""
-CHUNK = 2_000
-"""Number of episodes whose turns are in memory at once."""
 LONGEST_SUMMARY = 500
 """Characters of a text in the list of samples; the sample itself has the full text."""
 MEASURES = {
@@ -44,7 +44,6 @@ MEASURES = {
     Protocol.TOOLS: ("acc", "ps"),
 }
 """Result columns that become scores; percentages become shares from 0 to 1."""
-Row = Mapping[str, Any]
 Json = dict[str, Any]
 
 
@@ -84,14 +83,15 @@ class _Log:
         summaries: list[Json] = []
         with ZipFile(folder / f"{time}_{task}_{self.id}.eval", "w", ZIP_DEFLATED) as log:
             _add_member(log, "_journal/start.json", {"version": SCHEMA, "eval": self._spec(), "plan": PLAN})
-            for sample in self._samples():
+            for row, turns in episodes_with_turns(self.run_data, self.episodes):
+                sample = self._sample(row, turns)
                 _add_member(log, f"samples/{sample['id']}_epoch_1.json", sample)
                 summaries.append(_summary(sample))
             _add_member(log, "summaries.json", summaries)
             _add_member(log, "header.json", self._header())
 
     def _header(self) -> Json:
-        usage = _usage(*(int(self.episodes[name].sum()) for name in ("prompt_tokens", "reply_tokens")))
+        usage = token_usage(*(int(self.episodes[name].sum()) for name in ("prompt_tokens", "reply_tokens")))
         is_complete = self.episodes.height == int(self.cells["planned"].sum())
         return {
             "version": SCHEMA,
@@ -151,12 +151,6 @@ class _Log:
         return metrics
 
     # -- samples ------------------------------------------------------------------------------------------------------
-    def _samples(self) -> Iterator[Json]:
-        for chunk in self.episodes.iter_slices(CHUNK):
-            turns = rows_by_key(self.run_data.turns, chunk["key"])
-            for row in chunk.iter_rows(named=True):
-                yield self._sample(row, turns.get(row["key"], []))
-
     def _sample(self, row: Row, turns: Sequence[Row]) -> Json:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
         views, _ = replay_episode(self.run_data, row, turns)
@@ -164,7 +158,7 @@ class _Log:
         messages = [
             message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]), attachments)
         ]
-        usage = _usage(row["prompt_tokens"], row["reply_tokens"])
+        usage = token_usage(row["prompt_tokens"], row["reply_tokens"])
         error = row["error"] or row["ending"] if row["ending"] in ERRORS else None
         return {
             "id": re.sub(r"[^A-Za-z0-9._-]", "-", f"{row['scenario']}-{row['sample_id']:04d}"),
@@ -270,10 +264,6 @@ def _summary(sample: Json) -> Json:
 def _output(model: str, messages: Sequence[Json], usage: Json) -> Json:
     replies = [message for message in messages if message["role"] == "assistant"][-1:]
     return {"model": model, "choices": [{"message": reply, "stop_reason": "stop"} for reply in replies], "usage": usage}
-
-
-def _usage(prompt: int, reply: int) -> Json:
-    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
 
 def _metric(name: str, value: float, interval: Json | None = None) -> Json:

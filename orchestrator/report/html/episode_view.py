@@ -5,7 +5,7 @@ game again; question and options are shown only if that gives the stored reading
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import isfinite
@@ -22,6 +22,7 @@ from envs.types import Move, Sample, State, View
 from orchestrator.report.html.text import cut
 from orchestrator.report.html.thumbnails import Thumbnails, parse_image_key
 from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.parts import Row
 from orchestrator.storage.planned_episodes import key_frame
 from sweeps.conditions import Condition
 from sweeps.protocol import Protocol
@@ -32,10 +33,10 @@ FIRST, LAST = 16, 4
 """Turns of a long episode that are shown, from its beginning and from its end."""
 VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts", "text")
 """Columns of a verdict that are shown."""
+CHUNK = 2_000
+"""Number of episodes whose turns are read at once."""
 MOST_BYTES = 5_000_000
 """Bytes of all views of a page, without pictures."""
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,13 @@ def _verdict(row: Row) -> dict[str, Any]:
 def _is_plain(value: Any) -> bool:
     """Return True if JSON can hold the value."""
     return isfinite(value) if isinstance(value, float) else isinstance(value, str | int)
+
+
+def episodes_with_turns(run_data: RunData, episodes: pl.DataFrame) -> Iterator[tuple[Row, list[dict[str, Any]]]]:
+    """Yield each episode with its turns; those of ``CHUNK`` episodes are in memory at once."""
+    for chunk in episodes.iter_slices(CHUNK):
+        turns = rows_by_key(run_data.turns, chunk["key"])
+        yield from ((row, turns.get(row["key"], [])) for row in chunk.iter_rows(named=True))
 
 
 def rows_by_key(table: pl.LazyFrame, keys: Iterable[str]) -> dict[str, list[dict[str, Any]]]:

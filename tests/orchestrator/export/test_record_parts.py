@@ -135,7 +135,7 @@ def test_outputs_usage_and_metrics():
         "model": "m", "choices": [{"message": {"role": "assistant", "n": 2}, "stop_reason": "stop"}], "usage": {},
     }  # fmt: skip
     assert inspect_log._output("m", messages[1:2], {})["choices"] == []
-    assert inspect_log._usage(10, 3) == {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}
+    assert every_eval_ever.token_usage(10, 3) == {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}
     assert inspect_log._metric("mean", 0.5) == {"name": "mean", "value": 0.5, "params": {}}
     assert inspect_log._metric("QD", 0.5, {"low": 0.4})["metadata"] == {"low": 0.4}
 
