@@ -3,8 +3,6 @@
 The new folder has each episode once, with checksums. Differing answers are an error unless a folder is preferred.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ An episode is taken once, from the first folder that has it. Failed and damaged 
 stay pending.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

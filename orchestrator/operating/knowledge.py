@@ -6,8 +6,6 @@ that cannot be known has higher odds of asking than one that can. The neutral b 
 classes' mean log-odds to 0: minus the model's bias. It is not the b with the highest accuracy.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

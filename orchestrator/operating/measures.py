@@ -1,7 +1,5 @@
 """Measures of one model in one scenario, as functions of the samples' weights: once for the value, again per draw."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

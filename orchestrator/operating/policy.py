@@ -4,8 +4,6 @@ The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]). ``plain
 their probability; ``persistent`` (it never gives up) removes both first.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

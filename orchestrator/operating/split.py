@@ -6,8 +6,6 @@ along the second curve. The mean of both ways gives ``more`` + ``better`` = a' -
 the other model's number of suggestions lies outside a curve, that scenario has no split.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The exact values of one model in one scenario, sample by sample: all that measures and intervals are computed from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple

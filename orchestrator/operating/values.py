@@ -3,8 +3,6 @@
 With V(end) given, V(state) = sum over options of p(option) V(target), and one suggestion more on every edge that goes on.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

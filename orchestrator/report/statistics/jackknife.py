@@ -6,8 +6,6 @@ the degrees of freedom as ``clusters`` does: fewer where clusters are of unequal
 ``python -m tests.orchestrator.operating.coverage`` measures coverage on planted values.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf, nan
 from typing import NamedTuple
