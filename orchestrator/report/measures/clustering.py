@@ -89,8 +89,10 @@ def _describe(run_data: RunData, scenario: str, name: str) -> tuple[object, ...]
     sizes = numbers.join(played, on="sample_id", how="semi")["cluster"].value_counts()["count"]
     if sizes.is_empty() or sizes.max() == 1:
         return (sizes.len(), sizes.len(), sizes.max(), None, None, None)
-    answers = played.join(numbers.select("sample_id", "cluster"), on="sample_id")
-    sums = answers.group_by("cell", "cluster").agg(pl.len().alias("n"), pl.col("correct").sum().alias("k"))
+    answers = played.join(numbers.select("sample_id", "cluster"), on="sample_id", maintain_order="left")
+    sums = answers.group_by("cell", "cluster", maintain_order=True).agg(
+        pl.len().alias("n"), pl.col("correct").sum().alias("k")
+    )
     correlation = intraclass_correlation(sums)
     clusters, samples, largest = len(sizes), int(sizes.sum()), sizes.max()
     if correlation is None:
