@@ -22,7 +22,7 @@ from orchestrator.report.comparisons.rounding import (
     sampling_mismatch,
     smallest_difference,
 )
-from orchestrator.report.measures.estimates import GROUP, Estimates, estimate
+from orchestrator.report.measures.estimates import GROUP, estimate
 from orchestrator.report.paper.published import (
     AVERAGE,
     MEASURES,
@@ -63,7 +63,7 @@ OUR_READING = (
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
-def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) -> pl.DataFrame:
+def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
@@ -75,9 +75,8 @@ def compare_with_paper(run_data: RunData, intervals: Estimates | None = None) ->
     differs from the package's.
     ``errors`` counts episodes without an answer, which are in none of our measures and wrong in the package's example.
     """
-    intervals = intervals or estimate(run_data)
     case = _PaperCase(run_data)
-    cells, means = _add_judge_measures(run_data, intervals)
+    cells, means = _add_judge_measures(run_data)
     rows = [row for cell in cells.iter_rows(named=True) for row in case.rows(cell, cell["scenario"])]
     for mean in means.iter_rows(named=True):
         rows += case.rows(mean | case.counts(mean), AVERAGE)
@@ -224,14 +223,15 @@ class _PaperCase:
         return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 
 
-def _add_judge_measures(run_data: RunData, intervals: Estimates) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return cells and averages, with the judge's measures if the run has them."""
+    cells, averages = estimate(run_data)
     if "aggregate" not in run_data.rows.columns:
-        return intervals.cells, intervals.averages
+        return cells, averages
     counted = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
-    cells = intervals.cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    cells = cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
     means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
-    return cells, intervals.averages.join(means, on=list(GROUP), how="left")
+    return cells, averages.join(means, on=list(GROUP), how="left")
 
 
 def _comparison_row(

@@ -19,7 +19,6 @@ from orchestrator.report.html.episode_browser import build_episode_browser, read
 from orchestrator.report.html.findings import Finding, find_headlines
 from orchestrator.report.html.summary import Fact, list_facts, list_problems
 from orchestrator.report.html.text import inert, policy_hash, visible
-from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.model_input import add_notes, input_notes
@@ -97,19 +96,19 @@ def build_page(
     run_data: RunData, data: Path | None, thumbnails: int, episodes: int, figures: FigureSet | None = None
 ) -> ReportPage:
     """Return the contents of the page; the arguments are those of ``write_page``."""
-    intervals, verdicts = estimate(run_data), read_verdicts(run_data.folder)
+    verdicts = read_verdicts(run_data.folder)
     browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, episodes)
     images = (figures or run_figures(run_data)).images()
-    paper, resources = paper_table(compare_with_paper(run_data, intervals)), resources_table(run_data)
+    paper, resources = paper_table(compare_with_paper(run_data)), resources_table(run_data)
     notes = input_notes(run_data.sweep, run_data.folder)
     return ReportPage(
         title=visible(run_data.sweep.name),
         facts=list_facts(run_data),
         problems=list_problems(run_data),
-        answer=build_answer(run_data, intervals),
-        findings=find_headlines(run_data, intervals),
-        tables=report_tables(run_data, intervals),
-        cells=add_notes(cells_table(run_data, intervals), notes),
+        answer=build_answer(run_data),
+        findings=find_headlines(run_data),
+        tables=report_tables(run_data),
+        cells=add_notes(cells_table(run_data), notes),
         paper=paper and add_notes(paper, notes),
         resources=resources and add_notes(resources, notes),
         held=held_shares(run_data.folder),

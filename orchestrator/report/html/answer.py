@@ -11,7 +11,7 @@ import polars as pl
 
 from orchestrator.report.html.text import paper_order
 from orchestrator.report.measures.efficiency import lift_over_chance
-from orchestrator.report.measures.estimates import Estimates
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
@@ -46,9 +46,9 @@ class AnswerFigure:
     caption: str
 
 
-def build_answer(run_data: RunData, intervals: Estimates) -> AnswerFigure | None:
+def build_answer(run_data: RunData) -> AnswerFigure | None:
     """Return the figure of multiple choice; None if nothing is scored. Without models it shows the baselines."""
-    scored = intervals.averages.filter(pl.col("acc").is_not_null(), protocol="mcqa")
+    scored = estimate(run_data).averages.filter(pl.col("acc").is_not_null(), protocol="mcqa")
     rows = run_data.models_or_baselines(scored)
     if rows.is_empty():
         return None

@@ -12,7 +12,7 @@ from envs.types import CUT_SHORT
 from orchestrator.report.comparisons.paper_comparison import comparison_notes
 from orchestrator.report.figures.style import ACTIONS
 from orchestrator.report.measures.efficiency import efficiency, lift_over_chance
-from orchestrator.report.measures.estimates import Estimates
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_tests import compare_conditions, is_significant
 from orchestrator.report.measures.resources import resources
@@ -68,14 +68,14 @@ PAPER = (
 
 
 # -- measures ----------------------------------------------------------------------------------------------------------
-def cells_table(run_data: RunData, intervals: Estimates) -> Table:
+def cells_table(run_data: RunData) -> Table:
     """Return one row per cell with all its measures."""
     changes = {_names(row): row for row in compare_conditions(run_data).iter_rows(named=True)}
     lifts = by_column(lift_over_chance(run_data), "cell")
     efficiencies = by_column(efficiency(run_data), "cell")
     readings = by_column(leniency(run_data), "cell")
     lines = []
-    for row in _sort(run_data, intervals.cells).iter_rows(named=True):
+    for row in _sort(run_data, estimate(run_data).cells).iter_rows(named=True):
         lift, turns, reading = (rows.get(row["cell"]) for rows in (lifts, efficiencies, readings))
         lines.append(
             (

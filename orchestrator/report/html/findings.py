@@ -8,7 +8,7 @@ import polars as pl
 from orchestrator.report.html.text import join_names, visible
 from orchestrator.report.measures.efficiency import lift_over_chance
 from orchestrator.report.measures.endings import ending_counts
-from orchestrator.report.measures.estimates import Estimates
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability, ranking
@@ -27,11 +27,11 @@ class Finding(NamedTuple):
     text: str
 
 
-def find_headlines(run_data: RunData, intervals: Estimates) -> list[Finding]:
+def find_headlines(run_data: RunData) -> list[Finding]:
     """Return the headlines that this run's numbers support."""
-    means = intervals.averages.filter(pl.col("acc").is_not_null(), protocol="mcqa")
+    means = estimate(run_data).averages.filter(pl.col("acc").is_not_null(), protocol="mcqa")
     zero_shot = _averages(run_data, means, ZERO_SHOT)
-    figure, text = unseen_sentence(run_data, intervals)
+    figure, text = unseen_sentence(run_data)
     return [
         *_best(run_data, zero_shot),
         *_chance(run_data, zero_shot),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from orchestrator.report.measures.estimates import Estimates, estimate
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.outcomes import add_clusters
 from orchestrator.report.paper.published import foreign_scenarios, published_table, subset_scenarios
 from orchestrator.report.run_data import RunData, cached_per_run
@@ -33,7 +33,7 @@ def share_changes(run_data: RunData) -> pl.DataFrame:
     Columns: scenarios; before, after (percent of answers); points with points_low and points_high (95%); percent (relative to
     ``before``, null if that is 0); published (the paper's, if the run has all its samples); difference (ours minus published).
     """
-    cells = _complete_cells(run_data, estimate(run_data))
+    cells = _complete_cells(run_data)
     first = cells.filter(condition=ZERO_SHOT)
     both = cells.filter(pl.col("condition").is_in(CHANGED_CONDITIONS)).join(first, on=PAIR, suffix="_before")
     answers = _answer_counts(run_data)
@@ -82,10 +82,10 @@ def _share_counts(pairs: pl.DataFrame, share: str, which: str) -> tuple[Integers
     return pairs[f"{ACTION_SHARES[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
 
 
-def _complete_cells(run_data: RunData, intervals: Estimates) -> pl.DataFrame:
+def _complete_cells(run_data: RunData) -> pl.DataFrame:
     """Return the complete cells of multiple choice."""
     complete = run_data.rows.filter(missing_episodes(run_data.rows.columns) == 0).select("cell")
-    cells = intervals.cells.filter(protocol="mcqa").join(complete, on="cell", how="semi")
+    cells = estimate(run_data).cells.filter(protocol="mcqa").join(complete, on="cell", how="semi")
     return cells.filter(pl.col(SHARES[0]).is_not_null()).sort("cell")
 
 

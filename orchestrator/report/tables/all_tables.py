@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables import (
     behavior,
@@ -20,15 +19,14 @@ from orchestrator.report.tables.table import Table
 from sweeps.protocol import Protocol
 
 
-def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list[Table]:
+def report_tables(run_data: RunData) -> list[Table]:
     """Return the tables that have rows in this run, each with a note on models whose input is not certified."""
-    intervals = intervals or estimate(run_data)
     tables = [
-        paper_tables.main_table(run_data, intervals),
-        paper_tables.conditions_table(run_data, intervals),
-        paper_tables.reference_table(run_data, intervals),
+        paper_tables.main_table(run_data),
+        paper_tables.conditions_table(run_data),
+        paper_tables.reference_table(run_data),
         uncertainty.missing_table(run_data),
-        unseen.unseen_table(run_data, intervals),
+        unseen.unseen_table(run_data),
         decisions.knowledge_table(run_data),
         decisions.regret_table(run_data),
         operating.operating_table(run_data),
@@ -46,9 +44,9 @@ def report_tables(run_data: RunData, intervals: Estimates | None = None) -> list
         open_ended.open_ended_table(run_data),
         open_ended.corrected_table(run_data),
         evidence.paired_table(run_data, Protocol.OEG),
-        paper_tables.several_turns_table(run_data, intervals),
+        paper_tables.several_turns_table(run_data),
         evidence.paired_table(run_data, Protocol.OEG_MULTI),
-        paper_tables.tool_calls_table(run_data, intervals),
+        paper_tables.tool_calls_table(run_data),
         behavior.malformed_calls_table(run_data),
         evidence.paired_table(run_data, Protocol.TOOLS),
         behavior.hard_samples_table(run_data),

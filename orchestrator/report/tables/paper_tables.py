@@ -7,7 +7,7 @@ import polars as pl
 
 from actors.playing.turn_judge import turn_judge_key
 from envs import in_paper_order
-from orchestrator.report.measures.estimates import Estimates
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.tables.parts import (
@@ -29,18 +29,18 @@ from sweeps.conditions import WITH_EXAMPLES
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 
-def main_table(run_data: RunData, intervals: Estimates) -> Table:
+def main_table(run_data: RunData) -> Table:
     """Return models x scenarios under zero-shot, acc and ps, the average at the end (paper, Table 1)."""
-    cells, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in intervals)
+    cells, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in estimate(run_data))
     title = f"{ZERO_SHOT}: accuracy in percent / mean number of suggestions"
     table = _scenario_table(run_data, cells, averages, acc_and_ps)
     return replace(table, name="main", title=title, numbers=_numbers(cells, averages))
 
 
-def conditions_table(run_data: RunData, intervals: Estimates) -> Table:
+def conditions_table(run_data: RunData) -> Table:
     """Return models x conditions, averaged over scenarios; next to solved examples zero-shot over their scenarios."""
-    averages = intervals.averages.filter(protocol="mcqa")
-    few = _average_over(intervals.cells.filter(protocol="mcqa", condition=ZERO_SHOT), WITH_EXAMPLES)
+    cells, averages = (frame.filter(protocol="mcqa") for frame in estimate(run_data))
+    few = _average_over(cells.filter(condition=ZERO_SHOT), WITH_EXAMPLES)
     names = [name for name in conditions_of(run_data, averages) if name != "reference"]
     examples = [name for name in names if run_data.conditions[name].scenarios]
     everywhere = [name for name in names if name not in examples]
@@ -57,12 +57,12 @@ def conditions_table(run_data: RunData, intervals: Estimates) -> Table:
     return ranked_table(run_data, "conditions", title, [*everywhere, *few_heading, *examples], lines, averages, "mcqa")
 
 
-def reference_table(run_data: RunData, intervals: Estimates) -> Table:
+def reference_table(run_data: RunData) -> Table:
     """Return accuracy on the clear image and under zero-shot, by scenario (paper, Table 6 and Figure 3)."""
-    clear, clear_averages = (frame.filter(condition="reference", protocol="mcqa") for frame in intervals)
+    clear, clear_averages = (frame.filter(condition="reference", protocol="mcqa") for frame in estimate(run_data))
     if clear.is_empty():
         return Table("reference", "", columns("model", ()), (), clear)
-    played, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in intervals)
+    played, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in estimate(run_data))
     zero_shot = {(row["model"], row["scenario"]): row for row in played.iter_rows(named=True)}
     means = by_column(averages, "model")
 
@@ -75,23 +75,23 @@ def reference_table(run_data: RunData, intervals: Estimates) -> Table:
     return replace(table, name="reference", title=title, numbers=_numbers(clear, clear_averages, played, averages))
 
 
-def several_turns_table(run_data: RunData, intervals: Estimates) -> Table:
+def several_turns_table(run_data: RunData) -> Table:
     """Return acc and ps of open-ended answers over several turns, a line per model and condition (paper, Table 10)."""
     judge = run_data.sweep.turn_judge
     judge_key = turn_judge_key(judge) if judge else "none"
     title = f"open-ended over several turns: accuracy in percent / mean number of suggestions; judge {judge_key}"
-    return _protocol_table(run_data, intervals, Protocol.OEG_MULTI, "open-ended-turns", title)
+    return _protocol_table(run_data, Protocol.OEG_MULTI, "open-ended-turns", title)
 
 
-def tool_calls_table(run_data: RunData, intervals: Estimates) -> Table:
+def tool_calls_table(run_data: RunData) -> Table:
     """Return acc and ps of multiple choice by function calls, a line per model and condition."""
     title = "tool calls: accuracy in percent / mean number of suggestions"
-    return _protocol_table(run_data, intervals, Protocol.TOOLS, "tools", title)
+    return _protocol_table(run_data, Protocol.TOOLS, "tools", title)
 
 
-def _protocol_table(run_data: RunData, intervals: Estimates, protocol: Protocol, name: str, title: str) -> Table:
+def _protocol_table(run_data: RunData, protocol: Protocol, name: str, title: str) -> Table:
     """Return acc and ps of a protocol by scenario, a line per model and condition."""
-    cells, averages = (frame.filter(protocol=protocol.value) for frame in intervals)
+    cells, averages = (frame.filter(protocol=protocol.value) for frame in estimate(run_data))
     tables = []
     for condition in conditions_of(run_data, cells):
         part, means = cells.filter(condition=condition), averages.filter(condition=condition)

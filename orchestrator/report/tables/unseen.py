@@ -3,7 +3,7 @@
 import polars as pl
 
 from envs import in_paper_order
-from orchestrator.report.measures.estimates import Estimates
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.tables.parts import (
@@ -22,10 +22,10 @@ from sweeps.protocol import ZERO_SHOT
 GUESS_NOTE = "a guess among four categories is right in 25%; in ROD nothing counts at the first turn"
 
 
-def unseen_table(run_data: RunData, intervals: Estimates) -> Table:
+def unseen_table(run_data: RunData) -> Table:
     """Return accuracy at the end / at the first turn, a line per model and probe, with zero-shot above the probes."""
     conditions = [ZERO_SHOT, *run_data.unseen_conditions]
-    rows, means = (_select(frame, conditions) for frame in intervals)
+    rows, means = (_select(frame, conditions) for frame in estimate(run_data))
     if rows.is_empty():
         return Table("unseen", "", columns("model", ()), (), rows)
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
@@ -41,23 +41,24 @@ def unseen_table(run_data: RunData, intervals: Estimates) -> Table:
         "right in the end / at the first turn, percent, where the sample's own picture is not shown, and in zero-shot"
     )
     numbers = pl.concat([rows.drop("cell", "lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
-    notes = [" ".join(unseen_sentence(run_data, intervals)).strip(), GUESS_NOTE]
+    notes = [" ".join(unseen_sentence(run_data)).strip(), GUESS_NOTE]
     heads = columns("model", [*scenarios, average_heading(scenarios)])
     return Table("unseen", title, heads, tuple(lines), numbers, ranked, tuple(filter(None, notes)))
 
 
-def unseen_sentence(run_data: RunData, intervals: Estimates) -> tuple[str, str]:
+def unseen_sentence(run_data: RunData) -> tuple[str, str]:
     """Return a figure and a sentence about the probe with the highest accuracy of models, or of baselines if there are none.
 
     Both are empty if no model played a probe and zero-shot.
     """
-    means = _with_picture(run_data, intervals.averages, ["model"])
+    all_cells, averages = estimate(run_data)
+    means = _with_picture(run_data, averages, ["model"])
     if means.is_empty():
         return "", ""
     probes = means.group_by("condition").agg(pl.col("acc", "seen").mean(), pl.len()).sort(-pl.col("acc"), "condition")
     top = probes.row(0, named=True)
     others = ", ".join(f"{name} {acc:.1f}%" for name, acc in probes.select("condition", "acc").tail(-1).iter_rows())
-    cells = _with_picture(run_data, intervals.cells, ["model", "scenario"]).filter(condition=top["condition"])
+    cells = _with_picture(run_data, all_cells, ["model", "scenario"]).filter(condition=top["condition"])
     highest = cells.sort(-pl.col("acc"), "model", "scenario").row(0, named=True)
     return (
         f"{top['acc']:.1f}%",

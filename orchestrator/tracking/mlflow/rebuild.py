@@ -37,13 +37,11 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
     from orchestrator.report.figures import style as plot_style
     from orchestrator.report.figures.draw import run_figures
     from orchestrator.report.html import write_page
-    from orchestrator.report.measures.estimates import estimate
     from orchestrator.report.tables.all_tables import report_tables
     from orchestrator.report.tables.write import measure_frames
     from orchestrator.tracking.transcripts import transcripts
 
-    intervals = estimate(run_data)
-    tables = report_tables(run_data, intervals)
+    tables = report_tables(run_data)
     numbers = {table.name: table.numbers for table in tables if table.numbers is not None}
     send_tables(run, {"cells": rows, **numbers, **measure_frames(run_data)})
     for name, figure in run_figures(run_data).figures().items():

@@ -29,7 +29,7 @@ def with_models(run_data, *names: str):
 
 
 def test_points_are_the_averages_of_the_tables(run_data, intervals):
-    figure = build_answer(run_data, intervals)
+    figure = build_answer(run_data)
     averages = intervals.averages.filter(protocol="mcqa")
     expected = {
         (row["model"], row["condition"]): row["acc"] for row in averages.drop_nulls("acc").iter_rows(named=True)
@@ -48,25 +48,25 @@ def test_points_are_the_averages_of_the_tables(run_data, intervals):
 
 
 def test_models_are_shown_without_baselines_but_with_chance_and_oracle(run_data, intervals):
-    figure = build_answer(with_models(run_data, "guess", "abstain"), intervals)
+    figure = build_answer(with_models(run_data, "guess", "abstain"))
     acc = intervals.averages.filter(model="oracle", condition="zero-shot")["acc"][0]
 
     assert {model for model, _ in figure.rows} == {"guess", "abstain"}
     assert figure.panels[0].oracle == acc and 0 < figure.panels[0].chance < 50
 
 
-def test_best_is_marked_only_above_baselines_and_among_several(run_data, intervals):
-    alone = build_answer(with_models(run_data, "always-ask"), intervals)
+def test_best_is_marked_only_above_baselines_and_among_several(run_data):
+    alone = build_answer(with_models(run_data, "always-ask"))
     assert not any(point.is_best for _, row in alone.rows for point in row if point)
 
-    beaten = build_answer(with_models(run_data, "abstain", "always-ask"), intervals)
+    beaten = build_answer(with_models(run_data, "abstain", "always-ask"))
     assert not any(row[0].is_best for _, row in beaten.rows), "baselines are above both"
 
 
-def test_unfinished_models_are_pale(run_data, intervals):
+def test_unfinished_models_are_pale(run_data):
     planned = pl.when(pl.col("model") == "guess").then(pl.col("planned") + 1).otherwise("planned")
     short = dataclasses.replace(run_data, planned=run_data.planned.with_columns(planned.alias("planned")))
-    figure = build_answer(short, intervals)
+    figure = build_answer(short)
 
     assert {model for model, row in figure.rows if any(point and point.is_unfinished for point in row)} == {"guess"}
     assert "pale: unfinished" in figure.caption
@@ -90,7 +90,7 @@ def planted(run_data, planned=None, **rights):
     cells = {name.replace("__", "/QD/").replace("_", "-"): right for name, right in rights.items()}
     rows = [episode(n, cell, correct=n < right) for cell, right in cells.items() for n in range(4)]
     run = replace_episodes(run_data, rows, planned)
-    return build_answer(run, estimate(run))
+    return build_answer(run)
 
 
 def marked(figure):
@@ -135,7 +135,7 @@ def test_caption_explains_the_marks_that_are_drawn(run_data, rights, planned, ma
 
 def test_only_multiple_choice_is_shown(run_data):
     run = replace_episodes(run_data, [episode(0, "a/QD/hint", protocol="tools")])
-    assert build_answer(run, estimate(run)) is None
+    assert build_answer(run) is None
     both = [episode(0, "a/QD/hint"), episode(1, "a/QD/hint-tools", protocol="tools")]
     run = replace_episodes(run_data, [both[0], {**both[1], "condition": "hint"}])
     short = dataclasses.replace(

@@ -5,7 +5,6 @@ import pytest
 
 from envs.types import Ending
 from orchestrator.report.html import cells
-from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.tables.table import MISSING, TableCell
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
@@ -123,7 +122,7 @@ def test_columns_say_what_they_hold():
 def test_errors_and_their_cells_are_marked(run_data):
     endings = ["refused", "failed", "correct", "wrong"]
     run = replace_episodes(run_data, [episode(n, "m/QD/hint", Ending(ending)) for n, ending in enumerate(endings)])
-    (row,) = cells.cells_table(run, estimate(run)).rows
+    (row,) = cells.cells_table(run).rows
 
     assert row[:3] == NAMES and row[-1] == TableCell("2", 2, style="warn")
     assert [cell.text for cell in row[-4:]] == ["4", "0", "0", "2"] and (row[3].text, row[3].value) == ("50.0", 50.0)

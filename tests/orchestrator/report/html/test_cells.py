@@ -16,7 +16,6 @@ from orchestrator.report.html.cells import (
     played_cell,
     progress_style,
 )
-from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.table import MISSING, TableCell
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -32,7 +31,7 @@ def run_data(demo_data, tmp_path_factory):
 @pytest.fixture(scope="module")
 def lines(run_data):
     """(Model, scenario, condition) -> column -> cell."""
-    table = cells_table(run_data, estimate(run_data))
+    table = cells_table(run_data)
     assert (table.name, table.search) == ("cells", True)
     names = [column.name for column in CELLS]
     return {tuple(cell.text for cell in row[:3]): dict(zip(names, row, strict=True)) for row in table.rows}

@@ -26,12 +26,12 @@ def of_models(tmp_path_factory):
     """A run of three models, and its headlines."""
     folder = tmp_path_factory.mktemp("models") / "run"
     run_data = read_run(write_published_run(folder, [*MODELS, "uniform"], ("zero-shot", "hint", "reference"), most=6))
-    return run_data, find_headlines(run_data, estimate(run_data))
+    return run_data, find_headlines(run_data)
 
 
 @pytest.fixture(scope="module")
 def of_baselines(run_data):
-    return run_data, find_headlines(run_data, estimate(run_data))
+    return run_data, find_headlines(run_data)
 
 
 def best_rows(run_data, names):
@@ -141,7 +141,7 @@ def run_names(of_baselines) -> set[str]:
 
 def test_one_model_alone_has_no_rank_and_no_range(tmp_path):
     run_data = read_run(write_published_run(tmp_path / "run", ["gpt-4.1", "oracle"], ("zero-shot",), most=3))
-    findings = find_headlines(run_data, estimate(run_data))
+    findings = find_headlines(run_data)
 
     match_finding(
         findings,

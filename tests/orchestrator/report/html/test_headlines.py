@@ -26,7 +26,7 @@ def cell(name, right, n=40, ending=Ending.WRONG, **fields):
 
 def headlines(run_data, *cells, planned=None):
     run = replace_episodes(run_data, [row for rows in cells for row in rows], planned)
-    return find_headlines(run, estimate(run))
+    return find_headlines(run)
 
 
 def one(found, begin):
@@ -119,7 +119,7 @@ def test_the_only_model_has_neither_rank_nor_next(run_data):
     intervals = estimate(run)
     (row,) = intervals.averages.iter_rows(named=True)
 
-    assert find_headlines(run, intervals)[0] == (
+    assert find_headlines(run)[0] == (
         "62.5%",
         "is the zero-shot accuracy of m, the only model: mean over 2 scenarios, 95% interval "
         f"{row['acc_low']:.1f} to {row['acc_high']:.1f}.",

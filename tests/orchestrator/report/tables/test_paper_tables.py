@@ -22,7 +22,7 @@ def test_clear_picture_stands_before_zero_shot(run_data):
     run = replace_episodes(
         run_data, [*cell("m/ROD/reference", 4), *cell("m/QD/reference", 3), *cell("m/ROD/zero-shot", 1)]
     )
-    table = paper_tables.reference_table(run, estimate(run))
+    table = paper_tables.reference_table(run)
 
     assert shown(table) == [["m", "100.0 / 25.0", "75.0 / -", "87.5 / 25.0"]]
     assert (table.name, table.title) == ("reference", "accuracy in percent: clear image / zero-shot")
@@ -30,7 +30,7 @@ def test_clear_picture_stands_before_zero_shot(run_data):
         ("reference", "QD"), ("reference", "ROD"), ("reference", "avg"), ("zero-shot", "ROD"), ("zero-shot", "avg"),
     ]  # fmt: skip
     without = replace_episodes(run_data, cell("m/ROD/zero-shot", 1))
-    empty = paper_tables.reference_table(without, estimate(without))
+    empty = paper_tables.reference_table(without)
     assert (empty.name, empty.title, empty.rows) == ("reference", "", ())
 
 
@@ -48,7 +48,7 @@ def test_a_protocol_has_a_line_per_condition_and_model(run_data, protocol, table
         *cell("oracle/ROD/zero-shot", 4, protocol=protocol),
     ]  # fmt: skip
     run = replace_episodes(run_data, rows)
-    table = table_of(run, estimate(run))
+    table = table_of(run)
 
     assert shown(table) == [
         ["m, zero-shot", "50.0 / 1.0", "50.0 / 1.0"],
@@ -58,9 +58,9 @@ def test_a_protocol_has_a_line_per_condition_and_model(run_data, protocol, table
     assert (table.name, table.title, table.ranked) == (name, title, 0)
     assert [column.name for column in table.columns] == ["model", "ROD", "avg of 1"]
     one = replace_episodes(run_data, rows[4:])
-    assert table_of(one, estimate(one)).ranked == 1, "models above baselines in a table of one condition"
+    assert table_of(one).ranked == 1, "models above baselines in a table of one condition"
     none = replace_episodes(run_data, cell("m/ROD/hint", 1))
-    empty = table_of(none, estimate(none))
+    empty = table_of(none)
     assert (empty.name, empty.title, empty.rows) == (name, "", ())
 
 
@@ -68,7 +68,7 @@ def test_solved_examples_stand_beside_zero_shot_over_their_scenarios(run_data):
     names = ("ROD/zero-shot", "QD/zero-shot", "ROD/icl-1", "MVP-N/icl-1")
     rows = [row for name, right in zip(names, (1, 4, 2, 3), strict=True) for row in cell(f"m/{name}", right)]
     run = replace_episodes(run_data, [*rows, *cell("n/QD/zero-shot", 2), *cell("m/ROD/reference", 4)])
-    table = paper_tables.conditions_table(run, estimate(run))
+    table = paper_tables.conditions_table(run)
 
     assert [column.name for column in table.columns] == ["model", "zero-shot", "zero-shot (ROD, MVP-N)", "icl-1"]
     assert shown(table) == [

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.report.html.cells import cells_table
-from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import ranking
@@ -98,7 +97,7 @@ def test_a_row_has_a_cell_for_every_column():
 
 
 def test_a_column_of_one_value_is_no_filter(run_data):
-    cells = cells_table(run_data, estimate(run_data))
+    cells = cells_table(run_data)
     names = {column.name: texts for _, column, texts in filter_values(cells)}
 
     assert list(names) == ["Model", "Scenario", "Condition"] and names["Scenario"][0] == "ROD"

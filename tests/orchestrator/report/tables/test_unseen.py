@@ -79,14 +79,14 @@ def test_accuracy_under_probes_shows_who_reads_question_only(probed_run):
 
 def test_unseen_table_and_sentence(probed_run):
     run_data = read_run(probed_run)
-    table = unseen_table(run_data, estimate(run_data))
+    table = unseen_table(run_data)
     rows = {name.text: [cell.text for cell in cells] for name, *cells in table.rows}
 
     assert list(rows)[4:8] == ["reader, zero-shot", "reader, blank", "reader, swapped", "reader, text-only"]
     assert rows["reader, text-only"] == ["100.0 / 0.0", "100.0 / 100.0", "100.0 / 100.0", "100.0 / 66.7"]
     assert rows["looker, swapped"] == ["0.0 / 0.0"] * 4
     assert [column.name for column in table.columns[1:]] == ["ROD", "QD", "COCO", "avg of 3"] and table.ranked == 8
-    figure, sentence = unseen_sentence(run_data, estimate(run_data))
+    figure, sentence = unseen_sentence(run_data)
     assert figure == "50.0%"
     assert sentence.startswith(
         "of episodes end right under blank, without the sample's picture (swapped 50.0%, text-only 50.0%)"
@@ -97,7 +97,7 @@ def test_unseen_table_and_sentence(probed_run):
     )
     assert [
         headline.text
-        for headline in find_headlines(run_data, estimate(run_data))
+        for headline in find_headlines(run_data)
         if headline.figure == "50.0%" and "under blank" in headline.text
     ]
 
@@ -151,7 +151,7 @@ def test_report_does_not_take_probe_for_sample_picture(probed_run, demo_data):
 
 def test_unseen_table_says_what_its_figures_are(probed_run):
     run_data = read_run(probed_run)
-    table = unseen_table(run_data, estimate(run_data))
+    table = unseen_table(run_data)
 
     assert (table.name, table.columns[0].name) == ("unseen", "model")
     assert table.title == (
@@ -166,9 +166,9 @@ def test_unseen_table_says_what_its_figures_are(probed_run):
     assert table.numbers.filter(scenario="avg").height == 12 and table.numbers.height == 48
     assert {cell.style for row in table.rows for cell in row} == {""}
     alone = replace_episodes(run_data, [episode(0, "m/QD/zero-shot")])
-    empty = unseen_table(alone, estimate(alone))
+    empty = unseen_table(alone)
     assert (empty.name, empty.title, empty.rows) == ("unseen", "", ()), "no probe was played"
-    assert unseen_sentence(alone, estimate(alone)) == ("", "")
+    assert unseen_sentence(alone) == ("", "")
 
 
 def test_a_probe_of_one_model_is_compared_with_its_own_zero_shot(probed_run):
@@ -176,7 +176,7 @@ def test_a_probe_of_one_model_is_compared_with_its_own_zero_shot(probed_run):
     rows = [episode(n, cell, correct=n < right) for cell, right in rights.items() for n in range(4)]
     run = replace_episodes(read_run(probed_run), [*rows, *(episode(n, "guess/QD/blank") for n in range(4))])
 
-    assert unseen_sentence(run, estimate(run)) == (
+    assert unseen_sentence(run) == (
         "37.5%",
         "of episodes end right under blank, without the sample's picture, and 62.5% with it; means over scenarios of 1 model. "
         "Highest: m in ROD, 50.0% (50.0% with it).",
