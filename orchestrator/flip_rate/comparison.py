@@ -14,6 +14,7 @@ import polars as pl
 
 from envs.types import UNSCORED, Ending
 from orchestrator.report.scores.judge_agreement import own_judge_key
+from orchestrator.report.scores.metrics import BITS
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
 from orchestrator.report.statistics.proportion import Z, proportion_interval
@@ -25,7 +26,6 @@ from sweeps.spec import Sweep
 
 VERDICT = ("option", "category", "action", "move", "read_as")
 """Columns of a turn with the parsing of its reply and the response of the game."""
-BITS = ("category", "suggestion", "aggregate")
 SIDES = ("before", "after")
 NO_RATE: Mapping[str, Any] = {"changed": 0, "of": 0, "percent": None, "low": None, "high": None}
 GROUP = ("scenario", "sample_id")

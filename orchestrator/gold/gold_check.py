@@ -16,6 +16,7 @@ from actors.playing.judge_trial import reads_nothing
 from actors.playing.records import Columns
 from envs.openended import Bits
 from envs.sample_line import parse_sample
+from orchestrator.gold.labels import BITS
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate, share_estimate
 from orchestrator.storage import atomic_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
@@ -60,7 +61,6 @@ def _read_sample(entry: dict[str, object]) -> list[GoldAnswer]:
 
 
 FOLDER = "gold"
-BITS = ("category", "suggestion")
 
 
 class GoldScore:

@@ -6,7 +6,7 @@ Two episodes of a key are equal if their ending and all turns are equal; seconds
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
@@ -33,9 +33,9 @@ class Source:
     name: str
     episodes: pl.DataFrame
     """``EPISODES`` rows of its plan."""
-    own: pl.DataFrame = field(default_factory=pl.DataFrame)
+    own: pl.DataFrame
     """Column ``key``: the episodes to take from this folder."""
-    agreed: pl.DataFrame = field(default_factory=pl.DataFrame)
+    agreed: pl.DataFrame
     """Column ``key``: ``own``, and the episodes equal to one taken from another folder."""
 
     @classmethod

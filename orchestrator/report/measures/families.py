@@ -1,6 +1,6 @@
 """Families of tests that are corrected together (Holm 1979), and the settings of ``[evidence]`` that name them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -54,12 +54,11 @@ def correct_families(
     tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
     sizes = dict(family.group_by("protocol").len().iter_rows())
     parts = tests.partition_by("protocol") or [tests]
-    columns = [part.select(names).with_columns(corrected(part, number or _family_size(part, sizes))) for part in parts]
+    columns = [
+        part.select(names).with_columns(corrected(part, number or sizes.get(part["protocol"].first(), 0)))
+        for part in parts
+    ]
     return rows.join(pl.concat(columns), on=list(names), how="left", maintain_order="left")
-
-
-def _family_size(tests: pl.DataFrame, sizes: Mapping[str, int]) -> int:
-    return 0 if tests.is_empty() else sizes[tests["protocol"][0]]
 
 
 def holm_columns(tests: pl.DataFrame, family: int) -> list[pl.Series]:

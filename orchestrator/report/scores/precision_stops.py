@@ -48,11 +48,11 @@ def add_anytime_intervals(
         bounds_by_cell, schema={"cell": pl.String, "_low": pl.Float64, "_high": pl.Float64}, orient="row"
     )
     bounded = rows.join(bounds, on="cell", how="left", maintain_order="left")
-    low, high = pl.min_horizontal("_low", "acc"), pl.max_horizontal("_high", "acc")
-    defined = pl.col("_low").is_not_null()
-    ends = {"acc_low": pl.when(defined).then(low), "acc_high": pl.when(defined).then(high)}
-    new_ends = [end.otherwise(pl.col(name)).alias(name) for name, end in ends.items()]
-    return bounded.with_columns(new_ends).drop("_low", "_high")
+    is_stopped = pl.when(pl.col("_low").is_not_null())
+    return bounded.with_columns(
+        acc_low=is_stopped.then(pl.min_horizontal("_low", "acc")).otherwise("acc_low"),
+        acc_high=is_stopped.then(pl.max_horizontal("_high", "acc")).otherwise("acc_high"),
+    ).drop("_low", "_high")
 
 
 def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:

@@ -15,8 +15,8 @@ from orchestrator.report.measures.decision_map import (
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.mean_bounds import Range, add_bounds, average_bounds
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, average_heading, by_column, format_range, model_conditions
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.tables.parts import Row, average_heading, format_range, model_conditions, scenario_cells
+from orchestrator.report.tables.table import Table, TableCell, columns, line
 
 
 def knowledge_table(run_data: RunData) -> Table:
@@ -46,9 +46,8 @@ def _table(
     means = {(row["model"], row["condition"]): row for row in averages.iter_rows(named=True)}
     scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
     for model, condition, part in model_conditions(run_data, rows):
-        cells = by_column(part)
-        texts = [cell(cells[scenario]) if scenario in cells else MISSING for scenario in scenarios]
-        lines.append(line(label.format(model=model, condition=condition), [*texts, cell(means[model, condition])]))
+        cells = scenario_cells(part, scenarios, cell)
+        lines.append(line(label.format(model=model, condition=condition), [*cells, cell(means[model, condition])]))
         ranked += model not in run_data.baselines
     numbers = rows.select("model", "scenario", "condition", "mapped", *bounded)
     heads = columns("model", [*scenarios, average_heading(scenarios)])

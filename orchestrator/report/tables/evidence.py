@@ -26,9 +26,9 @@ from orchestrator.report.tables.parts import (
     change_cell,
     format_limits,
     format_range,
-    lines_by_scenario,
     model_conditions,
     order_models,
+    scenario_cells,
 )
 from orchestrator.report.tables.table import MISSING, Line, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
@@ -127,16 +127,18 @@ def robustness_table(run_data: RunData) -> Table:
     """Return zero-shot accuracy over all replicates, its range, and the parts of its variance (``measures.robustness``)."""
     numbers = robustness(run_data)
     rows = numbers.filter(condition=ZERO_SHOT)
-    scenarios, lines = lines_by_scenario(run_data, rows, _variance)
+    scenarios, lines = in_paper_order(rows["scenario"]), list[Line]()
     averages = rows.group_by("model").agg(pl.col("acc", "least", "most", *VARIANCE_COLUMNS).mean())
     means = by_column(averages, "model")
+    for model in order_models(rows["model"], run_data.baselines):
+        cells = scenario_cells(rows.filter(model=model), scenarios, _variance)
+        lines.append(line(model, [*cells, _variance(means[model])]))
     title = (
         f"{ZERO_SHOT}: accuracy over all replicates, lowest to highest replicate; parts of the variance of an answer: sample / "
         "wording / option order / random draw of the decoding, percent (- : one level only, so the part before includes it)"
     )
     heads = columns("model", [*scenarios, average_heading(scenarios)])
-    wider = tuple((*cells, _variance(means[cells[0].text])) for cells in lines)
-    return Table("robustness", title, heads, wider, numbers)
+    return Table("robustness", title, heads, tuple(lines), numbers)
 
 
 def _variance(row: Row) -> TableCell:

@@ -11,7 +11,7 @@ from orchestrator.report.measures.operating_played import exact_and_played, expl
 from orchestrator.report.measures.operating_points import operating_points
 from orchestrator.report.measures.operating_splits import count_left_out, operating_splits
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.parts import Row, average_heading, by_column, model_conditions
+from orchestrator.report.tables.parts import Row, average_heading, model_conditions, scenario_cells
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed, pluralize
 
@@ -182,9 +182,8 @@ def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
     """Return rows of splits (``SPLIT_SCHEMA``) as a table, a line per pair and family."""
     scenarios, lines = in_paper_order(rows["scenario"].drop_nulls()), []
     for (before, after, family), part in rows.group_by(["before", "after", "family"], maintain_order=True):
-        cells = by_column(part.filter(pl.col("scenario").is_not_null()))
+        shown = scenario_cells(part.filter(pl.col("scenario").is_not_null()), scenarios, _split_cell)
         mean = part.filter(pl.col("scenario").is_null()).row(0, named=True)
-        shown = [_split_cell(cells[name]) if name in cells else MISSING for name in scenarios]
         label = f"{before} → {after}{', never giving up' if family == 'persistent' else ''}"
         lines.append(line(label, [*shown, _split_cell(mean, len(part) - 1)]))
     title = (
@@ -216,10 +215,7 @@ def exact_table(run_data: RunData) -> Table:
     rows = exact_and_played(run_data)
     scenarios, lines = in_paper_order(rows["scenario"]), []
     for model, condition, part in model_conditions(run_data, rows):
-        cells = by_column(part)
-        lines.append(
-            line(f"{model}, {condition}", [_exact_cell(cells[n]) if n in cells else MISSING for n in scenarios])
-        )
+        lines.append(line(f"{model}, {condition}", scenario_cells(part, scenarios, _exact_cell)))
     title = (
         "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
     )

@@ -5,13 +5,13 @@ from typing import Any
 
 import polars as pl
 
-from envs import SCENARIOS, in_paper_order
+from envs import SCENARIOS
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.missingness import LEAST_MISSING
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Line, Table, TableCell, columns, line, mark_best
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Table, TableCell, columns, line, mark_best
 from orchestrator.report.wording import format_signed, pluralize
 from sweeps.registry import registry
 
@@ -49,15 +49,10 @@ def by_column(rows: pl.DataFrame, column: str = "scenario") -> dict[str, dict[st
     return {row[column]: row for row in rows.iter_rows(named=True)}
 
 
-def lines_by_scenario(
-    run_data: RunData, rows: pl.DataFrame, cell: Callable[[Row], TableCell]
-) -> tuple[list[str], tuple[Line, ...]]:
-    """Return the scenarios of these rows (one condition's), and a line per model with a cell for each."""
-    scenarios, lines = in_paper_order(rows["scenario"]), []
-    for model in order_models(rows["model"], run_data.baselines):
-        cells = by_column(rows.filter(model=model))
-        lines.append(line(model, [cell(cells[name]) if name in cells else MISSING for name in scenarios]))
-    return scenarios, tuple(lines)
+def scenario_cells(rows: pl.DataFrame, scenarios: Sequence[str], cell: Callable[[Row], TableCell]) -> list[TableCell]:
+    """Return a cell per scenario from the rows of one line, at most one per scenario."""
+    cells = by_column(rows)
+    return [cell(cells[name]) if name in cells else MISSING for name in scenarios]
 
 
 def ranked_table(

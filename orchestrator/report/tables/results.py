@@ -66,8 +66,6 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 def _plays_no_game(names: Sequence[str]) -> pl.Expr:
     """Return True for cells whose episodes have no score and no judge, as those of operating curves."""
-    if not {"scored", "errors", "finished"} <= set(names):
-        return pl.lit(False)
     answered = pl.col("answered").fill_null(0) if "answered" in names else pl.lit(0)
     return (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
 
@@ -108,7 +106,7 @@ def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
 
 def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:
     """Yield one line with the first few cells that have such episodes, their counts and the bounds that they leave."""
-    if column not in rows.columns or (affected := rows.filter(pl.col(column) > 0)).is_empty():
+    if (affected := rows.filter(pl.col(column) > 0)).is_empty():
         return
     names = [_name_cell(row, column) for row in affected.head(MOST_CELLS).iter_rows(named=True)]
     if affected.height > MOST_CELLS:
