@@ -28,24 +28,22 @@ class Unfinished:
     def __init__(self, folder: Path) -> None:
         self.path, self.key = folder / NAME, ""
         self.replies: list[str] = []
-        self._position = 0
+        self._stored = iter(self.replies)
+        """The replies that are not replayed yet."""
 
     def open(self, key: str) -> None:
         """Start or resume the episode with this key."""
         stored_key, replies = _read(self.path)
-        self.key, self.replies, self._position = key, replies if stored_key == key else [], 0
+        self.key, self.replies = key, replies if stored_key == key else []
+        self._stored = iter(list(self.replies))
 
     def next_reply(self) -> str | None:
         """Return the next stored reply; None after the last one."""
-        if self._position >= len(self.replies):
-            return None
-        self._position += 1
-        return self.replies[self._position - 1]
+        return next(self._stored, None)
 
     def add(self, reply: str) -> None:
         """Store a reply durably. Raises OSError."""
         self.replies.append(reply)
-        self._position += 1
         atomic_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
 
     def close(self) -> None:
