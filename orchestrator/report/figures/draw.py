@@ -39,8 +39,7 @@ FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
 """Inches, end of the file names, and file formats."""
 LARGEST_SVG = 400_000
-"""Bytes above which the page holds a figure as PNG of ``PAGE_DPI``."""
-PAGE_DPI = 200
+"""Bytes above which the page holds a figure as PNG."""
 
 
 class FigureImage(NamedTuple):
@@ -104,7 +103,7 @@ class RunFigures:
     def _image(self, name: str, figure: Figure) -> FigureImage:
         kind, content = "svg+xml", self._content(plot_style.PAGE, name, figure, "svg")
         if len(content) > LARGEST_SVG:
-            kind, content = "png", plot_style.render(figure, "png", PAGE_DPI)
+            kind, content = "png", plot_style.render(figure, "png")
         else:
             content = with_dark_colors(content)
         width, height = (round(96 * inches) for inches in figure.get_size_inches())

@@ -5,7 +5,7 @@ Colors also differ in gray, or by hatch and marker; equal figures are equal byte
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from colorsys import hls_to_rgb, rgb_to_hls
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,19 +122,19 @@ def lay_out(figure: Figure) -> None:
     figure.set_layout_engine(None)
 
 
-def render(figure: Figure, form: str, dpi: int = DPI) -> bytes:
+def render(figure: Figure, form: str) -> bytes:
     """Return the figure as ``pdf`` (its fonts embedded), ``svg`` or ``png``, without a date."""
     buffer = io.BytesIO()
     with house_style():
-        figure.savefig(buffer, format=form, metadata=dict.fromkeys(METADATA[form]), dpi=dpi)
+        figure.savefig(buffer, format=form, metadata=dict.fromkeys(METADATA[form]), dpi=DPI)
     return buffer.getvalue()
 
 
-def save_figure(figure: Figure, folder: Path, name: str, forms: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """Write the figure as ``name.FORM`` in each of these formats (pdf, png, svg), and return the paths."""
-    paths = [folder / f"{name}.{form}" for form in forms]
-    for path, form in zip(paths, forms, strict=True):
-        atomic_write.write(path, render(figure, form))
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """Write the figure as ``name.png`` and ``name.svg``, and return the paths."""
+    paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
+    for path in paths:
+        atomic_write.write(path, render(figure, path.suffix[1:]))
     return paths
 
 
