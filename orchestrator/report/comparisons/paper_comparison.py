@@ -38,7 +38,8 @@ from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.tables.parts import scenario_cells
+from orchestrator.report.tables.table import Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed, pluralize
 
 SCHEMA = {
@@ -92,8 +93,7 @@ def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
         title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
         lines = []
         for (model, measure), figures in part.group_by(["model", "measure"], maintain_order=True):
-            cells = {row["scenario"]: _compared_cell(row) for row in figures.iter_rows(named=True)}
-            lines.append(line(f"{model}, {measure}", [cells.get(name, MISSING) for name in names]))
+            lines.append(line(f"{model}, {measure}", scenario_cells(figures, names, _compared_cell)))
         yield Table("paper", title, columns("model, measure", names), tuple(lines))
 
 
@@ -165,14 +165,12 @@ class _PaperCase:
 
     def counts(self, mean: Mapping[str, Any]) -> dict[str, Any]:
         """Return the planned, finished and unanswered episodes of an average."""
-        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
-        cells = self.cells.filter(same)
+        cells = self._cells_of(mean)
         return {name: int(cells[name].sum()) for name in ("planned", "finished", "errors")}
 
-    def sizes(self, mean: Mapping[str, Any]) -> list[int]:
-        """Return the episodes of each scenario under this model, condition and protocol."""
-        same = [pl.col(name) == mean[name] for name in ("model", "condition", "protocol")]
-        return self.cells.filter(same)["finished"].to_list()
+    def _cells_of(self, row: Mapping[str, Any]) -> pl.DataFrame:
+        """Return the cells of all scenarios under the same model, condition and protocol."""
+        return self.cells.filter([pl.col(name) == row[name] for name in GROUP])
 
     def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
         """Yield one row per measure that both the paper and the cell have."""
@@ -185,7 +183,9 @@ class _PaperCase:
             if "published" in row:
                 apart = self.apart[cell["protocol"]]
                 row |= {"apart": apart, "flip_rate": self.flips.get(cell["model"]) if measure == "acc" else None}
-                row |= _agreement_columns(row, cell, cell["protocol"] == "mcqa" and not apart, self.sizes(cell))
+                row |= _agreement_columns(
+                    row, cell, cell["protocol"] == "mcqa" and not apart, self._cells_of(cell)["finished"].to_list()
+                )
             yield row
 
     def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:

@@ -9,8 +9,8 @@ from orchestrator.report.measures.estimates import GROUP, estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA, POWER, detectable
 from orchestrator.report.statistics.proportion import Z
-from orchestrator.report.tables.parts import AVERAGE, Row, by_column
-from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
+from orchestrator.report.tables.parts import AVERAGE, Row, scenario_cells
+from orchestrator.report.tables.table import Table, TableCell, columns, line
 
 REACH = float(norm.isf(ALPHA / 2) + norm.isf(1 - POWER))
 """Standard errors of the least difference that is found."""
@@ -61,13 +61,13 @@ def power_table(power: pl.DataFrame, paired: bool) -> Table:
     scenarios = in_paper_order(power.filter(pl.col("scenario") != AVERAGE)["scenario"])
     lines = []
     for (run, model, condition, protocol), part in power.group_by(NAMES, maintain_order=True):
-        cells = by_column(part)
+        cells = scenario_cells(part.drop_nulls("least"), [*scenarios, AVERAGE], _least_cell)
         label = ", ".join(str(name) for name in (run, model, condition, "" if protocol == "mcqa" else protocol) if name)
-        lines.append(line(label, [_least_cell(cells.get(name)) for name in (*scenarios, AVERAGE)]))
+        lines.append(line(label, cells))
     kind = "paired, with the discordant pairs observed" if paired else "from a run of the same size, not paired"
     title = f"least true difference in points of acc that is found in {POWER:.0%} of cases by one test at 5%: {kind}"
     return Table("power", title, columns("model", [*scenarios, AVERAGE]), tuple(lines), power)
 
 
-def _least_cell(row: Row | None) -> TableCell:
-    return MISSING if row is None or row["least"] is None else TableCell(f"{row['least']:.1f}", row["least"])
+def _least_cell(row: Row) -> TableCell:
+    return TableCell(f"{row['least']:.1f}", row["least"])

@@ -17,7 +17,7 @@ from orchestrator.report.html import NAME, render_template
 from orchestrator.report.html.cells import measure_cell, played_cell, progress_style
 from orchestrator.report.html.text import visible
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability
-from orchestrator.report.tables.parts import Row, number_cell
+from orchestrator.report.tables.parts import Row, number_cell, scenario_cells
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.storage import atomic_write
 
@@ -121,9 +121,8 @@ def _rank(row: Row, models: int) -> Line:
 
 def _accuracies(leaderboard: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:
     """Return the accuracy in each scenario, with a link to its episodes in the run's page."""
-    rows = leaderboard.cells.filter(model=row["name"], condition=row["condition"])
-    cells = {cell["scenario"]: cell for cell in rows.iter_rows(named=True) if cell["acc"] is not None}
-    return [_accuracy(cells[name], entrant, page) if name in cells else MISSING for name in leaderboard.scenarios]
+    rows = leaderboard.cells.filter(model=row["name"], condition=row["condition"]).drop_nulls("acc")
+    return scenario_cells(rows, leaderboard.scenarios, lambda cell: _accuracy(cell, entrant, page))
 
 
 def _accuracy(cell: Row, entrant: Entrant, page: str) -> TableCell:

@@ -184,18 +184,16 @@ def _package_measure_table(run_data: RunData, name: str) -> Table:
     for model in order_models(rows["model"], run_data.baselines):
         pairs = rows.filter(model=model).select("condition", "protocol").unique(maintain_order=True)
         for condition, protocol in pairs.iter_rows():
-            cells = by_column(rows.filter(model=model, condition=condition, protocol=protocol))
+            part = rows.filter(model=model, condition=condition, protocol=protocol)
             label = f"{model}, {condition}" if protocol == Protocol.MCQA else f"{model}, {condition} ({protocol})"
-            lines.append(line(label, [_mean(cells.get(scenario), name) for scenario in scenarios]))
+            lines.append(line(label, scenario_cells(part, scenarios, lambda row: _mean(row, name))))
     title = f"{name}: mean over episodes, with its 95% interval (a measure of an installed package)"
     names = ("cell", "model", "scenario", "condition", "protocol")
     numbers = rows.select(*names, name, f"{name}_low", f"{name}_high", f"{name}{COUNT_SUFFIX}")
     return Table(f"measure-{name}", title, columns("model", scenarios), tuple(lines), numbers, len(lines))
 
 
-def _mean(row: Row | None, name: str) -> TableCell:
-    if row is None:
-        return MISSING
+def _mean(row: Row, name: str) -> TableCell:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     interval = "" if low is None else f" ({low:.1f} to {high:.1f})"
     return TableCell(f"{row[name]:.1f}{interval}", row[name])

@@ -15,9 +15,9 @@ from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
     average_heading,
-    by_column,
     model_conditions,
     one_decimal,
+    scenario_cells,
     score_cell,
 )
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Line, Table, TableCell, columns, line
@@ -38,8 +38,7 @@ def open_ended_table(run_data: RunData) -> Table:
 
     lines, scenarios, means = list[Line](), in_paper_order(rows["scenario"]), open_ended_averages(run_data)
     for model, condition, part in model_conditions(run_data, rows):
-        row_by_scenario = by_column(part)
-        cells = [score_cell(row_by_scenario.get(name), three_shares, measures[0]) for name in scenarios]
+        cells = scenario_cells(part, scenarios, lambda row: score_cell(row, three_shares, measures[0]))
         mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
         complete = mean["complete"] == len(scenarios)
         average = TableCell(three_shares(mean)) if complete else UNFINISHED

@@ -22,6 +22,7 @@ from orchestrator.report.tables.parts import (
     one_decimal,
     order_models,
     ranked_table,
+    scenario_cells,
     score_cell,
 )
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns
@@ -115,8 +116,7 @@ def _scenario_table(
     counts = cells.with_columns(missing_episodes(cells.columns).alias("lacking"))
     lines: dict[str, list[TableCell]] = {}
     for model in order_models(cells["model"], run_data.baselines):
-        rows = by_column(counts.filter(model=model))
-        scores = [score_cell(rows.get(name), text) for name in scenarios]
+        scores = scenario_cells(counts.filter(model=model), scenarios, lambda row: score_cell(row, text))
         lines[model] = [*scores, average_cell(run_data, means.get(model), text)]
     table = ranked_table(run_data, "", "", [*scenarios, average_heading(scenarios)], lines, cells, protocol)
     return replace(table, rows=tuple((TableCell(name.text + label_end), *scores) for name, *scores in table.rows))

@@ -78,10 +78,8 @@ def ranked_table(
     return Table(name, title, columns("model", heads), marked, numbers, sum(ranked), _error_notes(run_data, protocol))
 
 
-def score_cell(row: Row | None, text: Format, measure: str = "acc") -> TableCell:
+def score_cell(row: Row, text: Format, measure: str = "acc") -> TableCell:
     """Return the cell of a scored row; an unfinished one shows its progress."""
-    if row is None:
-        return MISSING
     if row[measure] is None:
         return TableCell(progress_text(row), style="unfinished")
     if missing := row["lacking"]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import polars as pl
 
@@ -17,7 +16,7 @@ from orchestrator.report.measures.decision_map import MAP_COLUMN
 from orchestrator.report.run_data import rank_of
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.scores.package_measures import measure_names
-from orchestrator.report.tables.parts import progress_text
+from orchestrator.report.tables.parts import Row, progress_text, scenario_cells
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
@@ -80,9 +79,8 @@ def _table(rows: pl.DataFrame, condition: str, cell_format: CellFormat) -> Table
     scenarios = in_paper_order(rows["scenario"])
     lines = []
     for (model,), part in rows.group_by(["model"], maintain_order=True):
-        cells = {row["scenario"]: row for row in part.iter_rows(named=True)}
-        texts = [_format_row(cells.get(name), cell_format) for name in scenarios]
-        lines.append(line(str(model), [*texts, _average(part, cell_format)]))
+        cells = scenario_cells(part, scenarios, lambda row: _format_row(row, cell_format))
+        lines.append(line(str(model), [*cells, _average(part, cell_format)]))
     title = f"{condition}: {cell_format.title}{_without_verdict(rows)}"
     return Table(condition, title, columns("model", [*scenarios, "avg"]), tuple(lines), rows, notes=_notes(rows))
 
@@ -114,14 +112,12 @@ def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:
     yield f"{meaning}: {', '.join(names)}"
 
 
-def _name_cell(row: dict[str, Any], column: str) -> str:
+def _name_cell(row: Row, column: str) -> str:
     bound = f" (acc at most {row['acc_bound']:.1f})" if column in CUT_SHORT else ""
     return f"{row['model']}/{row['scenario']} {row[column]:,}{bound}"
 
 
-def _format_row(row: dict[str, Any] | None, cell_format: CellFormat) -> TableCell:
-    if row is None:
-        return MISSING
+def _format_row(row: Row, cell_format: CellFormat) -> TableCell:
     marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
     if row.get(cell_format.measures[0][0]) is None:
         return TableCell(progress_text(row) + marks)

@@ -10,9 +10,9 @@ from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
     average_heading,
-    by_column,
     model_conditions,
     one_decimal,
+    scenario_cells,
     score_cell,
 )
 from orchestrator.report.tables.table import Style, Table, TableCell, columns, line
@@ -31,10 +31,10 @@ def unseen_table(run_data: RunData) -> Table:
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     scenarios, lines, ranked = in_paper_order(rows["scenario"]), [], 0
     for model, condition, part in model_conditions(run_data, rows):
-        cells, mean = by_column(part), means.filter(model=model, condition=condition).row(0, named=True)
-        style: Style = "unfinished" if mean["complete"] < len(cells) else ""
+        mean = means.filter(model=model, condition=condition).row(0, named=True)
+        style: Style = "unfinished" if mean["complete"] < part.height else ""
         average = TableCell(_final_and_first(mean), mean["acc"], style=style)
-        scores = [score_cell(cells.get(scenario), _final_and_first) for scenario in scenarios]
+        scores = scenario_cells(part, scenarios, lambda row: score_cell(row, _final_and_first))
         lines.append(line(f"{model}, {condition}", [*scores, average]))
         ranked += model not in run_data.baselines
     title = (

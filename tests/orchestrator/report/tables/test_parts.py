@@ -33,7 +33,6 @@ def test_only_the_papers_seven_scenarios_have_the_papers_average():
 @pytest.mark.parametrize(
     ("row", "cell"),
     [
-        (None, MISSING),
         ({"acc": None, **COUNTS}, TableCell("3/8", style="unfinished")),
         ({"acc": 12.34, **COUNTS, "lacking": 2}, TableCell("12.3% (6/8)", 12.34, style="unfinished")),
         ({"acc": 12.34, **COUNTS}, TableCell("12.3%", 12.34)),
