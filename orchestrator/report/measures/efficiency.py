@@ -13,8 +13,7 @@ from orchestrator.report.measures.estimates import estimate, suggestion_limits
 from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
 from orchestrator.report.measures.mean_bounds import Range, add_bounds, average_bounds
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.metrics import PLANNED_COLUMNS
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS, share_columns
 from sweeps.spec import Protocol
 
 SAMPLE = ["mode", "scenario", "sample_id"]
@@ -107,10 +106,7 @@ def budget_curve(run_data: RunData) -> pl.DataFrame:
     answered = right.group_by("cell", "budget").len("hits")
     grid = cells.join(budgets, how="cross").join(answered, on=["cell", "budget"], how="left").sort("cell", "budget")
     within = pl.col("hits").fill_null(0).cum_sum().over("cell")
-    grid = grid.with_columns(within.alias("hits"))
-    limits = [proportion_interval(hits, scored) for hits, scored in grid.select("hits", "scored").iter_rows()]
-    ends = pl.DataFrame(limits, schema={"acc_low": pl.Float64, "acc_high": pl.Float64}, orient="row")
-    return grid.select(pl.exclude("hits"), (100 * pl.col("hits") / pl.col("scored")).alias("acc")).hstack(100 * ends)
+    return grid.with_columns(share_columns("acc", within, pl.col("scored"))).drop("hits")
 
 
 @cached_per_run

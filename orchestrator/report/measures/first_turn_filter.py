@@ -16,7 +16,7 @@ from envs import in_paper_order
 from envs.samples import paper_ids
 from orchestrator.report.measures.mean_bounds import average_bounds, mean_interval
 from orchestrator.report.run_data import RunData, rank_of
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.scores.metrics import share_columns
 from orchestrator.storage import atomic_write
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
@@ -109,23 +109,12 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     kept_rates = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
     counts = counts.join(_mean_rate(kept_rates, "first_turn_kept"), on="scenario", how="left")
-    counts = _add_kept_share(counts)
+    kept, gone = pl.col("kept"), pl.col("gone")
+    counts = counts.with_columns(share_columns("kept_share", kept, kept + gone))
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
     means = average_bounds(ordered.with_columns(every=True), ["every"], ("kept_share", "first_turn", "first_turn_kept"))
     sums = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum())
     return pl.concat([ordered, sums.hstack(means.drop("every")).select(ordered.columns)])
-
-
-def _add_kept_share(counts: pl.DataFrame) -> pl.DataFrame:
-    """Return the counts with ``kept_share`` and its bounds, null where no sample is decided."""
-    shares = [
-        (100 * kept / (kept + gone), *(100 * bound for bound in proportion_interval(kept, kept + gone)))
-        if kept + gone
-        else (None, None, None)
-        for kept, gone in counts.select("kept", "gone").iter_rows()
-    ]
-    names = ("kept_share", "kept_share_low", "kept_share_high")
-    return counts.hstack(pl.DataFrame(shares, schema=dict.fromkeys(names, pl.Float64), orient="row"))
 
 
 def models_needed(percent: int, models: int) -> int:

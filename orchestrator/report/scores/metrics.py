@@ -92,7 +92,11 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
         pl.col("judge").drop_nulls().first(),
         *[pl.col(bit).sum().cast(pl.Int64) for bit in BITS],
     )
-    return counts.with_columns(column for bit in BITS for column in _bit_columns(bit)).sort("cell").collect()
+    return (
+        counts.with_columns(column for bit in BITS for column in share_columns(bit, pl.col(bit), pl.col("judged")))
+        .sort("cell")
+        .collect()
+    )
 
 
 def verdict_bit(bit: str, strict: bool) -> pl.Expr:
@@ -106,10 +110,11 @@ def verdict_bit(bit: str, strict: bool) -> pl.Expr:
     return pl.coalesce(f"strict_{bit}", readable, pl.lit(False)).alias(bit)
 
 
-def _bit_columns(bit: str) -> list[pl.Expr]:
-    hits, n = pl.col(bit), pl.col("judged")
-    low, high = _interval_columns(hits, n)
-    return [_percentage(hits, n).alias(bit), low.alias(f"{bit}_low"), high.alias(f"{bit}_high")]
+def share_columns(name: str, hits: pl.Expr, n: pl.Expr) -> list[pl.Expr]:
+    """Return ``hits`` out of ``n`` in percent, as ``name``, with the bounds of its interval; null for n = 0."""
+    bounds = (pl.when(n > 0).then(100 * bound).clip(0, 100) for bound in proportion_bounds(hits, n))
+    ends = (bound.alias(f"{name}_{end}") for bound, end in zip(bounds, ("low", "high"), strict=True))
+    return [_percentage(hits, n).alias(name), *ends]
 
 
 def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
@@ -169,12 +174,9 @@ def _count_columns() -> list[pl.Expr]:
 
 
 def _measure_columns() -> list[pl.Expr]:
-    low, high = _interval_columns(pl.col("correct"), pl.col("scored"))
     return [
         pl.sum_horizontal(ERRORS).alias("errors"),
-        _percentage(pl.col("correct"), pl.col("scored")).alias("acc"),
-        low.alias("acc_low"),
-        high.alias("acc_high"),
+        *share_columns("acc", pl.col("correct"), pl.col("scored")),
         _percentage(pl.col("correct_first"), pl.col("scored")).alias("acc_first"),
         pl.when(pl.col("scored") > 0).then((pl.col("turns") - pl.col("scored")) / pl.col("scored")).alias("ps"),
         _percentage(pl.col(Ending.LIMIT), pl.col("scored")).alias("loops"),
@@ -188,12 +190,6 @@ def _column_order() -> list[str]:
     counts = ["finished", "scored", *ERRORS, "errors", "correct", "correct_first", *map(str, CUT_SHORT)]
     measures = ["acc", "acc_low", "acc_high", "acc_bound", "acc_first", "ps", "loops", "loops_bound"]
     return [*PLANNED_COLUMNS, *counts, *measures, "turns", *SHARES, *NOT_COMPARABLE]
-
-
-def _interval_columns(hits: pl.Expr, n: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """Return the bounds of ``hits`` out of ``n`` (``proportion_bounds``) in percent; null for n = 0."""
-    low, high = (pl.when(n > 0).then(100 * bound) for bound in proportion_bounds(hits, n))
-    return low.clip(0, 100), high.clip(0, 100)
 
 
 def _percentage(count: pl.Expr, total: pl.Expr) -> pl.Expr:
