@@ -115,14 +115,11 @@ def _files(path: Path) -> tuple[dict[str, Path], int]:
         hidden = [name for name in folders if name.startswith(".") or (parent / name).is_symlink()]
         folders[:] = sorted(set(folders) - set(hidden))
 
-        regular = [name for name in names if not name.startswith(".") and _is_regular(parent / name)]
+        regular = [name for name in names if not (name.startswith(".") or (parent / name).is_symlink())]
+        regular = [name for name in regular if (parent / name).is_file()]
         skipped += len(hidden) + len(names) - len(regular)
         files |= {(parent / name).relative_to(path).as_posix(): parent / name for name in regular}
     return files, skipped
-
-
-def _is_regular(path: Path) -> bool:
-    return path.is_file() and not path.is_symlink()
 
 
 @contextmanager

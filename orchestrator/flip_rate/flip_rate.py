@@ -3,7 +3,6 @@
 The original run is only read. A repeat resumes like any run: rerun the command to continue.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.run import run
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate.repeats import (
+    FOLDER,
     DrawnIds,
     Setting,
     choose_settings,
@@ -22,7 +22,6 @@ from orchestrator.flip_rate.repeats import (
     draw_samples,
     repeat_sweep,
     repeated_players,
-    repeats_folder,
 )  # fmt: skip
 from orchestrator.inspection import service_cost
 from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
@@ -53,7 +52,7 @@ class Repeats:
     @property
     def output(self) -> Path:
         """The folder of the repeats and their tables."""
-        return repeats_folder(self.folder, self.share, self.seed)
+        return self.folder / FOLDER / f"share-{self.share:g}-seed-{self.seed}"
 
     def sweeps(self) -> Iterator[tuple[Setting, Sweep]]:
         """Yield each setting and its sweep."""
@@ -127,7 +126,11 @@ def compare_repeats(repeats: Repeats) -> Flips:
     for setting, sweep in repeats.sweeps():
         pinned = pin_data(sweep)
         reusable = reusable_from(pinned, build_plan(pinned), str(repeats.folder), repeats.folder)
-        _check_keys(repeats.folder, reusable.source.own.height, reusable.left)
+        if not reusable.source.own.height and not reusable.left:
+            raise RunFolderError(
+                f"{repeats.folder} has no key of this version and data: another version or other data played it, so differences "
+                "would not be due to the batch size"
+            )
         notes += [
             f"{count:,} of {repeats.folder} {REJECTION_REASONS[reason]}: not compared"
             for reason, count in reusable.left.items()
@@ -147,11 +150,3 @@ def write_tables(repeats: Repeats, flips: Flips) -> Path:
     for name, frame in frames.items():
         atomic_write.write(repeats.output / name, csv_text(frame).encode())
     return repeats.output
-
-
-def _check_keys(folder: Path, shared: int, left: Counter[str]) -> None:
-    if not shared and not left:
-        raise RunFolderError(
-            f"{folder} has no key of this version and data: another version or other data played it, so differences "
-            "would not be due to the batch size"
-        )

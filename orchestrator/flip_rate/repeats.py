@@ -67,11 +67,6 @@ def choose_settings(
     ]
 
 
-def repeats_folder(folder: Path, share: float, seed: int) -> Path:
-    """Return the folder of a share and seed."""
-    return folder / FOLDER / f"share-{share:g}-seed-{seed}"
-
-
 def draw_samples(sweep: Sweep, folder: Path, share: float, seed: int) -> DrawnIds:
     """Draw ``share`` percent of each scenario's samples, at least one, by seed among those stored in every cell.
 

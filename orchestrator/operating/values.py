@@ -33,14 +33,10 @@ class Values(NamedTuple):
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
     """Return the exact values of pi_b for each of these ``b``."""
     chances = [shifted(question, biases) for question in policy]
-    return graph_values(graph, policy, [chances[question] for question in graph.asked])
-
-
-def graph_values(graph: StateGraph, policy: Policy, chances: list[Floats]) -> Values:
-    """Return the exact values for probabilities per state, (options, policies) each."""
-    values = np.zeros((len(graph.asked), len(Values._fields), chances[0].shape[1]))
+    values = np.zeros((len(graph.asked), len(Values._fields), len(biases)))
     for state in range(len(values) - 1, -1, -1):
-        question, own, targets = policy[graph.asked[state]], chances[state], np.array(graph.targets[state])
+        number, targets = graph.asked[state], np.array(graph.targets[state])
+        question, own = policy[number], chances[number]
         ended, onward = targets < 0, np.flatnonzero(targets >= 0)
         abstains = ~(question.names | question.suggests)
         counted = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])

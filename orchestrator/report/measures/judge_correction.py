@@ -90,7 +90,8 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     else:
         raw = IntervalEstimate(share, *(bound / 100 for bound in score_interval(strata)))
     effective = _average_size(shares, sizes)
-    parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in _split_disputed(cell)]
+    # disputed answers were labelled at another rate than the others
+    parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in cell.partition_by("disputed")]
     labels = [_count_labels(part, bit) for part, _ in parts]
     weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
     by_labels = prediction_powered(labels, shares=weights)
@@ -98,11 +99,6 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
     counts = (sum(cell.height for cell in cells), sum(counted.size for counted in labels))
     return (*counts, *figures, labels_to_halve(labels, weights) if by_labels else None)
-
-
-def _split_disputed(cell: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the disputed answers of a cell and the others, which were labelled at different rates; one part without any."""
-    return [part for part in (cell.filter("disputed"), cell.filter(~pl.col("disputed"))) if part.height]
 
 
 def _average_size(shares: Sequence[float], sizes: Sequence[float]) -> float:

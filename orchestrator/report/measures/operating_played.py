@@ -8,7 +8,6 @@ from envs.reply_kinds import KINDS
 from orchestrator.report.measures.operating_curves import OperatingCell, condition_graph, operating_cells
 from orchestrator.report.measures.reply_kinds import reply_kinds
 from orchestrator.report.run_data import RunData, cached_per_run
-from sweeps.conditions import Condition
 from sweeps.sampling import Sampling
 
 NAMES = ("model", "scenario", "condition")
@@ -51,7 +50,8 @@ def _exact_points(cell: OperatingCell, point: str) -> tuple[float, float] | None
 def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:
     """Return the scored episodes that asked the cell's questions about its samples in the published order."""
     source = run_data.conditions[cell.condition]
-    played = [name for name, c in run_data.conditions.items() if not c.every_state and _same_questions(c, source)]
+    asked = {name: {**c.identity, "every_state": True} for name, c in run_data.conditions.items() if not c.every_state}
+    played = [name for name, identity in asked.items() if identity == source.identity]
     columns = ["model", "scenario", "condition", "protocol", "sample_id", "correct", "turns"]
     episodes = [run_data.scored.select(columns)]
     if run_data.replicates.height:
@@ -72,11 +72,6 @@ def _deviations(
     return tuple(
         (one - other) / error if error > 1e-9 else None for one, other, error in zip(played, exact, errors, strict=True)
     )
-
-
-def _same_questions(played: Condition, source: Condition) -> bool:
-    """Return True if a played condition asks the questions of an every-state one."""
-    return {**played.identity, "every_state": True} == source.identity
 
 
 def _decoding_point(sampling: Sampling) -> str:

@@ -167,12 +167,6 @@ def correlation(before: tuple[Integers, Integers], after: tuple[Integers, Intege
     return 0.0 if scale == 0 else float(first @ second) / scale * len(first) / (len(first) + Z**2)
 
 
-def _distances(stratum: Stratum, upwards: bool) -> tuple[Floats, Floats]:
-    """Return the distances of the values from a bound (kinds,) and their counts."""
-    away = stratum.high - stratum.values if upwards else stratum.values - stratum.low
-    return away.astype(np.float64), stratum.counts.astype(np.float64)
-
-
 def _limit_distance(side: _Side | None) -> float:
     """Return the smallest mean distance from the bound that the data do not reject."""
     if side is None:
@@ -184,12 +178,21 @@ def _limit_distance(side: _Side | None) -> float:
 
 def _compute_side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
     """Return the distances from the upper or the lower bounds, or None if every value lies at its bound."""
-    distances = [_distances(stratum, upwards) for stratum in strata]
+    distances = [
+        (
+            (stratum.high - stratum.values if upwards else stratum.values - stratum.low).astype(np.float64),
+            stratum.counts,
+        )
+        for stratum in strata
+    ]
     return _standardize(distances) if any(away.any() for away, _ in distances) else None
 
 
 def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
-    """Return every mean that the average may have, between the observed one and the bound."""
+    """Return every mean that the average may have, between the observed one and the bound.
+
+    ``strata`` are the distances of the values from the bound (kinds,) and their counts.
+    """
     observed = float(np.mean([counts @ away / counts.sum() for away, counts in strata]))
     paths = [(_tilted_path(away, counts), counts.sum()) for away, counts in strata if away.any()]
     grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
