@@ -5,6 +5,7 @@ Every figure is a function of the run data; with fewer than three models it is l
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,13 +15,7 @@ from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.curves import budget_figure, capacity_figure, operating_figure
 from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
 from orchestrator.report.figures.parts import FigureContext
-from orchestrator.report.figures.rows import (
-    actions_figure,
-    conditions_figure,
-    examples_figure,
-    reference_figure,
-    share_changes_figure,
-)
+from orchestrator.report.figures.rows import actions_figure, changes_figure, reference_figure, share_changes_figure
 from orchestrator.report.figures.style import with_dark_colors
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.storage import atomic_write
@@ -28,9 +23,9 @@ from orchestrator.storage import atomic_write
 FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "reference": reference_figure,
     "actions": actions_figure,
-    "conditions": conditions_figure,
+    "conditions": partial(changes_figure, everywhere=True),
     "share-changes": share_changes_figure,
-    "examples": examples_figure,
+    "examples": partial(changes_figure, everywhere=False),
     "capacity": capacity_figure,
     "budget": budget_figure,
     "operating": operating_figure,

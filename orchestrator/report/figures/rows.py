@@ -137,17 +137,11 @@ def _draw_shares(context: FigureContext, panel: Axes, row: Row, level: float) ->
 
 
 # -- changes under each condition --------------------------------------------------------------------------------------
-def conditions_figure(context: FigureContext) -> Figure | None:
-    """Draw the change of accuracy and suggestions against zero-shot under each condition that exists in all scenarios."""
-    return _changes(context, everywhere=True)
+def changes_figure(context: FigureContext, everywhere: bool) -> Figure | None:
+    """Draw the change of accuracy and suggestions against zero-shot under each condition.
 
-
-def examples_figure(context: FigureContext) -> Figure | None:
-    """Draw the same for conditions that exist in some scenarios only, as solved examples do."""
-    return _changes(context, everywhere=False)
-
-
-def _changes(context: FigureContext, everywhere: bool) -> Figure | None:
+    The conditions are those that exist in all scenarios if ``everywhere``, else in some only, as solved examples do.
+    """
     conditions_by_name = context.numbers.conditions
     played = {name: condition for name, condition in conditions_by_name.items() if condition.mode is not Mode.REFERENCE}
     compared = [name for name, condition in played.items() if everywhere is not bool(condition.scenarios)]

@@ -1,6 +1,7 @@
 """Figures of planted episodes: where every bar, point, curve and label is drawn, worked out by hand."""
 
 import dataclasses
+from functools import partial
 
 import polars as pl
 import pytest
@@ -138,7 +139,7 @@ def test_shares_are_stacked_from_the_left(context):
 
 
 def test_changes_lie_around_the_line_of_no_change(context):
-    figure = drawn(rows.conditions_figure, context)
+    figure = drawn(partial(rows.changes_figure, everywhere=True), context)
     accuracy, suggestions = figure.axes
 
     assert labels(accuracy) == ["oracle", "bee (50%)", "ant"]
@@ -148,8 +149,8 @@ def test_changes_lie_around_the_line_of_no_change(context):
     assert accuracy.get_xlabel() == "accuracy against zero-shot, points\n(paired 95% intervals)"
     assert suggestions.get_xlabel() == "suggestions per episode against zero-shot\n(paired 95% intervals)"
     assert accuracy.get_title("left") == "" and legend(figure) == ["hint", "gray: baselines", "pale: unfinished"]
-    assert len(drawn(rows.conditions_figure, FigureContext(context.numbers, COLUMN)).axes) == 1
-    assert drawn(rows.examples_figure, context) is None
+    assert len(drawn(partial(rows.changes_figure, everywhere=True), FigureContext(context.numbers, COLUMN)).axes) == 1
+    assert drawn(partial(rows.changes_figure, everywhere=False), context) is None
     assert drawn(rows.share_changes_figure, context) is None, "unfinished cells have no changes of shares"
     zero = [line for line in accuracy.lines if line.get_color() == INK]
     assert [list(line.get_xdata()) for line in zero] == [[0, 0]]
