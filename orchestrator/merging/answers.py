@@ -44,16 +44,6 @@ class Source:
         planned = planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
         return cls(folder, name, planned, planned.select("key"), planned.select("key"))
 
-    @property
-    def turns(self) -> pl.LazyFrame:
-        """``TURNS`` rows of ``own``."""
-        return turns(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
-
-    @property
-    def options(self) -> pl.LazyFrame:
-        """``OPTIONS`` rows of ``own``."""
-        return options(self.folder).join(self.own.lazy(), on="key", how="semi", maintain_order="left")
-
 
 @dataclass(frozen=True)
 class Conflict:
@@ -125,14 +115,12 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
     Episodes with missing turns are skipped: a driver removed them after the folder was read.
     """
     for source in sources:
-        taken = source.episodes.join(source.own, on="key", how="semi", maintain_order="left")
+        taken = _keep_keys(source.episodes, source.own)
         for chunk in taken.iter_slices(CHUNK):
-            turn_rows = source.turns.join(
-                chunk.lazy().select("key"), on="key", how="semi", maintain_order="left"
-            ).collect()
-            complete = chunk.join(complete_episodes(chunk, turn_rows), on="key", how="semi", maintain_order="left")
-            turn_rows = turn_rows.join(complete, on="key", how="semi", maintain_order="left")
-            option_rows = source.options.join(complete.lazy(), on="key", how="semi", maintain_order="left").collect()
+            turn_rows = _rows_of_keys(turns(source.folder), chunk)
+            complete = _keep_keys(chunk, complete_episodes(chunk, turn_rows))
+            turn_rows = _keep_keys(turn_rows, complete)
+            option_rows = _rows_of_keys(options(source.folder), complete)
             tables = [rows.to_dict(as_series=False) for rows in (complete, turn_rows, option_rows)]
             store.append(EpisodeBatch([], tables[0], tables[1], options=tables[2]))
     store.flush()
@@ -163,6 +151,10 @@ def _failed_keys(source: Source, keys: pl.DataFrame) -> pl.DataFrame:
 
 def _keep_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:
     return rows.join(keys, on="key", how="semi", maintain_order="left")
+
+
+def _rows_of_keys(rows: pl.LazyFrame, keys: pl.DataFrame) -> pl.DataFrame:
+    return rows.join(keys.lazy().select("key"), on="key", how="semi", maintain_order="left").collect()
 
 
 def _drop_keys(rows: pl.DataFrame, keys: pl.DataFrame) -> pl.DataFrame:

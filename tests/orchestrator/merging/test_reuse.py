@@ -358,7 +358,7 @@ def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
 
 def reusable(taken, left, differs=()):
     rows = pl.DataFrame({"key": [f"k{n}" for n in range(taken)]})
-    return reuse.Reusable(reuse.Source(Path("old"), "outputs/old", pl.DataFrame(), rows), Counter(left), differs)
+    return reuse.Reusable(reuse.Source(Path("old"), "outputs/old", pl.DataFrame(), rows, rows), Counter(left), differs)
 
 
 @pytest.mark.parametrize(
