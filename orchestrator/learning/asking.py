@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from orchestrator.report.measures.operating_splits import FAMILIES, SPLIT_SCHEMA, exact_series, split_rows
+from orchestrator.report.measures.operating_splits import SPLIT_SCHEMA, exact_series, split_rows
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.operating import interval_text
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
@@ -30,9 +30,9 @@ def asking_rows(run: RunData, trained: Sequence[tuple[str, str, str, Sequence[st
                 "unseen": {key: cell for key, cell in before.items() if key not in scenarios},
             }
             for label, cells in groups.items():
-                for family in FAMILIES:
-                    means = split_rows(run, (base, cells), (name, after), family)[-1:]
-                    rows += [(base, stage, label, *mean) for mean in means]
+                splits = pl.DataFrame(split_rows(run, (base, cells), (name, after)), schema=SPLIT_SCHEMA, orient="row")
+                means = splits.filter(pl.col("scenario").is_null())
+                rows += [(base, stage, label, *mean) for mean in means.iter_rows()]
     return pl.DataFrame(rows, schema=ASKING, orient="row")
 
 

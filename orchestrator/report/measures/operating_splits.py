@@ -63,10 +63,7 @@ def _pairs(run_data: RunData) -> list[tuple[Key, Key]]:
 
 def _pair_rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any, ...]]:
     series = exact_series(run_data)
-    for family in FAMILIES:
-        yield from split_rows(
-            run_data, (_series_name(*before), series[before]), (_series_name(*after), series[after]), family
-        )
+    return split_rows(run_data, (_series_name(*before), series[before]), (_series_name(*after), series[after]))
 
 
 def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:
@@ -76,12 +73,10 @@ def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.Da
         row
         for key in before
         if key in after
-        for family in FAMILIES
         for row in split_rows(
             base,
             (f"{_series_name(*key)} of {names[0]}", before[key]),
             (f"{_series_name(*key)} of {names[1]}", after[key]),
-            family,
         )
     ]
     return pl.DataFrame(rows, schema=SPLIT_SCHEMA, orient="row")
@@ -100,25 +95,25 @@ Series = tuple[str, dict[str, OperatingCell]]
 """Its name in the table, and scenario -> cell."""
 
 
-def split_rows(run_data: RunData, before: Series, after: Series, family: str) -> list[tuple[Any, ...]]:
-    """Return rows of ``SPLIT_SCHEMA``: one per scenario with the same samples, then the mean; clusters are of ``run_data``."""
+def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tuple[Any, ...]]:
+    """Yield rows of ``SPLIT_SCHEMA`` by family: one per scenario with the same samples, then the mean.
+
+    Clusters are those of ``run_data``.
+    """
     shared = [
         (scenario, cell, after[1][scenario])
         for scenario, cell in before[1].items()
         if scenario in after[1] and cell.samples == after[1][scenario].samples
     ]
-    if not shared:
-        return []
-    curves = [
-        (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
-        for _, one, two in shared
-    ]
-    each, mean, count = split_intervals(curves)
-    names = [before[0], after[0]]
-    rows = [
-        (*names, family, scenario, *_points(parts), 1) for (scenario, _, _), parts in zip(shared, each, strict=True)
-    ]
-    return [*rows, (*names, family, None, *_points(mean), count)]
+    for family in FAMILIES if shared else ():
+        curves = [
+            (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
+            for _, one, two in shared
+        ]
+        each, mean, count = split_intervals(curves)
+        names = before[0], after[0], family
+        yield from ((*names, scenario, *_points(part), 1) for (scenario, *_), part in zip(shared, each, strict=True))
+        yield (*names, None, *_points(mean), count)
 
 
 def _series_name(model: str, condition: str) -> str:
