@@ -79,15 +79,12 @@ def draw_samples(sweep: Sweep, folder: Path, share: float, seed: int) -> DrawnId
         .select("cell", "scenario", "protocol", "sample_id")
     )
     rows = stored.with_columns(is_open=pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS))).collect()
-    ids_by_kind: dict[bool, dict[str, list[int]]] = {}
+    repeated: dict[bool, dict[str, list[int]]] = {}
     for (is_open, scenario), part in rows.group_by("is_open", "scenario", maintain_order=True):
         everywhere = part.group_by("sample_id").agg(pl.col("cell").n_unique()).filter(cell=part["cell"].n_unique())
-        ids_by_kind.setdefault(bool(is_open), {})[str(scenario)] = _take_share(
-            str(scenario), everywhere["sample_id"].to_list(), share, seed
-        )
-    repeated = {
-        is_open: {name: ids for name, ids in by_scenario.items() if ids} for is_open, by_scenario in ids_by_kind.items()
-    }
+        ids_by_scenario = repeated.setdefault(bool(is_open), {})
+        if ids := _take_share(str(scenario), everywhere["sample_id"].to_list(), share, seed):
+            ids_by_scenario[str(scenario)] = ids
     if not repeated or not all(repeated.values()):
         raise RunFolderError(f"{folder} has no sample that every cell has played; finish the run first")
     return repeated

@@ -13,7 +13,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from orchestrator.report.tables.table import one_line
@@ -188,7 +188,5 @@ def dark_color(color: str) -> str:
     """Return the color that stands for ``color`` in the dark: its own, or that of mirrored lightness."""
     if color in DARK:
         return DARK[color]
-    red, green, blue = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    hue, lightness, saturation = rgb_to_hls(red, green, blue)
-    mirrored = hls_to_rgb(hue, 0.12 + 0.78 * (1 - lightness), saturation)
-    return "#" + "".join(f"{round(255 * part):02x}" for part in mirrored)
+    hue, lightness, saturation = rgb_to_hls(*to_rgb(color))
+    return to_hex(hls_to_rgb(hue, 0.12 + 0.78 * (1 - lightness), saturation))

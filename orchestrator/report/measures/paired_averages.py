@@ -85,17 +85,9 @@ def compare_averages(
     rows = []
     for group, parts in groupby(paired_differences(pairs, [*names, "scenario"], limits), key=lambda part: part[0][:-1]):
         scenarios = [paired for _, paired in parts]
-        asking_by_scenario = [paired.asking for paired in scenarios if paired.asking is not None]
+        asking = asking_columns([paired.asking for paired in scenarios if paired.asking is not None])
         accuracy = estimate_mean([paired.right for paired in scenarios], test)
-        rows.append(
-            (
-                *group,
-                len(scenarios),
-                sum(paired.n for paired in scenarios),
-                *accuracy,
-                *asking_columns(asking_by_scenario),
-            )
-        )
+        rows.append((*group, len(scenarios), sum(paired.n for paired in scenarios), *accuracy, *asking))
     counts = {"scenarios": pl.Int64, "n": pl.Int64}
     schema = {**dict.fromkeys(names, pl.String), **counts, **dict.fromkeys(MEASURED, pl.Float64)}
     averages = pl.DataFrame(rows, schema=schema, orient="row")

@@ -45,14 +45,8 @@ def open_ended_table(run_data: RunData) -> Table:
         lines.append(line(f"{model}, {condition}", [*cells, average]))
     numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
     heads = columns("model", [*scenarios, average_heading(scenarios)])
-    return Table(
-        "open-ended",
-        _title(run_data),
-        heads,
-        tuple(lines),
-        numbers,
-        notes=gold_notes(run_data.folder, [run_data.judge]),
-    )
+    notes = gold_notes(run_data.folder, [run_data.judge])
+    return Table("open-ended", _title(run_data), heads, tuple(lines), numbers, notes=notes)
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:

@@ -25,7 +25,7 @@ from orchestrator.report.tables.parts import (
     scenario_cells,
     score_cell,
 )
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Table, TableCell, columns
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.protocol import ZERO_SHOT, Protocol
 
@@ -129,13 +129,11 @@ def _average_over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, Ta
     means = part.group_by("model").agg(
         pl.col("acc", "ps").mean(), finished.alias("finished"), pl.col("acc").null_count().alias("gaps")
     )
-    means_by_model = {}
-    for row in means.iter_rows(named=True):
-        style: Style = "" if row["finished"] else "unfinished"
-        means_by_model[row["model"]] = (
-            UNFINISHED if row["gaps"] else TableCell(acc_and_ps(row), row["acc"], style=style)
-        )
-    return means_by_model
+    return {row["model"]: UNFINISHED if row["gaps"] else _mean_cell(row) for row in means.iter_rows(named=True)}
+
+
+def _mean_cell(row: Row) -> TableCell:
+    return TableCell(acc_and_ps(row), row["acc"], style="" if row["finished"] else "unfinished")
 
 
 def _numbers(*frames: pl.DataFrame) -> pl.DataFrame:
