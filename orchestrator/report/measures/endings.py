@@ -102,16 +102,14 @@ def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
 def view_clarity(run_data: RunData) -> pl.DataFrame:
     """Return whether the last view shows the category: key, clear (null if unknown)."""
     last = run_data.last_turns
-    rules = last.select(VIEW_COLUMNS).unique(maintain_order=True).with_columns(_clarity_by_rules(run_data, last))
-    views = last.select("key", *VIEW_COLUMNS, "image").join(rules, on=VIEW_COLUMNS, how="left", maintain_order="left")
+    rules = _clarity_by_rules(run_data, last.select(VIEW_COLUMNS).unique(maintain_order=True))
+    views = last.join(rules, on=VIEW_COLUMNS, how="left", maintain_order="left")
     views = views.join(_oracle_images(run_data), on=["scenario", "sample_id"], how="left", maintain_order="left")
     same = pl.col("image").str.replace(PICTURE_SIZE, "").eq(pl.col("oracle_image").str.replace(PICTURE_SIZE, ""))
     by_oracle = pl.when(pl.col("mode") == Mode.REFERENCE).then(True).otherwise(same)
-    hidden = last.select("key", pl.col("condition").is_in(run_data.unseen_conditions).alias("hidden"))
-    views = views.join(hidden, on="key", maintain_order="left").with_columns(
-        by_rules=pl.when("hidden").then(False).otherwise("by_rules")
-    )
-    return views.select("key", pl.coalesce("by_rules", by_oracle).alias("clear"))
+    hidden = pl.col("condition").is_in(run_data.unseen_conditions)
+    by_rules = pl.when(hidden).then(False).otherwise("by_rules")
+    return views.select("key", pl.coalesce(by_rules, by_oracle).alias("clear"))
 
 
 def state_from_view(row: tuple[str, int, str, int, int, int, int]) -> State:
@@ -126,13 +124,13 @@ def _playing_state(row: tuple[str, int, str, int, int, int, int]) -> State:
     return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
 
 
-def _clarity_by_rules(run_data: RunData, last: pl.DataFrame) -> pl.Series:
-    """Return for each distinct view whether it shows the category, null without the sample."""
+def _clarity_by_rules(run_data: RunData, views: pl.DataFrame) -> pl.DataFrame:
+    """Return the views with ``by_rules``: whether each shows the category, null without the sample."""
     telling = list[bool | None]()
-    for row in last.select(VIEW_COLUMNS).unique(maintain_order=True).iter_rows():
+    for row in views.iter_rows():
         sample = run_data.samples.get(row[0], {}).get(row[1])
         telling.append(None if sample is None else SCENARIOS[row[0]].telling(sample, _playing_state(row)))
-    return pl.Series("by_rules", telling, dtype=pl.Boolean)
+    return views.with_columns(pl.Series("by_rules", telling, dtype=pl.Boolean))
 
 
 def _oracle_images(run_data: RunData) -> pl.DataFrame:

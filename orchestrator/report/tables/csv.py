@@ -23,11 +23,6 @@ def _exact_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
     for column in frame.select(pl.selectors.float()):
         tiny = (column.abs() < least) & (column != 0)
         if tiny.any():
-            columns.append(pl.Series(column.name, [_format_number(value, least, digits) for value in column]))
+            numbers = (None if n is None else f"{n:.1e}" if 0 < abs(n) < least else f"{n:.{digits}f}" for n in column)
+            columns.append(pl.Series(column.name, list(numbers)))
     return columns
-
-
-def _format_number(value: float | None, least: float, digits: int) -> str | None:
-    if value is None or value == 0 or abs(value) >= least:
-        return None if value is None else f"{value:.{digits}f}"
-    return f"{value:.1e}"
