@@ -6,7 +6,7 @@ Reused episodes cost nothing. GPU-hours and energy are those of ``cell_resources
 import polars as pl
 
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS, add_resources
+from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.wording import pluralize
 from orchestrator.storage import engine_cache, reused
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
@@ -28,7 +28,7 @@ def resources(run_data: RunData) -> pl.DataFrame:
     rows = names.join(sums, on="cell", how="left").join(others, on="cell", how="left")
     counts = ["played", "reused", "prompt_tokens", "reply_tokens"]
     rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0))
-    rows = add_resources(rows, run_data.folder, run_data.sweep)
+    rows = rows.join(run_data.rows.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
     return rows.select(*names.columns, *counts, *CACHED, "cost", *RESOURCE_COLUMNS)
 
 
