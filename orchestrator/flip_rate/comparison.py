@@ -17,7 +17,7 @@ from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
-from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.flip_rates import CELLS, MEASURES, RATES
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.run_folder import planned_episodes
@@ -152,7 +152,7 @@ def _rate(rows: pl.DataFrame, name: str) -> Mapping[str, Any]:
         return NO_RATE
     groups = comparable.select(pl.struct(GROUP).rank("dense")).to_series().to_numpy().astype(np.int64)
     values = comparable[name].cast(pl.Int64).to_numpy()
-    share, size = float(values.mean()), effective_size(values, groups, Z)
+    share, size = float(values.mean()), effective_size(values, groups)
     low, high = proportion_interval(share * size, size)
     return _percent(int(values.sum()), len(values), low, high)
 

@@ -4,17 +4,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
+from orchestrator.report.statistics.proportion import Z
+
 Floats = NDArray[np.float64]
 LEVEL = 0.975
 """One-sided level of a two-sided 95% interval."""
 
 
-def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64], z: float) -> float:
+def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64]) -> float:
     """Return how many independent observations estimate the mean of ``values`` (n,) as precisely as these clusters do.
 
     ``groups`` (n,) holds the cluster of each value. The size is n over the design effect, the ratio of the variance between
-    clusters to that of independent observations, but no more than n; times (z / t)^2, with
-    Student's t in place of ``z`` (Korn and Graubard 1998, Survey Methodology 24:193-201). The
+    clusters to that of independent observations, but no more than n; times (Z / t)^2, with
+    Student's t in place of the normal quantile (Korn and Graubard 1998, Survey Methodology 24:193-201). The
     variance is corrected, and the degrees of freedom of t counted, for clusters of unequal size that are alike within
     (Bell and McCaffrey 2002, Survey Methodology 28:169-181); the degrees are fewer where few clusters hold most of the
     variance, by the fourth moment of the clusters' sums (Pan and Wall 2002, Statistics in Medicine 21:1429-1441). Where all
@@ -29,13 +31,13 @@ def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64], z: floa
     sizes = np.bincount(indices).astype(np.float64)
     between, within = float((sums**2).sum()), float((deviations**2).sum()) * n / (n - 1)
     if not within or not between:
-        return max(1.0, (n if within else cluster_count) * (z / float(stdtrit(cluster_count - 1, LEVEL))) ** 2)
+        return max(1.0, (n if within else cluster_count) * (Z / float(stdtrit(cluster_count - 1, LEVEL))) ** 2)
     correlation = between * cluster_count / (cluster_count - 1) / within - 1
     expected_ratio, freedom = residual_moments(
         sizes, float(np.clip(correlation / max((sizes**2).sum() / n - 1, 1.0), 0, 1))
     )
     freedom = min(freedom, fourth_moment_freedom(sums))
-    return max(1.0, min(n, n * within * expected_ratio / between) * (z / float(stdtrit(freedom, LEVEL))) ** 2)
+    return max(1.0, min(n, n * within * expected_ratio / between) * (Z / float(stdtrit(freedom, LEVEL))) ** 2)
 
 
 def residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:

@@ -66,7 +66,7 @@ class _Side(NamedTuple):
 def stratum_from_values(values: Integers, low: float, high: float, groups: Integers | None = None) -> Stratum:
     """Return the stratum of observations (n,), with bounds widened to include them; ``groups`` (n,) are their clusters."""
     stratum = stratum_from_counts(values, np.ones(len(values), dtype=np.int64), low, high)
-    scale = 1.0 if groups is None else effective_size(values, groups, Z) / len(values)
+    scale = 1.0 if groups is None else effective_size(values, groups) / len(values)
     return stratum._replace(counts=stratum.counts * scale)
 
 

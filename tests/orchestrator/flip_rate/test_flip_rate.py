@@ -27,7 +27,7 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.report.statistics.clusters import effective_size
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
-from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.lock import RunFolderError
@@ -376,7 +376,7 @@ def planted_pairs():
 
 def test_rates_are_percent_of_what_can_be_compared_with_their_intervals():
     (row,) = comparison.rates(planted_pairs(), "batch-1").to_dicts()
-    size = effective_size(np.array([1] * 3 + [0] * 7), np.arange(10), Z)
+    size = effective_size(np.array([1] * 3 + [0] * 7), np.arange(10))
     low, high = proportion_interval(0.3 * size, size)
 
     assert (row["setting"], row["model"], row["episodes"]) == ("batch-1", "m", 10)

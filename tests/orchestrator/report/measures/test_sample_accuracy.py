@@ -12,7 +12,7 @@ from orchestrator.report.measures import sample_accuracy as room
 from orchestrator.report.measures.sample_accuracy import hardest_samples, sample_accuracy
 from orchestrator.report.read_run import read_run
 from orchestrator.report.statistics.clusters import effective_size
-from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.behavior import HARDEST, hard_samples_table
 from orchestrator.report.tables.write import write_tables
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -28,7 +28,7 @@ def test_answers_of_one_model_are_one_cluster():
     """Two models always right and two always wrong, in four conditions each, count as about four answers, not 16."""
     share, low, high = room._estimate_share(((0, 4), (0, 4), (4, 4), (4, 4)))
     values, groups = pl.Series([0] * 8 + [100] * 8).to_numpy(), pl.Series([n // 4 for n in range(16)]).to_numpy()
-    size = effective_size(values, groups, Z)
+    size = effective_size(values, groups)
 
     assert share == 50 and 1 <= size < 4
     assert (low, high) == pytest.approx(tuple(100 * bound for bound in proportion_interval(size / 2, size)))

@@ -104,13 +104,13 @@ def test_the_effective_size_by_hand():
     alike, groups = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1])
     shrink = (Z / 12.7062) ** 2
 
-    assert effective_size(np.tile(alike, 50), np.arange(200), Z) == pytest.approx(200, rel=0.02), "each its own cluster"
+    assert effective_size(np.tile(alike, 50), np.arange(200)) == pytest.approx(200, rel=0.02), "each its own cluster"
     # variance between clusters: 2 * (1 + 1) / 16 = 1/4; independent: 1 / (4 * 3)
-    assert effective_size(alike, groups, Z) == max(1.0, 4 / 3 * shrink)
-    assert effective_size(np.zeros(100, dtype=int), np.arange(100) % 10, Z) == pytest.approx(
+    assert effective_size(alike, groups) == max(1.0, 4 / 3 * shrink)
+    assert effective_size(np.zeros(100, dtype=int), np.arange(100) % 10) == pytest.approx(
         10 * (Z / 2.26216) ** 2, rel=1e-4
     )
-    assert effective_size(alike, np.zeros(4, dtype=int), Z) == 1.0
+    assert effective_size(alike, np.zeros(4, dtype=int)) == 1.0
 
 
 def test_samples_of_one_answer_or_one_picture_are_a_cluster(run_data):
@@ -181,7 +181,7 @@ def test_the_effective_size_is_that_of_the_covariance_matrix(seed, highest):
     groups = np.repeat(np.arange(7), rng.integers(1, 12, 7))
     values = rng.integers(0, highest, 7)[groups] + rng.integers(0, highest, len(groups))
 
-    assert effective_size(values, groups, Z) == pytest.approx(matrix_size(values, groups), rel=1e-9)
+    assert effective_size(values, groups) == pytest.approx(matrix_size(values, groups), rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_the_effective_size_is_that_of_the_covariance_matrix(seed, highest):
     ],
 )
 def test_the_effective_size_of_one_cluster_and_of_clusters_that_agree(values, groups, size):
-    assert effective_size(np.array(values), np.array(groups), Z) == pytest.approx(size)
+    assert effective_size(np.array(values), np.array(groups)) == pytest.approx(size)
 
 
 def clustered_run(run_data, correlation, models=("m",)):

@@ -241,7 +241,7 @@ def test_stratum_has_mean_and_widest_bounds():
 
 def test_clustered_values_have_effective_sample_size():
     values, groups = np.repeat([0, 1, 0, 1], 10), np.repeat([0, 1, 2, 3], 10)
-    effective = effective_size(values, groups, Z)
+    effective = effective_size(values, groups)
 
     counts = stratum_from_values(values, 0, 1, groups).counts
     assert effective < 40 and counts.tolist() == pytest.approx([effective / 2, effective / 2])
