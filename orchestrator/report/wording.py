@@ -26,6 +26,6 @@ def format_p(p: float) -> str:
     return "<1e-6" if p < 1e-6 else f"{p:.0e}".replace("e-0", "e-")
 
 
-def pluralize(number: int, noun: str, plural: str = "") -> str:
-    """Return ``1 model`` or ``2,000 models``; pass ``plural`` if it is not the noun and an s."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+def pluralize(number: int, noun: str) -> str:
+    """Return ``1 model`` or ``2,000 models``."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"

@@ -65,18 +65,6 @@ FEWEST = 30
 """Observations of a stratum (effective ones, if clustered) from which its skewness can be estimated."""
 
 
-class _Moments(NamedTuple):
-    """Estimated moments of the average of the strata's means."""
-
-    mean: float
-    error: float
-    """Standard error."""
-    skewness: float
-    """Third central moment over the cube of the standard error."""
-    freedom: float
-    """Degrees of freedom of the standard error (Satterthwaite 1946)."""
-
-
 def skewed_mean_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
     """Return the 95% interval of the unweighted average of the means of independent strata, and the two-sided p of 0.
 
@@ -101,8 +89,12 @@ def skewed_limits(
     return low, high
 
 
-def _estimate_moments(strata: Sequence[Stratum]) -> _Moments:
-    """Return the moments of the average; a stratum of equal values counts as if one of them were a unit larger."""
+def _estimate_moments(strata: Sequence[Stratum]) -> tuple[float, float, float, float]:
+    """Return the moments of the average of the strata's means: mean, standard error, skewness, degrees of freedom.
+
+    The skewness is the third central moment over the cube of the standard error; the degrees of freedom are those of the
+    standard error (Satterthwaite 1946). A stratum of equal values counts as if one of them were a unit larger.
+    """
     number, means, variances, thirds, freedoms = len(strata), [], [], [], []
     for stratum in strata:
         size = float(stratum.counts.sum())
@@ -114,7 +106,7 @@ def _estimate_moments(strata: Sequence[Stratum]) -> _Moments:
         freedoms.append(size - 1)
     variance = float(np.sum(variances))
     freedom = variance**2 / float(np.sum(np.square(variances) / freedoms))
-    return _Moments(float(np.mean(means)), variance**0.5, float(np.sum(thirds)) / variance**1.5, freedom)
+    return float(np.mean(means)), variance**0.5, float(np.sum(thirds)) / variance**1.5, freedom
 
 
 def _corrected(studentized: float, skewness: float) -> float:

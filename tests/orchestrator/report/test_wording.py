@@ -13,7 +13,6 @@ from orchestrator.report.wording import format_p, format_share, format_signed, p
         ((1, "model"), "1 model"),
         ((0, "model"), "0 models"),
         ((2000, "cell"), "2,000 cells"),
-        ((2, "reply", "replies"), "2 replies"),
     ],
 )
 def test_one_is_singular(arguments, expected):
