@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom  # type: ignore[import-untyped]
+from scipy.special import bdtr  # type: ignore[import-untyped]
 
 from orchestrator.report.statistics.intervals import Floats, Integers
 
@@ -17,7 +17,7 @@ FFT_ERROR = 1e-12
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
     """Return the exact two-sided p of equal chances for gained and lost pairs (McNemar 1947); 1 without discordant pairs."""
-    return np.asarray(np.minimum(1.0, 2 * binom.cdf(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
+    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
 
 
 def sign_flip(steps: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
@@ -74,6 +74,8 @@ def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) ->
     ``discordant`` is the share of discordant pairs, ``difference`` the true difference, as shares. Sums over the
     number of discordant pairs, a binomial (approximated in Connor 1987, Biometrics 43:207-211).
     """
+    from scipy.stats import binom  # type: ignore[import-untyped]  # takes a second, and the table of `run` tests no power
+
     pairs, fewest, chances = _discordant_pairs(n, discordant, alpha)
     share = (discordant + difference) / (2 * discordant)
     rejected = binom.sf(pairs - fewest - 1, pairs, share) + binom.cdf(fewest, pairs, share)
@@ -83,6 +85,8 @@ def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) ->
 @lru_cache(maxsize=1)
 def _discordant_pairs(n: int, discordant: float, alpha: float) -> tuple[Integers, Floats, Floats]:
     """Return possible numbers of discordant pairs, the largest smaller side that is still significant, and their chances."""
+    from scipy.stats import binom
+
     spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
     pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
     fewest = binom.ppf(alpha / 2, pairs, 0.5)
