@@ -74,7 +74,7 @@ def _intervals(mean: pl.Series, deviation: pl.Series, n: pl.Series, is_share: bo
     if is_share:
         low, high = proportion_bounds(mean / 100 * n, n)
         return (100 * low).clip(0, 100), (100 * high).clip(0, 100)
-    half = pl.Series(stdtrit((n.to_numpy() - 1).clip(1), 0.975)) * deviation / n.sqrt()
+    half = pl.Series(stdtrit(n.to_numpy() - 1, 0.975)) * deviation / n.sqrt()
     return mean - half, mean + half
 
 

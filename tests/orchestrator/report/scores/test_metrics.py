@@ -5,7 +5,7 @@ from random import Random
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from envs import SCENARIOS
@@ -101,6 +101,8 @@ def test_every_planned_cell_has_its_row_and_no_other():
 
 
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+@example((0, 20))
+@example((20, 20))
 def test_the_interval_is_that_of_a_proportion(hits_of):
     hits, n = hits_of
     rows = {name: [value] * n for name, value in episode(0).items()}

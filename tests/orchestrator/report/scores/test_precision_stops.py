@@ -11,7 +11,13 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.precision.stopping import bounds, load_rule
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.read_run import read_run
-from orchestrator.report.scores.precision_stops import describe_planned_savings, describe_savings, sort_by_draw
+from orchestrator.report.scores.precision_stops import (
+    MEASURES,
+    anytime_intervals,
+    describe_planned_savings,
+    describe_savings,
+    sort_by_draw,
+)
 from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import run_folder
 from orchestrator.tracking.rollup import model_measures
@@ -83,6 +89,7 @@ def test_stopped_cell_counts_its_prefix_with_stopping_interval(data_folder, tmp_
         ]
         assert prefix["sample_id"].to_list() == ids[: plan.size(index)]
         if cell.key in stops:
+            assert set(anytime_intervals([prefix], [full], points)) == set(MEASURES), "suggestions need their maximum"
             right = prefix["correct"].cast(pl.Float64).to_numpy()
             low, high = bounds([right], [full], stops[cell.key], points / 100)
             assert row["acc_low"] == pytest.approx(min(100 * low, row["acc"]))
