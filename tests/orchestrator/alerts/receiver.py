@@ -33,6 +33,8 @@ def receiving(*statuses: int) -> Iterator[Receiver]:
             receiver.paths.append(self.path)
             body = self.rfile.read(int(self.headers["Content-Length"]))
             status = receiver.statuses.pop(0) if receiver.statuses else 200
+            if self.headers["Content-Type"] != "application/json":
+                status = 415
             if status < 300:
                 receiver.alerts.append(json.loads(body))
             self.send_response(status)

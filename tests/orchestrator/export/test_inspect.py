@@ -170,6 +170,7 @@ def test_a_log_is_a_zip_of_json_that_names_no_path_of_this_machine(run, tmp_path
     members = {name: json.loads(text) for name, text in texts.items()}
 
     assert {"header.json", "summaries.json", "_journal/start.json"} <= members.keys()
+    assert members["_journal/start.json"]["version"] == members["header.json"]["version"]
     assert members["header.json"]["eval"] == members["_journal/start.json"]["eval"]
     assert members["header.json"]["eval"]["metadata"]["evaluated_by"] == "a lab"
     assert not any(str(path) in text for text in texts.values() for path in (run, tmp_path, Path.cwd()))

@@ -7,12 +7,15 @@ import re
 import shutil
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
 from actors.text.printable import spell_invisible
 from envs import SCENARIOS
 from envs.scenario import suggestions
+from orchestrator.human import session
+from orchestrator.human.loopback import page_headers
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import episodes, turns
 from tests.orchestrator.human.scripts import oracle_turns
@@ -115,6 +118,26 @@ def raw_status(visitor: Visitor, line: str, headers: dict[str, str], body: str) 
 def test_answer_to_no_question_is_reported(question, choice, visitor):
     assert visitor.post(question, choice) == 303
     assert "was answered already" in visitor.page and visitor.number == "1"
+
+
+def test_every_response_has_these_headers():
+    headers = page_headers("p {}", "let a", "form-action 'self'")
+
+    assert headers.pop("Content-Security-Policy").startswith("default-src 'none'; img-src 'self' data:; form-action")
+    assert headers == {
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+
+def test_options_have_the_letters_of_the_alphabet():
+    question = SimpleNamespace(number=1, messages=(), options=("a cat", "a dog", "none"), pictures={})
+    page = session._template().render(style="", script="", question=question, late=False, done=0, total=1)
+
+    assert re.findall(r"<kbd>(\w)</kbd>", page) == ["A", "B", "C"]
 
 
 def test_headers_keep_it_to_itself(visitor):
