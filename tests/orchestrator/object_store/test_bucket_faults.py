@@ -20,6 +20,7 @@ NEXT_PARTS = (("episodes", 9), ("turns", 9), ("options", 1), ("verdicts", 1))
 def shorten_pauses(monkeypatch):
     """Shorten pauses, so that a test meets many faults."""
     monkeypatch.setattr(uploader, "RETRY_PAUSE_S", 0.05)
+    monkeypatch.setattr(uploader, "LONGEST_PAUSE_S", 0.2)
     monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.05)
 
 
