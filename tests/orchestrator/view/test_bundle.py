@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from selenium import webdriver
 
+from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.view.bundle import write_bundle
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
@@ -162,6 +163,10 @@ class TestInChromium:
         browser.get_log("browser")
 
 
+def stored_episodes(folder):
+    return episodes(folder).select("key").collect().height
+
+
 def test_an_existing_folder_is_refused(runs, tmp_path):
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(RunFolderError, match="already exists"):
@@ -170,8 +175,16 @@ def test_an_existing_folder_is_refused(runs, tmp_path):
 
 
 def test_without_pictures_none_is_written(runs, tmp_path):
-    *_, last = write_bundle({"other": runs["other"]}, None, tmp_path / "out", with_pictures=False)
+    *_, before, last = write_bundle({"other": runs["other"]}, None, tmp_path / "out", with_pictures=False)
+    assert before.episodes == last.episodes == stored_episodes(runs["other"])
     assert last.pictures == 0 and not list((tmp_path / "out").glob("pictures-*"))
+
+
+def test_every_picture_is_in_a_file(runs, tmp_path):
+    *_, last = write_bundle({"other": runs["other"]}, None, tmp_path)
+    files = sorted(tmp_path.glob("pictures-*"))
+
+    assert last.pictures > 0 and files and all(path.stat().st_size > last.pictures for path in files)
 
 
 def test_a_new_or_empty_folder_is_filled(runs, tmp_path):

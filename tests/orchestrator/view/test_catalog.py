@@ -122,6 +122,17 @@ def test_replies_are_searched_among_the_candidates_only(catalog):
     assert not catalog.replies_with("absent", every).any()
 
 
+def test_replies_of_a_part_that_a_merge_has_replaced_do_not_match(tmp_path):
+    store(tmp_path, rows_of("one"))
+    index = RunIndex(tmp_path)
+    index.refresh()
+    catalog = Catalog({"run": index}, 1)
+    for path in (tmp_path / "turns").iterdir():
+        path.unlink()
+
+    assert not catalog.replies_with("reply", np.ones(catalog.height, bool)).any()
+
+
 @pytest.mark.parametrize(
     ("sort", "order"),
     [
@@ -221,7 +232,7 @@ def test_parts_are_read_a_few_at_a_time_and_old_ones_stay(tmp_path):
     assert index.refresh(1) and (index.height, index.version, len(index.parts)) == (1, 1, 1)
     assert not index.refresh(1) and (index.height, index.version, len(index.parts)) == (2, 2, 2)
     assert index.columns["part"].tolist() == [0, 1] and index.planned == 0
-    assert not index.refresh() and index.version == 2, "nothing has changed"
+    assert index.refresh() is False and index.version == 2, "nothing has changed"
 
 
 def test_open_ended_answers_are_right_by_the_newest_verdict(tmp_path, monkeypatch):

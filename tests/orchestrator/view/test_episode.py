@@ -16,8 +16,8 @@ from tests.orchestrator.blocks import turn
 SAMPLE = SAMPLES["ROD"]
 
 
-def kind_of(own, turns, condition="zero-shot", kind=EndingKind.GUESSED, sample=SAMPLE):
-    row = {"scenario": "ROD", "condition": condition}
+def kind_of(own, turns, condition="zero-shot", kind=EndingKind.GUESSED, sample=SAMPLE, scenario="ROD"):
+    row = {"scenario": scenario, "condition": condition}
     return episode._kind(kind, own, sample, row, turns)
 
 
@@ -33,6 +33,20 @@ def test_a_wrong_guess_is_early_or_clear_by_the_rules(conditions):
         assert kind_of(conditions, turns) == expected
         assert kind_of(conditions, turns, "blank") == EndingKind.GUESSED_EARLY, "its own picture was not shown"
         assert kind_of(conditions, turns, "random-proactive") == expected
+
+
+def test_a_wrong_guess_counts_the_moves_before_it(conditions):
+    sample, coco = SAMPLES["COCO"], episode.SCENARIOS["COCO"]
+    kinds = []
+    for count in range(8):
+        turns = [turn("k", number) | {"frame": 0, "turn": number, "move": "zoom"} for number in range(count + 1)]
+        state = coco.initial(sample)._replace(turn=count, across=count, along=count)
+        kinds.append(kind_of(conditions, turns, sample=sample, scenario="COCO"))
+
+        assert kinds[-1] == (EndingKind.GUESSED_CLEAR if coco.telling(sample, state) else EndingKind.GUESSED_EARLY), (
+            count
+        )
+    assert set(kinds) == {EndingKind.GUESSED_CLEAR, EndingKind.GUESSED_EARLY}
 
 
 def test_other_kinds_and_unknown_views_stay(conditions):
