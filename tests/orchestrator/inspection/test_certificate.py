@@ -12,6 +12,7 @@ from actors.trial.certify import InputReport, RecordedInput
 from orchestrator.inspection.certificate import (
     FILE,
     Certificate,
+    CertifiedRequest,
     add_certificate,
     certify,
     changed_fields,
@@ -38,6 +39,13 @@ def recorded(cell: str = "ROD/hint", **changes: str) -> RecordedInput:
 def certificate(*inputs: RecordedInput, model: ModelSpec = MODEL, **report: object) -> Certificate:
     given = {"inputs": inputs or (recorded(),), "weights": COMMITS[0], "packages": {"torch": "2.13"}}
     return certify(model, InputReport(**{**given, **report}))  # type: ignore[arg-type]
+
+
+def test_a_request_of_an_older_file_has_these_fields() -> None:
+    request = CertifiedRequest(sample=3)
+
+    assert (request.pictures, request.engine, request.package, request.decoding) == (0, {}, {}, {})
+    assert (request.repeats_start, request.raw_pixels, request.error) == (False, False, "")
 
 
 def test_equal_tensors_are_certified() -> None:

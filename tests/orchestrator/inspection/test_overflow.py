@@ -30,6 +30,12 @@ def forecast(data, conditions, **entry):
     return {risk.cell: risk for risk in risks(plan_of(data, conditions, **entry), Path(data))}
 
 
+def test_baselines_and_people_have_no_context(demo_data, monkeypatch):
+    monkeypatch.setattr(overflow, "picture_bounds", lambda model: pytest.fail(f"{model.name} reads no picture"))
+
+    assert risks(plan_of(demo_data, ["history"], backend="builtin", source="builtin:oracle"), demo_data) == []
+
+
 def test_pictures_are_counted_by_the_turn_limit(demo_data):
     plan = plan_of(demo_data, ["zero-shot", "history"], max_images=5)
     risk_by_cell = {risk.cell: risk for risk in risks(plan, demo_data)}

@@ -126,6 +126,16 @@ def test_templates_and_tokens_are_of_models_on_this_machine(sample, demo_data):
         assert str(refused.value) == sentence
 
 
+def test_functions_are_given_to_the_template_apart_from_the_messages(monkeypatch):
+    calls = []
+    monkeypatch.setattr("actors.engine.hf.template.template_text", lambda *arguments: calls.append(arguments) or "text")
+    model, question = cell_of(backend="vllm").model, Message("user", "What is this?")
+
+    assert apply_chat_template(model, [question, Message("tools", '{"a": 1}\n{"b": 2}')]) == "text"
+    assert apply_chat_template(model, [question]) == "text"
+    assert calls == [(model, [question], [{"a": 1}, {"b": 2}]), (model, [question], [])]
+
+
 def test_a_replay_knows_hints_references_crops_and_limits(demo_data):
     (plain,) = load_samples(demo_data, "QD", filtered=False)[:1]
     hinted, bare = (replay_answers(plain, ["A"], hint)["turns"][0]["prompt"] for hint in (True, False))

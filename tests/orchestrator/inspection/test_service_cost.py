@@ -100,7 +100,7 @@ def test_an_answer_in_words_may_take_all_its_tokens_in_every_turn(demo_data, tmp
     judge = {"judge": {"model": "rule-judge"}} if turns is None else {}
     spec = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[ENTRY], protocol=protocol, **judge)
     plan = build_plan(spec)
-    (cell,) = plan.cells
+    cell, *_ = plan.cells
     (estimate,) = service_cost.estimates(plan, {cell.key: 10}, demo_data, tmp_path)
     limits = [turns or SCENARIOS["ROD"].limit(sample) for sample in plan.cell_samples(cell)]
     mean = sum(limits) / len(limits)
@@ -172,7 +172,7 @@ def bounds_of(demo_data, condition, protocol="mcqa"):
     plan = build_plan(
         sweep(demo_data, ["m"], [condition], scenarios=["ROD"], model=[entry], protocol=protocol, **options)
     )
-    (cell,) = plan.cells
+    cell, *_ = plan.cells
     sample = plan.cell_samples(cell)[0]
     return SCENARIOS["ROD"].limit(sample), service_cost._episode(plan, cell, sample, lambda message: 10)
 
@@ -187,6 +187,14 @@ def test_an_episode_ends_with_a_letter_or_at_its_limit(demo_data, condition, tur
     turns = turns or limit
     assert least == service_cost.Usage(1, first, 2) and most == service_cost.Usage(turns, turns * first, turns * 100)
     assert service_cost.Usage() == (0, 0, 0) and limit > 1
+
+
+def test_every_state_asks_each_question_several_times(demo_data):
+    _, (least, most) = bounds_of(demo_data, "every-state")
+
+    assert least.requests == most.requests > 1 and least.requests % service_cost.SAMPLES == 0
+    assert least == (least.requests, 10 * least.requests, 2 * least.requests)
+    assert most == (least.requests, 10 * least.requests, 100 * least.requests)
 
 
 def test_a_history_repeats_its_question_and_reply_at_each_later_turn(demo_data):

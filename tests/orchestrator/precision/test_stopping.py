@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from envs.types import Ending
@@ -297,6 +298,8 @@ def test_stops_are_at_looks_and_only_once_these_are_known(rule):
     low, high = complete.bounds(complete.units[0], stop)
     wider_low, wider_high = complete.bounds(complete.units[0], stop - LOOK)
     assert high - low <= 2 * complete.units[0].half_width < wider_high - wider_low
+    right, share = [np.ones(300)], complete.units[0].half_width / 100
+    assert (low, high) == tuple(100 * end for end in stopping.bounds(right, [300], stop, share, stopping.ALPHA))
 
     partial = StoppingRule(plan)
     ordinals = sorted(range(300), key=lambda n: plan.ranks["QD"][n])
