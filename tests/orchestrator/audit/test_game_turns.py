@@ -35,6 +35,17 @@ def honest_reference(recording):
     return {**nothing, "turns": played}
 
 
+def test_the_package_gets_replies_and_under_a_lenient_reading_the_options_that_were_read(recordings):
+    recording = next(each for each in recordings if each.row["option"][0])
+    row = {**recording.row, "reply": [f"{reply} I think." for reply in recording.row["reply"]]}
+    lenient = recording.cell.condition.model_copy(update={"lenient": True})
+    cell = recording.cell.model_copy(update={"condition": lenient})
+
+    assert task(Recording(row, recording.cell, recording.sample))["replies"] == row["reply"]
+    read = task(Recording(row, cell, recording.sample))["replies"]
+    assert len(read) <= len(row["reply"]) and not any("I think" in str(reply) for reply in read)
+
+
 def test_honest_episodes_have_no_difference(recordings):
     assert len(recordings) == 2 * 2 * 20
     for recording in recordings:

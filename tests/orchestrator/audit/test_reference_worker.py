@@ -10,6 +10,7 @@ from orchestrator.audit.reference_process import AuditError
 from orchestrator.audit.reference_worker import (
     MOVES,
     RecordedMoves,
+    after_thinking,
     ending,
     read_judgments,
     replay_game,
@@ -99,7 +100,26 @@ def test_judgments_are_read_for_the_scenario_of_the_task():
     read = read_judgments(Game, {}, task, SimpleNamespace(parse_judge_prediction=parse))
     assert calls == [("a cat., go left", "1,0", "QD")] and read["bits"] == [[True, False, True]]
     assert read["accepted answers"] == ["a cat", "go left"] and read["raised"] is None
+    assert read["question"] == ["1.png", [0.0, 1.0, 2.0, 3.0], "hint False"], "picture, crop and prompt without a hint"
     assert read_judgments(Game, {}, {**task, "scenario": 1}, None)["raised"].startswith("AttributeError: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [("1,0", "1,0"), ("\n1,0\n", "1,0"), ("It is a cat.</think>\n\n1,0\n", "1,0"), (" 1,0 ", " 1,0 ")],
+)
+def test_a_judges_thinking_and_empty_lines_are_cut_off(text, kept):
+    assert after_thinking(text) == kept
+
+
+def test_a_package_that_is_not_installed_has_no_folder(monkeypatch, tmp_path):
+    monkeypatch.delenv("PROACTIVEBENCH_PATH", raising=False)
+    for spec, folder in ((None, None), (SimpleNamespace(origin=None), None)):
+        monkeypatch.setattr(reference_process.importlib.util, "find_spec", lambda name, spec=spec: spec)
+        assert reference_process._package_folder(None) == folder
+    spec = SimpleNamespace(origin=str(tmp_path / "site/proactivebench/__init__.py"))
+    monkeypatch.setattr(reference_process.importlib.util, "find_spec", lambda name: spec)
+    assert reference_process._package_folder(None) == tmp_path / "site"
 
 
 def test_candidates_that_do_not_start_are_passed_over(tmp_path, monkeypatch):
