@@ -118,6 +118,7 @@ def test_the_tracker_gets_every_cell_as_unfinished_at_the_start(tmp_path):
 
 def test_without_a_tracker_no_point_is_stored(tmp_path, capsys):
     display, _ = start(tmp_path, NullTracker())
+    assert display.console.stderr, "results go to standard output"
     display.report_total(1_234, 100)
 
     assert stored_points(tmp_path) == []

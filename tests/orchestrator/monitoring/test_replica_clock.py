@@ -36,6 +36,17 @@ class Play:
         self.take(self.schedule.on_delivery(slot, lease.lease, lease.ordinals[:number], self.seconds))
 
 
+def test_a_replica_that_ends_before_the_second_look_has_lost_nothing(tmp_path):
+    play = Play(tmp_path)
+    first, _ = play.take(play.schedule.on_begin(0.0))
+    play.clock.look(play.schedule.slots, 0.0)
+    play.take(play.schedule.on_death(first, "killed", 0.0))
+    play.clock.look(play.schedule.slots, 0.0)
+    play.clock.write()
+
+    assert time_by_group(tmp_path)["m"].lost == 0
+
+
 def test_every_held_second_is_in_one_part(tmp_path):
     play = Play(tmp_path)
     first, second = play.take(play.schedule.on_begin(0.0))

@@ -74,6 +74,15 @@ def test_rates_are_those_of_the_last_minute():
     assert row.seconds_left == pytest.approx(500 / 3)
 
 
+def test_rate_after_a_long_pause_is_of_the_last_two_looks():
+    schedule, _, _ = start_schedule()
+    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
+    for second, done in ((0.0, 0), (100.0, 100), (200.0, 400)):
+        snapshot = take_snapshot(schedule, meter, second, {"qwen": done})
+
+    assert rows_by_name(snapshot)["qwen"].rate == pytest.approx(3.0)
+
+
 def test_no_eta_while_group_rate_is_unknown():
     schedule, _, _ = start_schedule()
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {})

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.report.statistics.intervals import stratum_from_counts
 from orchestrator.report.statistics.judge_error import Labels, labels_to_halve, prediction_powered, rogan_gladen
-from orchestrator.report.statistics.means import crossed_mean
+from orchestrator.report.statistics.means import crossed_mean, skewed_mean_test
 from orchestrator.report.statistics.reader_agreement import krippendorff_alpha, paired_kappa
 
 CAREFUL = Labels(Confusion(18, 4, 9, 69), 250, 900)
@@ -62,6 +63,15 @@ def test_kappa(counts, expected):
 )
 def test_alpha(counts, expected):
     assert krippendorff_alpha(counts) == pytest.approx(expected, abs=1e-7)
+
+
+def test_mean_of_equal_and_of_skewed_values():
+    equal = stratum_from_counts(np.array([1]), np.array([40]), 0.0, 1.0)
+    skewed = stratum_from_counts(np.array([0, 1, 5]), np.array([30, 15, 5]), 0.0, 5.0)
+
+    assert skewed_mean_test([equal]) == pytest.approx((0.949432727, 1.0, 2.8188114e-33), abs=1e-7)
+    assert skewed_mean_test([skewed]) == pytest.approx((0.451408277, 1.38231717, 1.18461303e-06), abs=1e-7)
+    assert skewed_mean_test([equal, skewed]) == pytest.approx((0.72398912, 1.19001759, 1.78421476e-23), abs=1e-7)
 
 
 def test_mean_of_a_crossed_table():
