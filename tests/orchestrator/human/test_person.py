@@ -3,6 +3,8 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
+
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
 from orchestrator.human.session import PlayPage, _describe_stop
 
@@ -39,6 +41,25 @@ def test_replies_are_resumed_in_order_and_only_of_the_same_episode(tmp_path):
     assert resumed.next_reply() is None
     resumed.close()
     assert not (tmp_path / NAME).exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"key": "a", "replies": "left"}',
+        '{"key": "a", "replies": ["left", 2]}',
+        '{"key": "a"}',
+        '["a"]',
+        "",
+        '{"key": "a"',
+    ],
+)
+def test_a_damaged_file_resumes_nothing(tmp_path, content):
+    (tmp_path / NAME).write_text(content)
+    resumed = Unfinished(tmp_path)
+    resumed.open("a")
+
+    assert (resumed.next_reply(), resumed.replies) == (None, [])
 
 
 def test_a_stop_says_how_much_is_stored(tmp_path):
