@@ -76,6 +76,30 @@ def empty(tmp_path):
     return Bucket(f"file://{tmp_path}/bucket")
 
 
+def test_an_object_is_created_once(empty, monkeypatch):
+    assert empty.create("episodes/a", b"1") is True and empty.create("episodes/a", b"2") is False
+    assert empty.read("episodes/a") == b"1"
+
+    def fail(*arguments, **options):
+        raise OSError(5, "broken")
+
+    monkeypatch.setattr(empty.fs, "pipe_file", fail)
+    for change in (empty.create, empty.write):
+        with pytest.raises(bucket.BucketError, match="bucket cannot be written"):
+            change("episodes/b", b"1")
+
+
+def test_fields_that_identify_an_object_by_service():
+    assert bucket.MARKS == ("ETag", "etag", "md5Hash", "mtime", "created"), "S3, Google, Google's hash, files"
+    assert bucket.TIMES == ("LastModified", "mtime", "updated", "created")
+
+
+def test_the_holder_of_a_lock_is_named_with_what_to_do(empty):
+    assert writer_lock._refusal(empty, None) == (
+        f"{empty.url} is in use by a process that has just ended; wait for it, stop it, or pass another --output"
+    )
+
+
 def test_a_lock_names_host_process_start_attempt_and_place(empty):
     holder = WriterLock(empty, settle=0)
     before = datetime.now(UTC)
