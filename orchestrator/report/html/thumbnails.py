@@ -70,9 +70,13 @@ class Thumbnails:
             self.left_out += 1
             return "left out: the number of pictures of a page is bounded"
         try:
-            uri = "data:image/webp;base64," + b64encode(make_thumbnail(renderer, ref)).decode()
+            return self.store(renderer, ref)
         except UnreadablePicture as problem:
             return visible(problem)
+
+    def store(self, renderer: Renderer, ref: ImageRef) -> int:
+        """Keep the picture and return its number; raises UnreadablePicture. ``StoredPictures`` writes it to a file instead."""
+        uri = "data:image/webp;base64," + b64encode(make_thumbnail(renderer, ref)).decode()
         self.uris.append(uri)
         self.bytes += len(uri)
         return len(self.uris) - 1
