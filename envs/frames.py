@@ -1,11 +1,10 @@
 """The pictures that an episode of a sample can show, and the number of moves between them, for decision maps."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import Self
 
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
@@ -60,7 +59,7 @@ class Moves:
     """Picture -> the picture that a decision map asks about instead: itself or, if thinned, the nearest on the ring."""
 
     @classmethod
-    def from_sample(cls, sample: Sample) -> Moves:
+    def from_sample(cls, sample: Sample) -> Self:
         """Return the graph of one sample."""
         game = SCENARIOS[sample.scenario]
         neighbors: dict[str, dict[str, None]] = {}

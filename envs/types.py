@@ -3,8 +3,6 @@
 Vocabulary: ProactiveBench (arXiv 2603.19466) and the package ``proactivebench`` 0.1.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -100,31 +98,6 @@ class Move(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """One validated line of a ``*_preprocessed.jsonl``; ``extra`` holds the other fields."""
-
-    scenario: str
-    id: int
-    prompt: str
-    options: tuple[str, ...]
-    """Suggestions and one abstention, in the order to show."""
-    categories: tuple[str, ...]
-    answer: str
-    image: str
-    """Path template relative to the data folder."""
-    first_frame: int
-    frames: int
-    reference_frame: int
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    digest: str = ""
-    """Hash of the line's content, 16 hex digits: part of an episode's key."""
-    suggestion_pool: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Scenario -> every suggestion in the sample's data folder, sorted; None for a sample without a folder."""
-    swapped: Swapped | None = field(default=None, compare=False, repr=False)
-    """The picture that replaces its own under the condition ``swapped``."""
-
-
-@dataclass(frozen=True, slots=True)
 class ImageRef:
     """A reference to the pixels a model sees."""
 
@@ -155,6 +128,31 @@ class Swapped(NamedTuple):
     """Id of the other sample; ``digest`` is also the other's."""
     digest: str
     image: ImageRef
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One validated line of a ``*_preprocessed.jsonl``; ``extra`` holds the other fields."""
+
+    scenario: str
+    id: int
+    prompt: str
+    options: tuple[str, ...]
+    """Suggestions and one abstention, in the order to show."""
+    categories: tuple[str, ...]
+    answer: str
+    image: str
+    """Path template relative to the data folder."""
+    first_frame: int
+    frames: int
+    reference_frame: int
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    """Hash of the line's content, 16 hex digits: part of an episode's key."""
+    suggestion_pool: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    """Scenario -> every suggestion in the sample's data folder, sorted; None for a sample without a folder."""
+    swapped: Swapped | None = field(default=None, compare=False, repr=False)
+    """The picture that replaces its own under the condition ``swapped``."""
 
 
 @dataclass(frozen=True, slots=True)

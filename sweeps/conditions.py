@@ -3,11 +3,9 @@
 ``identity`` holds the fields that change answers and are part of keys; name, description and scenarios are not.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -88,7 +86,7 @@ class Condition(Frozen):
         return check_template(value) if value else value
 
     @model_validator(mode="after")
-    def _check_fields(self) -> Condition:
+    def _check_fields(self) -> Self:
         if self.hint and self.hint_text:
             raise ValueError("hint = true adds the scenario's own hint; with hint_text, leave it out")
         if self.history_turns and not self.history:
@@ -116,12 +114,12 @@ class Condition(Frozen):
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def replicate(self, order: int, draw: int) -> Condition:
+    def replicate(self, order: int, draw: int) -> Self:
         """Return the condition with another order and draw, named ``hint-order1-seed2``; itself for 0 and 0."""
         suffix = (f"-order{order}" if order else "") + (f"-seed{draw}" if draw else "")
         return self.model_copy(update={"name": self.name + suffix, "order": order, "draw": draw})
 
-    def reword(self, number: int, template: str, hints: Mapping[str, str]) -> Condition:
+    def reword(self, number: int, template: str, hints: Mapping[str, str]) -> Self:
         """Return the condition in another wording, named ``hint-wording2``; ``hints``: published hint -> text."""
         update = {"name": f"{self.name}-wording{number}", "wording": number, "template": template}
         return self.model_copy(update=update | ({"hint_wordings": dict(hints)} if self.hint and hints else {}))
@@ -165,7 +163,7 @@ class OwnCondition(Condition):
     name: Annotated[str, Field(pattern=NAME, max_length=60)]
 
     @model_validator(mode="after")
-    def _check_name(self) -> OwnCondition:
+    def _check_name(self) -> Self:
         if self.name in {**CONDITIONS, **VARIANTS} or self.name == "all":
             raise ValueError(f"{self.name} is the name of a condition that ships; choose another")
         if REPLICATE.search(self.name) or self.is_replicate or self.hint_wordings:

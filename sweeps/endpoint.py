@@ -3,11 +3,9 @@
 ``identity`` holds the fields that change answers and are part of keys; addresses, prices and deadlines are not.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -97,7 +95,7 @@ class Endpoint(Frozen):
         return bool(self.prompt_price or self.reply_price or self.base_url)
 
     @model_validator(mode="after")
-    def _check_prices(self) -> Endpoint:
+    def _check_prices(self) -> Self:
         if self.max_cost is not None and not (self.prompt_price or self.reply_price):
             raise ValueError("max_cost needs prompt_price and reply_price, else nothing is ever spent")
         return self

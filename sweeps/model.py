@@ -1,10 +1,8 @@
 """One model: its identity, which is part of every key, and how it runs, which is part of no key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -153,13 +151,13 @@ class ModelSpec(Frozen):
         return {"gpus": 0, **filled} if filled.get("backend") in ("openai", "builtin", "human") else filled
 
     @model_validator(mode="after")
-    def _check_stages(self) -> ModelSpec:
+    def _check_stages(self) -> Self:
         if reason := wrong_stages(self.backend, self.gpus, self.options):
             raise ValueError(reason)
         return self
 
     @model_validator(mode="after")
-    def _check_batch(self) -> ModelSpec:
+    def _check_batch(self) -> Self:
         if self.batch and self.backend != "openai":
             raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
         if self.batch and self.endpoint.server != "openai":
@@ -183,7 +181,7 @@ class ModelSpec(Frozen):
         """Return the pipeline stages of a replica on GPUs, each tensor parallel on one node; 1 is all of it on one node."""
         return int(self.options.get(STAGES, 1)) if self.backend == "vllm" and self.gpus > 1 else 1
 
-    def over_nodes(self) -> ModelSpec:
+    def over_nodes(self) -> Self:
         """Return the entry for a replica whose stages are on several nodes: vLLM's processes there are Ray's."""
         return self.model_copy(update={"options": {**self.options, EXECUTOR: "ray"}})
 

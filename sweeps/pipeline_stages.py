@@ -1,7 +1,5 @@
 """Pipeline stages of a replica, which vLLM can spread over nodes; every other engine has all its GPUs on one node."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

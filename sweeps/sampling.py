@@ -3,10 +3,8 @@
 ``identity`` holds the fields that change answers and are part of keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -38,7 +36,7 @@ class Sampling(Frozen):
         return {"checkpoint": True} if fields == "checkpoint" else fields
 
     @model_validator(mode="after")
-    def _check_source(self) -> Sampling:
+    def _check_source(self) -> Self:
         if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
             raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
         if self.sampled and not self.checkpoint:

@@ -1,9 +1,7 @@
 """Tables of a sweep file on how much is played and with what means: evidence, precision, replicates, cluster and tracking."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -48,7 +46,7 @@ class Precision(Frozen):
     """Half-width of the paired difference in the average over scenarios between each condition and zero-shot."""
 
     @model_validator(mode="after")
-    def _check(self) -> Precision:
+    def _check(self) -> Self:
         if self.half_width is None and self.difference is None:
             raise ValueError("give half_width or difference, in points")
         if self.half_width is None and self.per == "cell":

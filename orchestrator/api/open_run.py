@@ -1,12 +1,10 @@
 """``Run``: a run folder as polars frames and viewable episodes, read-only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 
@@ -125,7 +123,7 @@ class Run:
         judged = self.verdicts.filter(pl.col("key") == key).to_dicts()
         return film_strip(self._read, row, turns, judged, self.data)
 
-    def compare(self, *others: Run) -> pl.DataFrame:
+    def compare(self, *others: Self) -> pl.DataFrame:
         """Return the difference of every other run from this one, on the same samples.
 
         One row per run, model, scenario, condition and protocol, with the columns of ``paired_tests.compare_conditions``:

@@ -4,13 +4,11 @@ A separate script, because the package requires Python 3.12: ``python orchestrat
 package's folder on PYTHONPATH. It imports only the standard library and the package.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 MOVES = {
     1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
@@ -24,7 +22,7 @@ class CroppedPicture:
 
     crop_box: list[float] | None = None
 
-    def crop(self, box: tuple[float, float, float, float]) -> CroppedPicture:
+    def crop(self, box: tuple[float, float, float, float]) -> Self:
         self.crop_box = [float(edge) for edge in box]
         return self
 

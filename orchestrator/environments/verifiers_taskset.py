@@ -4,8 +4,6 @@ The harness sends the conversations of ``run``. The reward replays the trace's r
 the trace and the benchmark folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Shows the progress of a sweep: a live table on a terminal or in a notebook, lines elsewhere, ``live.json`` and the tracker."""
 
-from __future__ import annotations
-
 import io
 import logging
 import sys
@@ -10,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import polars as pl
 from rich.console import Console, RenderableType
@@ -59,7 +57,7 @@ class Progress:
         self._done = 0
         """Episodes of this attempt so far."""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         self.began = self._printed = time.monotonic()
         for cell, row in self.rows.items():  # all cells, so that the tracker creates their runs early
             self.tracker.cell({**row, "finished": min(self.before.get(cell, 0), row["planned"] - 1)})

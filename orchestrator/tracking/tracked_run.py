@@ -3,13 +3,11 @@
 A live sweep and a run folder that is sent again are described by the same functions, so both look the same in the tracker.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from envs.types import Sample
 from sweeps.protocol import ZERO_SHOT
@@ -30,7 +28,7 @@ class Roster(NamedTuple):
     conditions: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, sweep: Mapping[str, Any]) -> Roster:
+    def of(cls, sweep: Mapping[str, Any]) -> Self:
         """Return the roster of a resolved sweep (the content of ``sweep.resolved.toml``)."""
         models = [model for model in sweep.get("models", ()) if isinstance(model, dict)]
         return cls(
@@ -74,7 +72,7 @@ class TrackedRun:
     roster: Roster = EMPTY_ROSTER
 
     @classmethod
-    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> TrackedRun:
+    def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
         """Describe a resolved sweep in its run folder; ``uri`` replaces the address that the sweep has."""
         tracking, name = sweep["tracking"], str(sweep["name"])
         experiment = tracking.get("experiment") or name

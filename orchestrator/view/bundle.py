@@ -5,8 +5,6 @@
 servers that send whole files only.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Iterator, Mapping
@@ -55,18 +53,6 @@ class Bundled(NamedTuple):
     bytes: int
 
 
-class StoredPictures(Thumbnails):
-    """The pictures of a data folder; each goes once into the bundle's files."""
-
-    def __init__(self, data: Path | None, writer: PictureWriter) -> None:
-        super().__init__(data, most=1 << 40, most_bytes=1 << 60)
-        self.writer = writer
-
-    def store(self, renderer: Renderer, ref: ImageRef) -> int:
-        """Write the picture and return its number."""
-        return self.writer.add(make_thumbnail(renderer, ref))
-
-
 class PictureWriter:
     """The files of pictures, numbered across all runs."""
 
@@ -91,6 +77,18 @@ class PictureWriter:
             path = self.folder / f"pictures-{len(self.file_sizes):04d}.parquet"
             self.file_sizes.append(_write_table(path, table, GROUP_PICTURES))
             self._pending = []
+
+
+class StoredPictures(Thumbnails):
+    """The pictures of a data folder; each goes once into the bundle's files."""
+
+    def __init__(self, data: Path | None, writer: PictureWriter) -> None:
+        super().__init__(data, most=1 << 40, most_bytes=1 << 60)
+        self.writer = writer
+
+    def store(self, renderer: Renderer, ref: ImageRef) -> int:
+        """Write the picture and return its number."""
+        return self.writer.add(make_thumbnail(renderer, ref))
 
 
 def write_bundle(

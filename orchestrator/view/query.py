@@ -3,12 +3,10 @@
 Every filter is a mask over the columns of ``Catalog``; the counts beside a filter's values leave that filter out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,7 +52,7 @@ class Query:
     """A name in ``SORTS``, with a minus for the largest first."""
 
     @classmethod
-    def parse(cls, parameters: Mapping[str, str]) -> Query:
+    def parse(cls, parameters: Mapping[str, str]) -> Self:
         """Return the query of an address; unknown parameters are ignored, and long values cut."""
         names = cls.__dataclass_fields__
         return cls(**{name: value[:LONGEST] for name, value in parameters.items() if name in names})
