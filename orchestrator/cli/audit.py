@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import MovedData, viewed
-from orchestrator.cli.printing import print_lines
+from orchestrator.cli.options import AsJson, MovedData, viewed
+from orchestrator.cli.printing import print_json, print_lines
 from orchestrator.storage.lock import RunFolderError
 
 

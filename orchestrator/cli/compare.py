@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import exit_for_faults
+from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:

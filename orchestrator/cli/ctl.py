@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import required_name
-from orchestrator.cli.printing import text_table
+from orchestrator.cli.options import AsJson, required_name
+from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 

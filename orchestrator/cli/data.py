@@ -11,9 +11,8 @@ import typer
 from actors.text.printable import printable
 from envs import SCENARIOS
 from envs.samples import BadData
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, RunFolder
-from orchestrator.cli.printing import print_lines, text_table
+from orchestrator.cli.options import WIDTH, AsJson, RunFolder
+from orchestrator.cli.printing import print_json, print_lines, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, MovedData, OwnSweep, required_name
+from orchestrator.cli.options import WIDTH, AsJson, MovedData, OwnSweep, required_name
+from orchestrator.cli.printing import print_json
 from orchestrator.monitoring.console import show
 from orchestrator.storage.lock import RunFolderError
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.labels import label_answers
-from orchestrator.cli.options import WIDTH, OwnSweep, required_name, viewed
-from orchestrator.cli.printing import print_lines, print_tables, text_table
+from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, required_name, viewed
+from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.json_output import print_json
 from orchestrator.cli.options import WIDTH, viewed
-from orchestrator.cli.printing import print_lines
+from orchestrator.cli.printing import print_json, print_lines
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import typer
 from envs import SCENARIOS, installed_scenarios
 from envs.installed import Offer, PackageError, load_function
 from envs.scenario import Scenario
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.printing import text_table
+from orchestrator.cli.options import AsJson
+from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 from sweeps import shipped
 from sweeps.sweep_file import SweepError

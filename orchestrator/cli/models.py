@@ -12,8 +12,8 @@ import typer
 
 from actors.text.printable import printable
 from orchestrator.cli.flip_rate import flip_rate
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.printing import print_lines, text_table
+from orchestrator.cli.options import AsJson
+from orchestrator.cli.printing import print_json, print_lines, text_table
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
 

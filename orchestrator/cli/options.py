@@ -77,6 +77,7 @@ Independent = Annotated[bool, typer.Option("--independent", help="Treat all samp
 SweepFile = Annotated[
     Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Overrides = Annotated[list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the sweep file.")]
 Output = Annotated[
     str | None,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.json_output import AsJson, print_json
 from orchestrator.cli.options import (
+    AsJson,
     More,
     Output,
     Overrides,
@@ -25,8 +25,7 @@ from orchestrator.cli.options import (
     reusable_folders,
     with_local_output,
 )
-from orchestrator.cli.plan_precision import apply_precision
-from orchestrator.cli.printing import gold_check_lines, print_lines, text_table
+from orchestrator.cli.printing import gold_check_lines, print_json, print_lines, text_table
 from orchestrator.cli.train import training_lines
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
@@ -68,7 +67,8 @@ def plan(
     sizing = precision is not None or detect is not None
     if gpus is None and (price is not None or timeline is not None or (gpu_type != "h200" and not sizing)):
         raise SweepError("--price, --timeline and --gpu-type require --gpus N")
-    _check_reuse(reuse, counts_episodes=gpus is None and not sizing)
+    if reuse and (gpus is not None or sizing):
+        raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
     readable_sweep = with_local_output(load_sweep(sweep, set_, output, skip_bad, more))
     if sizing:
         from orchestrator.report.measures import sample_size  # scipy takes a second to import
@@ -81,23 +81,14 @@ def plan(
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]
     else:
         require_data(readable_sweep, sweep)
-        notes = [
-            *_package_notes(readable_sweep),
-            *_unpinned_notes(readable_sweep, sweep),
-            *training_lines(sweep, set_, gpu_type),
-        ]
+        notes = [*_model_notes(readable_sweep, sweep), *training_lines(sweep, set_, gpu_type)]
         _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse), cells)
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
 
 
-def _check_reuse(reuse: Sequence[str], counts_episodes: bool) -> None:
-    if reuse and not counts_episodes:
-        raise SweepError("--reuse counts episodes and cannot be combined with --gpus, --precision or --detect")
-
-
 def _show_cells(
-    sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]] = (), by_cell: bool = False
+    sweep: Sweep, notes: Sequence[str], as_json: bool, reuse: Sequence[tuple[str, Path]], by_cell: bool
 ) -> None:
     """Print the total, the table of models or cells, and the notes below it."""
     from orchestrator.datasets.staging import data_folder
@@ -105,7 +96,7 @@ def _show_cells(
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
     from sweeps.load import skipped_products
 
-    episodes, precision = apply_precision(sweep, build_plan(sweep))
+    episodes, precision = _apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
     may_overflow = overflow.lines(overflow.risks(episodes, data_folder(sweep)))
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
@@ -127,6 +118,21 @@ def _show_cells(
     show(total, table, *listed, *more, *may_overflow, *notes, *precision, *map(printable, [*reused, *costs]))
 
 
+def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
+    """Return the plan without the episodes after a stop by precision, and lines that explain the stops."""
+    if sweep.precision is None:
+        return plan, []
+    from orchestrator.planning.build_plan import planned_cells
+    from orchestrator.precision.stopping import load_rule
+    from orchestrator.report.scores.precision_stops import describe_planned_savings, describe_savings
+
+    stopped_plan = plan.with_stops(load_rule(plan, Path(sweep.output)).stops())
+    rule = sweep.precision
+    savings = describe_savings(rule, planned_cells(stopped_plan))
+    lines = [*savings, *describe_planned_savings(rule, plan.cells, plan.sizes)]
+    return stopped_plan, lines
+
+
 def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list[dict[str, Any]]:
     """Return one row per model: its cells and the sums of the columns ``heads``."""
     rows: dict[str, dict[str, Any]] = {}
@@ -139,16 +145,13 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
     return list(rows.values())
 
 
-def _package_notes(sweep: Sweep) -> list[str]:
+def _model_notes(sweep: Sweep, path: Path) -> list[str]:
+    """Return a line for each model that installs packages of its own, and one on those that are not pinned."""
+    from orchestrator.inspection.pin import describe_unpinned
     from sweeps.registry import describe_requirements
 
-    return [printable(line) for line in map(describe_requirements, sweep.models_and_judge) if line]
-
-
-def _unpinned_notes(sweep: Sweep, path: Path) -> list[str]:
-    from orchestrator.inspection.pin import describe_unpinned
-
-    return list(describe_unpinned(sweep.models, str(path)))
+    own_packages = [printable(line) for line in map(describe_requirements, sweep.models_and_judge) if line]
+    return [*own_packages, *describe_unpinned(sweep.models, str(path))]
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:

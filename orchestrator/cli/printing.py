@@ -1,11 +1,13 @@
-"""Lines that several commands print below their tables."""
+"""Tables, lines and JSON that several commands print."""
 
 from __future__ import annotations
 
+import json
+import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -109,3 +111,16 @@ def print_mlflow(folder: Path) -> None:
     from orchestrator.tracking.mlflow.links import pages
 
     print_lines(pages(folder), "MLflow: ")
+
+
+def print_json(document: Any) -> None:
+    """Print indented ASCII JSON: control characters of foreign text are escaped, NaN and infinities are null."""
+    print(json.dumps(_finite(document), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _finite(child) for name, child in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(child) for child in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.cli.compare import ReadOptions, choose_clustering, compare_folders, show_differences
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import WIDTH, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
-from orchestrator.cli.printing import exit_for_faults, print_lines, print_sources, print_tables
+from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.printing import exit_for_faults, print_json, print_lines, print_sources, print_tables
 from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli.json_output import AsJson, print_json
-from orchestrator.cli.options import RunFolder, required_name, viewed
+from orchestrator.cli.options import AsJson, RunFolder, required_name, viewed
 from orchestrator.cli.printing import (
     exit_for_faults,
     precision_lines,
+    print_json,
     print_lines,
     print_mlflow,
     print_sources,

@@ -9,9 +9,9 @@ import pytest
 import typer
 
 from orchestrator.cli.data import data_app
-from orchestrator.cli.json_output import print_json
 from orchestrator.cli.main import app
 from orchestrator.cli.models import models_app
+from orchestrator.cli.printing import print_json
 from orchestrator.storage.software import version
 from tests.orchestrator.cli.test_cli import call
 from tests.orchestrator.report import runs

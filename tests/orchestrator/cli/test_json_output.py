@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.cli.json_output import print_json
+from orchestrator.cli.printing import print_json
 
 
 def test_unknown_figures_are_null_and_foreign_text_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
