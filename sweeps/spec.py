@@ -209,7 +209,7 @@ class Sweep(Frozen):
                 scenario=scenario,
                 condition=replicate,
                 protocol=protocol,
-                sampling=self.open_ended.sampling if protocol.is_open_ended else self.sampling,
+                sampling=self.sampling_for(protocol),
                 package=self.packages.get(scenario, ""),
             )
             for model in self.models
@@ -244,8 +244,11 @@ class Sweep(Frozen):
         """Return how a player or the judge of this name is decoded."""
         if self.judge is not None and model == self.judge.model.name:
             return (self.judge.sampling,)
-        own = (self.open_ended.sampling if protocol.is_open_ended else self.sampling for protocol in self.protocols)
-        return tuple(dict.fromkeys(own))
+        return tuple(dict.fromkeys(map(self.sampling_for, self.protocols)))
+
+    def sampling_for(self, protocol: Protocol) -> Sampling:
+        """Return the decoding of a protocol's replies."""
+        return self.open_ended.sampling if protocol.is_open_ended else self.sampling
 
     def selection_for(self, protocol: Protocol) -> Selection:
         """Return the selection of a protocol's samples."""

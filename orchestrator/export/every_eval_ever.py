@@ -100,7 +100,7 @@ def _model_info(model: ModelSpec, packages: Mapping[str, str]) -> dict[str, Any]
 
 def _results(run_data: RunData, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     sweep, condition = run_data.sweep, run_data.conditions.get(row["condition"])
-    sampling = sweep.open_ended.sampling if Protocol(row["protocol"]).is_open_ended else sweep.sampling
+    sampling = sweep.sampling_for(Protocol(row["protocol"]))
     counts = ("planned", "finished", "errors", "scored", "loops")
     details = {name: str(row[name]) for name in counts if row.get(name) is not None}
     interval = {"lower": row["acc_low"], "upper": row["acc_high"], "confidence_level": 0.95}

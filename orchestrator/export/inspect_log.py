@@ -104,8 +104,7 @@ class _Log:
 
     def _spec(self) -> Json:
         sweep = self.run_data.sweep
-        sampling = sweep.open_ended.sampling if self.protocol.is_open_ended else sweep.sampling
-        decoding = sampling.model_dump(exclude_none=True)
+        decoding = sweep.sampling_for(self.protocol).model_dump(exclude_none=True)
         names = ("max_tokens", "temperature", "top_p", "top_k")
         return {
             "eval_id": self.id, "run_id": self.id, "task_id": self.id, "created": self.time, "task": self.task,

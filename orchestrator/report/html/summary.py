@@ -98,7 +98,7 @@ def _data(run_data: RunData) -> str:
 def _decoding(sweep: Sweep) -> str:
     decodings = []
     for protocol in sweep.protocols:
-        sampling = sweep.open_ended.sampling if protocol.is_open_ended else sweep.sampling
+        sampling = sweep.sampling_for(protocol)
         decodings.append(f"{protocol.label} {sampling.description}, at most {sampling.max_tokens:,} new tokens a reply")
     return "; ".join(decodings)
 
