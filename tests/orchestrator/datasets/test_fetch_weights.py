@@ -13,7 +13,7 @@ from actors.embedded_135m import DOWNLOAD_BYTES, PICTURE_MODEL, SMOLLM2, package
 from orchestrator.datasets import weights
 from orchestrator.datasets.hub import HubSnapshot, SnapshotFile
 from orchestrator.datasets.remote_files import FetchError
-from orchestrator.datasets.weights import WeightsFetch, fetch_all, fetch_weights, fetched_models, prepare_weights
+from orchestrator.datasets.weights import fetch_all, fetch_weights, fetched_models, prepare_weights
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import COMMIT, Hub, ask_here, serving
@@ -44,13 +44,13 @@ def tiny(tmp_path) -> ModelSpec:
 def test_missing_files_are_counted_before_and_timed_after(hub, tiny, tmp_path):
     said: list[str] = []
 
-    assert fetch_weights(tiny, said.append) == WeightsFetch(2, 12_345_718, 12_345_718)
+    assert fetch_weights(tiny, said.append) == 12_345_718
     assert said == [
         "tiny: 2 files, 0.01 GB; 0 bytes are here, 0.01 GB to fetch",
         "tiny: 0.01 GB fetched in 8 s",
     ]
     assert (tmp_path / f"cache/models--someone--tiny/snapshots/{COMMIT}/model.safetensors").stat().st_size == 12_345_678
-    assert fetch_weights(tiny, said.append) == WeightsFetch(2, 12_345_718, 0)
+    assert fetch_weights(tiny, said.append) == 0
     assert said[2:] == ["tiny: 2 files, 0.01 GB; 0.01 GB are here, 0 bytes to fetch"]
 
 
@@ -113,7 +113,7 @@ def test_a_failure_stops_no_other_model_and_the_last_line_counts(monkeypatch, tm
     def fetch(model, say, pauses):
         if model.name == "a":
             raise FetchError("a: no")
-        return WeightsFetch(1, 70, 50)
+        return 50
 
     monkeypatch.setattr(weights, "fetch_weights", fetch)
     assert fetch_all(models, said.append) == ["a"]
