@@ -49,13 +49,11 @@ def replies(view: View) -> Iterator[str]:
     yield from ODD
 
 
-def walk(
-    game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int], str], hint: bool = False, turns: int = 200
-) -> list[Step]:
+def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int], str], turns: int = 200) -> list[Step]:
     """Play one episode, or its first ``turns``; ``pick(view, number)`` chooses the reply."""
     state, steps = game.initial(sample, mode, seed=SEED), list[Step]()
     while state.ending is None and len(steps) < turns:
-        view = game.view(sample, state, hint)
+        view = game.view(sample, state)
         next_state, turn = game.step(sample, state, pick(view, len(steps)))
         steps.append(Step(state, view, turn, next_state))
         state = next_state

@@ -188,12 +188,8 @@ def _announced(text: str) -> list[str]:
 
 def _is_denied(before: str) -> bool:
     """Return True if the last clause of a text denies what it ends with, or makes it depend on a condition."""
-    sentence = _last_sentence(before)
+    sentence = _SENTENCE.split(before.rstrip(".!?;\n"))[-1]
     return bool(_NEGATED.search(_CLAUSE.split(sentence)[-1]) or _CONDITION.search(sentence))
-
-
-def _last_sentence(text: str) -> str:
-    return _SENTENCE.split(text.rstrip(".!?;\n"))[-1]
 
 
 def _by_position(text: str, options: int) -> int | None:

@@ -220,9 +220,8 @@ class ModelSpec(Frozen):
     def input_version(self) -> int:
         """Return the version of an engine's tokens and pixels for a conversation; 1 without such an engine."""
         ours = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
-        unmarked = (
-            self.backend == "vllm" and "no chat template" in self.limits
-        )  # vLLM's own mark was in the text before
+        # vLLM's own mark was in the text before
+        unmarked = self.backend == "vllm" and "no chat template" in self.limits
         return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1) + unmarked
 
     @property

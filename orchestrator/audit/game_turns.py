@@ -43,18 +43,12 @@ def task(episode: Recording) -> dict[str, Any]:
 
 def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[EpisodeDifference]:
     """Yield the differences between the store, our game and the package (``reference_worker.replay_game``)."""
-    row, replayed = episode.row, list(_replay(episode))
+    row, turns = episode.row, list(_replay(episode))
     if episode.cell.protocol is not Protocol.MCQA:
-        for number, (option, _) in enumerate(replayed):
-            if (stored := row["read_as"][number]) != option:
-                yield EpisodeDifference(row["key"], f"turn {number}, read as", stored, option, "not asked")
-    yield from _turn_differences(episode, reference, [facts for _, facts in replayed])
-
-
-def _turn_differences(
-    episode: Recording, reference: Mapping[str, Any], replayed: Sequence[Mapping[str, Any]]
-) -> Iterator[EpisodeDifference]:
-    row = episode.row
+        for number, (option, _) in enumerate(turns):
+            if (read_as := row["read_as"][number]) != option:
+                yield EpisodeDifference(row["key"], f"turn {number}, read as", read_as, option, "not asked")
+    replayed = [facts for _, facts in turns]
     for number, ours in enumerate(replayed):
         stored = {name: row[name][number] for name in STORED if name != "reply"}
         theirs = reference["turns"][number] if number < len(reference["turns"]) else None

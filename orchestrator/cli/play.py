@@ -41,7 +41,8 @@ def play(
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.results import result_tables
 
-    sweep = personal_sweep(data, name, _selection(scenarios, conditions), _with_limit(samples, set_), output)
+    limit = [] if samples is None else [f"selection.limit={samples}"]
+    sweep = personal_sweep(data, name, _selection(scenarios, conditions), [*limit, *set_], output)
     plan = build_plan(sweep)
     with (
         remote.open_location(required_name(sweep.output)) as location,
@@ -83,7 +84,3 @@ def _selection(scenarios: str, conditions: str) -> dict[str, Any]:
     """Return the options as keys of a sweep."""
     options = {"scenarios": scenarios, "conditions": conditions}
     return {key: "all" if text == "all" else text.split(",") for key, text in options.items() if text}
-
-
-def _with_limit(samples: int | None, overrides: list[str]) -> list[str]:
-    return overrides if samples is None else [f"selection.limit={samples}", *overrides]

@@ -16,8 +16,10 @@ def decoding_cell(checkpoint: Checkpoint, samplings: Sequence[Sampling] = ()) ->
     if checkpoint.folder is None:
         return "unknown"
     fields = checkpoint.generation
-    if fault := _fault(checkpoint, samplings):
-        return f"no: {fault}"
+    faults = (_unfollowed(checkpoint, sampling) for sampling in samplings if sampling.checkpoint)
+    if fault := next(filter(None, faults), ""):
+        ours = "state the sampling in the sweep"
+        return f'no: sampling = "checkpoint" cannot follow {fault} of generation_config.json; {ours}'
     samples = bool(fields.get("do_sample"))
     own = "".join(f", {name} {fields[name]}" for name in SHOWN if samples and fields.get(name) is not None)
     penalty = fields.get("repetition_penalty")
@@ -27,16 +29,6 @@ def decoding_cell(checkpoint: Checkpoint, samplings: Sequence[Sampling] = ()) ->
     unknown = unknown_fields(fields)
     ignored = f"; unknown to the engines: {list_first(unknown)}" if unknown else ""
     return f"ok: {'sampled' if samples else 'greedy'}{own}{refused}{ignored}"
-
-
-def _fault(checkpoint: Checkpoint, samplings: Sequence[Sampling]) -> str:
-    """Return why a model cannot be decoded as these say; empty if it can."""
-    unfollowed = next(filter(None, (_unfollowed(checkpoint, each) for each in samplings if each.checkpoint)), "")
-    if not unfollowed:
-        return ""
-    return (
-        f'sampling = "checkpoint" cannot follow {unfollowed} of generation_config.json; state the sampling in the sweep'
-    )
 
 
 def _unfollowed(checkpoint: Checkpoint, sampling: Sampling) -> str:

@@ -267,17 +267,11 @@ async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[i
         own = f"it plays with {', '.join(model.requirements)}, which this process has not"
         return InputReport(reason=f"{own}; `models try {model.name} --sweep FILE` installs and compares them")
     try:
-        backend = _open(model, data)
+        open_front = open_engine if model.backend == "openai" else open_without_weights
+        backend: Backend = open_front(model, data)
     except Exception as problem:  # of transformers, vLLM or a service's client: any may stop a front end
         return InputReport(packages=package_versions(), reason=error_text(problem))
     try:
         return await record_inputs(plan, model, backend, data, ordinals)
     finally:
         await backend.close()
-
-
-def _open(model: ModelSpec, data: Path) -> Backend:
-    if model.backend == "openai":
-        return open_engine(model, data)
-    backend: Backend = open_without_weights(model, data)
-    return backend

@@ -95,7 +95,7 @@ class JudgeQueue:
         ordinals = [ordinal for ordinal in ordinals if ordinal < self.plan.total]
         cached = self._cached_answers
         texts = {ordinal: cached.pop(ordinal) for ordinal in ordinals if ordinal in cached}
-        stored = {self._key(ordinal): ordinal for ordinal in ordinals if ordinal not in texts}
+        stored = {self.plan.key(*self.plan.task(ordinal)): ordinal for ordinal in ordinals if ordinal not in texts}
         if stored:
             self.store.flush()
             replies = verdict_store.final_replies(self.store.folder, stored)
@@ -135,9 +135,6 @@ class JudgeQueue:
             return self.gold_check.answers[ordinal - self.plan.total].task
         index, sample = self.plan.task(ordinal)
         return AnswerTask(self.plan.cells[index], sample, self.plan.key(index, sample))
-
-    def _key(self, ordinal: int) -> str:
-        return self.plan.key(*self.plan.task(ordinal))
 
 
 def _select(batch: VerdictBatch, keep: Sequence[bool]) -> Columns:

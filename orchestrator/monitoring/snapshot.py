@@ -3,24 +3,20 @@
 The driver removes the file when it ends; the episode store is then the better source.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.scheduling.commands import JUDGES
+from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage import atomic_write
 from orchestrator.storage.status import LIVE
-
-if TYPE_CHECKING:
-    from orchestrator.scheduling.scheduler import Scheduler
 
 WRITE_INTERVAL_S = 5.0
 """Seconds between two versions of the file."""

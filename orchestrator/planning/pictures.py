@@ -147,10 +147,8 @@ def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
     def record() -> None:
         try:
             record_pictures(folder, data, ShownPictures(plan).all_paths(), stop)
-        except (
-            OSError,
-            ValueError,
-        ) as problem:  # a full disk, or a plan that no worker can play: the sweep reports both
+        except (OSError, ValueError) as problem:
+            # a full disk, or a plan that no worker can play: the sweep reports both
             log.warning("the hashes of the pictures are not saved: %s", problem)
 
     thread = Thread(target=record, name="picture-sums", daemon=True)

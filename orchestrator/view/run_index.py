@@ -15,7 +15,9 @@ from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.part_columns import COLUMNS, NOT_SCORED, CellNames, PartColumns, read_part
+from sweeps.protocol import Protocol
 
+EMPTY = COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16))
 log = logging.getLogger(__name__)
 
 
@@ -26,7 +28,7 @@ class RunIndex:
         self.folder = folder
         self.cells: dict[CellNames, int] = {}
         self.parts: list[PartColumns] = []
-        self.columns: dict[str, np.ndarray] = _arrays(COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16)))
+        self.columns: dict[str, np.ndarray] = _arrays(EMPTY)
         """Name -> values, one per episode, in stored order; ``part`` is the position in ``parts``."""
         self.version = 0
         self.planned = 0
@@ -72,10 +74,10 @@ class RunIndex:
     def _publish(self, parts: list[PartColumns]) -> None:
         """Replace the columns by those of these parts that belong to the plan, each key once."""
         frames = [columns.episodes.with_columns(part=pl.lit(n, pl.UInt16)) for n, columns in enumerate(parts)]
-        empty = COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16))
-        rows = _belonging(pl.concat([empty, *frames]), planned_keys(self.folder))
+        rows = _belonging(pl.concat([EMPTY, *frames]), planned_keys(self.folder))
         arrays = _arrays(rows)
-        arrays["right"] = _with_verdicts(self.folder, arrays) if any(map(_is_judged, self.cells)) else arrays["right"]
+        if any(cell.protocol == Protocol.OEG for cell in self.cells):
+            arrays["right"] = _with_verdicts(self.folder, arrays)
         self.parts, self.columns = parts, arrays
         self.version += 1
         try:
@@ -103,10 +105,6 @@ def _belonging(rows: pl.DataFrame, planned: pl.LazyFrame | None) -> pl.DataFrame
         return rows.unique(["cell", "sample"], keep="last", maintain_order=True)
     hashes = planned.select(pl.col("key").hash().alias("hash")).collect()["hash"]
     return rows.filter(pl.col("hash").is_in(hashes.implode()))
-
-
-def _is_judged(cell: CellNames) -> bool:
-    return cell.protocol == "oeg"
 
 
 def _with_verdicts(folder: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:

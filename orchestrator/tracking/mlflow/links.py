@@ -55,12 +55,8 @@ def identify_sweep(name: str, params: Mapping[str, str]) -> str:
     return digest(json.dumps([name, sorted((key, text) for key, text in params.items() if text != "None")]))
 
 
-def pages(folder: Path) -> list[str]:
-    """Return one line per address: where a browser shows the table of models; empty before MLflow has a run."""
-    return list(_pages(folder))
-
-
-def _pages(folder: Path) -> Iterator[str]:
+def pages(folder: Path) -> Iterator[str]:
+    """Yield one line per address: where a browser shows the table of models; none before MLflow has a run."""
     for key, entry in _links(folder).items():
         experiment = str(entry.get("experiment", "")) if isinstance(entry, dict) else ""
         if not re.fullmatch(r"\d{1,30}", experiment):

@@ -59,9 +59,6 @@ def test_the_next_steps_name_the_folder(
 def test_a_person_is_the_only_model_of_a_folder(tmp_path: Path) -> None:
     keys = play._selection("ROD,QD", "all")
     assert keys == {"scenarios": ["ROD", "QD"], "conditions": "all"} and play._selection("", "") == {}
-    assert play._with_limit(3, ["seed=1"]) == ["selection.limit=3", "seed=1"] and play._with_limit(None, ["a=1"]) == [
-        "a=1"
-    ]
     sweep = play.personal_sweep(str(tmp_path), "Ann-1", {"scenarios": ["QD"]}, ["selection.limit=3"])
 
     (person,) = sweep.models

@@ -112,4 +112,4 @@ def test_addresses_have_no_password_and_odd_records_are_ignored(tmp_path):
         "mlflow ui --backend-store-uri sqlite:////a/b.db, then http://127.0.0.1:5000/#/experiments/4/"
     )
     assert served == ["https://host:1/x/#/experiments/3/runs?viewStateShareKey=proactive-sweep-models"]
-    assert pages(tmp_path / "none") == []
+    assert list(pages(tmp_path / "none")) == []
