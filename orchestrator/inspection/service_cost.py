@@ -164,36 +164,33 @@ def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usa
 
 
 def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
+    """Return the lower and the upper bound of one episode."""
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, 0)
-    longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
+    fewest, most = 1, 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
+    shortest, longest = LETTER_TOKENS, cell.sampling.max_tokens + cell.model.endpoint.reserve
+    before = 0
     if cell.protocol.is_open_ended:
         first = tokens(open_question(open_view(sample, state, condition)))
-        turns = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
-        return Usage(1, first, LETTER_TOKENS), Usage(turns, turns * first, turns * longest)
-    view = turn_view(sample, state, condition)
-    if cell.protocol is Protocol.TOOLS:  # functions count as tokens of the prompt
+        most = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
+    elif cell.protocol is Protocol.TOOLS:  # functions count as tokens of the prompt
+        view, shortest = turn_view(sample, state, condition), CALL_TOKENS
         tools = functions(offered_calls(sample, state, view))
         first = sum(map(tokens, tool_messages(view, tools, condition, native=False)))
-        turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
-        return Usage(1, first, CALL_TOKENS), Usage(turns, turns * first, turns * longest)
-    shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
-    first = sum(map(tokens, messages(sample, view, condition, (), shots)))
-    turns = 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
-    before = 0
-    if condition.every_frame:
-        turns = len(decision_states(sample))
-        return Usage(turns, turns * first, turns * LETTER_TOKENS), Usage(turns, turns * first, turns * longest)
-    if condition.every_state:
-        requests = SAMPLES * len(build_graph(sample, condition).questions)
-        return Usage(requests, requests * first, requests * LETTER_TOKENS), Usage(
-            requests, requests * first, requests * longest
-        )
-    if condition.history:
-        edge = game.history_edge if condition.resized else None
-        earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens
-        before = sum(min(turn, condition.history_turns or turn) for turn in range(turns)) * earlier
-    return Usage(1, first, LETTER_TOKENS), Usage(turns, turns * first + before, turns * longest)
+    else:
+        view = turn_view(sample, state, condition)
+        shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
+        first = sum(map(tokens, messages(sample, view, condition, (), shots)))
+        if condition.every_frame:
+            fewest = most = len(decision_states(sample))
+        elif condition.every_state:
+            fewest = most = SAMPLES * len(build_graph(sample, condition).questions)
+        elif condition.history:
+            edge = game.history_edge if condition.resized else None
+            earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens
+            before = sum(min(turn, condition.history_turns or turn) for turn in range(most)) * earlier
+    least = Usage(fewest, fewest * first, fewest * shortest)
+    return least, Usage(most, most * first + before, most * longest)
 
 
 def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
