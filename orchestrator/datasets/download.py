@@ -7,7 +7,7 @@ pictures are downloaded and free disk space is checked in advance.
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -132,7 +132,8 @@ def fetch_benchmark(
     say(f"{dataset} at commit {source.commit}")
     files = source.files(FOLDER)
     bench = folder / FOLDER
-    _download_lines(source, files, bench, scenarios)
+    by_name = {file.path.removeprefix(f"{FOLDER}/"): file for file in files}
+    download_lines(source, by_name, bench, scenarios, f"{source.name} at {source.commit} holds no {FOLDER}/")
     folders = picture_folders(bench, scenarios)
     archives = _pending(source, files, record, folders, say)
     _write_record(folder, record)
@@ -156,14 +157,14 @@ def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
     return folders
 
 
-def _download_lines(source: Repository, files: Sequence[RemoteFile], bench: Path, scenarios: Sequence[str]) -> None:
-    """Download the JSONL file of each scenario."""
-    files_by_path = {file.path: file for file in files}
+def download_lines(
+    source: RemoteFolder, files: Mapping[str, RemoteFile], bench: Path, scenarios: Sequence[str], missing: str
+) -> None:
+    """Download the JSONL file of each scenario; raises FetchError that begins with ``missing`` if one is not there."""
     for target in (lines_file(bench, name) for name in scenarios):
-        path = f"{FOLDER}/{target.name}"
-        if path not in files_by_path:
-            raise FetchError(f"{source.name} at {source.commit} holds no {path}")
-        source.download(files_by_path[path], target)
+        if target.name not in files:
+            raise FetchError(f"{missing}{target.name}")
+        source.download(files[target.name], target)
 
 
 def _pending(

@@ -16,6 +16,7 @@ from envs.samples import lines_file
 from orchestrator.datasets.download import (
     Archive,
     Meter,
+    download_lines,
     picture_folders,
     read_archive,
     read_remote_archive,
@@ -71,9 +72,9 @@ def fetch_lines(sweep: Sweep) -> Path:
         with _disk_errors(home), _stage_lock(home, lambda line: None):
             remote = open_source(address, lambda size: None)
             files = remote.files(address.folder or None)
-            names = {_relative_path(file, address) for file in files}
-            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in names]
-            _download_lines(remote, files, address, home, wanted)
+            by_name = {_relative_path(file, address): file for file in files}
+            wanted = [name for name in needed if name in sweep.scenarios or lines_file(home, name).name in by_name]
+            download_lines(remote, by_name, home, wanted, f"{address} holds no ")
     return home
 
 
@@ -109,10 +110,10 @@ def stage(data: str, scenarios: Sequence[str], cache: str, say: Say) -> Path:
 def _fetch(address: Address, home: Path, scenarios: Sequence[str], say: Say) -> None:
     remote = open_source(address, Meter(say))
     files = remote.files(address.folder or None)
-    _download_lines(remote, files, address, home, scenarios)
+    by_name = {_relative_path(file, address): file for file in files}
+    download_lines(remote, by_name, home, scenarios, f"{address} holds no ")
     wanted = picture_folders(home, scenarios)
-    paths = {file: _relative_path(file, address) for file in files}
-    loose = [file for file, path in paths.items() if "/" in path and path.partition("/")[0] in wanted]
+    loose = [file for path, file in by_name.items() if "/" in path and path.partition("/")[0] in wanted]
     archives = list(_needed(remote, files, wanted, home))
     _check_space(home, archives, loose, say)
     for file in loose:
@@ -121,16 +122,6 @@ def _fetch(address: Address, home: Path, scenarios: Sequence[str], say: Say) -> 
         _unpack(remote, archive, home, say)
     if missing := sorted(top for top in wanted if not (home / top).is_dir()):
         raise FetchError(f"{address} holds no pictures of {', '.join(missing)}")
-
-
-def _download_lines(
-    remote: RemoteFolder, files: Sequence[RemoteFile], address: Address, home: Path, scenarios: Sequence[str]
-) -> None:
-    files_by_name = {_relative_path(file, address): file for file in files}
-    for target in (lines_file(home, name) for name in scenarios):
-        if target.name not in files_by_name:
-            raise FetchError(f"{address} holds no {target.name}")
-        remote.download(files_by_name[target.name], target)
 
 
 def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str], home: Path) -> Iterator[Archive]:
