@@ -158,7 +158,7 @@ def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
 
 def checkpoint_folder(model: ModelSpec) -> Path | None:
     """Return the folder of a model's files: its source, or its snapshot in the Hub's cache; None without either."""
-    if model.backend not in ("vllm", "transformers") or model.source.startswith("builtin:"):
+    if not model.is_local or model.source.startswith("builtin:"):
         return None
     try:
         if Path(model.source).is_dir():

@@ -24,7 +24,7 @@ def pin_models(models: Sequence[ModelSpec], table: Any, known: Collection[str], 
         )
     names = dict.fromkeys([*known, *(model.name for model in models)])
     revisions = {find_name(name, names, "model", f"{where}: revisions"): revision for name, revision in table.items()}
-    if weightless := [m for m in models if m.name in revisions and m.backend not in ("vllm", "transformers")]:
+    if weightless := [m for m in models if m.name in revisions and not m.is_local]:
         name, backend = weightless[0].name, weightless[0].backend
         raise SweepError(f"{where}: revisions.{name}: its backend is {backend}, which loads no weights; leave it out")
     return [m.model_copy(update={"revision": revisions[m.name]}) if m.name in revisions else m for m in models]

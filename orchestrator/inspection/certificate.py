@@ -250,13 +250,13 @@ def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
     for status, words in SUMMARY.items():
         if names := [m.name for m in models if m.name in certificates and certificates[m.name].status == status]:
             parts.append(f"{words}: {list_first(names)}")
-    without = [m.name for m in models if m.backend in ENGINES and m.name not in certificates]
+    without = [m.name for m in models if m.is_local and m.name not in certificates]
     return "; ".join([*parts, *([f"not certified: {list_first(without)}"] if without else [])])
 
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
     """Return why the input of some models is not certified to be the package's, and which have packages of their own."""
-    local = [model.name for model in models if model.backend in ENGINES]
+    local = [model.name for model in models if model.is_local]
     unequal = [name for name in local if name in certificates and certificates[name].status == "unequal"]
     missing = [name for name in local if name not in certificates or certificates[name].status == "incomplete"]
     parts = [f"differs from the package's call: {list_first(unequal)}"] if unequal else []

@@ -48,7 +48,7 @@ print(json.dumps(errors))
 
 def required(model: ModelSpec, checkpoint: Checkpoint | None) -> tuple[str, ...]:
     """Return the packages that a model needs in addition to its engine."""
-    if model.backend not in ("vllm", "transformers") or model.requirements:
+    if not model.is_local or model.requirements:
         return ()
     adapter = ("peft",) if model.lora and model.backend == "transformers" else ()
     architecture = (checkpoint.architecture if checkpoint else "") or model.architecture
@@ -81,7 +81,7 @@ def package_cell(model: ModelSpec, packages: Sequence[str], errors: Mapping[str,
     """Return the table cell of a model's packages, with the command that installs a missing one."""
     if model.requirements:
         return f"unknown: {', '.join(model.requirements)} of its own, which `models try` installs"
-    if model.backend in ("vllm", "transformers") and importlib.util.find_spec(model.backend) is None:
+    if model.is_local and importlib.util.find_spec(model.backend) is None:
         return f"unknown: {model.backend} is not installed: {_install(model.backend)}"
     for name in packages:
         if errors.get(name) == "not installed":

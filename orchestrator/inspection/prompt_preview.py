@@ -137,7 +137,7 @@ def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list
 
 def apply_chat_template(model: ModelSpec, conversation: Sequence[Message]) -> str | None:
     """Return the text of the model's chat template; None if the model is not on this disk."""
-    if model.backend not in ("vllm", "transformers"):
+    if not model.is_local:
         return None
     try:
         from actors.engine.hf.template import template_text
@@ -154,7 +154,7 @@ def token_ids(model: ModelSpec, data: Path, conversation: Sequence[Message], sam
 
     Raises SweepError for an engine that is not available, BadData for a refused prompt or picture.
     """
-    if model.backend not in ("transformers", "vllm"):
+    if not model.is_local:
         raise SweepError(f"{model.name} runs on {model.backend}, which has no token ids here; use transformers or vllm")
     if conversation[-1].role == "tools":
         raise SweepError(f"--token-ids supports messages only; {model.name} also gets functions")
