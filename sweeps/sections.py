@@ -23,11 +23,11 @@ class Evidence(Frozen):
     margin: Annotated[float, Field(gt=0, le=50)] = MARGIN
     """Points of accuracy up to which a difference counts as none in tests of equivalence."""
 
-    def misfit_reason(self, conditions: frozenset[str], baseline: str) -> str:
+    def misfit_reason(self, conditions: frozenset[str]) -> str:
         """Return why a sweep cannot answer the question; empty if it can."""
-        if not self.primary or (self.primary in conditions - {baseline} and baseline in conditions):
+        if not self.primary or (self.primary in conditions - {ZERO_SHOT} and ZERO_SHOT in conditions):
             return ""
-        return f"primary = {self.primary!r} is compared with {baseline}; name both in conditions"
+        return f"primary = {self.primary!r} is compared with {ZERO_SHOT}; name both in conditions"
 
 
 Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]

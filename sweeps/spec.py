@@ -11,7 +11,6 @@ from pydantic import Field, ValidationInfo, field_validator
 from envs.types import Mode
 from sweeps.conditions import Condition
 from sweeps.model import ModelSpec as ModelSpec
-from sweeps.protocol import ZERO_SHOT
 from sweeps.protocol import Protocol as Protocol
 from sweeps.sampling import Completed, Sampling, Whole
 from sweeps.sections import Cluster, Evidence, Precision, Replicates, Staging, Tracking
@@ -180,7 +179,7 @@ class Sweep(Frozen):
     @classmethod
     def _check_evidence(cls, value: Evidence | None, info: ValidationInfo) -> Evidence | None:
         conditions = frozenset(condition.name for condition in info.data.get("conditions", ()))
-        if value is not None and (reason := value.misfit_reason(conditions, ZERO_SHOT)):
+        if value is not None and (reason := value.misfit_reason(conditions)):
             raise ValueError(reason)
         return value
 

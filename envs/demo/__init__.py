@@ -3,6 +3,5 @@
 from envs.demo.benchmark import SCENARIOS, draw, draw_sample, samples_per_scenario
 from envs.demo.categories import CATEGORIES
 from envs.demo.entries import DemoSample
-from envs.demo.painting import draw_category
 
-__all__ = ["CATEGORIES", "SCENARIOS", "DemoSample", "draw", "draw_category", "draw_sample", "samples_per_scenario"]
+__all__ = ["CATEGORIES", "SCENARIOS", "DemoSample", "draw", "draw_sample", "samples_per_scenario"]

@@ -3,11 +3,9 @@
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from random import Random
 
 from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
-from envs.demo.categories import drawing
 from envs.demo.shapes import INK, Color, Drawing, Patch, Point
 
 Corner = tuple[int, int]
@@ -16,11 +14,6 @@ SMOOTH = 3
 """Factor by which pictures are painted larger before they are reduced."""
 OUTLINE = 0.016
 """Thickness of outlines as a share of the picture."""
-
-
-def draw_category(name: str, size: int, rng: Random, turned: bool = True) -> Image.Image:
-    """Paint one category, in random colors and a random pose, as a transparent RGBA picture of ``size`` x ``size`` pixels."""
-    return paint(drawing(name, rng, turned), size)
 
 
 def paint(patches: Iterable[Patch], size: int, outline: float = OUTLINE) -> Image.Image:

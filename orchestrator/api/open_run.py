@@ -48,15 +48,12 @@ class Run:
     @cached_property
     def turns(self) -> pl.DataFrame:
         """One row per turn of these episodes, in the order played."""
-        keys = self.episodes.lazy().select("key")
-        return episode_store.turns(self.folder).join(keys, on="key", how="semi").sort("key", "turn").collect()
+        return self._of_plan(episode_store.turns(self.folder)).sort("key", "turn")
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
         """One row per open-ended answer and judge; empty for multiple choice."""
-        keys = self.episodes.lazy().select("key")
-        rows = verdict_store.verdicts(self.folder).join(keys, on="key", how="semi").collect()
-        return rows.sort("key", "judge")
+        return self._of_plan(verdict_store.verdicts(self.folder)).sort("key", "judge")
 
     @property
     def results(self) -> pl.DataFrame:
@@ -66,8 +63,7 @@ class Run:
     @cached_property
     def options(self) -> pl.DataFrame:
         """One row per option of every question under ``every-state``, with its log-probability."""
-        keys = self.episodes.lazy().select("key")
-        rows = episode_store.options(self.folder).join(keys, on="key", how="semi").collect()
+        rows = self._of_plan(episode_store.options(self.folder))
         return rows.sort("key", "turn", pl.col("position") < 0, "position")
 
     @property
@@ -134,6 +130,10 @@ class Run:
     @cached_property
     def _read(self) -> RunData:
         return read_run(self.folder, self.data, self.judge)
+
+    def _of_plan(self, rows: pl.LazyFrame) -> pl.DataFrame:
+        """Read the rows of the plan's episodes."""
+        return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
 
     def _episode(self, key: str) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
         rows = self.episodes.filter(pl.col("key") == key)

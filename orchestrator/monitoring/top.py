@@ -21,6 +21,7 @@ from actors.text.printable import one_line
 from orchestrator.monitoring.render import format_row, headline
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from orchestrator.object_store.control_client import ControlClient
+from orchestrator.planning.plan import BUILTIN_GROUP
 from orchestrator.storage.control_log import ALL, JUDGE, parse_command
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.replica_time import describe
@@ -32,7 +33,6 @@ REFRESH_INTERVAL_S = 2.0
 REPLIES, COMMANDS = 6, 4
 """Lines of each on the screen."""
 MAX_REPLY_CHARS, MAX_REASON_CHARS = 300, 60
-BUILTIN = "builtin"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Top(App[None]):
         if not table.row_count:
             return
         name = str(table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value)
-        if name == BUILTIN:
+        if name == BUILTIN_GROUP:
             text = "built-in policies share workers: type : and a command with the policy's name"
             self.notify(text, severity="warning")
             return

@@ -16,9 +16,11 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from envs import SCENARIOS
-from envs.demo import CATEGORIES, DemoSample, draw, draw_category, draw_sample, samples_per_scenario
+from envs.demo import CATEGORIES, DemoSample, draw, draw_sample, samples_per_scenario
 from envs.demo.camera import DIRECTIONS, HEIGHT, WIDTH
+from envs.demo.categories import drawing
 from envs.demo.entries import STEMS, published_ids
+from envs.demo.painting import paint
 from envs.demo.passerby import weak_passerby
 from envs.demo.quality import CORRUPTIONS
 from envs.types import Ending, Mode, Sample, State
@@ -243,7 +245,7 @@ def test_crops_stay_inside_the_picture() -> None:
 
 def test_every_category_has_an_outline_of_its_own_at_64_pixels() -> None:
     shapes = {
-        name: draw_category(name, 64, Random(0), turned=False).getchannel("A").point(lambda v: 255 * (v > 127))
+        name: paint(drawing(name, Random(0), turned=False), 64).getchannel("A").point(lambda v: 255 * (v > 127))
         for name in CATEGORIES
     }
     overlaps = {pair: overlap(shapes[pair[0]], shapes[pair[1]]) for pair in combinations(shapes, 2)}
@@ -264,7 +266,7 @@ def total(mask: Image.Image) -> float:
 
 def test_an_unknown_category_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="Unicorn"):
-        draw_category("Unicorn", 64, Random(0))
+        drawing("Unicorn", Random(0))
 
 
 def test_the_published_package_plays_every_entry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
