@@ -152,7 +152,10 @@ def with_limits(model: ModelSpec) -> ModelSpec:
 def read_checkpoint(model: ModelSpec) -> Checkpoint | None:
     """Return the facts of a model's checkpoint; None if its files are not on this disk or have no readable ``config.json``."""
     folder = checkpoint_folder(model)
-    config = read_config(folder) if folder else None
+    try:
+        config = parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES)) if folder else None
+    except OSError:
+        return None
     return None if config is None else Checkpoint(config, folder)
 
 
@@ -178,14 +181,6 @@ def cached_repository(model: ModelSpec) -> Path:
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     cache = model.options.get("download_dir") or os.environ.get("HF_HUB_CACHE") or Path(home, "hub")
     return Path(str(cache)).expanduser() / f"models--{model.source.replace('/', '--')}"
-
-
-def read_config(folder: Path) -> Config | None:
-    """Return the ``config.json`` of a folder; None if it is missing or damaged."""
-    try:
-        return parse_config(regular.read_bytes(folder / "config.json", MAX_FILE_BYTES))
-    except OSError:
-        return None
 
 
 def parse_config(content: bytes) -> dict[str, Any] | None:

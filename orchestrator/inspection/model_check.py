@@ -17,14 +17,9 @@ from orchestrator.datasets.remote_files import FetchError, fetch_errors
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
 from orchestrator.inspection.decoding_contract import decoding_cell
-from orchestrator.inspection.model_config import (
-    attention_heads,
-    bytes_in_memory,
-    cache_bytes_per_token,
-    context_length,
-)  # fmt: skip
+from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
 from orchestrator.inspection.service_check import key_fault, service_cell
-from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, read_checkpoint
+from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, positive, read_checkpoint
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -278,7 +273,7 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
         estimate = (model.parameters or 0) * 2
         about = f"about {estimate:.0f} GB of weights for {usable:.0f} GB"
         return f"no: {about}" if estimate > usable else f"unknown; {about}" if estimate else "unknown"
-    heads = attention_heads(checkpoint)
+    heads = positive(checkpoint.text_config, "num_attention_heads")
     width = max(1, model.gpus / model.stages)
     if heads % width:
         return f"no: {heads} attention heads do not divide by {width:g} GPUs"

@@ -12,11 +12,6 @@ def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
     return max_length if isinstance(max_length, int) else checkpoint.context
 
 
-def attention_heads(checkpoint: Checkpoint) -> int:
-    """Return the number of attention heads of the language model; 0 if unknown."""
-    return positive(checkpoint.text_config, "num_attention_heads")
-
-
 def cache_bytes_per_token(checkpoint: Checkpoint) -> int:
     """Return the cache size of a token, keys and values in 16 bits; 0 if unknown."""
     text = checkpoint.text_config

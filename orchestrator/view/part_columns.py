@@ -21,7 +21,6 @@ LONG_REPLY = 200
 """Characters from which a reply counts as long."""
 NOT_SCORED = -1
 """Value of ``right`` for an episode without a score."""
-NAMES = ("model", "scenario", "condition", "protocol")
 
 
 class Flag(IntFlag):
@@ -78,7 +77,17 @@ class PartColumns(NamedTuple):
 
 def read_part(folder: Path, part: Part, cells: dict[CellNames, int]) -> PartColumns:
     """Read the columns of a part; new cells get the next numbers in ``cells``. Raises ``storage.schemas.UNREADABLE``."""
-    names = ["key", *NAMES, "sample_id", "ending", "correct", "turns", "suggestions", "abstentions", "categories"]
+    names = [
+        "key",
+        *CellNames._fields,
+        "sample_id",
+        "ending",
+        "correct",
+        "turns",
+        "suggestions",
+        "abstentions",
+        "categories",
+    ]
     names += ["unparsable", "seconds", "prompt_tokens", "reply_tokens"]
     rows = scan_part(folder / "episodes" / part.name).select(names).collect().with_row_index("row")
     turns = scan_part(folder / "turns" / part.name).select(
@@ -105,12 +114,12 @@ def read_part(folder: Path, part: Part, cells: dict[CellNames, int]) -> PartColu
 
 
 def _cell_numbers(rows: pl.DataFrame, cells: dict[CellNames, int]) -> pl.Series:
-    names = rows.select(pl.col(*NAMES).fill_null(""))
+    names = rows.select(pl.col(*CellNames._fields).fill_null(""))
     distinct = names.unique(maintain_order=True)
     for values in distinct.iter_rows():
         cells.setdefault(CellNames(*values), len(cells))
     numbers = pl.Series("cell", [cells[CellNames(*values)] for values in distinct.iter_rows()], dtype=pl.UInt32)
-    return names.join(distinct.with_columns(numbers), on=list(NAMES), how="left", maintain_order="left")["cell"]
+    return names.join(distinct.with_columns(numbers), on=CellNames._fields, how="left", maintain_order="left")["cell"]
 
 
 def _right() -> pl.Expr:

@@ -11,9 +11,9 @@ from typing import Any, Self
 import numpy as np
 
 from orchestrator.view.catalog import Catalog
-from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS, Flag
+from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS, CellNames, Flag
 
-NAMES = ("run", "model", "scenario", "condition", "protocol")
+NAMES = ("run", *CellNames._fields)
 """Filters by a cell's names."""
 OUTCOMES = {"right": 1, "not right": 0, "without a score": -1}
 SORTS: dict[str, Callable[[Catalog], np.ndarray]] = {

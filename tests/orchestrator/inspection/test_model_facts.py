@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.inspection import model_check
 from orchestrator.inspection.model_check import GPUS, Check, ModelFacts, _fit, _hub_license, _images, _template
-from orchestrator.inspection.model_config import attention_heads, bytes_in_memory, cache_bytes_per_token, context_length
+from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
 from orchestrator.inspection.pin import Pin, find_commit
 from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
@@ -28,7 +28,6 @@ def test_a_cache_holds_keys_and_values_of_the_shared_heads_in_sixteen_bits():
     assert cache(**TEXT) == 2 * 2 * 3 * 8 * 8 and cache(**TEXT, num_key_value_heads=2) == 2 * 2 * 3 * 2 * 8
     assert cache(**TEXT, head_dim=5) == 2 * 2 * 3 * 8 * 5
     assert [cache(**{**TEXT, name: 0}) for name in TEXT] == [0, 0, 0]
-    assert attention_heads(Checkpoint(TEXT)) == 8 and attention_heads(Checkpoint({})) == 0
 
 
 @pytest.mark.parametrize(
