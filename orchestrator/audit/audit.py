@@ -98,17 +98,13 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
                 if reference["raised"]:
                     raised.append(f"{episode.row['key']}: the package raises {reference['raised']}")
     own, maps = _count_uncompared(plan, folder)
-    missing = _count_without_sample(plan, folder)
-    return Audit(count, rows, verdict_count, tuple(differences), tuple(raised), missing, own, maps)
+    plan_keys = key_frame(plan.all_keys()).lazy()
+    missing = planned_episodes(folder).join(plan_keys, on="key", how="anti").select(pl.len()).collect().item()
+    return Audit(count, rows, verdict_count, tuple(differences), tuple(raised), int(missing), own, maps)
 
 
 def _comparison(episode: Recording) -> ModuleType:
     return open_ended if episode.cell.protocol is Protocol.OEG else game_turns
-
-
-def _count_without_sample(plan: Plan, folder: Path) -> int:
-    plan_keys = key_frame(plan.all_keys())
-    return int(planned_episodes(folder).join(plan_keys.lazy(), on="key", how="anti").select(pl.len()).collect().item())
 
 
 def _count_uncompared(plan: Plan, folder: Path) -> tuple[int, int]:

@@ -5,7 +5,7 @@ A scenario counts as staged only when all its pictures are in place: its mark is
 
 import fcntl
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
@@ -16,6 +16,7 @@ from envs.samples import lines_file
 from orchestrator.datasets.download import (
     Archive,
     Meter,
+    Say,
     download_lines,
     picture_folders,
     read_archive,
@@ -28,7 +29,6 @@ from orchestrator.datasets.sources import Address, open_source, parse_address, p
 from orchestrator.object_store.bucket import CACHE, cache_root
 from sweeps.spec import Sweep
 
-Say = Callable[[str], None]
 ARRIVING = ".arriving"
 """Subfolder in which archives are unpacked before their files are moved into place."""
 LOCK = ".lock"
