@@ -77,18 +77,8 @@ class PartColumns(NamedTuple):
 
 def read_part(folder: Path, part: Part, cells: dict[CellNames, int]) -> PartColumns:
     """Read the columns of a part; new cells get the next numbers in ``cells``. Raises ``storage.schemas.UNREADABLE``."""
-    names = [
-        "key",
-        *CellNames._fields,
-        "sample_id",
-        "ending",
-        "correct",
-        "turns",
-        "suggestions",
-        "abstentions",
-        "categories",
-    ]
-    names += ["unparsable", "seconds", "prompt_tokens", "reply_tokens"]
+    names = ["key", *CellNames._fields, "sample_id", "ending", "correct", "turns", "suggestions", "abstentions"]
+    names += ["categories", "unparsable", "seconds", "prompt_tokens", "reply_tokens"]
     rows = scan_part(folder / "episodes" / part.name).select(names).collect().with_row_index("row")
     turns = scan_part(folder / "turns" / part.name).select(
         "key", "reply", "option", "category", "action", "move"
