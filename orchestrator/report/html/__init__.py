@@ -15,7 +15,7 @@ from orchestrator.report.comparisons.paper_comparison import compare_with_paper
 from orchestrator.report.figures.draw import FigureImage, FigureSet, run_figures
 from orchestrator.report.html.answer import AnswerFigure, build_answer
 from orchestrator.report.html.cells import cells_table, paper_table, resources_table
-from orchestrator.report.html.episode_browser import build_episode_browser, read_verdicts
+from orchestrator.report.html.episode_browser import build_episode_browser
 from orchestrator.report.html.findings import Finding, find_headlines
 from orchestrator.report.html.summary import Fact, list_facts, list_problems
 from orchestrator.report.html.text import inert, policy_hash, visible
@@ -96,8 +96,7 @@ def build_page(
     run_data: RunData, data: Path | None, thumbnails: int, episodes: int, figures: FigureSet | None = None
 ) -> ReportPage:
     """Return the contents of the page; the arguments are those of ``write_page``."""
-    verdicts = read_verdicts(run_data.folder)
-    browser, about = build_episode_browser(run_data, verdicts, data, thumbnails, episodes)
+    browser, about = build_episode_browser(run_data, data, thumbnails, episodes)
     images = (figures or run_figures(run_data)).images()
     paper, resources = paper_table(compare_with_paper(run_data)), resources_table(run_data)
     notes = input_notes(run_data.sweep, run_data.folder)

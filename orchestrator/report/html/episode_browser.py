@@ -17,27 +17,15 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.behavior import HARDEST
 from orchestrator.report.tables.parts import order_models
 from orchestrator.report.wording import pluralize
-from orchestrator.storage.schemas import UNREADABLE
+from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS
 
 SEED = 0
 """Seed that draws the episodes of a page."""
 
 
-def read_verdicts(folder: Path) -> pl.DataFrame:
-    """Return the judges' verdicts of a run folder, empty if there are none."""
-    frames = []
-    for file in sorted((folder / "verdicts").glob("*.parquet")):
-        try:
-            frames.append(pl.read_parquet(file, glob=False, hive_partitioning=False))
-        except UNREADABLE:  # a torn part counts as absent
-            continue
-    frames = [frame for frame in frames if frame.schema.get("key") == pl.String]
-    return pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema={"key": pl.String})
-
-
 def build_episode_browser(
-    run_data: RunData, verdicts: pl.DataFrame, data: Path | None, most_pictures: int, most_episodes: int
+    run_data: RunData, data: Path | None, most_pictures: int, most_episodes: int
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the browser's data for JSON, and sentences about what it shows and what it lacks."""
     kinds = endings(run_data)
@@ -45,7 +33,7 @@ def build_episode_browser(
     keys = sample_episodes(kinds, most_episodes, SEED, linked)
     kind_by_key = kinds.select("key", "kind").filter(pl.col("key").is_in(keys))
     rows = {row["key"]: row for row in run_data.episodes.join(kind_by_key, on="key").to_dicts()}
-    turns, verdict_rows = rows_by_key(run_data.turns, keys), rows_by_key(verdicts.lazy(), keys)
+    turns, verdict_rows = rows_by_key(run_data.turns, keys), rows_by_key(verdicts(run_data.folder), keys)
     views = EpisodeViews(run_data, Thumbnails(picture_folder(run_data, data), most_pictures))
     for key in keys:
         if not views.add(rows[key], turns.get(key, []), verdict_rows.get(key, [])):

@@ -3,7 +3,7 @@
 import polars as pl
 
 from orchestrator.report.html import episode_browser
-from orchestrator.report.html.episode_browser import read_verdicts, sample_episodes
+from orchestrator.report.html.episode_browser import sample_episodes
 from orchestrator.report.html.episode_view import EpisodeViews
 from orchestrator.report.html.thumbnails import Thumbnails
 from tests.orchestrator.blocks import episode
@@ -90,18 +90,4 @@ def test_a_page_says_what_it_shows_and_what_it_lacks(run_data, demo_data):
     ]  # fmt: skip
     assert about(run_data, 2, Thumbnails(None, 9)) == [
         some, "There are no pictures and no options, because the data folder is not available."
-    ]  # fmt: skip
-
-
-def test_verdicts_of_all_parts_are_joined(tmp_path):
-    folder = tmp_path / "verdicts"
-    assert read_verdicts(tmp_path).columns == ["key"]
-    folder.mkdir()
-    pl.DataFrame({"key": ["b"], "text": ["1"]}).write_parquet(folder / "part-2.parquet")
-    pl.DataFrame({"key": ["a"], "attempts": [2]}).write_parquet(folder / "part-1.parquet")
-    pl.DataFrame({"key": [1]}).write_parquet(folder / "part-3.parquet")
-    (folder / "part-4.parquet").write_bytes(b"torn")
-
-    assert read_verdicts(tmp_path).rows(named=True) == [
-        {"key": "a", "attempts": 2, "text": None}, {"key": "b", "attempts": None, "text": "1"}
     ]  # fmt: skip

@@ -260,6 +260,18 @@ def test_the_judge_is_named_and_torn_verdicts_count_as_absent(demo_data, tmp_pat
     assert judged[0]["judge"] == ["rule-1", 0] and judged[0]["suggestion"] is False
 
 
+def test_an_answer_that_was_judged_again_has_its_newest_verdict_alone(demo_data, tmp_path):
+    run = play_sweep(tmp_path / "judged", sweep(demo_data, ["guess"], ["zero-shot"], protocol="oeg", scenarios=["ROD"]))
+    judge(run, read_run(run).episodes["key"][0])
+    first = pl.read_parquet(run / "verdicts/part-00000001.parquet")
+    second = first.with_columns(text=pl.lit("0, 1"), category=False, suggestion=True)
+    second.write_parquet(run / "verdicts/part-00000004.parquet")
+    page = build_page(read_run(run), None, 0, 20)
+    (judged,) = [episode["judged"] for episode in page.browser["episodes"] if "judged" in episode]
+
+    assert [(verdict["text"][0], verdict["suggestion"]) for verdict in judged] == [("0, 1", True)]
+
+
 # -- pictures ----------------------------------------------------------------------------------------------------------
 numbers = st.floats(min_value=-1e6, max_value=1e6)
 paths = st.from_regex(r"\A[A-Za-z0-9_./ -]{1,30}\Z")
