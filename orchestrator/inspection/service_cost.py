@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
-from actors.engine.openai.picture_tokens import token_rule
+from actors.engine.openai.prompt_tokens import token_rule
 from actors.playing.option_scores import SAMPLES
 from actors.playing.prompts import (
     apply_condition,

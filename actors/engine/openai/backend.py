@@ -34,7 +34,7 @@ from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
 from actors.engine.openai import http_client
 from actors.engine.openai.first_tokens import NoLogprobs, add_first_tokens, first_token_body
-from actors.engine.openai.picture_tokens import picture_tokens, text_tokens
+from actors.engine.openai.prompt_tokens import picture_tokens, text_tokens
 from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.engine.openai.served_model import ServedModelCheck

@@ -17,7 +17,7 @@ from actors.engine.chat_format import data_url
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.openai.batch_file import BatchFile, request_id, request_line
 from actors.engine.openai.batch_reply import EXPIRED, FINAL, MISSING, ResultLine, ServiceBatch
-from actors.engine.openai.picture_tokens import token_rule
+from actors.engine.openai.prompt_tokens import token_rule
 from actors.engine.openai.rate_limit import Price, ReservationKind, RetryableError
 from actors.engine.openai.reply import Tokens, read_usage
 from actors.engine.openai.run_batches import CEILING, REQUESTS, FileTooLarge, RunBatches

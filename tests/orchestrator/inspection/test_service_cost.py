@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline
-from actors.engine.openai.picture_tokens import patches, tiles, token_rule
+from actors.engine.openai.prompt_tokens import patches, tiles, token_rule
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import ImageRef

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.engine.openai.picture_tokens import patches, tiles, token_rule
+from actors.engine.openai.prompt_tokens import patches, tiles, token_rule
 
 
 @pytest.mark.parametrize(

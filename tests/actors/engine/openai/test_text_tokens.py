@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actors.engine.backend import Message, Request, Situation
-from actors.engine.openai.picture_tokens import picture_tokens, text_tokens
+from actors.engine.openai.prompt_tokens import picture_tokens, text_tokens
 from envs import SCENARIOS
 from envs.render import UnreadablePicture
 from envs.tool_calls import Function
