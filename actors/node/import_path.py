@@ -1,4 +1,4 @@
-"""What Python imports here: versions of packages, and nothing from the working folder unless the run itself does."""
+"""Installed versions, and the import path of a run, which holds the working folder only if the run itself is in it."""
 
 import importlib.metadata
 import os

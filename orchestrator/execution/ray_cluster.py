@@ -114,9 +114,8 @@ def _open_own_gcs() -> int | None:
     """Return such a handle of the GCS server that this process has started; None if it started none."""
     with contextlib.suppress(psutil.Error, OSError, AttributeError):
         servers = [child for child in psutil.Process().children() if child.name() == "gcs_server"]
-        running = (
-            server.pid for server in servers if server.status() != psutil.STATUS_ZOMBIE
-        )  # a failed try leaves one
+        # a failed try leaves a zombie
+        running = (server.pid for server in servers if server.status() != psutil.STATUS_ZOMBIE)
         return next(map(os.pidfd_open, running), None)
     return None
 

@@ -111,6 +111,6 @@ def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False
         asks = np.flatnonzero(question.suggests)
         if len(asks):
             after = np.array([right[targets[ask]] if targets[ask] >= 0 else 0.0 for ask in asks])
-            asked = after.max() if chooses else only(question, question.suggests)[asks] @ after
-            right[state] = max(right[state], asked)
+            accuracy = after.max() if chooses else only(question, question.suggests)[asks] @ after
+            right[state] = max(right[state], accuracy)
     return float(right[0])

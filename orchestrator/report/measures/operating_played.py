@@ -50,8 +50,8 @@ def _exact_points(cell: OperatingCell, point: str) -> tuple[float, float] | None
 def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:
     """Return the scored episodes that asked the cell's questions about its samples in the published order."""
     source = run_data.conditions[cell.condition]
-    asked = {name: {**c.identity, "every_state": True} for name, c in run_data.conditions.items() if not c.every_state}
-    played = [name for name, identity in asked.items() if identity == source.identity]
+    conditions = [(name, c.identity) for name, c in run_data.conditions.items() if not c.every_state]
+    played = [name for name, identity in conditions if {**identity, "every_state": True} == source.identity]
     columns = ["model", "scenario", "condition", "protocol", "sample_id", "correct", "turns"]
     episodes = [run_data.scored.select(columns)]
     if run_data.replicates.height:

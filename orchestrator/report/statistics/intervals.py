@@ -178,14 +178,10 @@ def _limit_distance(side: _Side | None) -> float:
 
 def _compute_side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
     """Return the distances from the upper or the lower bounds, or None if every value lies at its bound."""
-    distances = [
-        (
-            (stratum.high - stratum.values if upwards else stratum.values - stratum.low).astype(np.float64),
-            stratum.counts,
-        )
-        for stratum in strata
-    ]
-    return _standardize(distances) if any(away.any() for away, _ in distances) else None
+    distances = [s.high - s.values if upwards else s.values - s.low for s in strata]
+    if not any(away.any() for away in distances):
+        return None
+    return _standardize([(away.astype(np.float64), s.counts) for away, s in zip(distances, strata, strict=True)])
 
 
 def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:

@@ -182,10 +182,10 @@ def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
     """Return rows of splits (``SPLIT_SCHEMA``) as a table, a line per pair and family."""
     scenarios, lines = in_paper_order(rows["scenario"].drop_nulls()), []
     for (before, after, family), part in rows.group_by(["before", "after", "family"], maintain_order=True):
-        shown = scenario_cells(part.filter(pl.col("scenario").is_not_null()), scenarios, _split_cell)
+        cells = scenario_cells(part.filter(pl.col("scenario").is_not_null()), scenarios, _split_cell)
         mean = part.filter(pl.col("scenario").is_null()).row(0, named=True)
         label = f"{before} → {after}{', never giving up' if family == 'persistent' else ''}"
-        lines.append(line(label, [*shown, _split_cell(mean, len(part) - 1)]))
+        lines.append(line(label, [*cells, _split_cell(mean, len(part) - 1)]))
     title = (
         "asking more / asking better: points of accuracy from moving along a curve, and from moving to another at equal "
         "numbers of suggestions; 95% intervals by a paired jackknife over samples, or their clusters where these count"

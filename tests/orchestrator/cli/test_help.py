@@ -1,4 +1,4 @@
-"""What `--help` says of every command and parameter is that of help.txt; UPDATE_GOLDEN=1 writes the file anew."""
+"""Compares the help of every command and parameter with help.txt; UPDATE_GOLDEN=1 writes the file anew."""
 
 from __future__ import annotations
 

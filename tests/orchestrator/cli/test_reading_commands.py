@@ -1,4 +1,4 @@
-"""What the commands that only read a run print and write: report, export, view, models check, judge --agreement."""
+"""Output of the commands that only read a run: report, export, view, models check, judge --agreement."""
 
 from __future__ import annotations
 

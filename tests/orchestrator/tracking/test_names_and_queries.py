@@ -1,4 +1,4 @@
-"""What the tracker names runs by, which metrics it sends first, and what it asks MLflow for."""
+"""Names of the tracker's runs, the order of its metrics, and its queries to MLflow."""
 
 from types import SimpleNamespace
 
