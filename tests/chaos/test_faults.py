@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shutil
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.ground import PLANNED, finish_process, parent, parts, sweep, tally, wait_until_playing
+from tests.chaos.ground import COPIES, PLANNED, finish_process, parent, parts, sweep, tally, wait_until_playing
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -67,7 +68,7 @@ def test_a_node_leaves_gracefully(ground, sweep_file, undisturbed, check_surviva
 
 def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path):
     """Ray announces that the cloud takes the node: what plays there ends and is stored, and no worker is lost with it."""
-    copies, out, raylet = 1200, tmp_path / "run", ground.raylet(ground.second)
+    copies, out, raylet = 3 * COPIES, tmp_path / "run", ground.raylet(ground.second)
     process = ground.start("run", sweep(tmp_path / "long.toml", demo_data, copies), "--output", out)
     try:
         wait_until_playing(out, process)
@@ -102,9 +103,10 @@ def announce_preemption(ground, node: str) -> None:
     subprocess.run([*command, *reason, "--deadline-remaining-seconds", "90"], check=True)
 
 
-def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, check_survival, tmp_path):
-    out = tmp_path / "run"
-    process = ground.start("run", sweep_file, "--output", out)
+def test_a_nodes_raylet_is_killed(ground, demo_data, undisturbed, check_survival, tmp_path):
+    """Workers outlive their raylet for some seconds, so the sweep is three times as long as the others."""
+    copies, out = 3 * COPIES, tmp_path / "run"
+    process = ground.start("run", sweep(tmp_path / "long.toml", demo_data, copies), "--output", out)
     try:
         wait_until_playing(out, process)
         ground.remove_second(gracefully=False)
@@ -113,7 +115,9 @@ def test_a_nodes_raylet_is_killed(ground, sweep_file, undisturbed, check_surviva
         ground.restore_second()
 
     assert done.returncode == 0, done.stderr
-    check_survival("SIGKILL of a node's raylet", out)
+    rows = {row["cell"]: row for row in json.loads((out / "results.json").read_text())}
+    same = all(rows[row["cell"]] == row for row in json.loads(undisturbed))
+    check_survival("SIGKILL of a node's raylet", out, same, 3 * PLANNED)
     assert "was lost with its node" in (out / "logs" / "attempt-0001" / "driver.log").read_text()
 
 
