@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable
@@ -64,6 +65,7 @@ class Recorder:
         self.fixtures: dict[str, set[Function]] = defaultdict(set)
         self.tests: dict[str, set[Function]] = defaultdict(set)
         self.seconds: dict[str, float] = {}
+        threading.settrace(self._event)  # a thread's calls count for the test that is run at the time
         sys.settrace(self._event)
 
     def _event(self, frame: FrameType, event: str, argument: object) -> None:
@@ -97,6 +99,7 @@ class Recorder:
 
     def write(self) -> None:
         """Write the findings and stop recording."""
+        threading.settrace(None)
         sys.settrace(None)
         tests = {test: sorted(functions) for test, functions in self.tests.items()}
         record = {"tests": tests, "seconds": self.seconds, "always": sorted(self.always)}

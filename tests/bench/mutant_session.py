@@ -14,6 +14,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -44,6 +45,7 @@ class MutantSession:
         """In place of running the tests once: once unchanged, then once for each mutant."""
         session.config.pluginmanager.register(self.recorder)
         baseline = fork(lambda: self._unchanged(session))
+        threading.settrace(None)
         sys.settrace(None)
         session.config.pluginmanager.unregister(self.recorder)
         if os.waitpid(baseline, 0)[1]:
