@@ -16,6 +16,7 @@ from orchestrator.report.measures.operating_points import operating_budgets, ope
 from orchestrator.report.measures.operating_splits import operating_splits, split_between
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
+from orchestrator.report.wording import pluralize
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
@@ -34,7 +35,7 @@ class Run:
     def __repr__(self) -> str:
         cells = self.status()["cells"]
         finished, planned = (sum(cell[name] for cell in cells) for name in ("finished", "planned"))
-        return f"<Run {self.folder}: {len(cells)} cells, {finished:,} of {planned:,} episodes>"
+        return f"<Run {self.folder}: {pluralize(len(cells), 'cell')}, {finished:,} of {pluralize(planned, 'episode')}>"
 
     def status(self) -> dict[str, Any]:
         """Return the current progress, as ``proactive-sweep status --json`` prints it."""

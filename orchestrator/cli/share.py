@@ -9,6 +9,7 @@ import typer
 
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name, viewed
 from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
+from orchestrator.report.wording import pluralize
 from orchestrator.storage.lock import RunFolderError
 
 
@@ -83,7 +84,8 @@ def _write(folder: Path, to: str, into: Path | None, data: Path | None, by: str)
 
     target = into or folder.with_name(f"{folder.name}-{to}")
     files = write(folder, to, target, data, by)
-    print_lines([f"{len(files)} files in {target}: {', '.join(files[:4])}{', ...' if len(files) > 4 else ''}"])
+    listed = ", ".join([*files[:4], *["..."] * (len(files) > 4)])
+    print_lines([f"{pluralize(len(files), 'file')} in {target}: {listed}"])
     return target
 
 

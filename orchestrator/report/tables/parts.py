@@ -154,7 +154,7 @@ def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
     rows = run_data.rows.filter(protocol=protocol)
     cut_short = [
         f"{row['cell']}: {row[ending]} of {pluralize(row['scored'], 'episode')} {reason}, counted as not right; acc is at most "
-        f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} where nothing were cut"
+        f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} if no episode were cut short"
         for ending, reason in CUT_SHORT_REASONS.items()
         for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
     ]

@@ -167,7 +167,7 @@ def test_errors_have_bounds_beyond_one_percent(run_data, monkeypatch):
 
 def test_cut_short_episodes_are_noted_before_errors(run_data, monkeypatch):
     row = {**ERRORS, "finished": 100, "scored": 98, "truncated": 1, "overflow": 3}
-    end = "counted as not right; acc is at most 51.5 and loops at most 1.3 where nothing were cut"
+    end = "counted as not right; acc is at most 51.5 and loops at most 1.3 if no episode were cut short"
 
     # 49 right; 2 errors and 4 cut short might be right, too
     assert error_notes(run_data, monkeypatch, row) == (

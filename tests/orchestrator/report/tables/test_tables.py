@@ -249,7 +249,7 @@ def test_what_a_limit_cut_short_is_noted_with_its_bounds(run_data):
     )
     assert note == (
         f"uniform/QD/zero-shot: {count} of 10 episodes outgrew the model, counted as not right; acc is at most "
-        f"{10 * (right + count):.1f} and loops at most {10 * (loops + count):.1f} where nothing were cut"
+        f"{10 * (right + count):.1f} and loops at most {10 * (loops + count):.1f} if no episode were cut short"
     )
 
 
