@@ -1,9 +1,10 @@
 """A model's pictures are fitted first where the package's ``process_vision_info`` does it: for Qwen's models."""
 
 import asyncio
+from threading import Event
 
 from actors.engine.backend import Message
-from actors.engine.image_loader import PictureLoader, picture_bounds
+from actors.engine.image_loader import PictureLoader, encode_png, picture_bounds, thread_count
 from envs.render import Fit
 from envs.types import ImageRef
 from sweeps.registry import judges, registry
@@ -31,3 +32,26 @@ def test_an_engine_gets_the_fitted_pixels(tmp_path):
         pictures.close()
 
     assert sizes == [(84, 56), (90, 60)]
+
+
+def test_a_picture_that_a_conversation_repeats_is_opened_once(tmp_path):
+    paint_pictures(tmp_path, ["a.png", "b.png"], (90, 60))
+    pictures, opened = PictureLoader(tmp_path), []
+    first, second = ImageRef("a.png"), ImageRef("b.png")
+    messages = [Message("user", "?", (first, second)), Message("user", "again?", (first,))]
+    encoded = asyncio.run(pictures.load_as(messages, lambda image: opened.append(image.size) or encode_png(image)))
+    keyed = pictures.load_blocking(messages)
+    pictures.close()
+
+    assert opened == [(90, 60)] * 2 and list(encoded) == list(keyed) == [first, second]
+    assert encoded[first].startswith(b"\x89PNG") and keyed[first][0].size == (90, 60)
+
+
+def test_a_closed_loader_opens_nothing_that_waits_and_does_not_wait_for_what_is_open(tmp_path):
+    pictures, release = PictureLoader(tmp_path), Event()
+    under_way = [pictures.threads.submit(release.wait, 60) for _ in range(thread_count())]
+    waiting = pictures.threads.submit(release.wait, 60)
+    pictures.close()
+
+    assert waiting.cancelled() and not any(future.done() for future in under_way)
+    release.set()

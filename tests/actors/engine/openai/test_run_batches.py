@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
-from actors.engine.backend import ModelStopped
+from actors.engine.backend import BackendDied, ModelStopped
 from actors.engine.openai import run_batches
 from actors.engine.openai.batch_backend import OpenAIBatchBackend
 from actors.engine.openai.batch_file import BatchFile, request_line
+from actors.engine.openai.batch_reply import ResultLine, ServiceBatch
 from actors.engine.openai.run_batches import FileTooLarge
 from sweeps.spec import ModelSpec
 from tests.actors.batch_service import BatchService, batch_service
@@ -24,8 +26,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_batches, "LAST_POLL_S", 0.01)
 
 
-def engine(service: BatchService, folder: Path, run: str = "r" * 24) -> OpenAIBatchBackend:
-    endpoint = {"base_url": service.url, "key_env": "", "patience": 0.0}
+def engine(service: BatchService, folder: Path, run: str = "r" * 24, **prices: float) -> OpenAIBatchBackend:
+    endpoint = {"base_url": service.url, "key_env": "", "patience": 0.0, **prices}
     backend = OpenAIBatchBackend(
         ModelSpec(name="m", source="gpt-4.1", backend="openai", batch=True, endpoint=endpoint), folder
     )
@@ -99,3 +101,57 @@ def test_a_refused_batch_is_halved_only_if_it_does_not_fit(
 
     with batch_service(problem=code) as service:
         asyncio.run(run(service))
+
+
+@pytest.mark.parametrize(
+    ("status", "lines", "cost"),
+    [
+        ("completed", None, 6.0),
+        ("expired", None, 0.0),
+        ("completed", [(200, {"usage": {"prompt_tokens": 1_000_000, "completion_tokens": 500_000}})], 4.0),
+        ("completed", [(200, {"usage": {"prompt_tokens": "many", "completion_tokens": 0}})], 2.0),
+        ("expired", [(0, {}), (429, {})], 0.0),
+    ],
+    ids=["files deleted", "deleted and never ended", "counted", "invalid counts", "nothing answered"],
+)
+def test_an_earlier_batch_costs_what_its_lines_say_or_the_most_that_it_may(
+    tmp_path: Path, status: str, lines: list[tuple[int, dict[str, Any]]] | None, cost: float
+) -> None:
+    """A batch of three requests for at most 6; a million tokens cost 2 in a prompt and 4 in a reply."""
+
+    async def run(service: BatchService) -> float:
+        backend = engine(service, tmp_path, prompt_price=4.0, reply_price=8.0)
+        batch = ServiceBatch(id="b", status=status, metadata={"ceiling": "6.0", "requests": "3"})
+        answers = None if lines is None else [ResultLine(f"r{code}", code, body, "", "") for code, body in lines]
+        await backend.close()
+        return backend._batch_cost(batch, answers)
+
+    with batch_service() as service:
+        assert asyncio.run(run(service)) == cost
+
+
+def test_a_service_may_be_silent_about_a_sent_batch_for_a_day_and_two_hours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may take 24 hours, so an outage meanwhile is waited for longer than for any single request."""
+    clock = iter([1000.0, 1000.0, 1000.0 + 26 * 3600, 1000.0 + 26 * 3600 + 1])
+
+    async def refuse(batch_id: str) -> ServiceBatch:
+        tried.append(batch_id)
+        raise OSError("no route")
+
+    async def run(service: BatchService) -> None:
+        backend = engine(service, tmp_path)
+        monkeypatch.setattr(backend.batches.api, "retrieve", refuse)
+        try:
+            await backend.batches.finish(ServiceBatch(id="b", status="in_progress"))
+        finally:
+            await backend.close()
+
+    tried: list[str] = []
+    monkeypatch.setattr(run_batches, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(run_batches, "backoff", lambda failures, chance: 0.0)
+    with batch_service() as service, pytest.raises(BackendDied) as problem:
+        asyncio.run(run(service))
+    assert str(problem.value) == "m: no answer for 93600 s; last error: OSError: no route"
+    assert tried == ["b"] * 3
