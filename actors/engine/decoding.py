@@ -15,9 +15,9 @@ TEMPERATURE, TOP_P, TOP_K, PENALTY = 1.0, 1.0, 50, 1.0
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "begin_suppress_tokens": (),
     "constraints": (),
-    "diversity_penalty": (0,),
+    "diversity_penalty": (),
     "dola_layers": (),
-    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (),
     "encoder_repetition_penalty": (1,),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
@@ -25,23 +25,25 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "forced_eos_token_id": (),
     "guidance_scale": (1,),
     "max_time": (),
-    "min_length": (0,),
-    "min_new_tokens": (0,),
-    "no_repeat_ngram_size": (0,),
+    "min_length": (),
+    "min_new_tokens": (),
+    "no_repeat_ngram_size": (),
     "num_beam_groups": (1,),
     "num_beams": (1,),
     "num_return_sequences": (1,),
-    "penalty_alpha": (0,),
+    "penalty_alpha": (),
     "sequence_bias": (),
     "stop_strings": (),
     "token_healing": (),
     "watermarking_config": (),
 }
-"""Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect."""
+"""Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect.
+
+Zero and what is empty never have an effect."""
 UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
-    "epsilon_cutoff": (0,),
-    "eta_cutoff": (0,),
-    "min_p": (0,),
+    "epsilon_cutoff": (),
+    "eta_cutoff": (),
+    "min_p": (),
     "top_h": (),
     "typical_p": (1,),
 }
@@ -128,7 +130,7 @@ def decoding(
 def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
     """Return the checkpoint's fields, with their values, that would change replies and cannot be followed."""
     fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else {})
-    neutral: tuple[Any, ...] = (None, False, [], {}, "")
+    neutral: tuple[Any, ...] = (None, 0, [], {}, "")
     ignored = [
         f"{name} = {checkpoint[name]!r}"
         for name, values in fields.items()

@@ -161,7 +161,10 @@ class BatchService:
         batch["request_counts"] = {"total": len(lines), "completed": len(good), "failed": len(bad)}
 
     def page(self, query: str) -> tuple[int, Any]:
-        """Return two batches per page, newest first."""
+        """Return two batches per page, newest first; the API takes a ``limit`` of 1 to 100."""
+        limit = re.search(r"limit=(\d+)", query)
+        if limit and not 1 <= int(limit[1]) <= 100:
+            return 400, failure(400, "integer_above_max_value", "limit is above 100")[2]
         after = re.search(r"after=(\w+)", query)
         names = list(reversed(self.batches))
         start = names.index(after[1]) + 1 if after else 0

@@ -31,7 +31,7 @@ def _or(default: Any) -> WrapValidator:
 
 Required = Annotated[str, Field(min_length=1, max_length=512)]
 Text = Annotated[str, Field(max_length=10_000), _or("")]
-Number = Annotated[float, Field(ge=0, lt=1e12, allow_inf_nan=False), _or(0.0)]
+Number = Annotated[float, Field(ge=0, lt=1e12), _or(0.0)]
 Pairs = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
 Metadata = Annotated[Pairs, Field(max_length=16), _or({})]
 """The API's own limits: a page of batches is kept in memory."""

@@ -75,7 +75,7 @@ def test_a_real_judge_is_replaced(
     out, table = tmp_path / "run", JUDGE.format(backend=backend, options=OPTIONS[backend])
     path = sweep(tmp_path / "x.toml", demo_data, table, '["ask-properly", "guess-aloud"]')
     path.write_text(path.read_text().replace('["zero-shot", "hint"]', '["zero-shot"]'))
-    run = cli.start("run", path, "--output", out, "--set", "cluster.silence=60")
+    run = cli.start("run", path, "--output", out, "--set", "cluster.silence=30")
     pid = disturb_judge(run, out, fault)
     _, err = run.communicate(timeout=1500)
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +18,10 @@ from actors.engine.openai import run_batches
 from actors.engine.openai.batch_backend import OpenAIBatchBackend
 from actors.engine.openai.batch_file import BatchFile, request_line
 from actors.engine.openai.batch_reply import ResultLine, ServiceBatch
-from actors.engine.openai.run_batches import FileTooLarge
+from actors.engine.openai.run_batches import FIRST_POLL_S, LAST_POLL_S, FileTooLarge
+from envs.tool_calls import Function
 from sweeps.spec import ModelSpec
+from tests.actors.asking import make_request, user
 from tests.actors.batch_service import BatchService, batch_service
 
 
@@ -155,3 +160,45 @@ def test_a_service_may_be_silent_about_a_sent_batch_for_a_day_and_two_hours(
         asyncio.run(run(service))
     assert str(problem.value) == "m: no answer for 93600 s; last error: OSError: no route"
     assert tried == ["b"] * 3
+
+
+def test_a_batch_is_asked_for_more_and_more_rarely_up_to_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def rest(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def look(batch_id: str) -> ServiceBatch:
+        return ServiceBatch(id=batch_id, status="completed" if len(pauses) == 13 else "in_progress")
+
+    async def run(service: BatchService) -> None:
+        backend = engine(service, tmp_path)
+        monkeypatch.setattr(backend.batches.api, "retrieve", look)
+        await backend.batches.finish(ServiceBatch(id="b", status="validating"))
+        await backend.close()
+
+    monkeypatch.setattr(run_batches, "FIRST_POLL_S", FIRST_POLL_S)
+    monkeypatch.setattr(run_batches, "LAST_POLL_S", LAST_POLL_S)
+    monkeypatch.setattr(run_batches, "asyncio", SimpleNamespace(sleep=rest))
+    with batch_service() as service:
+        asyncio.run(run(service))
+    assert pauses[:4] == [1.0, 1.5, 2.25, 3.375] and pauses[10:] == [pytest.approx(57.665, abs=0.001), 60.0, 60.0]
+
+
+def test_the_functions_that_a_request_offers_count_among_its_tokens(tmp_path: Path) -> None:
+    """Their JSON, a byte per token at most; a message counts its bytes and sixteen more."""
+    asked = make_request(user("What is ü?"), max_tokens=100)
+    functions = (Function("wait", "Wait."),)
+
+    async def run(service: BatchService) -> tuple[float, float, int]:
+        backend = engine(service, tmp_path, prompt_price=2e6, reply_price=0.0)
+        _, plain = await backend._render(asked)
+        body, offered = await backend._render(replace(asked, tools=functions))
+        await backend.close()
+        return plain, offered, len(json.dumps(body["tools"]))
+
+    with batch_service() as service:
+        plain, offered, length = asyncio.run(run(service))
+    assert plain == 16 + len("What is ü?".encode()) + len('""') and offered == plain - len('""') + length

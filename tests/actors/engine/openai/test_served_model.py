@@ -16,6 +16,7 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 from actors.engine.backend import ModelStopped
 from actors.engine.chat_format import FUNCTION_PROBE
 from actors.engine.openai.backend import OpenAIBackend
+from actors.engine.openai.rate_limit import Budget
 from actors.engine.openai.served_identity import MOST_MOVED, Probe, same_model, to_identity
 from actors.engine.openai.served_model import IDLE_S, QUESTIONS
 from actors.engine.registry import open_engine
@@ -213,3 +214,12 @@ def test_a_service_whose_template_leaves_functions_out_is_stopped_before_a_reply
     bodies = play_with(answer, play).bodies
     assert sum(is_probe(body) for body in bodies) == len(QUESTIONS) + 2
     assert sum(not is_probe(body) for body in bodies) == (2 if shown else 0)
+
+
+def test_a_budget_that_is_overspent_pays_for_no_question_about_the_model() -> None:
+    async def play(backend: OpenAIBackend, service: Service) -> None:
+        backend.budget = Budget(1.0, "served-m")
+        await backend.budget.raise_spent_to(1.5)
+        assert await backend.identify() == ""
+
+    assert play_with(lambda number, body: completion("A"), play).bodies == []
