@@ -57,8 +57,12 @@ def test_blocked_memory_is_reported_with_its_holders():
 
 
 def test_unknown_holders_are_not_invented():
-    with pytest.raises(GpuUnavailable, match="does not report which process holds"):
+    with pytest.raises(GpuUnavailable) as problem:
         check_lines(ONE, [0], "0", [[device(free=0)]], timeout=0)
+
+    assert str(problem.value).endswith(
+        "only 0.0 of 140.0 GiB are free on GPU 0 (the driver does not report which process holds the rest)"
+    )
 
 
 def test_only_the_devices_given_must_be_free():

@@ -9,6 +9,7 @@ import pytest
 
 from actors.node import child_process, import_path
 from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, last_lines, output_files, read_excerpt
+from tests.conftest import ROOT
 
 
 def test_both_ends_of_a_long_output_are_read(tmp_path):
@@ -61,14 +62,14 @@ def test_processes_ignore_a_working_folder_that_this_one_does_not_import(monkeyp
 
 def test_a_child_runs_a_module_of_this_program_in_its_own_session(tmp_path):
     (tmp_path / "echoed.py").write_text(
-        "import os, sys, actors\nprint(sys.stdin.read(), os.getsid(0) == os.getpid(), bool(actors))\n"
+        "import os, sys\nprint(sys.stdin.read(), os.getsid(0) == os.getpid(), os.environ['PYTHONPATH'])\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(tmp_path))
         child = child_process.start_module("echoed", cwd=tmp_path)
     out, _ = child.communicate(b"hello", timeout=60)
 
-    assert (out, child.returncode) == (b"hello True True\n", 0)
+    assert (out.decode(), child.returncode) == (f"hello True {ROOT}{os.pathsep}{tmp_path}\n", 0)
 
 
 def test_a_child_of_another_parent_ends_at_once():
