@@ -222,7 +222,8 @@ class OpenAIBatchBackend(OpenAIBackend):
         for line in lines:
             if line.status == 200:
                 tokens = read_usage(line.body)
-                cost += max(self._cost(tokens), ceilings.get(line.id, 0.0) if tokens.invalid else 0.0)
+                billed = self._cost(tokens)
+                cost += max(billed, ceilings.get(line.id, billed)) if tokens.invalid else billed
         return cost
 
     # -- batches of earlier attempts ----------------------------------------------------------------------------------

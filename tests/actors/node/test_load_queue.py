@@ -75,6 +75,17 @@ def overlapping(loads):
     return sum(a[1] > b[0] for a, b in pairwise(loads))
 
 
+def test_a_ticket_that_was_removed_may_be_removed_again(tmp_path):
+    """A reader may have removed it meanwhile, as one without a holder."""
+    ticket = tmp_path / "000000000001.ticket"
+    ticket.touch()
+    ticket.with_suffix(".json").touch()
+    for _ in range(2):
+        load_queue._remove(ticket)
+
+    assert list_files(tmp_path) == []
+
+
 def test_loaders_wait_for_memory(queue_folder):
     loads = spans([loader(queue_folder, f"m{n}", free=20, seconds=0.3) for n in range(4)])
 

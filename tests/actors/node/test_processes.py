@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from actors.node import child_process, import_path
+from actors.node import child_process, import_path, process_output
 from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, last_lines, output_files, read_excerpt
 from tests.conftest import ROOT
 
@@ -21,6 +22,22 @@ def test_both_ends_of_a_long_output_are_read(tmp_path):
     path.write_bytes(b"a" * HEAD_BYTES + b"c" * TAIL_BYTES)
     assert read_excerpt([str(path)]) == f"== err\n{'a' * HEAD_BYTES}{'c' * TAIL_BYTES}\n"
     assert HEAD_BYTES + TAIL_BYTES == 256 * 1024
+
+
+def test_one_byte_more_than_both_ends_is_left_out(tmp_path):
+    path = tmp_path / "worker-1.out"
+    path.write_bytes(b"a" * HEAD_BYTES + b"b" + b"c" * TAIL_BYTES)
+
+    assert read_excerpt([str(path)]) == f"== out\n{'a' * HEAD_BYTES}\n... 1 bytes left out ...\n{'c' * TAIL_BYTES}\n"
+
+
+def test_output_and_errors_may_go_to_two_files(tmp_path, monkeypatch):
+    links = {"/proc/self/fd/1": str(tmp_path / "out"), "/proc/self/fd/2": str(tmp_path / "err")}
+    (tmp_path / "out").touch()
+    (tmp_path / "err").touch()
+    monkeypatch.setattr(process_output.os, "readlink", links.__getitem__)
+
+    assert output_files() == (str(tmp_path / "out"), str(tmp_path / "err"))
 
 
 def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monkeypatch):
@@ -70,6 +87,19 @@ def test_a_child_runs_a_module_of_this_program_in_its_own_session(tmp_path):
     out, _ = child.communicate(b"hello", timeout=60)
 
     assert (out.decode(), child.returncode) == (f"hello True {ROOT}{os.pathsep}{tmp_path}\n", 0)
+
+
+@pytest.mark.parametrize(("platform", "calls"), [("linux", [(1, 9)]), ("darwin", [])])
+def test_the_kernel_ends_a_child_with_its_parent_on_linux(monkeypatch, platform, calls):
+    """1 is PR_SET_PDEATHSIG of <linux/prctl.h>, 9 is SIGKILL."""
+    made = []
+    monkeypatch.setattr(child_process.sys, "platform", platform)
+    monkeypatch.setattr(
+        child_process.ctypes, "CDLL", lambda name: SimpleNamespace(prctl=lambda *numbers: made.append(numbers))
+    )
+    child_process.end_with_parent(os.getppid())
+
+    assert made == calls
 
 
 def test_a_child_of_another_parent_ends_at_once():

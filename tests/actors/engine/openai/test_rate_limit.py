@@ -7,10 +7,12 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from random import Random
 from time import monotonic
+from types import SimpleNamespace
 
 import pytest
 
 from actors.engine.backend import BudgetSpent
+from actors.engine.openai import rate_limit
 from actors.engine.openai.rate_limit import MAX_BACKOFF_S, Budget, Pace, Price, backoff, retry_after
 
 
@@ -68,6 +70,29 @@ def test_pause_delays_all_requests() -> None:
             assert monotonic() >= pace.resting_until
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("rest", "spread"), [(30.0, 1.0), (0.5, 0.5)])
+def test_callers_that_waited_together_go_on_within_a_second_and_no_later_than_twice_the_rest(
+    monkeypatch: pytest.MonkeyPatch, rest: float, spread: float
+) -> None:
+    clock, slept = [100.0], list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    async def run() -> None:
+        pace = Pace(4)
+        pace.slow_down(0, rest)
+        await pace._rest(Random(7))
+        await pace._rest(Random(8))
+
+    monkeypatch.setattr(rate_limit, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(rate_limit, "asyncio", SimpleNamespace(sleep=sleep, Condition=asyncio.Condition))
+    asyncio.run(run())
+
+    assert slept == [pytest.approx(rest + Random(7).uniform(0, spread))], "the second caller need not wait"
 
 
 def test_budget_waits_for_reservations_before_refusing() -> None:

@@ -202,3 +202,21 @@ def test_the_functions_that_a_request_offers_count_among_its_tokens(tmp_path: Pa
     with batch_service() as service:
         plain, offered, length = asyncio.run(run(service))
     assert plain == 16 + len("What is ü?".encode()) + len('""') and offered == plain - len('""') + length
+
+
+def test_the_file_of_errors_is_read_if_that_of_answers_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def run(service: BatchService) -> list[ResultLine] | None:
+        backend = engine(service, tmp_path)
+        failed = {"custom_id": "r1", "response": None, "error": {"code": "batch_expired", "message": "late"}}
+        service.files["file-errors"] = json.dumps(failed).encode()
+        batch = ServiceBatch(id="b", status="expired", output_file_id="file-gone", error_file_id="file-errors")
+        lines = await backend.batches.read_lines(batch)
+        await backend.close()
+        return lines
+
+    with batch_service() as service:
+        lines = asyncio.run(run(service))
+    assert lines is not None and [(line.id, line.status, line.code) for line in lines] == [("r1", 0, "batch_expired")]
+    assert capsys.readouterr().out == "m: the service no longer has file file-gone of batch b\n"
