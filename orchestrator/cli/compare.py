@@ -12,6 +12,7 @@ from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
+from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.report.comparisons.run_comparison import RunComparison
@@ -42,6 +43,8 @@ def compare(
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
+    if csv is not None and (power or len(folders) == 1):
+        raise RunFolderError("--csv writes the cells of several runs; name a second run folder, and leave out --power")
     if power:
         _show_power(folders, options, as_json)
     elif len(folders) > 1:
@@ -54,7 +57,6 @@ def compare(
 def choose_clustering(cluster: str, independent: bool) -> str:
     """Return the clustering that the options name; raises RunFolderError if both are given."""
     from orchestrator.report.run_data import AUTOMATIC
-    from orchestrator.storage.lock import RunFolderError
 
     if cluster and independent:
         raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
