@@ -1,4 +1,4 @@
-"""What ``run``, ``play``, ``audit``, ``compare`` and ``models flip-rate`` decide before they start, and what they say at the end."""
+"""What ``run``, ``play``, ``audit``, ``compare`` and ``models flip-rate`` decide before they start, and say at the end."""
 
 from __future__ import annotations
 
