@@ -218,11 +218,8 @@ class Driver:
         if missing:
             log.error("%d answers are missing from the store, so no judge reads them", len(missing))
             self.act(self.schedule.on_delivery(slot, lease, missing, self.now()))
-        while True:
-            try:
-                batch: EpisodeBatch | VerdictBatch = await (await anext(stream))
-            except StopAsyncIteration:
-                break
+        async for reference in stream:
+            batch: EpisodeBatch | VerdictBatch = await reference
             self._store(batch)
             self.act(self.schedule.on_delivery(slot, lease, batch.ordinals, self.now()))
             for name, unneeded in self.take_cancelled():
@@ -260,15 +257,13 @@ class Driver:
         if not isinstance(problem, RayError | TimeoutError | ModelStopped):
             self.events.put_nowait(partial(raise_loss, problem))
             return
-        starting, worker = not self.schedule.slots[slot].ready, self.pool.handles[slot]
-        name = worker.group
-        log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
-        reason = self.reasons[name] = loss_reason(
-            problem, self.attempt_log.worker_path(name, slot) if worker.address else ""
-        )
+        worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
+        log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
+        log_path = self.attempt_log.worker_path(worker.group, slot) if worker.address else ""
+        reason = self.reasons[worker.group] = loss_reason(problem, log_path)
         self.pool.kill(slot, lost=True)
-        fatal = isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
-        if isinstance(problem, ModelStopped) or (starting and fatal):
+        is_fatal_start = is_starting and isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
+        if isinstance(problem, ModelStopped) or is_fatal_start:
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))
             return
         delay = NODE_NOTICE_S if isinstance(problem, ActorUnavailableError) else RESTART_DELAY_S
