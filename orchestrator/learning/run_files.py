@@ -50,8 +50,8 @@ def claim(folder: Path, train: Train) -> None:
             old = tomllib.loads(path.read_text("utf-8"))["settings"]
         except (OSError, ValueError, KeyError):
             raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
-        if changed := differences(old, settings):
-            changes = "; ".join(changed[:MAX_DIFFERENCES]).replace("this sweep says", "now it is")
+        if changed := differences(old, settings, between=", now it is "):
+            changes = "; ".join(changed[:MAX_DIFFERENCES])
             raise TrainError(f"{folder} holds a training with other settings: {changes}; pass another --output")
     table = train.model_dump(mode="json", exclude_none=True)
     atomic_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
