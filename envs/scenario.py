@@ -115,7 +115,7 @@ class Scenario:
         return option_table(shown, asks, 0), option_table(sample.categories, answers, len(shown))
 
     def right_options(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the options that count as correct at this state, suggestions and categories; any other ends the episode."""
+        """Return the suggestions and categories that count as correct at this state; any other ends the episode unsolved."""
         shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
         tables = self._option_tables(sample, state, shown)
         return tuple(

@@ -89,7 +89,7 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
 
 
 def can_end_right(graph: StateGraph) -> bool:
-    """Return True if any sequence of replies ends right: an upper bound on the accuracy of every player."""
+    """Return True if any sequence of replies ends right; its mean bounds the accuracy of every player."""
     return any(CORRECT in targets for targets in graph.targets)
 
 

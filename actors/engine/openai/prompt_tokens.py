@@ -32,7 +32,7 @@ PATCH, MAX_PATCHES = 32, 1536
 """Pixels of a patch's edge, and the most patches of a picture."""
 BYTES_PER_TOKEN, MESSAGE_TOKENS = 4, 4
 PIXELS_PER_TOKEN = 750
-"""For models without a published rule: most engines make some 1,300 tokens of a megapixel."""
+"""For models without a published rule: most engines use some 1,300 tokens per megapixel."""
 MIN_PICTURE_TOKENS = 64
 """Tokens of the smallest picture, for models without a published rule."""
 

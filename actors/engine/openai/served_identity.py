@@ -19,7 +19,7 @@ class Probe(NamedTuple):
     """The reply of a served model to one of the questions."""
 
     prompt_tokens: int
-    """Shows another tokenizer or chat template."""
+    """Differ if the tokenizer or the chat template differs."""
     first: dict[str, float]
     """First token -> probability; empty if the service gives none."""
     text: str
@@ -29,7 +29,7 @@ _PROBES = TypeAdapter(list[Probe])
 
 
 def is_checked(model: ModelSpec) -> bool:
-    """Return True if the service's model is identified: it runs vLLM or llama.cpp, or needs no key, so it may be restarted."""
+    """Return True if the model's identity is checked: its server is one's own (vLLM, llama.cpp, or any that needs no key)."""
     endpoint = model.endpoint
     is_self_hosted = endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)
     return bool(is_self_hosted) and endpoint.decoding and not model.batch
