@@ -4,8 +4,8 @@ from envs import stimulus
 from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
 
-MOST_FRAMES = 1_000_000
-"""A larger number is a mistake in the file."""
+LARGEST_VIEW = 1_000_000
+"""Number of a view; a larger one is a mistake in the file."""
 
 
 class MultiView(LastImageSettles):
@@ -28,13 +28,13 @@ class MultiView(LastImageSettles):
 
     def problems(self, sample: Sample) -> list[str]:
         views = sample.extra.get("valid_images")
-        if not isinstance(views, list) or not all(type(view) is int and 0 <= view <= MOST_FRAMES for view in views):
-            return [f"valid_images must be a list of whole numbers from 0 to {MOST_FRAMES:,}"]
+        if not isinstance(views, list) or not all(type(view) is int and 0 <= view <= LARGEST_VIEW for view in views):
+            return [f"valid_images must be a list of whole numbers from 0 to {LARGEST_VIEW:,}"]
         if len(self._views(sample)) < sample.frames:
             return [f"valid_images names {len(views)} views, but num_images is {sample.frames}"]
         return []
 
     def _views(self, sample: Sample) -> list[int]:
-        """Return the views; an empty list means all frames in order, as in the package."""
+        """Return the numbers of the views in order; an empty list in the file means all frames, as in the package."""
         views: list[int] = sample.extra["valid_images"]
         return views or list(range(sample.frames))

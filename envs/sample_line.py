@@ -1,4 +1,4 @@
-"""Parses and validates one line of a published file: a valid ``Sample`` plays to every end, and ``BadSample`` gives a reason."""
+"""Parses and validates one line of a published file: a ``Sample`` can be played to every end; ``BadSample`` says why not."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ LONGEST_TEMPLATE = 512
 LONGEST_REASON = 300
 """Characters of a reason, which may quote a line of a megabyte."""
 DEEPEST = 16
-"""Levels of lists and objects; hundreds of levels can be read, but not sent to a worker."""
+"""Levels of nested lists and objects; hundreds of levels can be read, but not sent to a worker."""
 LARGEST_NUMBER = 1 << 53
 """JSON readers disagree about larger whole numbers (RFC 8259, section 6)."""
 LARGEST_FRAME = 1_000_000
@@ -30,7 +30,8 @@ MOST_OPTIONS = 32
 TEXTS = ("prompt", "image_template", "answer")
 NUMBERS = ("id", "first_image", "num_images", "reference_image")
 LISTS = ("options", "categories")
-NAMED = frozenset((*TEXTS, *NUMBERS, *LISTS))
+COMMON_FIELDS = frozenset((*TEXTS, *NUMBERS, *LISTS))
+"""Fields of every scenario; all others are in ``Sample.extra``."""
 
 
 class BadSample(ValueError):
@@ -56,7 +57,7 @@ def parse_sample(line: str, scenario: str) -> Sample:
         first_frame=entry["first_image"],
         frames=entry["num_images"],
         reference_frame=entry["reference_image"],
-        extra={name: value for name, value in entry.items() if name not in NAMED},
+        extra={name: value for name, value in entry.items() if name not in COMMON_FIELDS},
         digest=_digest(entry),
     )
     if reason := next(_find_reasons(sample, SCENARIOS[scenario]), ""):
@@ -108,14 +109,14 @@ def _check_types(entry: Mapping[str, Any]) -> None:
             raise BadSample(f"the field {name!r} is missing")
     for name in TEXTS:
         if not isinstance(entry[name], str) or not entry[name]:
-            raise BadSample(f"{name} must be a text, not {entry[name]!r}")
+            raise BadSample(f"{name} must be a non-empty text, not {entry[name]!r}")
     for name in NUMBERS:
         _check_count(name, entry[name])
     if entry["num_images"] < 1:
         raise BadSample("num_images must be 1 or more")
     for name in LISTS:
         if not isinstance(entry[name], list) or not entry[name] or not all(isinstance(o, str) for o in entry[name]):
-            raise BadSample(f"{name} must be a list of texts, not {entry[name]!r}")
+            raise BadSample(f"{name} must be a non-empty list of texts, not {entry[name]!r}")
 
 
 def _check_count(name: str, value: object) -> None:
@@ -130,12 +131,12 @@ def _digest(entry: Mapping[str, Any]) -> str:
     try:
         return blake2b(canonical.encode(), digest_size=8).hexdigest()
     except UnicodeEncodeError:
-        raise BadSample("holds half a character (a lone surrogate), which no file can keep") from None
+        raise BadSample("holds a lone surrogate (half a character), which UTF-8 cannot store") from None
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
 def _find_reasons(sample: Sample, game: Scenario) -> Iterator[str]:
-    """Yield reasons against a typed sample. Each check may rely on those before it, so only the first reason counts."""
+    """Yield the reasons why a sample cannot be played; each check relies on those before it, so only the first one counts."""
     yield from _check_template(sample.image, game)
     yield from _check_answers(sample)
     yield from game.problems(sample)
@@ -156,10 +157,10 @@ def _check_template(template: str, game: Scenario) -> Iterator[str]:
     if not game.placeholders:
         return
     try:
-        fields = [(name, spec, mark) for _, name, spec, mark in Formatter().parse(template) if name is not None]
+        fields = [field for _, *field in Formatter().parse(template) if field[0] is not None]
     except ValueError:
-        fields = [("", "", None)]
-    if any(name not in game.placeholders or spec or mark for name, spec, mark in fields):
+        fields = [["", "", None]]
+    if any(name not in game.placeholders or spec or conversion for name, spec, conversion in fields):
         allowed = ", ".join(f"{{{name}}}" for name in game.placeholders)
         yield f"image_template {template!r} may hold only {allowed}, without formatting"
 
@@ -178,12 +179,15 @@ def _check_answers(sample: Sample) -> Iterator[str]:
 
 
 def _check_moves(sample: Sample, game: Scenario) -> Iterator[str]:
-    """Check that every suggestion that can count stands for exactly one possible move (``_parse_action``)."""
+    """Check that every suggestion that can count holds the cue of one possible move.
+
+    The package (``_parse_action``) raises if there are two cues, even of one move, except for MVP-N.
+    """
     moves = game.moves(sample)
     # random-proactive hides no suggestion at the edge of a video or of a picture
     for ask in game.askable(sample, game.initial(sample, Mode.RANDOM)):
-        matches = [move for cue, move in game.cue.items() if cue in ask.lower() and move in moves]
-        if not matches:
+        cues = [cue for cue, move in game.cue.items() if cue in ask.lower() and move in moves]
+        if not cues:
             yield f"option {ask!r} stands for no move of {sample.scenario}"
-        elif len(matches) > 1 and set(matches) != {Move.ROTATE}:
-            yield f"option {ask!r} stands for more than one move of {sample.scenario}"
+        elif len(cues) > 1 and {game.cue[cue] for cue in cues} != {Move.ROTATE}:
+            yield f"option {ask!r} holds more than one cue of {sample.scenario}: {', '.join(map(repr, cues))}"

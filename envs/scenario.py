@@ -38,9 +38,9 @@ class Scenario:
     placeholders: ClassVar[tuple[str, ...]] = ("image",)
     """Fields that ``image_template`` may name."""
     frame_digits: ClassVar[int] = 1
-    """Fewest digits of a frame number in paths."""
+    """Minimum number of digits of a frame number in paths."""
     most_frames: ClassVar[int | None] = None
-    """Most pictures of a sample in a decision map (``envs.frames``); None takes all."""
+    """Maximum number of pictures of a sample in a decision map (``envs.frames``); None takes all."""
     reasoning: ClassVar[str] = ""
     """Chain-of-thought wording before an example's suggestion; empty if the paper has no examples."""
     example_edge: ClassVar[int | None] = None
@@ -70,7 +70,7 @@ class Scenario:
         return View(image, question, options, sample.categories)
 
     def step(self, sample: Sample, state: State, reply: str, move: Move | None = None) -> tuple[State, Turn]:
-        """Answer once, and return the next state; raises ValueError for an episode that has ended.
+        """Apply one reply, and return the next state and the turn; raises ValueError if the episode has ended.
 
         ``move`` replays a recorded random-proactive move; None draws it from the state's seed.
         """
@@ -115,7 +115,7 @@ class Scenario:
         return option_table(shown, asks, 0), option_table(sample.categories, answers, len(shown))
 
     def right_options(self, sample: Sample, state: State, options: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the options that are right now, as a suggestion or as a category; any other ends the episode as not right."""
+        """Return the suggestions and categories that count as correct at this state; any other ends the episode unsolved."""
         shown = () if state.mode is Mode.REFERENCE else self.offered(sample, state)
         tables = self._option_tables(sample, state, shown)
         return tuple(
@@ -184,7 +184,7 @@ class Scenario:
 
     # -- solved examples ----------------------------------------------------------------------------------------------
     def solve(self, sample: Sample, state: State) -> str:
-        """Return a right reply at this state: a suggestion until the view is the telling one, then the category.
+        """Return a right reply at this state: a suggestion until the picture shows the answer (``telling``), then the category.
 
         From the initial state, these replies reach ``Ending.CORRECT`` in every valid sample.
         """
@@ -203,11 +203,11 @@ class Scenario:
         return states
 
     def telling(self, sample: Sample, state: State) -> bool:
-        """Return True if the view shows what the reference view shows."""
+        """Return True if the picture shows the answer as the reference picture does."""
         return state.mode is Mode.REFERENCE or state.frame == sample.reference_frame
 
     def towards(self, sample: Sample, state: State, asks: tuple[str, ...]) -> str:
-        """Return the suggestion that leads to the telling view soonest."""
+        """Return the suggestion that leads soonest to a picture that shows the answer."""
         return asks[0]
 
     def example(
@@ -242,9 +242,9 @@ def _move(scenario: Scenario, suggestion: str) -> Move:
 
 
 def classify_reply(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
-    """Return the reply's action.
+    """Return the reply's action; ``by_text`` is True if the reply's text names one of the ``shown`` options.
 
-    If its text names one side and its letter the other, the package acts on the right one, the category first
+    If the text names one side and the letter the other, the package acts on the right one, the category first
     (``evaluate_generated_answer``); if neither is right, the text decides.
     """
     if category.verdict is Verdict.CORRECT:

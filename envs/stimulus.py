@@ -62,4 +62,5 @@ def multiple_choice(question: str, options: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=65536)
 def lettered(options: tuple[str, ...]) -> str:
+    """Return the options, each after its letter on a line of its own."""
     return "".join(f"{chr(65 + index)}. {option}\n" for index, option in enumerate(options))

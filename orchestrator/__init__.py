@@ -1,6 +1,6 @@
 """proactive-sweep from Python: ``from orchestrator import load_sweep, plan, run, open_run`` (docs/notebook.md).
 
-The names are imported when they are first used: workers and the command line load none of them.
+The names are imported when they are first used, so workers and the command line load none of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BadData", "Run", "RunFolderError", "SweepError", "load_sweep", "open_run", "plan", "run"]
 
-PLACES = {
+MODULES = {
     "BadData": "envs.samples",
     "Run": "orchestrator.api.open_run",
     "RunFolderError": "orchestrator.storage.lock",
@@ -31,9 +31,9 @@ PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in PLACES:
+    if name not in MODULES:
         raise AttributeError(f"module 'orchestrator' has no attribute {name!r}")
-    return getattr(import_module(PLACES[name]), name)
+    return getattr(import_module(MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -63,7 +63,7 @@ def missing_data(data: str, path: Path) -> str:
     near = next(filter(None, map(_nearest_folder, candidates)), "")
     return (
         f"there is no data folder {data!r} (looked for {paths}); {near}`proactive-sweep data demo {data}` draws a small one,"
-        " `proactive-sweep data fetch DIR` brings the published one"
+        " `proactive-sweep data fetch DIR` downloads the published one"
     )
 
 

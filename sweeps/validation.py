@@ -11,16 +11,16 @@ from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
-Shape = TypeVar("Shape", bound=BaseModel)
+Table = TypeVar("Table", bound=BaseModel)
 Entry = TypeVar("Entry", ModelSpec, Condition)
 
 
-def validate_table(kind: type[Shape], fields: Mapping[str, Any], where: str) -> Shape:
-    """Return the fields as a value of this type; raises SweepError with the first error."""
+def validate_table(table_type: type[Table], fields: Mapping[str, Any], where: str) -> Table:
+    """Return the fields of a table as a value of its type; raises SweepError with the first error."""
     try:
-        return kind(**fields)
+        return table_type(**fields)
     except ValidationError as problem:
-        raise SweepError(f"{where}: {_describe_error(problem, kind)}") from None
+        raise SweepError(f"{where}: {_describe_error(problem, table_type)}") from None
 
 
 def require_tables(value: Any, message: str) -> list[dict[str, Any]]:
@@ -33,21 +33,19 @@ def require_tables(value: Any, message: str) -> list[dict[str, Any]]:
 def read_named_tables(
     value: Any, kind: str, where: str, read_table: Callable[[dict[str, Any], str], Entry]
 ) -> dict[str, Entry]:
-    """Return the entries of ``[[kind]]`` tables by name; raises SweepError."""
+    """Return name -> entry of all ``[[kind]]`` tables; raises SweepError."""
     tables = require_tables(value, f"{where}: {kind}s of your own are written as [[{kind}]] tables")
     entries: dict[str, Entry] = {}
     for number, table in enumerate(tables, 1):
         entry = read_table(table, f"{where}: {kind} {number}")
         if entry.name in entries:
-            raise SweepError(
-                f"{where}: two [[{kind}]] tables have the name {entry.name!r}; give each a name of its own"
-            )
+            raise SweepError(f"{where}: two [[{kind}]] tables have the name {entry.name!r}; give each a different name")
         entries[entry.name] = entry
     return entries
 
 
 def as_list(value: Any, key: str, where: str) -> list[Any]:
-    """Return a list of names, also for a single name; raises SweepError."""
+    """Return the list of names that a key holds, or the list of its single name; raises SweepError."""
     if isinstance(value, list):
         return value
     if isinstance(value, str):
@@ -66,11 +64,11 @@ def find_name(name: Any, names: Mapping[str, Any], kind: str, where: str) -> str
     raise SweepError(f"{where}: there is no {kind} {name!r}; {remedy}")
 
 
-def _describe_error(problem: ValidationError, kind: type[Any]) -> str:
+def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> str:
     first = problem.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
     if first["type"] == "extra_forbidden":
-        close = _closest_key(key, _keys(kind))
+        close = _closest_key(key, _list_keys(table_type))
         return f"unknown key {key!r}" + (f"; did you mean {close!r}?" if close else "")
     if first["type"] == "missing":
         return f"{key!r} is missing"
@@ -86,13 +84,13 @@ def _closest_key(key: str, keys: Sequence[str]) -> str:
     return get_close_matches(key, candidates, n=1, cutoff=0.0)[0] if candidates else ""
 
 
-def _keys(kind: type[BaseModel], table: str = "") -> list[str]:
-    """Return every key of a table, with the names of nested tables; models have separate tables."""
-    names: list[str] = []
-    for name, field in kind.model_fields.items():
-        names.append(table + ("protocol" if name == "protocols" else name))
-        kinds = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
-        for nested in kinds:
+def _list_keys(table_type: type[BaseModel], prefix: str = "") -> list[str]:
+    """Return every key as a sweep file writes it, those of nested tables after ``table.``; models have tables of their own."""
+    keys: list[str] = []
+    for name, field in table_type.model_fields.items():
+        keys.append(prefix + ("protocol" if name == "protocols" else name))
+        field_types = get_args(field.annotation) if isinstance(field.annotation, UnionType) else (field.annotation,)
+        for nested in field_types:
             if isinstance(nested, type) and issubclass(nested, BaseModel) and nested is not ModelSpec:
-                names += _keys(nested, f"{table}{name}.")
-    return names
+                keys += _list_keys(nested, f"{prefix}{name}.")
+    return keys

@@ -1,7 +1,8 @@
 """The pictures of the documentation, and every page in four forms, from the demo's run folders in headless Chromium.
 
-``python -m tests.pictures`` writes those of docs/ that show the demo (``make pictures`` plays it first). ``--forms DIR`` writes
-each page there instead: light, dark, on a phone, and as it prints. Three pictures of MLflow are of larger runs and made by hand.
+``python -m tests.pictures`` writes the pictures in docs/ that show the demo (``make pictures`` plays it first). ``--forms DIR``
+writes each page into DIR instead: light, dark, on a phone, and as printed. Three pictures of MLflow show larger runs and are made
+by hand.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,10 +31,13 @@ from tests.orchestrator.view.served import served
 
 DEMO, DATA, CURVES = ROOT / "outputs/demo", ROOT / "outputs/demo-data", ROOT / "outputs/demo-operating"
 EPISODE = ("embedded", "ROD", "hint")
-"""Model, scenario and condition of the film strip: the first sample that ends right after so many turns."""
+"""Model, scenario and condition of the film strip."""
 TURNS = 4
+"""The film strip shows the first sample that ends right after so many turns."""
 WIDTH, PHONE, COLORS = 1400, 390, 128
+"""Pixels of a page on a screen and on a phone, and colors of a picture file."""
 STRIP = ".lane"
+"""CSS selector of the film strip."""
 
 Prepare = Callable[[webdriver.Chrome], object]
 
@@ -52,24 +56,19 @@ def main(forms: Path | None) -> None:
             write_forms(browser, addresses, forms)
 
 
-def pages() -> dict[str, object]:
-    """Return name -> a context that serves the page and gives its address."""
+def pages() -> dict[str, AbstractContextManager[str]]:
+    """Return name -> a context that serves the page and yields its address."""
     return {
-        "report": opened((DEMO / "report.html").as_uri()),
+        "report": nullcontext((DEMO / "report.html").as_uri()),
         "view": served({DEMO.name: DEMO}, DATA),
-        "play": playing(),
+        "play": serve_play(),
         "mlflow": mlflow_ui(DEMO),
     }
 
 
 @contextmanager
-def opened(address: str) -> Iterator[str]:
-    yield address
-
-
-@contextmanager
-def playing() -> Iterator[str]:
-    """Serve the page of ``play`` with a question of the data under history."""
+def serve_play() -> Iterator[str]:
+    """Serve the page of ``play`` with one sample under the condition history."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-u", "-m", "orchestrator", "play", DATA, "--as", "ada", "--samples", "1"]
         command += ["--conditions", "history", "--set", "name=pictures", "--output", f"{folder}/run"]
@@ -118,7 +117,7 @@ def write_pictures(browser: webdriver.Chrome, addresses: dict[str, str], folder:
 
 
 def ask_once(browser: webdriver.Chrome) -> None:
-    """Send the last suggestion among the first three options of ``play``, so that the next question has a history."""
+    """Choose the last suggestion of ``play``, so that the next question has a history."""
     before = len(browser.find_elements(By.CSS_SELECTOR, "img"))
     options = browser.find_elements(By.CSS_SELECTOR, "label")[:3]
     [option for option in options if "Move" in option.text][-1].click()
@@ -128,7 +127,7 @@ def ask_once(browser: webdriver.Chrome) -> None:
 
 
 def open_models(browser: webdriver.Chrome, address: str) -> None:
-    """Follow MLflow's first page to the table of models, which opens in a window of its own."""
+    """Follow the links of MLflow's first page to the table of models, which opens in another window."""
     load(browser, f"{address}/", "a")
     wait = WebDriverWait(browser, 60)
     wait.until(lambda page: page.find_elements(By.LINK_TEXT, DEMO.name))[0].click()
@@ -162,6 +161,7 @@ def write_forms(browser: webdriver.Chrome, addresses: dict[str, str], folder: Pa
 
 
 def resize(browser: webdriver.Chrome, width: int, height: int, color: str = "light") -> None:
+    """Set the size and the color scheme of the page; narrow pages are a phone's."""
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     feature = {"name": "prefers-color-scheme", "value": color}
@@ -173,20 +173,20 @@ def load(browser: webdriver.Chrome, address: str, selector: str) -> None:
     browser.get("about:blank")
     browser.get(address)
     WebDriverWait(browser, 60).until(lambda page: page.find_elements(By.CSS_SELECTOR, selector))
-    time.sleep(1.0)  # pictures are decoded
+    time.sleep(1.0)  # until pictures are decoded
 
 
 def whole_page(browser: webdriver.Chrome) -> bytes:
-    """Return a picture of the page to its end, at most 6,000 pixels high."""
+    """Return a picture of the whole page, at most 6,000 pixels high, as PNG."""
     height = min(6000, browser.execute_script("return document.body.scrollHeight"))
     width = browser.execute_script("return document.documentElement.clientWidth")
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
-    shot = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
-    return base64.b64decode(shot["data"])
+    screenshot = browser.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+    return base64.b64decode(screenshot["data"])
 
 
 def save(png: bytes, path: Path) -> None:
-    """Write a picture with few colors, which is a third of the bytes."""
+    """Write a picture with ``COLORS`` colors, which takes a third of the bytes."""
     Image.open(io.BytesIO(png)).convert("RGB").quantize(COLORS).save(path, optimize=True)
     print(path)
 

@@ -1,7 +1,7 @@
 """Asks a judge model for its verdict on one open-ended answer, and reads the verdict from its reply.
 
-A verdict is three bits or none: an unreadable reply is asked for again and never counts as zero. The answer reaches the judge
-inside a fence that it cannot forge (``envs.openended``).
+A verdict is three bits or none: after an unreadable reply the judge is asked again, and no verdict never counts as zero. Our
+instruction puts the answer inside a fence that it cannot forge (``envs.openended``); the paper's does not delimit it.
 """
 
 import ast
@@ -32,7 +32,7 @@ from sweeps.spec import Cell, Judge
 Verdict = TypeVar("Verdict")
 PACKAGE, MODULE = "proactivebench", "open_ended_gen.py"
 RULES = "builtin:rule-judge"
-"""Source of the judge by fixed rules."""
+"""Source of the judge that applies fixed rules instead of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Attempts(Generic[Verdict]):
         return self.replies[-1].text if self.replies else ""
 
 
-async def judge(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
+async def judge_answer(sample: Sample, cell: Cell, answer: str, judge: Judge, backend: Backend, seed: int) -> Judged:
     """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
@@ -115,14 +115,15 @@ async def ask_judge(
             break
         attempts.replies.append(reply)
         attempts.verdict = parse(reply.text)
-        attempts.reason = unreadable_reason(reply) if attempts.verdict is None else ""
         if attempts.verdict is not None:
+            attempts.reason = ""
             break
+        attempts.reason = unreadable_reason(reply)
     return attempts
 
 
 def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
-    """Return the judge's conversation, its situation, and the number of marks that a verdict must have."""
+    """Return the judge's conversation, its situation, and the length of the list of 0 and 1 that a verdict must have."""
     condition = cell.condition
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = open_view(sample, state, condition)
@@ -167,7 +168,7 @@ def read_paper_wording() -> tuple[str, str]:
     if spec is None or not spec.submodule_search_locations:
         raise ValueError(
             "the judge's instruction 'paper' is read from the package proactivebench, which is not installed: "
-            "pip install 'proactive-sweep[paper]' (Python 3.12 or newer), or take instruction = \"ours\""
+            "pip install 'proactive-sweep[paper]' (Python 3.12 or newer), or set instruction = \"ours\""
         )
     source = Path(spec.submodule_search_locations[0], MODULE).read_text("utf-8")
     texts = {

@@ -13,7 +13,7 @@ from weakref import WeakSet
 from actors.engine.backend import Backend
 from actors.engine.in_flight import expected_in_flight
 from actors.playing.episode_runner import PlanView
-from actors.playing.judge import RULES, instruction_hash, judge
+from actors.playing.judge import RULES, instruction_hash, judge_answer
 from actors.playing.judge_trial import JudgeTrial
 from actors.playing.lease import LeaseState
 from actors.playing.records import JudgedAnswer, VerdictBatch, verdict_batch
@@ -84,7 +84,7 @@ class JudgeRunner:
         cell, sample, key = answer.task or self._planned_task(answer.ordinal)
         seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
         async with self.trial.answer() as outcome:
-            judged = await judge(sample, cell, answer.text, self.spec, self.backend, seed)
+            judged = await judge_answer(sample, cell, answer.text, self.spec, self.backend, seed)
             outcome.reason = judged.reason
         return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)
 

@@ -12,7 +12,7 @@ from math import exp, inf, log
 
 from actors.engine.backend import Backend, Reply, ReplyScore, Request
 from actors.playing.judge import derive_seed
-from actors.playing.state_graph import Question, option_forms, read_option
+from actors.playing.state_graph import Question, read_option, reply_forms
 from envs.openended import CLOSING, OPENING
 from envs.types import Sample
 from sweeps.conditions import Condition
@@ -96,7 +96,7 @@ def mean_options(parts: Sequence[tuple[OptionScore, ...]]) -> tuple[OptionScore,
 def readable_forms(question: Question, sample: Sample, condition: Condition) -> list[tuple[str, int]]:
     """Return the replies to score, each with the option that the game reads in it."""
     numbers = range(len(question.options))
-    forms = dict.fromkeys(form for number in numbers for form in option_forms(question, number))
+    forms = dict.fromkeys(form for number in numbers for form in reply_forms(question, number))
     named = [(form, read_option(sample, question.state, condition, form)) for form in forms]
     return [(form, number) for form, number in named if number >= 0]
 

@@ -1,7 +1,7 @@
-"""A judge with its own engine that serves other workers: the judge's side and the playing worker's side.
+"""Connects a judge that has its own engine with the workers that play: the judge's side and the playing worker's side.
 
-Every request is answered once or raises. If its judge dies, the request is sent again, one at a time per worker; after
-``MAX_DEATHS`` deaths it is unprocessable, so that an answer that kills engines cannot stop a sweep.
+Every request is answered once or raises. If the judge's worker dies, the playing worker sends its requests again, one at a time;
+after ``MAX_DEATHS`` deaths a request is unprocessable, so that an answer that kills engines cannot stop a sweep.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class ServedJudge:
             self.answered += 1
 
     async def heartbeats(self) -> AsyncIterator[int]:
-        """Yield every ``HEARTBEAT_S`` the requests answered since the last heartbeat; nothing while the engine hangs.
+        """Yield, every ``HEARTBEAT_S``, the number of requests answered since the last heartbeat.
 
-        It hangs if requests wait and none is answered. Raises BackendDied as soon as the engine dies.
+        Yield nothing while the engine hangs: requests wait, and none is answered. Raises BackendDied as soon as the engine dies.
         """
         reported = 0
         while True:
@@ -50,23 +50,23 @@ class ServedJudge:
             for death in ended:
                 death.result()
             if not self.waiting or self.answered > reported:
-                fresh, reported = self.answered - reported, self.answered
-                yield fresh
+                newly_answered, reported = self.answered - reported, self.answered
+                yield newly_answered
 
 
 class RemoteJudge(Backend):
     """The playing worker's side: a backend that sends each request to the least busy worker of the judge."""
 
-    def __init__(self, *died: type[Exception]) -> None:
-        """``died``: the errors of a call to a dead worker, in addition to BackendDied."""
-        self.died: tuple[type[Exception], ...] = (BackendDied, *died)
+    def __init__(self, *death_errors: type[Exception]) -> None:
+        """``death_errors``: what a call to a dead worker raises, in addition to BackendDied."""
+        self.death_errors: tuple[type[Exception], ...] = (BackendDied, *death_errors)
         self.workers: dict[int, Any] = {}
         """Slot -> handle of an actor whose ``reply`` is ``ServedJudge.reply``."""
         self.in_flight: Counter[int] = Counter()
         """Slot -> requests of this worker that wait there."""
         self._workers_changed = asyncio.Condition()
         self._retry_lock = asyncio.Lock()
-        """Held by the one request that is sent again after a death."""
+        """Held by the request that is being sent again after a death."""
 
     async def set_workers(self, workers: Mapping[int, Any]) -> None:
         """Replace the workers that answer; requests wait while there is none."""
@@ -78,24 +78,24 @@ class RemoteJudge(Backend):
         """Answer, with another worker if one dies; raises Refused, or Unprocessable (also after ``MAX_DEATHS``)."""
         for deaths in range(MAX_DEATHS):
             async with self._retry_lock if deaths else nullcontext():
-                with suppress(*self.died):
+                with suppress(*self.death_errors):
                     return await self._send(request)
-        raise Unprocessable(f"{MAX_DEATHS} workers of its judge died while they read it")
+        raise Unprocessable(f"{MAX_DEATHS} workers of the judge died while reading this answer")
 
     async def _send(self, request: Request) -> Reply:
         async with self._workers_changed:
             await self._workers_changed.wait_for(lambda: self.workers)
-        slot = min(self.workers, key=lambda number: (self.in_flight[number], number))
+        slot = min(self.workers, key=lambda slot: (self.in_flight[slot], slot))
         self.in_flight[slot] += 1
         try:
             reply: Reply = await self.workers[slot].reply.remote(request)
             return reply
-        except self.died:
+        except self.death_errors:
             self.workers.pop(slot, None)
             raise
         finally:
             self.in_flight[slot] -= 1
 
     async def close(self) -> None:
-        """Forget the judge's workers, which the driver ends."""
+        """Forget the judge's workers, which the driver stops."""
         self.workers = {}

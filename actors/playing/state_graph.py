@@ -1,6 +1,6 @@
 """The finite graph of a sample's game without history: every state that play can reach, and where each option leads.
 
-A turn's number never falls along an edge, so that states come before those they lead to.
+The turn number grows along every edge, so a state comes before those it leads to.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from envs.types import Ending, Sample, State, View
 from sweeps.conditions import Condition
 
 END = {Ending.CORRECT: -1, Ending.WRONG: -2, Ending.LIMIT: -3}
-"""Ending -> the target of an edge that ends the episode so."""
+"""Ending -> the target of an edge that ends the episode this way."""
 
 
 class Question(NamedTuple):
-    """What the model reads: the same at every state that shows it."""
+    """What the model reads at one or several states."""
 
     state: State
-    """The earliest state that shows it."""
+    """The first of these states."""
     view: View
 
     @property
@@ -44,49 +44,49 @@ class StateGraph:
     sample: Sample
     questions: tuple[Question, ...]
     """In the order of their earliest states."""
-    asked: tuple[int, ...]
+    question_indices: tuple[int, ...]
     """State -> index of its question."""
     targets: tuple[tuple[int, ...], ...]
     """State -> per option of its question, the state that it leads to or a value of ``END``."""
 
-    def kind(self, question: int, option: int) -> str:
-        """Return ``suggestion``, ``abstention``, ``right`` or ``wrong`` (a category, whether or not one counts yet)."""
-        asked = self.questions[question]
-        if option >= len(asked.view.options):
-            return "right" if asked.options[option] == self.sample.answer else "wrong"
-        return "suggestion" if asked.suggests[option] else "abstention"
+    def kind(self, question_index: int, option: int) -> str:
+        """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where none counts yet."""
+        question = self.questions[question_index]
+        if option >= len(question.view.options):
+            return "right" if question.options[option] == self.sample.answer else "wrong"
+        return "suggestion" if question.suggests[option] else "abstention"
 
 
 def build_graph(sample: Sample, condition: Condition) -> StateGraph:
-    """Return the graph of a sample as its condition shows it (``prompts.apply_condition``)."""
+    """Return the graph of a sample to which ``prompts.apply_condition`` has applied the condition."""
     game = SCENARIOS[sample.scenario]
     first = game.initial(sample)
     states, numbers = [first], {first: 0}
-    questions: dict[View, int] = {}
-    listed: list[Question] = []
-    asked, targets = [], []
+    questions: list[Question] = []
+    index_by_view: dict[View, int] = {}
+    question_indices, targets = [], []
     for state in states:  # grows while it is read
         view = turn_view(sample, state, condition)
-        if view not in questions:
-            questions[view] = len(listed)
-            listed.append(Question(state, view))
-        question = listed[questions[view]]
+        if view not in index_by_view:
+            index_by_view[view] = len(questions)
+            questions.append(Question(state, view))
+        question = questions[index_by_view[view]]
         edges = []
         for option in range(len(question.options)):
-            following, _ = game.step(sample, state, _reply_naming(game, sample, state, question, option))
-            if following.ending is None:
-                following = without_last_move(game, sample, following)
-                if following not in numbers:
-                    numbers[following] = len(states)
-                    states.append(following)
-            edges.append(numbers[following] if following.ending is None else END[following.ending])
-        asked.append(questions[view])
+            next_state, _ = game.step(sample, state, _reply_naming(game, sample, state, question, option))
+            if next_state.ending is None:
+                next_state = without_last_move(game, sample, next_state)
+                if next_state not in numbers:
+                    numbers[next_state] = len(states)
+                    states.append(next_state)
+            edges.append(numbers[next_state] if next_state.ending is None else END[next_state.ending])
+        question_indices.append(index_by_view[view])
         targets.append(tuple(edges))
-    return StateGraph(sample, tuple(listed), tuple(asked), tuple(targets))
+    return StateGraph(sample, tuple(questions), tuple(question_indices), tuple(targets))
 
 
 def without_last_move(game: Scenario, sample: Sample, state: State) -> State:
-    """Return the state without its last move, unless the move decides the picture (a broken file of ROD)."""
+    """Return the state without its last move, unless the move decides the picture (ROD has one such broken file)."""
     bare = state._replace(last=None)
     return bare if game.image(sample, bare) == game.image(sample, state) else state
 
@@ -97,7 +97,7 @@ def read_option(sample: Sample, state: State, condition: Condition, reply: str) 
     return SCENARIOS[sample.scenario].named_option(sample, state, text)
 
 
-def option_forms(question: Question, option: int) -> tuple[str, ...]:
+def reply_forms(question: Question, option: int) -> tuple[str, ...]:
     """Return the replies that may name an option: ``text``, ``A. text``, ``A``, ``A.``, ``(A)``."""
     text, mark = question.options[option], letter(option)
     return text, f"{mark}. {text}", mark, f"{mark}.", f"({mark})"
@@ -105,5 +105,5 @@ def option_forms(question: Question, option: int) -> tuple[str, ...]:
 
 def _reply_naming(game: Scenario, sample: Sample, state: State, question: Question, option: int) -> str:
     """Return a reply that the game reads as this option."""
-    forms = option_forms(question, option)
+    forms = reply_forms(question, option)
     return next((form for form in forms if game.named_option(sample, state, form) == option), forms[0])

@@ -40,51 +40,55 @@ def weak_passerby(index: int, seed: int) -> DemoSample:
     """Draw one sample that the published filter drops: the object is in plain view from the start."""
     published = published_ids()["VSOD"]
     number = [i for i in range(max(published)) if i not in published][index]
-    return _sample(number, 1000 + index, seed, strong=False)
+    return _sample(number, 1000 + index, seed, strong=False)  # 1000: not the draws of a strong sample
 
 
 def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:
+    """Draw the sample; every fourth asks how many objects there are, the others which object it is."""
     rng = purpose_rng("VSOD", index, seed, "picture")
-    name, many = cycle_category("VSOD", index, seed), rng.randint(1, 4) if index % 4 == 3 else 0
-    count = rng.choice((16, 20, 24))
-    stage, middle = _stage(name, many, rng)
-    first = count // 2 if strong else rng.choice((0, 1, count - 1))
+    name, object_count = cycle_category("VSOD", index, seed), rng.randint(1, 4) if index % 4 == 3 else 0
+    frames = rng.choice((16, 20, 24))
+    stage, center = _stage(name, object_count, rng)
+    first = frames // 2 if strong else rng.choice((0, 1, frames - 1))
     template = f"{STEMS['VSOD']}/Data/test/test_{number + 1:04d}/{{image}}.JPEG"
-    line = entry(number, template, first, count, 0, _question(name, many, rng), rng, strong_occlusions=strong)
-    corners = {template.format(image=f"{frame:04d}"): _person_corner(middle, frame, count) for frame in range(count)}
+    line = entry(number, template, first, frames, 0, _question(name, object_count, rng), rng, strong_occlusions=strong)
+    corners = {template.format(image=f"{frame:04d}"): _person_corner(center, frame, frames) for frame in range(frames)}
     return DemoSample("VSOD", line, LazyMapping(corners, stage.frame), LazyMapping(corners, stage.visibility))
 
 
-def _question(name: str, many: int, rng: Random) -> DemoQuestion:
-    if not many:
+def _question(name: str, object_count: int, rng: Random) -> DemoQuestion:
+    """Return the question: how many, or for a count of 0 which object."""
+    if not object_count:
         prompt = rng.choice(("What is behind the person?", "Which object does the person walk past?"))
         return DemoQuestion(prompt, SUGGESTIONS, name)
     plural = PLURALS.get(name, f"{name.lower()}s")
-    others = rng.sample([n for n in range(1, 10) if n != many], 3)
-    categories = [f"{n}." for n in (many, *others)]
+    others = rng.sample([n for n in range(1, 10) if n != object_count], 3)
+    categories = [f"{n}." for n in (object_count, *others)]
     rng.shuffle(categories)
-    return DemoQuestion(f"How many {plural} are there in this video?", SUGGESTIONS, str(many), tuple(categories))
+    return DemoQuestion(
+        f"How many {plural} are there in this video?", SUGGESTIONS, str(object_count), tuple(categories)
+    )
 
 
-def _stage(name: str, many: int, rng: Random) -> tuple[Stage, int]:
-    """Return the stage, and the column in pixels that the hidden objects are centered on."""
-    middle = rng.randint(84, 108)
-    if many:
+def _stage(name: str, object_count: int, rng: Random) -> tuple[Stage, int]:
+    """Return the stage, and the column in pixels that the hidden objects are centered on; a count of 0 means one big object."""
+    center = rng.randint(84, 108)
+    if object_count:
         size, shape = 29, drawing(name, rng)
         spots = [(-29, 58), (1, 60), (-29, 92), (1, 90)]
-        corners = [(middle + x, y) for x, y in rng.sample(spots, many)]
+        corners = [(center + x, y) for x, y in rng.sample(spots, object_count)]
         objects = {corner: paint(shape, size) for corner in sorted(corners)}
     else:
         size = rng.randint(52, 60)
-        objects = {(middle - size // 2, 124 - size): paint(drawing(name, rng), size)}
-    return set_stage(backdrop(rng, (WIDTH, HEIGHT)), objects, _person(rng)), middle
+        objects = {(center - size // 2, 124 - size): paint(drawing(name, rng), size)}
+    return set_stage(backdrop(rng, (WIDTH, HEIGHT)), objects, _person(rng)), center
 
 
-def _person_corner(middle: int, frame: int, count: int) -> Corner:
+def _person_corner(center: int, frame: int, frames: int) -> Corner:
     """Return the passer-by's position: left of the picture in frame 0, in front of the object in the middle frame."""
-    stride = (middle + PERSON * 0.45) / (count // 2)
+    stride = (center + PERSON * 0.45) / (frames // 2)
     bob = -3 if frame % 2 else 0
-    return round(middle - PERSON / 2 + (frame - count // 2) * stride), 6 + bob
+    return round(center - PERSON / 2 + (frame - frames // 2) * stride), 6 + bob
 
 
 def _person(rng: Random) -> Image.Image:

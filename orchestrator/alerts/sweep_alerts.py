@@ -1,7 +1,7 @@
 """The events of a sweep that a person may have to act on, sent to a webhook.
 
-The address is the value of ``PROACTIVE_SWEEP_ALERTS`` and stands in no file: with most services it is a secret, and a run folder
-received from someone else must not name a host.
+The address comes from the environment variable ``PROACTIVE_SWEEP_ALERTS`` and never from a file: with most services it is a
+secret, and a run folder received from someone else must not name a host.
 """
 
 from __future__ import annotations
@@ -60,21 +60,23 @@ class SweepAlerts:
         if self.webhook is None or (event, subject) in self._sent:
             return
         self._sent.add((event, subject))
-        about = {"subject": subject} if subject else {}
         at = datetime.now(UTC).isoformat(timespec="seconds")
-        names = {"event": event, "sweep": self.sweep, "folder": self.folder.name, "at": at}
-        self.webhook.send({"text": f"{self.sweep}: {text}", **names, **about, **details})
+        fields = {"event": event, "sweep": self.sweep, "folder": self.folder.name, "at": at}
+        subject_field = {"subject": subject} if subject else {}
+        self.webhook.send({"text": f"{self.sweep}: {text}", **fields, **subject_field, **details})
 
 
 @contextmanager
 def open_alerts(sweep: str, folder: Path) -> Iterator[SweepAlerts]:
-    """Yield the alerts of an attempt, and wait for their delivery at its end; raises UserError if the address is none."""
+    """Yield the alerts of an attempt, and wait for their delivery at its end; raises UserError if the address is invalid."""
     address = os.environ.get(VARIABLE, "")
     if not address:
         yield SweepAlerts(sweep, folder, None)
         return
-    if not is_address(address):
-        raise UserError(f"the environment variable {VARIABLE} is no address; set it to https://HOST/PATH, or unset it")
+    if not is_web_address(address):
+        raise UserError(
+            f"the environment variable {VARIABLE} is not a web address; set it to https://HOST/PATH, or unset it"
+        )
     from orchestrator.alerts.webhook import Webhook  # aiohttp takes a quarter of a second to import
 
     alerts = SweepAlerts(sweep, folder, Webhook(address))
@@ -89,7 +91,8 @@ def open_alerts(sweep: str, folder: Path) -> Iterator[SweepAlerts]:
         alerts.webhook.close()
 
 
-def is_address(text: str) -> bool:
+def is_web_address(text: str) -> bool:
+    """Return True if a request can be sent to the text as an http or https address."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable()

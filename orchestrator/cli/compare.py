@@ -1,4 +1,4 @@
-"""``compare``: one run against the published figures, or several against the first, and what a comparison can see."""
+"""``compare``: one run against the published figures, or several against the first, and what ``--power`` can find."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from actors.text.printable import printable
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
+from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.report.comparisons.run_comparison import RunComparison
@@ -36,49 +37,53 @@ def compare(
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
     power: Annotated[
         bool,
-        typer.Option("--power", help="Show the least difference that would be found, per scenario and on average."),
+        typer.Option("--power", help="Show the smallest difference that would be found, per scenario and on average."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
     options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
+    if csv is not None and (power or len(folders) == 1):
+        raise RunFolderError("--csv writes the cells of several runs; name a second run folder, and leave out --power")
     if power:
         _show_power(folders, options, as_json)
-        exit_for_faults(folders)
-        return
-    if len(folders) > 1:
+    elif len(folders) > 1:
         compare_folders(folders, options, csv, as_json)
-        exit_for_faults(folders)
-        return
-    from orchestrator.report.comparisons import paper_comparison
-    from orchestrator.report.measures.clustering import describe_clusters
-    from orchestrator.report.read_run import read_run
-    from orchestrator.report.tables.formats import rich_table
-    from orchestrator.report.tables.model_input import add_notes, input_notes
-
-    run_data = read_run(folders[0], *options)
-    rows, uncertified = paper_comparison.compare_with_paper(run_data), input_notes(run_data.sweep, run_data.folder)
-    notes = [*paper_comparison.comparison_notes(rows), f"intervals: {describe_clusters(run_data)}"]
-    if as_json:
-        print_json({"figures": rows.to_dicts(), "notes": [*notes, *uncertified]})
     else:
-        tables = (add_notes(table, uncertified) for table in paper_comparison.comparison_tables(rows))
-        show(*map(rich_table, tables), *notes, min_width=WIDTH)
+        _compare_with_paper(folders[0], options, as_json)
     exit_for_faults(folders)
 
 
 def choose_clustering(cluster: str, independent: bool) -> str:
     """Return the clustering that the options name; raises RunFolderError if both are given."""
     from orchestrator.report.run_data import AUTOMATIC
-    from orchestrator.storage.lock import RunFolderError
 
     if cluster and independent:
         raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
     return "" if independent else cluster or AUTOMATIC
 
 
+def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> None:
+    """Print the run's figures beside the published ones."""
+    from orchestrator.report.comparisons import paper_comparison
+    from orchestrator.report.measures.clustering import describe_clusters
+    from orchestrator.report.read_run import read_run
+    from orchestrator.report.tables.formats import rich_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
+
+    run_data = read_run(folder, *options)
+    figures = paper_comparison.compare_with_paper(run_data)
+    notes = [*paper_comparison.comparison_notes(figures), f"intervals: {describe_clusters(run_data)}"]
+    notes_on_input = input_notes(run_data.sweep, run_data.folder)
+    if as_json:
+        print_json({"figures": figures.to_dicts(), "notes": [*notes, *notes_on_input]})
+    else:
+        tables = (add_notes(table, notes_on_input) for table in paper_comparison.comparison_tables(figures))
+        show(*map(rich_table, tables), *notes, min_width=WIDTH)
+
+
 def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | None, as_json: bool) -> None:
-    """Print the difference of every further run from the first, sample by sample."""
+    """Print the differences of all other runs from the first, on the same samples."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
     from orchestrator.report.tables.csv import csv_text
@@ -98,7 +103,7 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | N
 
 
 def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
-    """Print the least difference that a comparison of these runs finds in 80% of cases."""
+    """Print the smallest difference that a comparison of these runs finds in 80% of cases."""
     from orchestrator.report.comparisons.power import paired_power, power_table, unpaired_power
     from orchestrator.report.comparisons.run_comparison import compare_runs, distinct_names
     from orchestrator.report.read_run import read_runs
@@ -106,16 +111,18 @@ def _show_power(folders: Sequence[Path], options: ReadOptions, as_json: bool) ->
     from orchestrator.report.tables.model_input import add_notes, joint_input_notes
 
     runs = read_runs(folders, *options)
-    least = paired_power(compare_runs(runs)) if len(runs) > 1 else unpaired_power(runs[0])
+    is_paired = len(runs) > 1
+    smallest = paired_power(compare_runs(runs)) if is_paired else unpaired_power(runs[0])
     if as_json:
-        print_json(least.to_dicts())
+        print_json(smallest.to_dicts())
     else:
         names = distinct_names([run.folder for run in runs])
-        uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
-        show(rich_table(add_notes(power_table(least, paired=len(runs) > 1), uncertified)), min_width=WIDTH)
+        notes_on_input = joint_input_notes(dict(zip(names, runs, strict=True)))
+        show(rich_table(add_notes(power_table(smallest, paired=is_paired), notes_on_input)), min_width=WIDTH)
 
 
 def show_differences(differences: RunComparison) -> None:
+    """Print the tables, the legend and the notes of a comparison of runs."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.tables.formats import rich_table
 

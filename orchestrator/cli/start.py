@@ -14,8 +14,6 @@ from sweeps.sweep_file import SweepError
 
 NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The sweep file to write.")]
 Source = Annotated[str, typer.Option("--from", metavar="NAME", help="The shipped sweep to copy (`ls sweeps`).")]
-
-
 Package = Annotated[
     Path | None,
     typer.Option(
@@ -29,7 +27,7 @@ def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Packa
     if package is not None:
         _copy_package(package)
         return
-    text = shipped.copy_sweep_text(_source(source), file)
+    text = shipped.copy_sweep_text(_find_source(source), file)
     if file.suffix != ".toml":
         raise SweepError(f"{file} is not a sweep file name; end it with .toml")
     if file.exists():
@@ -44,7 +42,7 @@ def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Packa
 
 
 def _copy_package(folder: Path) -> None:
-    spec = find_spec("proactive_sweep")  # found, not imported: it needs the package verifiers
+    spec = find_spec("proactive_sweep")  # located, not imported: to import it needs the package verifiers
     assert spec is not None and spec.origin is not None
     try:
         shutil.copytree(Path(spec.origin).with_name("template"), folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -52,10 +50,11 @@ def _copy_package(folder: Path) -> None:
         raise SweepError(f"{folder} already exists and is left unchanged; name another folder") from None
     except OSError as problem:
         raise SweepError(f"{folder} cannot be written: {problem.strerror or problem}") from None
-    print_lines([f"{folder}: read README.md there, which has the commands"])
+    print_lines([f"{folder}: its README.md has the commands to type next"])
 
 
-def _source(name: str) -> Path:
+def _find_source(name: str) -> Path:
+    """Return the file of a shipped sweep, or of the starter for an empty name; raises SweepError."""
     if not name:
         return shipped.STARTER
     sweeps = shipped.shipped_sweeps()
@@ -67,12 +66,12 @@ def _source(name: str) -> Path:
 def _next_steps(file: Path, data: str) -> tuple[str, ...]:
     """Return the file written and the commands to type next."""
     folder = file.parent / data
-    first = f"data demo {folder}      # a small benchmark; `data fetch DIR` brings the published one"
+    get_data = f"data demo {folder}      # a small benchmark; `data fetch DIR` downloads the published one"
     if folder.name == "test":
-        first = f"data fetch {folder.parent}      # 150 GB, published; `data demo {folder}` draws a small one"
+        get_data = f"data fetch {folder.parent}      # 150 GB, published; `data demo {folder}` draws a small one"
     return (
         f"{file}: edit it, then",
-        f"  proactive-sweep {first}",
+        f"  proactive-sweep {get_data}",
         f"  proactive-sweep plan {file}",
         f"  proactive-sweep run {file}",
         f"  proactive-sweep report outputs/{file.stem}",

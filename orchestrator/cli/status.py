@@ -23,7 +23,7 @@ from orchestrator.storage.lock import RunFolderError
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
 LISTED = 10
-"""Most cells with a reason that the summary lists."""
+"""Cells with a reason that the summary lists."""
 Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 
 
@@ -53,7 +53,7 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
         exit_for_faults([folder])
         return
     table = text_table(COLUMNS, ([str(cell[name]) for name in COLUMNS] for cell in progress["cells"]))
-    summary = [] if cells else list(_count_states(progress["cells"]))
+    summary = [] if cells else list(_summarize_cells(progress["cells"]))
     show(*([table] if cells else []), *status_tables(progress), *summary, *precision)
     print_lines(engine_cache.sentences(folder))
     print_lines(replica_time.describe(folder))
@@ -64,20 +64,21 @@ def status(folder: RunFolder, cells: Cells = False, as_json: AsJson = False) -> 
     exit_for_faults([folder])
 
 
-def _count_states(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the number of cells in each state, and the first cells that have a reason for theirs."""
+def _summarize_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line with the number of cells in each state, and a line for each of the first cells whose state has a reason."""
     counts = Counter(str(cell["state"]) for cell in cells)
-    yield f"{pluralize(len(cells), 'cell')}: {', '.join(f'{count:,} {state}' for state, count in counts.items())} (--cells)"
-    stopped = [cell for cell in cells if cell["reason"]]
-    yield from (f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in stopped[:LISTED])
-    if len(stopped) > LISTED:
-        yield f"and {pluralize(len(stopped) - LISTED, 'more cell')} with a reason (--cells)"
+    states = ", ".join(f"{count:,} {state}" for state, count in counts.items())
+    yield f"{pluralize(len(cells), 'cell')}: {states} (--cells lists them)"
+    explained = [cell for cell in cells if cell["reason"]]
+    yield from (f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in explained[:LISTED])
+    if len(explained) > LISTED:
+        yield f"and {pluralize(len(explained) - LISTED, 'more cell')} with a reason (--cells lists them)"
 
 
 def top(
     output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
 ) -> None:
-    """Watch a running sweep full-screen: models, GPUs, rates, queues, errors, last replies; pause and more by key."""
+    """Watch a running sweep full-screen: models, GPUs, rates, queues, errors, last replies; press keys to pause and more."""
     if not sys.stdout.isatty():
         raise RunFolderError(
             f"top needs a terminal; `proactive-sweep status {required_name(output)}` prints the progress once"

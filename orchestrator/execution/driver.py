@@ -36,7 +36,7 @@ from sweeps.spec import Sweep
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STANDSTILL_S = 5.0
-"""Seconds between two readings of the clock, due twice a second, after which the driver itself was stopped (SIGSTOP)."""
+"""Seconds between two readings of the clock, due twice a second; a longer gap means that the driver was stopped (SIGSTOP)."""
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
@@ -46,7 +46,7 @@ NODE_NOTICE_S = 15.0
 DRAIN_S = 5.0
 """Seconds in which the other leases of a stopped worker may deliver what they have."""
 LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
-"""Seconds that other nodes have at the end to send what workers printed, and if the run was stopped."""
+"""Seconds that other nodes have at the end of a run, and of an interrupted one, to send what workers printed."""
 
 log = logging.getLogger(__name__)
 
@@ -97,10 +97,10 @@ class Driver:
         self.cluster_lost = False
         """True if it stopped because Ray has ended on this machine."""
         self.reasons: dict[str, str] = {}
-        """Group -> the last reason for which a worker of it was lost."""
+        """Group -> why its last lost worker was lost, or why it was abandoned."""
 
     async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
-        """Play until nothing is pending or ``stop`` is called; return True if all is done.
+        """Play until nothing is pending or ``stop`` is called; return True if nothing is pending.
 
         ``on_tick`` runs about twice a second.
         """
@@ -150,6 +150,7 @@ class Driver:
         self.stop()
 
     def hosts(self) -> dict[str, str]:
+        """Return node -> host name."""
         return node_hosts()
 
     # -- commands -----------------------------------------------------------------------------------------------------
@@ -217,11 +218,8 @@ class Driver:
         if missing:
             log.error("%d answers are missing from the store, so no judge reads them", len(missing))
             self.act(self.schedule.on_delivery(slot, lease, missing, self.now()))
-        while True:
-            try:
-                batch: EpisodeBatch | VerdictBatch = await (await anext(stream))
-            except StopAsyncIteration:
-                break
+        async for reference in stream:
+            batch: EpisodeBatch | VerdictBatch = await reference
             self._store(batch)
             self.act(self.schedule.on_delivery(slot, lease, batch.ordinals, self.now()))
             for name, unneeded in self.take_cancelled():
@@ -233,7 +231,7 @@ class Driver:
         return max(ordinal, neighbor) < self.plan.total and self.plan.share_sample(ordinal, neighbor)
 
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
-        """Store a batch; new open-ended answers wait for the judge from now on."""
+        """Store a batch, and queue its open-ended answers for the judge."""
         queue = self.judge_queue
         if isinstance(batch, VerdictBatch):
             assert queue is not None, "a VerdictBatch came without a judge"
@@ -247,7 +245,7 @@ class Driver:
             self.act(self.schedule.on_answers(queue.group, answers, self.now()))
 
     def _release_answers(self) -> None:
-        """Have the answers judged that waited for the end of the gold check, if it has just ended."""
+        """Give the judge the answers that waited for the end of the gold check, if it has just ended."""
         queue = self.judge_queue
         if queue is not None and (answers := queue.take_released()):
             self.act(self.schedule.on_answers(queue.group, answers, self.now()))
@@ -259,15 +257,13 @@ class Driver:
         if not isinstance(problem, RayError | TimeoutError | ModelStopped):
             self.events.put_nowait(partial(raise_loss, problem))
             return
-        starting, worker = not self.schedule.slots[slot].ready, self.pool.handles[slot]
-        name = worker.group
-        log.warning("worker %d of %s is lost: %s", slot, name, last_line(problem))
-        reason = self.reasons[name] = loss_reason(
-            problem, self.attempt_log.worker_path(name, slot) if worker.address else ""
-        )
+        worker, is_starting = self.pool.handles[slot], not self.schedule.slots[slot].ready
+        log.warning("worker %d of %s is lost: %s", slot, worker.group, last_line(problem))
+        log_path = self.attempt_log.worker_path(worker.group, slot) if worker.address else ""
+        reason = self.reasons[worker.group] = loss_reason(problem, log_path)
         self.pool.kill(slot, lost=True)
-        fatal = isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
-        if isinstance(problem, ModelStopped) or (starting and fatal):
+        is_fatal_start = is_starting and isinstance(problem, RayTaskError) and isinstance(problem, FATAL_START_ERRORS)
+        if isinstance(problem, ModelStopped) or is_fatal_start:
             self.events.put_nowait(lambda: self.schedule.on_fatal_error(slot, reason, self.now()))
             return
         delay = NODE_NOTICE_S if isinstance(problem, ActorUnavailableError) else RESTART_DELAY_S
@@ -277,7 +273,7 @@ class Driver:
 
     def _on_death(self, slot: int, reason: str, node: str) -> list[Command]:
         if with_node := self.view.has_lost(node):
-            log.info("worker %d was lost with its node: what it had in play is not suspected of it", slot)
+            log.info("worker %d was lost with its node, so its episodes are not suspected of killing it", slot)
         return self.schedule.on_death(slot, reason, self.now(), with_node)
 
     async def _tick(self, on_tick: Callable[[], None]) -> None:
@@ -300,7 +296,7 @@ class Driver:
         return commands
 
     def drain(self, nodes: Iterable[str]) -> None:
-        """Keep exactly these nodes free of workers, and those that Ray empties."""
+        """Keep exactly these nodes free of workers, and those that Ray drains."""
         self.drained = frozenset(nodes)
         self.act(self._close_nodes())
 

@@ -58,9 +58,8 @@ def write_outcome(state: AttemptState) -> AttemptOutcome:
     states = cell_states(rows, state.reasons, state.standing)
     write_status(state.output, states, finished=not state.interrupted)
     put_aside_unmended(state.output)
-    played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
-    unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
-    complete = played and (not state.sweep.is_judged or (rows.filter(unread != 0).is_empty() and _judge_reads(rows)))
+    all_played = int(rows["finished"].sum()) == state.plan.total_with_stops and not int(rows["failed"].sum())
+    complete = all_played and (not state.sweep.is_judged or _all_judged(rows))
     return AttemptOutcome(rows, complete, state.interrupted, state.reasons, state.seconds, state.cluster_lost)
 
 
@@ -70,6 +69,12 @@ def write_judge_scores(state: AttemptState, judge: str) -> pl.DataFrame:
     if own_judge_key(state.sweep) == judge:
         write_results(state.output, rows)
     return rows
+
+
+def _all_judged(rows: pl.DataFrame) -> bool:
+    """Return True if the judge has read every answer, and has given verdicts on enough of them."""
+    unread = pl.col("answered") - pl.col("judged") - pl.col("unjudged")
+    return rows.filter(unread != 0).is_empty() and _judge_reads(rows)
 
 
 def _judge_reads(rows: pl.DataFrame) -> bool:
@@ -83,18 +88,18 @@ def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
-    """Return one row per planned cell (``score``), open-ended ones by this judge; scores one model at a time to bound memory."""
-    own_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
+    """Return one row per planned cell (``score``), open-ended ones by this judge; score one model at a time to bound memory."""
+    judge_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
     for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
-        rows = score(stored, planned, own_verdicts)
-        parts.append(add_anytime_intervals(rows, stored, plan.precision, plan.seed))
+        model_rows = score(stored, planned, judge_verdicts)
+        parts.append(add_anytime_intervals(model_rows, stored, plan.precision, plan.seed))
     rows = pl.concat(parts, how="diagonal")  # only some models may have open-ended cells
     return rows.with_columns(pl.col(name).fill_null(0) for name in JUDGE_COUNTS if name in rows.columns).sort("cell")
 
 
 def count_stored(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return cell -> planned episodes that are stored already; ``pending``: group -> ordinals."""
+    """Return cell -> number of planned episodes that are stored; ``pending``: group -> ordinals that are not."""
     missing = plan.pending_per_cell(pending)
     return {cell.key: plan.size(index) - missing[index] for index, cell in enumerate(plan.cells)}
 
@@ -128,5 +133,5 @@ def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
 
 def _stop_reason(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
     """Return why the cell's model stopped, under all conditions or this one; empty if it did not."""
-    stopped = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
-    return reasons.get(row["model"]) or reasons.get(stopped, "")
+    request_group = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
+    return reasons.get(row["model"]) or reasons.get(request_group, "")

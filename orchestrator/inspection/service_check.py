@@ -9,6 +9,9 @@ from envs.json_text import parse_json
 from sweeps.checkpoint import MAX_FILE_BYTES
 from sweeps.spec import ModelSpec
 
+LISTED = 3
+"""Served models that a fault names."""
+
 
 def key_fault(model: ModelSpec) -> str:
     """Return the fault of a service's key or address, without a request; empty if none."""
@@ -17,15 +20,15 @@ def key_fault(model: ModelSpec) -> str:
     if address and not address.lower().startswith(("http://", "https://")):
         return f"no: base_url {address} must start with http:// or https://"
     if variable and not key:
-        empty = ": set it, or empty key_env in its entry if the service needs no key" if address else ""
-        return f"no: {variable} is not set{empty}"
+        remedy = ': set it, or key_env = "" in the entry if the service needs no key' if address else ""
+        return f"no: {variable} is not set{remedy}"
     if not (key.isascii() and key.isprintable()):
         return f"no: {variable} has a line break or a character that no key has"
     return ""
 
 
 def service_cell(model: ModelSpec) -> str:
-    """Return the source cell of a service: its list of models is requested, except from OpenAI."""
+    """Return whether a service has the model, for the column ``source`` of ``models check``; OpenAI gets no request."""
     variable, address = model.endpoint.key_env, model.endpoint.base_url
     if fault := key_fault(model):
         return fault
@@ -45,4 +48,5 @@ def service_cell(model: ModelSpec) -> str:
         return f"no: {address} does not answer ({getattr(problem, 'reason', problem)})"
     if model.source in served:
         return "ok: it answers"
-    return f"no: it serves {', '.join(served[:3])}, not {model.source}"
+    more = f" and {len(served) - LISTED} more" if len(served) > LISTED else ""
+    return f"no: it serves {', '.join(served[:LISTED]) or 'no model'}{more}, not {model.source}"

@@ -1,6 +1,6 @@
-"""Training in several processes of Ray Train, with a GPU each if the model uses one.
+"""Training in several processes of Ray Train, each with a GPU if the model uses one.
 
-All processes must see the training's folder: one machine, or a shared file system.
+All processes must see the folder of the training, on one machine or a shared file system.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ WORKER_CPUS = 1
 
 
 def fit(training: Training, output: Path, say: Callable[[str], None], train_worker: Callable[..., None]) -> None:
-    """Train in ``workers`` processes until all steps are complete, or Ctrl-C or SIGTERM ends them after a checkpoint.
+    """Train in ``train.workers`` processes until all steps are complete; Ctrl-C or SIGTERM ends them after a checkpoint.
 
     ``train_worker`` is ``trl_engine.train_worker``, which each process calls. Raises TrainError with the first failure.
     """
@@ -34,7 +34,7 @@ def fit(training: Training, output: Path, say: Callable[[str], None], train_work
     worker_gpus = 1 if training.train.model.gpus else 0
     if (worker_gpus and workers > gpus) or workers * WORKER_CPUS > cpus:
         raise TrainError(
-            f"train.workers = {workers} takes {workers * worker_gpus} GPUs and {workers * WORKER_CPUS} CPUs, and the cluster "
+            f"train.workers = {workers} needs {workers * worker_gpus} GPUs and {workers * WORKER_CPUS} CPUs, but the cluster "
             f"has {gpus} and {cpus:g}; set train.workers lower"
         )
     settings = {
@@ -64,7 +64,7 @@ def fit(training: Training, output: Path, say: Callable[[str], None], train_work
 
 
 def with_absolute_paths(training: Training) -> Training:
-    """Return the training with absolute paths, because workers start in a folder of Ray's."""
+    """Return the training with absolute paths, because Ray starts workers in a folder of its own."""
     sweep, train = training
     model = train.model.model_copy(update={key: _absolute(getattr(train.model, key)) for key in ("source", "lora")})
     train = train.model_copy(update={"model": model, "data": _absolute(train.data)})
@@ -72,11 +72,12 @@ def with_absolute_paths(training: Training) -> Training:
 
 
 def _absolute(path: str) -> str:
+    """Return the absolute path of what exists; anything else, such as a name on the Hub, stays as it is."""
     return str(Path(path).resolve()) if path and Path(path).exists() else path
 
 
 def run_worker(settings: dict[str, Any]) -> None:
-    """Train in this process, as one of several."""
+    """Train in this process, one of several."""
     from orchestrator.learning.plan import drawable_states, load_training_states
 
     training, output = settings["training"], Path(settings["output"])

@@ -1,4 +1,4 @@
-"""The files of a training: resolved settings, the checkpoint, parts of rollouts, the weights and ``model.toml``.
+"""The files of a training: resolved settings, the checkpoint, tables of rollouts, the weights and ``model.toml``.
 
 Each file is written atomically. A folder belongs to one set of settings; a killed training keeps its last checkpoint.
 """
@@ -32,8 +32,8 @@ RESOLVED, CHECKPOINT, ROLLOUTS, MODEL = "train.resolved.toml", "checkpoint.pt", 
 MAX_DIFFERENCES = 6
 """Differences listed in an error message."""
 VLLM_LORA_RANKS = (16, 32, 64, 128, 256, 320, 512)
-"""``max_lora_rank`` in vLLM 0.32 (``vllm.config.lora``)."""
-ROLLOUT = {
+"""Values that vLLM 0.32 takes for ``max_lora_rank`` (``vllm.config.lora``)."""
+ROLLOUT_SCHEMA = {
     "step": pl.Int64, "group": pl.Int64, "state": pl.String, "scenario": pl.String, "kind": pl.String,
     "variant": pl.String, "reply": pl.String, "action": pl.String, "right": pl.Boolean, "asked": pl.Boolean,
     "reward": pl.Float64, "advantage": pl.Float64, "logprob": pl.Float64, "tokens": pl.Int64,
@@ -42,7 +42,7 @@ ROLLOUT = {
 
 
 def claim(folder: Path, train: Train) -> None:
-    """Write the resolved settings; raise TrainError if the folder has steps that were trained with other ones."""
+    """Write the resolved settings; raises TrainError if the folder has steps that were trained with other settings."""
     path = folder / RESOLVED
     settings = {name: value for name, value in train.settings.items() if value is not None}
     if path.exists() and has_steps(folder):
@@ -50,8 +50,8 @@ def claim(folder: Path, train: Train) -> None:
             old = tomllib.loads(path.read_text("utf-8"))["settings"]
         except (OSError, ValueError, KeyError):
             raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
-        if changed := differences(old, settings):
-            changes = "; ".join(changed[:MAX_DIFFERENCES]).replace("this sweep says", "now it is")
+        if changed := differences(old, settings, between=", now it is "):
+            changes = "; ".join(changed[:MAX_DIFFERENCES])
             raise TrainError(f"{folder} holds a training with other settings: {changes}; pass another --output")
     table = train.model_dump(mode="json", exclude_none=True)
     atomic_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
@@ -73,7 +73,7 @@ def read_train_table(folder: Path) -> dict[str, Any]:
 
 # -- checkpoint --------------------------------------------------------------------------------------------------------
 def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.Optimizer) -> None:
-    """Save weights and the optimizer's state after ``step`` steps; random draws need no state, they depend on (seed, step)."""
+    """Save weights and the optimizer's state after ``step`` steps; random draws need no state, as they depend on (seed, step)."""
     import torch
 
     buffer = io.BytesIO()
@@ -102,12 +102,13 @@ def rollout_rows(step: int, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]
     """Return one row per reply."""
     return [
         {
-            "step": step, "group": r.group, "state": r.state.key, "scenario": r.state.scenario, "kind": r.state.kind,
-            "variant": r.variant, "reply": r.reply, "action": r.outcome.action.value, "right": r.outcome.right,
-            "asked": r.outcome.is_suggestion, "reward": r.reward, "advantage": r.advantage, "logprob": r.completion.logprob,
-            "tokens": len(r.completion.tokens),
+            "step": step, "group": rollout.group, "state": rollout.state.key, "scenario": rollout.state.scenario,
+            "kind": rollout.state.kind, "variant": rollout.variant, "reply": rollout.reply,
+            "action": rollout.outcome.action.value, "right": rollout.outcome.right, "asked": rollout.outcome.is_suggestion,
+            "reward": rollout.reward, "advantage": rollout.advantage, "logprob": rollout.completion.logprob,
+            "tokens": len(rollout.completion.tokens),
         }
-        for r in rollouts
+        for rollout in rollouts
     ]  # fmt: skip
 
 
@@ -116,18 +117,20 @@ def write_rollouts(folder: Path, first: int, last: int, rows: Sequence[dict[str,
     if rows:
         parts = folder / ROLLOUTS
         parts.mkdir(exist_ok=True)
-        atomic_write.write_table(parts / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(rows, schema=ROLLOUT))
+        atomic_write.write_table(
+            parts / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(rows, schema=ROLLOUT_SCHEMA)
+        )
 
 
 def remove_rollouts(folder: Path, step: int) -> None:
-    """Remove the parts from ``step`` on, which a killed attempt wrote after its last checkpoint."""
+    """Remove the parts that begin at ``step`` or later, which a killed attempt wrote after its last checkpoint."""
     for part in (folder / ROLLOUTS).glob("steps-*.parquet"):
         if int(part.stem.split("-")[1]) >= step:
             part.unlink()
 
 
 def rollout_measures(rollouts: pl.DataFrame) -> dict[str, float]:
-    """Return mean reward, share of live groups, and percent of asks and right replies at hidden and clear views."""
+    """Return the mean reward, the share of groups with unequal rewards, and percent of asks and right replies by kind of view."""
     groups = rollouts.group_by("group").agg(pl.col("advantage").is_not_null().any())
     measures = {"reward": _mean(rollouts["reward"]), "live_groups": _mean(groups["advantage"])}
     for kind in ("hidden", "clear"):
@@ -144,7 +147,7 @@ def _mean(values: pl.Series) -> float:
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
-    """Write the trained weights by ``save``, and ``model.toml``, a ``[[model]]`` for sweeps; return its path.
+    """Write the trained weights with ``save``, and ``model.toml``, a ``[[model]]`` for sweeps; return the path of the latter.
 
     The folder of the weights is named by their digest, so different weights have different keys (``ModelSpec.identity``).
     """

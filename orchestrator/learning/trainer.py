@@ -185,7 +185,7 @@ class NativeTraining:
         optimizer.step(step, batch)
         rows = run_files.rollout_rows(step, batch)
         self.rows += rows
-        measures = run_files.rollout_measures(pl.DataFrame(rows, schema=run_files.ROLLOUT))
+        measures = run_files.rollout_measures(pl.DataFrame(rows, schema=run_files.ROLLOUT_SCHEMA))
         self.progress.record(step, {**measures, **self._evaluate(step)})
 
     def _evaluate(self, step: int) -> dict[str, float]:

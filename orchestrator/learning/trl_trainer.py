@@ -186,7 +186,7 @@ class StepCallback(TrainerCallback):
         evaluated = trainer.evaluate_scenarios() if every and state.global_step % every == 0 else {}
         if args.should_save:
             rows = [row for row in trainer.rows if row["step"] == step]
-            measures = run_files.rollout_measures(pl.DataFrame(rows, schema=run_files.ROLLOUT))
+            measures = run_files.rollout_measures(pl.DataFrame(rows, schema=run_files.ROLLOUT_SCHEMA))
             trainer.progress.record(step, {**measures, **evaluated})
             trainer.progress.print_step(self.start, step)
         if self.stop.is_set():

@@ -140,13 +140,12 @@ def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
     sweeps = [run_folder.stored_sweep(folder) for folder in folders]
     first, merged = sweeps[0], sweeps[0]
     for sweep, name in zip(sweeps[1:], names[1:], strict=True):
-        changed = run_folder.differences(run_folder.settings(first), run_folder.settings(sweep))
+        settings, other_settings = run_folder.settings(first), run_folder.settings(sweep)
+        changed = run_folder.differences(settings, other_settings, between=", there it is ")
         differing = [key for key in ("models", "conditions") if any(line.startswith(f"{key} was") for line in changed)]
         blocking = [line for line in changed if not line.startswith(("models was", "conditions was"))]
         if blocking or len(differing) > 1:
-            detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES]).replace(
-                "this sweep says", "there it is"
-            )
+            detail = "; ".join((blocking or changed)[: run_folder.MAX_DIFFERENCES])
             raise RunFolderError(f"{names[0]} and {name} have different configurations: {detail}")
         models = {model.name: model for model in (*merged.models, *sweep.models)}
         conditions = {condition.name: condition for condition in (*merged.conditions, *sweep.conditions)}

@@ -204,4 +204,4 @@ def _unchanged_pictures(sweep: Sweep, folder: Path, paths: Sequence[str]) -> fro
     earlier = pictures.read_pictures(folder)
     recorded = [path for path in paths if path in earlier]
     now = pictures.scan_pictures(Path(sweep.data), recorded, earlier)
-    return frozenset(picture.path for picture in now if picture.sum == earlier[picture.path].sum != pictures.UNKNOWN)
+    return frozenset(picture.path for picture in now if picture.sum == earlier[picture.path].sum != pictures.CHANGED)

@@ -1,6 +1,6 @@
-"""Exact values of a policy on a finite graph: backward through the states, without drawing an episode.
+"""Exact values of a policy on a sample's finite graph, computed backward from the ends without drawing an episode.
 
-With V(end) given, V(state) = sum over options of p(option) V(target), and one suggestion more on every edge that goes on.
+V(state) is the sum over options of p(option) V(target); an edge to another state counts one suggestion more.
 """
 
 from typing import NamedTuple
@@ -31,39 +31,39 @@ class Values(NamedTuple):
 
 
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
-    """Return the exact values of pi_b for each of these ``b``."""
-    chances = [shifted(question, biases) for question in policy]
-    values = np.zeros((len(graph.asked), len(Values._fields), len(biases)))
+    """Return the exact values of pi_b for each ``b`` in ``biases``."""
+    family = [shifted(question, biases) for question in policy]
+    values = np.zeros((len(graph.question_indices), len(Values._fields), len(biases)))
     for state in range(len(values) - 1, -1, -1):
-        number, targets = graph.asked[state], np.array(graph.targets[state])
-        question, own = policy[number], chances[number]
+        index, targets = graph.question_indices[state], np.array(graph.targets[state])
+        question, chances = policy[index], family[index]
         ended, onward = targets < 0, np.flatnonzero(targets >= 0)
         abstains = ~(question.names | question.suggests)
-        counted = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])
-        values[state] = counted.astype(np.float64) @ own
+        contributes = np.array([targets == CORRECT, ~ended, ended & question.names, ended & abstains, targets == LIMIT])
+        values[state] = contributes.astype(np.float64) @ chances
         for option in onward:
-            values[state] += own[option] * values[targets[option]]
+            values[state] += chances[option] * values[targets[option]]
     return Values(*values[0])
 
 
 class SuggestionCounts(NamedTuple):
-    """Chances by number of suggestions, from 0 to the most that play can make."""
+    """Chances by number of suggestions, from 0 to the largest possible number."""
 
     right: Floats
-    """Chance to end right after so many suggestions."""
+    """Chance to end right after exactly this number of suggestions."""
     ended: Floats
-    """Chance to end at all after so many."""
+    """Chance to end, right or not, after exactly this number."""
 
 
 def count_suggestions(graph: StateGraph, policy: Policy) -> SuggestionCounts:
-    """Return the distribution of the number of suggestions of a policy, and of those that end right."""
+    """Return how likely a policy ends after each number of suggestions, and how likely it ends right there."""
     mass, right, ended = {0: 1.0}, list[float](), list[float]()
     while mass:
         after: dict[int, float] = {}
         right.append(0.0)
         ended.append(0.0)
         for state, weight in mass.items():
-            chances = policy[graph.asked[state]].probabilities
+            chances = policy[graph.question_indices[state]].probabilities
             ended[-1] += weight * max(0.0, 1.0 - float(chances.sum()))
             for chance, target in zip(chances.tolist(), graph.targets[state], strict=True):
                 if target >= 0:
@@ -76,11 +76,11 @@ def count_suggestions(graph: StateGraph, policy: Policy) -> SuggestionCounts:
 
 
 def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None:
-    """Return whether greedy decoding ends right, and its number of suggestions; None if the greedy option is unknown."""
+    """Return 1.0 if greedy decoding ends right, else 0.0, and its number of suggestions; None if a greedy option is unknown."""
     state, suggestions = 0, 0
     while True:
-        option = policy[graph.asked[state]].greedy
-        if option < -1:
+        option = policy[graph.question_indices[state]].greedy
+        if option < -1:  # unknown
             return None
         target = graph.targets[state][option] if option >= 0 else WRONG
         if target < 0:
@@ -89,7 +89,7 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
 
 
 def can_end_right(graph: StateGraph) -> bool:
-    """Return True if any play of this sample ends right: the accuracy of perfect recognition, timing and suggestions."""
+    """Return True if any sequence of replies ends right; its mean bounds the accuracy of every player."""
     return any(CORRECT in targets for targets in graph.targets)
 
 
@@ -99,18 +99,18 @@ def oracle_suggestions(graph: StateGraph) -> int:
 
 
 def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False) -> float:
-    """Return the accuracy of the best timing of questions that knows how likely each answer is right.
+    """Return the accuracy if the model asked and answered at the best times, given its chances to answer right at each state.
 
-    Categories are the model's own, nothing is given up; ``chooses`` also picks the best suggestion instead of the model's mix.
-    An upper bound, because no player knows these chances.
+    It answers with its own categories and never abstains. It suggests with its own probabilities, or, if ``chooses``, always the
+    best suggestion. This is an upper bound, because no player knows these chances.
     """
-    right = np.zeros(len(graph.asked))
-    for state in range(len(right) - 1, -1, -1):
-        question, targets = policy[graph.asked[state]], graph.targets[state]
-        right[state] = only(question, question.names)[[target == CORRECT for target in targets]].sum()
+    accuracies = np.zeros(len(graph.question_indices))
+    for state in range(len(accuracies) - 1, -1, -1):
+        question, targets = policy[graph.question_indices[state]], graph.targets[state]
+        accuracies[state] = only(question, question.names)[[target == CORRECT for target in targets]].sum()
         asks = np.flatnonzero(question.suggests)
         if len(asks):
-            after = np.array([right[targets[ask]] if targets[ask] >= 0 else 0.0 for ask in asks])
-            accuracy = after.max() if chooses else only(question, question.suggests)[asks] @ after
-            right[state] = max(right[state], accuracy)
-    return float(right[0])
+            after = np.array([accuracies[targets[ask]] if targets[ask] >= 0 else 0.0 for ask in asks])
+            if_asked = after.max() if chooses else only(question, question.suggests)[asks] @ after
+            accuracies[state] = max(accuracies[state], if_asked)
+    return float(accuracies[0])

@@ -31,8 +31,8 @@ THREADS = 8
 """Files that are read at the same time."""
 CHUNK = 200
 """Files between two checks of the stop event."""
-UNKNOWN = "changed"
-"""The hash of a picture whose content changed during the run."""
+CHANGED = "changed"
+"""Instead of a hash, for a picture whose content changed during the run."""
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +44,11 @@ class PictureFile(NamedTuple):
     """Relative to the data folder."""
     size: int
     modified: int
-    """In nanoseconds, as is ``changed``; both identify an unchanged file without reading it."""
+    """Nanoseconds; with ``changed`` it shows that a file is untouched, without reading it."""
     changed: int
+    """Nanoseconds, of the file's status."""
     sum: str
-    """BLAKE2b of the content, 32 hex digits."""
+    """BLAKE2b of the content, 32 hex digits; or ``CHANGED``."""
 
     @property
     def state(self) -> tuple[int, int, int]:
@@ -55,8 +56,7 @@ class PictureFile(NamedTuple):
         return self.size, self.modified, self.changed
 
 
-Sums = Mapping[str, PictureFile]
-"""Path -> the picture."""
+_SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in PictureFile._fields})
 
 
 class ShownPictures:
@@ -66,6 +66,22 @@ class ShownPictures:
         self.plan = plan
         self._sample_cache: dict[tuple[str, int], frozenset[str]] = {}
         self._example_cache: dict[tuple[str, int, str, bool], frozenset[str]] = {}
+
+    @staticmethod
+    def uses_pictures(cell: Cell) -> bool:
+        """Return False for a policy."""
+        return cell.model.backend != "builtin"
+
+    def all_paths(self) -> Iterator[str]:
+        """Yield the paths of all episodes' pictures, each once."""
+        yielded = set[str]()
+        cells = filter(self.uses_pictures, self.plan.cells)
+        cell_per_kind = {(c.scenario, c.protocol, c.condition.name, c.model.small_examples): c for c in cells}
+        for cell in cell_per_kind.values():  # all cells of a kind show the same pictures
+            for sample in self.plan.cell_samples(cell):
+                new = self.paths(cell, sample) - yielded
+                yielded |= new
+                yield from sorted(new)
 
     def paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         """Return the paths of one episode's pictures, including solved examples."""
@@ -83,21 +99,6 @@ class ShownPictures:
             self._sample_cache[sample_key] = frozenset(ref.path for ref in reachable_pictures(sample))
         return self._sample_cache[sample_key]
 
-    @staticmethod
-    def uses_pictures(cell: Cell) -> bool:
-        return cell.model.backend != "builtin"
-
-    def all_paths(self) -> Iterator[str]:
-        """Yield the pictures of all episodes, each once."""
-        yielded = set[str]()
-        cells = filter(self.uses_pictures, self.plan.cells)
-        kinds = {(c.scenario, c.protocol, c.condition.name, c.model.small_examples): c for c in cells}
-        for cell in kinds.values():
-            for sample in self.plan.cell_samples(cell):
-                new = self.paths(cell, sample) - yielded
-                yielded |= new
-                yield from sorted(new)
-
     def _example_paths(self, cell: Cell, sample: Sample) -> frozenset[str]:
         if not cell.condition.shots:
             return frozenset()
@@ -110,7 +111,7 @@ class ShownPictures:
 
 
 def read_pictures(folder: Path) -> dict[str, PictureFile]:
-    """Return the recorded pictures of a run folder; none if the file is absent or damaged."""
+    """Return path -> recorded picture of a run folder; nothing if the file is absent or damaged."""
     try:
         rows = pl.read_parquet(checksums.read_verified(folder / FILE)).select(PictureFile._fields).iter_rows()
         return {row[0]: PictureFile(*row) for row in rows}
@@ -118,8 +119,8 @@ def read_pictures(folder: Path) -> dict[str, PictureFile]:
         return {}
 
 
-def scan_pictures(data: Path, paths: Iterable[str], previous: Sums) -> Iterator[PictureFile]:
-    """Yield each picture's current state; files untouched since ``previous`` are not read."""
+def scan_pictures(data: Path, paths: Iterable[str], previous: Mapping[str, PictureFile]) -> Iterator[PictureFile]:
+    """Yield each picture's current state; files untouched since ``previous`` (by path) are not read."""
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(lambda path: _scan_picture(data, path, previous.get(path)), paths)
 
@@ -131,9 +132,9 @@ def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event)
     while not stop.is_set() and (chunk := list(islice(remaining, CHUNK))):
         for picture in scan_pictures(data, chunk, before):
             old = before.get(picture.path)
-            pictures[picture.path] = picture if old is None or old.sum == picture.sum else picture._replace(sum=UNKNOWN)
-    if changed := [path for path in pictures if pictures[path].sum == UNKNOWN and before[path].sum != UNKNOWN]:
-        log.warning("%d pictures have changed since they were first played, %s first", len(changed), changed[0])
+            pictures[picture.path] = picture if old is None or old.sum == picture.sum else picture._replace(sum=CHANGED)
+    if changed := [path for path in pictures if pictures[path].sum == CHANGED and before[path].sum != CHANGED]:
+        log.warning("%d pictures have changed since they were first played, such as %s", len(changed), changed[0])
     if pictures != before:
         rows = pl.DataFrame([*pictures.values()], schema=_SCHEMA, orient="row")
         checksums.write_table(folder / FILE, rows, compression="zstd")
@@ -160,9 +161,6 @@ def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
         raise
     finally:
         thread.join()
-
-
-_SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 for name in PictureFile._fields})
 
 
 def _scan_picture(data: Path, path: str, previous: PictureFile | None) -> PictureFile:

@@ -36,6 +36,7 @@ class Scheduler(Control):
 
     # -- events -------------------------------------------------------------------------------------------------------
     def on_begin(self, now: float = 0.0) -> list[Command]:
+        """Handle the start of the attempt."""
         self._advance(now)
         self.begun = True
         return self._abandon_if_hopeless() + self._start_workers()
@@ -47,8 +48,8 @@ class Scheduler(Control):
             self.slots[slot].placed, self.slots[slot].started_at = True, self.now
         return []
 
-    def on_ready(self, slot: int, now: float = 0.0, at_once: int = 0) -> list[Command]:
-        """Handle a worker that has loaded its engines, which play ``at_once`` episodes at a time; 0 keeps the estimate."""
+    def on_ready(self, slot: int, now: float = 0.0, concurrency: int = 0) -> list[Command]:
+        """Handle a worker that has loaded its engines, which play ``concurrency`` episodes at a time; 0 keeps the estimate."""
         self._advance(now)
         if slot not in self.slots:
             return []
@@ -57,18 +58,16 @@ class Scheduler(Control):
         worker.last_heard = worker.ready_at = self.now
         worker.group.failed_starts = 0
         worker.group.start_times.append(self.now - worker.started_at)
-        worker.group.demand = replace(worker.group.demand, concurrency=at_once or worker.group.demand.concurrency)
+        worker.group.demand = replace(worker.group.demand, concurrency=concurrency or worker.group.demand.concurrency)
         return self._assign(slot)
 
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
+        """Handle a batch of a lease's episodes; it shows that its group, and the judge that the group waits for, can play."""
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             worker = self.slots[slot]
             self._observe(worker, len(ordinals))
-            for name in {
-                worker.group.name,
-                worker.group.demand.judge,
-            } & self.groups.keys():  # and the judge it waits for
+            for name in {worker.group.name, worker.group.demand.judge} & self.groups.keys():
                 self.groups[name].losses = 0
             for ordinal in ordinals:
                 worker.leases[lease].pop(ordinal, None)
@@ -129,18 +128,19 @@ class Scheduler(Control):
         for slot, worker in list(self.slots.items()):
             if slot not in self.slots:  # an earlier loss has abandoned its group
                 continue
-            late = [lease for lease, due in worker.due.items() if self.now > due]
-            silent = self.now - worker.last_heard > worker.group.silence_timeout(self.silence)
+            is_late = any(self.now > due for due in worker.due.values())
+            silent_for = self.now - worker.last_heard
+            is_silent = silent_for > worker.group.silence_timeout(self.silence)
             must_answer = worker.ready and self.required_replicas(worker.group)
             if self._awaits_judge(worker.group):
                 worker.restart_deadlines(self.now, self.silence)
-            elif (worker.leases or must_answer) and (silent or late):
-                silence = f"silent for {self.now - worker.last_heard:.0f} s"
-                reason = silence if silent else f"{LATE_FACTOR:g} times too slow"
+            elif (worker.leases or must_answer) and (is_silent or is_late):
+                reason = f"silent for {silent_for:.0f} s" if is_silent else f"{LATE_FACTOR:g} times too slow"
                 commands += [Drop(slot, reason), *self._requeue_lost(slot, reason)]
         self._hand_over()
-        waited = self.now - self.changed
-        if waited > self.wait if self.wait else waited > self.silence and not self.slots:
+        unchanged_for = self.now - self.changed
+        gives_up = unchanged_for > self.wait if self.wait else unchanged_for > self.silence and not self.slots
+        if gives_up:
             commands += self._abandon_too_wide()
         return commands + self._assign_idle() + self._start_workers()
 
@@ -152,8 +152,9 @@ class Scheduler(Control):
         demands: Mapping[str, Demand] | None = None,
         shares: Mapping[str, float] | None = None,
     ) -> list[Command]:
-        """Handle a change of the nodes or of what others hold; ``on_death`` follows for each worker on one lost node.
+        """Handle a change of the nodes, or of the GPUs that other jobs hold.
 
+        Workers in pipeline stages that lost a node are dropped here; ``on_death`` follows for each other worker of a lost node.
         ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
         """
         self._advance(now)
@@ -186,7 +187,7 @@ class Scheduler(Control):
         return commands
 
     def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
-        """Take new demands for workers that start from now on; what a group plays at once stays."""
+        """Use new demands for workers that start from now on; the concurrency of a group stays."""
         self.demands = demands
         for name, group in self.groups.items():
             group.demand = replace(demands[name], concurrency=group.demand.concurrency)
@@ -214,8 +215,10 @@ class Scheduler(Control):
         if worker.ready and self._count_loss(worker, with_node) >= MAX_LOSSES:
             return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
-        for ordinals in leases if not with_node else self._requeue_without_suspicion(worker.group, leases):
-            is_alone, episode = len(leases) == len(ordinals) == 1, (worker.group.name, ordinals[0])
+        suspected = self._requeue_without_suspicion(worker.group, leases) if with_node else leases
+        for ordinals in suspected:
+            is_alone = len(leases) == len(ordinals) == 1
+            episode = worker.group.name, ordinals[0]
             self.lone_deaths[episode] += is_alone
             if is_alone and self.lone_deaths[episode] >= MAX_LONE_DEATHS:
                 commands.append(GiveUp(ordinals, reason, worker.group.name))
@@ -269,10 +272,10 @@ class Scheduler(Control):
             share = demand.gpus if self.nodes.held else self.shares.get(demand.pool, demand.gpus)
             available = min(self.nodes.reach(demand.gpus, demand.stages, demand.accelerator), share)
             if (group.queued_count or self.required_replicas(group)) and demand.gpus > available:
-                several = len(self.nodes.nodes) > 1
-                where = "a node of the cluster" if several and demand.stages == 1 else "the cluster"
-                room = "" if demand.stages == 1 else " in whole stages"
-                reason = f"{group.name} needs {demand.gpu_text}, {where} has {available:g}{room}"
+                has_several_nodes = len(self.nodes.nodes) > 1
+                where = "a node of the cluster" if has_several_nodes and demand.stages == 1 else "the cluster"
+                unit = "" if demand.stages == 1 else " in whole stages"
+                reason = f"{group.name} needs {demand.gpu_text}; {where} has {available:g}{unit}"
                 commands += self._abandon(group, reason + self._reserved_for_judge(group))
         return commands
 

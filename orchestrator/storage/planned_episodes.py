@@ -10,7 +10,7 @@ import polars as pl
 
 KEY = pl.Schema({"key": pl.String})
 CHUNK = 50_000
-"""Keys that are Python strings at the same time."""
+"""Most keys that are held as Python strings at the same time."""
 
 
 def filter_planned(
@@ -19,7 +19,7 @@ def filter_planned(
     """Return the rows of ``stored`` (``EPISODES``, in stored order) that belong to the plan with these keys.
 
     Args:
-        keys: keys of all planned episodes, as one column ``key`` or one by one; None if they are unknown.
+        keys: the keys of all planned episodes, as a frame with the column ``key`` or as strings; None if they are unknown.
         scenarios: the scenarios that the keys cover; None for all.
     """
     if keys is None:
@@ -40,8 +40,8 @@ def key_frame(keys: Iterable[str]) -> pl.DataFrame:
 
 def key_chunks(keys: Iterable[str]) -> Iterator[pl.DataFrame]:
     """Yield the keys as frames of ``CHUNK`` rows; a key takes half as much memory in polars as in Python."""
-    left = iter(keys)
-    while chunk := list(islice(left, CHUNK)):
+    remaining = iter(keys)
+    while chunk := list(islice(remaining, CHUNK)):
         yield pl.DataFrame({"key": chunk}, schema=KEY)
 
 

@@ -111,15 +111,15 @@ def settings(sweep: Sweep) -> dict[str, Any]:
     return {**lists, **dict(flatten(nested))}
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ") -> list[str]:
     """Return one sentence per changed key: ``sampling.max_tokens was 50, this sweep says 64``.
 
-    A model or condition that only one sweep has is named once, in its list.
+    ``between`` stands between the two values. A model or condition that only one sweep has is named once, in its list.
     """
     unshared = {kind: set(old.get(kind, ())) ^ set(new.get(kind, ())) for kind in ("models", "conditions")}
     prefixes = tuple(f"{kind}.{name}." for kind, names in unshared.items() for name in names)
     return [
-        f"{key} was {_shorten(old.get(key))}, this sweep says {_shorten(new.get(key))}"
+        f"{key} was {_shorten(old.get(key))}{between}{_shorten(new.get(key))}"
         for key in sorted(old.keys() | new.keys())
         if old.get(key) != new.get(key) and not key.startswith(prefixes)
     ]

@@ -74,10 +74,10 @@ def read_status(folder: Path) -> dict[str, Any]:
     """Return ``status.json``, and the current writer as ``running`` (host, pid, started; or None).
 
     ``left_out`` has one sentence per condition that a model cannot take, and per scenario with bad lines that are not played
-    (``skip_bad``).
-    ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None. Counts are taken
-    from the store if an attempt runs or was killed, or if ``status.json`` or a part is damaged (``damaged`` names these).
-    Raises RunFolderError if the folder is no run folder.
+    (``skip_bad``). ``live`` is what a running driver wrote last (``orchestrator.monitoring.snapshot.Snapshot``), or None.
+
+    Cells are counted from the stored episodes if an attempt runs or was killed, or if ``status.json`` or a part is damaged
+    (``damaged`` names these). Raises RunFolderError if the folder is not a run folder.
     """
     running = lock.holder(folder)
     parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
@@ -136,7 +136,7 @@ def _content_hash(folder: Path) -> str:
 
 
 def _count_cells(folder: Path, planned: Sequence[PlannedCell], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the cells with their durable episodes."""
+    """Return the cells of ``status.json`` as the stored episodes give them."""
     errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     failed = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
     counts = planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()
@@ -145,11 +145,11 @@ def _count_cells(folder: Path, planned: Sequence[PlannedCell], reasons: Mapping[
     for cell in planned:
         stored, error_count, has_failed = counts_by_cell.get(cell["cell"], (0, 0, False))
         finished = min(stored, cell["planned"])
-        played_state = "failed" if has_failed else "complete"
-        state = played_state if finished == cell["planned"] else "partial" if finished else "waiting"
+        finished_state = "failed" if has_failed else "complete"
+        state = finished_state if finished == cell["planned"] else "partial" if finished else "waiting"
         reason = reasons.get(cell["cell"], "") if state == "partial" else ""
-        count = {"planned": cell["planned"], "finished": finished, "errors": error_count}
-        rows.append({"cell": cell["cell"], **count, "state": state, "reason": reason})
+        cell_counts = {"planned": cell["planned"], "finished": finished, "errors": error_count}
+        rows.append({"cell": cell["cell"], **cell_counts, "state": state, "reason": reason})
     return rows
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.hf.template import template_text
 from actors.engine.registry import open_engine
-from actors.playing.judge import judge
+from actors.playing.judge import judge_answer
 from envs.types import ImageRef
 from sweeps.conditions import CONDITIONS
 from sweeps.sampling import Sampling
@@ -62,10 +62,10 @@ async def replies(backend: Backend, many: list[Request]) -> list[tuple[str, int,
 async def check_unjudged(backend: Backend, model: ModelSpec) -> None:
     """Check that a judge that babbles is asked again with other seeds and then leaves the answer unjudged."""
     by = Judge(model=model, sampling=Sampling(temperature=1.0, max_tokens=8), attempts=3)
-    verdict = await judge(SAMPLES["QD"], CELL, "Please add more strokes.", by, backend, 5)
+    verdict = await judge_answer(SAMPLES["QD"], CELL, "Please add more strokes.", by, backend, 5)
     assert verdict.bits is None and verdict.reason and verdict.attempts == 3 and verdict.reply_tokens > 3
     assert verdict.prompt_tokens > 900, "the instruction reached it whole, three times"
-    short = await judge(SAMPLES["QD"], CELL, "?", by.model_copy(update={"attempts": 1}), backend, 5)
+    short = await judge_answer(SAMPLES["QD"], CELL, "?", by.model_copy(update={"attempts": 1}), backend, 5)
     assert short.prompt_tokens < verdict.prompt_tokens / 2.9 and short.attempts == 1
 
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from envs import SCENARIOS
 from envs.check import check, reachable_pictures
-from envs.sample_line import NAMED, BadSample, parse_sample
+from envs.sample_line import COMMON_FIELDS, BadSample, parse_sample
 from orchestrator.report.read_run import read_run
 from tests.orchestrator.report import runs
 
@@ -46,11 +46,11 @@ def test_folder_built_from_page_is_good_and_playable(folder, tmp_path):
 
 
 def test_the_page_names_every_field_and_no_other():
-    common = {row[0].strip("`") for row in ROWS if row[0].strip("`") in NAMED}
-    assert common == NAMED and LINES.keys() == SCENARIOS.keys() == OWN.keys()
+    common = {row[0].strip("`") for row in ROWS if row[0].strip("`") in COMMON_FIELDS}
+    assert common == COMMON_FIELDS and LINES.keys() == SCENARIOS.keys() == OWN.keys()
     for name, line in LINES.items():
         own = json.loads(line)
-        assert {*own, *own.get("crop", {})} - NAMED <= set(re.findall(r"`(\w+)`", OWN[name])), name
+        assert {*own, *own.get("crop", {})} - COMMON_FIELDS <= set(re.findall(r"`(\w+)`", OWN[name])), name
         (row,) = (row for row in ROWS if row[0] == name)
         assert row[1] == f"`{SCENARIOS[name].stem}_preprocessed.jsonl`"
         assert set(re.findall(r"\{(\w+)\}", row[2])) == set(SCENARIOS[name].placeholders)

@@ -27,15 +27,16 @@ SENTENCES = {
     "true id": "id must be a whole number from 0 up, not True",
     "negative frame": "first_image must be a whole number from 0 up, not -1",
     "no frames": "num_images must be 1 or more",
-    "options a text": "options must be a list of texts, not 'A'",
-    "option a number": "options must be a list of texts, not [1, 'I cannot.']",
+    "options a text": "options must be a non-empty list of texts, not 'A'",
+    "option a number": "options must be a non-empty list of texts, not [1, 'I cannot.']",
     "answer elsewhere": "answer 'Apple.' is not among the categories",
     "an earlier category like the answer": "categories ['banana.', 'Banana.', 'C d.', 'E f.']: an"
     " earlier one reads like the answer 'Banana.',"
     " so no reply could tell them apart",
     "no suggestion": "options hold no suggestion, so there is nothing to ask for",
     "option outside the action space": "option 'Rewind the video.' stands for no move of ROD",
-    "option with two moves": "option 'Move to the left or to the right.' stands for more than one move of ROD",
+    "option with two moves": "option 'Move to the left or to the right.' holds more than one cue of ROD:"
+    " 'to the left', 'to the right'",
     "absolute": "image_template '/etc/passwd' must be relative to the data folder",
     "upwards": "image_template 'a/../../s{image}.jpg' must not leave the data folder",
     "backslash": "image_template 'a\\\\..\\\\{image}.jpg' must be relative to the data folder",
@@ -52,7 +53,7 @@ SENTENCES = {
     "no 64 bits": "holds the number 1000000000000000000000000000000, which is beyond 9007199254740992",
     "frame beyond 32 bits": "first_image must be at most 1000000, not 1099511627776",
     "endless game": "an episode would last 999999 turns; a whole number from 1 to 10000 can be played",
-    "half a character": "holds half a character (a lone surrogate), which no file can keep",
+    "half a character": "holds a lone surrogate (half a character), which UTF-8 cannot store",
     "endless path": f"image_template '{'a/' * 66}a/ ... {'/a' * 48}/{{image}}.jpg' must be at most 512 printable characters",
     "endless answer": f"answer '{'x' * 142} ... {'x' * 121}' is not among the categories",
     "4,301 digits": f"holds the number {'9' * 133} ... {'9' * 116}, which is beyond 9007199254740992",
@@ -113,6 +114,8 @@ RULES = [
     ("MVP-N", MVPN, {"valid_images": [4]}, "valid_images names 1 views, but num_images is 2"),
     ("MVP-N", MVPN, {"valid_images": []}, ""),
     ("MVP-N", MVPN, {"options": ["Rotate it to a different view.", "I cannot."]}, ""),
+    ("QD", ENTRY, {"options": ["Add details to the drawing.", "I cannot."]},
+     "option 'Add details to the drawing.' holds more than one cue of QD: 'details', 'drawing'"),
     ("VSOD", VSOD, {}, ""),
     ("ROD", ENTRY, {"first_image": 1_000_000}, ""),
     ("ROD", ENTRY, {"first_image": 1_000_001}, "first_image must be at most 1000000, not 1000001"),
@@ -125,9 +128,9 @@ RULES = [
     ("ROD", ENTRY, {"image_template": "a" * 505 + "{image}"}, ""),
     ("ROD", ENTRY, {"image_template": "~/{image}"}, "image_template '~/{image}' must be relative to the data folder"),
     ("ROD", ENTRY, {"image_template": "a/b:c/{image}"}, ""),
-    ("ROD", ENTRY, {"prompt": ""}, "prompt must be a text, not ''"),
-    ("ROD", ENTRY, {"answer": None}, "answer must be a text, not None"),
-    ("ROD", ENTRY, {"categories": []}, "categories must be a list of texts, not []"),
+    ("ROD", ENTRY, {"prompt": ""}, "prompt must be a non-empty text, not ''"),
+    ("ROD", ENTRY, {"answer": None}, "answer must be a non-empty text, not None"),
+    ("ROD", ENTRY, {"categories": []}, "categories must be a non-empty list of texts, not []"),
 ]  # fmt: skip
 
 

@@ -136,7 +136,7 @@ OTHER_BAD = {
     "a game for years": ("COCO", {**COCO, "granularity": 10**15}, "turns"),
     "two moves where the first frame does not offer it": (
         "CIT", {**CIT, "first_image": 13, "options": ["Rewind the video.", "Rewind the video. Wait for the end.", "I cannot."]},
-        "more than one move",
+        "more than one cue of CIT: 'rewind the video.', 'wait for the'",
     ),
     "a move that this picture does not know": (
         "COCO", {**COCO, "options": [*COCO["options"], "Move the camera up."]}, "stands for no move",

@@ -1,9 +1,9 @@
-"""Plays the package ``proactivebench`` and writes what it did, one JSON line an episode: the facts that CI replays.
+"""Plays the package ``proactivebench`` and records each episode as a JSON line, which CI replays through our game.
 
     PYTHONPATH=<folder of the package> python3.12 tests/parity/record.py tests/parity/traces.jsonl.xz [raises.md]
 
-Needs Python >= 3.12 (the package's own requirement) and the package's module ``environment`` alone. ``--speed`` in place
-of the file measures the package's microseconds per turn.
+Needs Python 3.12 or newer (a requirement of the package) and only the package's module ``environment``. ``--speed`` in place of
+the file measures the package's microseconds per turn.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ STEMS = {
     "QD": "QuickDraw", "CIT": "ChangeIt", "COCO": "coco2014",
 }  # fmt: skip
 MODES = {"play": 8, "hint": 3, "reference": 1, "reference hint": 1, "random": 4}
-"""Mode -> how often."""
+"""Mode -> weight with which it is drawn."""
 BOLD = (0.0, 0.5, 0.8, 0.95, 0.98, 0.99, 1.0, 1.0)
-"""How likely an episode's replies ask on."""
+"""Probabilities, of which one is drawn per episode, that a reply asks for another suggestion."""
 PER_SCENARIO = 1000
 MOST_RAISING, MOST_SOUND, PER_CAUSE, PER_KIND, TRIES = 300, 60, 3, 5, 400
 TURNS = 120
+"""Usual number of turns after which an episode gets no more replies."""
 MOVES = {
     1: "left", 2: "right", 3: "rewind", 4: "wait", 5: "rotate", 6: "brightness", 7: "contrast", 8: "saturation", 9: "deblur",
     10: "denoise", 11: "decompress", 12: "resolution", 13: "artifacts", 14: "detail", 15: "up", 16: "down", 17: "zoom",
@@ -53,7 +54,7 @@ Trace = dict[str, Any]
 
 
 class Picture:
-    """Stands where the package expects a picture, and remembers the box it was cropped by."""
+    """Stands in for a picture, and records the box by which the package crops it."""
 
     op: list[Any] | None = None
 
@@ -63,7 +64,7 @@ class Picture:
 
 
 def describe_state(state: dict[str, Any]) -> dict[str, Any]:
-    """What the package shows, as ``proactive-sweep audit --answers`` prints it."""
+    """Return what the package shows, as ``proactive-sweep audit --answers`` prints it."""
     picture = Picture()
     state["transform"](picture)
     return {
@@ -74,8 +75,8 @@ def describe_state(state: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def episode(rng: random.Random, scenario: str, entry: dict[str, Any], mode: str) -> Trace:
-    """One episode, played by the package until it stops, raises, or the replies run out."""
+def play_episode(rng: random.Random, scenario: str, entry: dict[str, Any], mode: str) -> Trace:
+    """Let the package play one episode until it stops, raises, or the replies run out; return its trace."""
     hint, reference, rand = "hint" in mode, "reference" in mode, mode == "random"
     bold, patience = rng.choice(BOLD), rng.choice((*[TURNS] * 14, 1, 2, 5))
     random.seed(rng.randrange(2**32))  # the package draws random-proactive moves from the global generator
@@ -96,7 +97,7 @@ def episode(rng: random.Random, scenario: str, entry: dict[str, Any], mode: str)
             where = "evaluate"
             env.evaluate_generated_answer(trace["answers"][-1])
             turns.append(described | _evaluation(env, trace["answers"][-1]))
-    except Exception as problem:  # whatever the package raises is what is recorded
+    except Exception as problem:  # whatever the package raises is recorded
         error = {"where": where, "type": type(problem).__name__, "message": str(problem)[:300]}
         return trace | {"raises": {"turn": len(turns), **error}}
     return trace | _statistics(rng, env, trace)
@@ -110,36 +111,34 @@ def _evaluation(env: Any, answer: str) -> dict[str, Any]:
 
 
 def _statistics(rng: random.Random, env: Any, trace: Trace) -> Trace:
-    """The statistics; some episodes that are over are given replies that nobody will read."""
+    """Return the package's statistics; some episodes that have ended get more replies, which the replay must ignore."""
     stats = env.get_statistics()
-    beyond = rng.choice((0, 0, 0, 1, 3)) if env.stop else 0
+    unused = rng.choice((0, 0, 0, 1, 3)) if env.stop else 0
     moves = {"moves": [turn["move"] for turn in trace["turns"]]} if trace["random"] else {}
     return {
-        "answers": trace["answers"] + [rng.choice(("A", "", trace["entry"]["answer"])) for _ in range(beyond)],
+        "answers": trace["answers"] + [rng.choice(("A", "", trace["entry"]["answer"])) for _ in range(unused)],
         "num_turns": stats["num_turns"], "correct": stats["correct_prediction"], "max_steps": stats["max_steps"],
-        "stopped": env.stop, "unused_answers": beyond, **moves,
+        "stopped": env.stop, "unused_answers": unused, **moves,
     }  # fmt: skip
 
 
 def play_sound_entries(rng: random.Random, scenario: str) -> Iterator[Trace]:
-    """Episodes over sound entries without end, four an entry."""
+    """Yield episodes of sound entries without end, four per entry."""
     while True:
         entry = entries(rng, scenario)
         for mode in rng.choices(list(MODES), list(MODES.values()), k=4):
-            yield episode(rng, scenario, disguise(rng, scenario, entry) if mode == "random" else entry, mode)
+            yield play_episode(rng, scenario, disguise(rng, scenario, entry) if mode == "random" else entry, mode)
 
 
 def play_flawed_entries(rng: random.Random) -> Iterator[Trace]:
-    """Episodes over flawed entries in which the package raises, a few for each cause and scenario."""
+    """Yield episodes of flawed entries in which the package raises, ``PER_CAUSE`` for each cause and scenario."""
     for cause, (scenarios, _) in FLAWS.items():
         for scenario in scenarios:
             count = 0
             for _ in range(TRIES):
-                entry, mode = (
-                    flawed_entry(rng, scenario, cause),
-                    rng.choice(("play", "play", "hint", "reference", "random")),
-                )
-                trace = episode(rng, scenario, entry, mode)
+                entry = flawed_entry(rng, scenario, cause)
+                mode = rng.choice(("play", "play", "hint", "reference", "random"))
+                trace = play_episode(rng, scenario, entry, mode)
                 if "raises" in trace:
                     yield _with_cause(cause, trace)
                     count += 1
@@ -148,25 +147,24 @@ def play_flawed_entries(rng: random.Random) -> Iterator[Trace]:
 
 
 def play_unusual_entries() -> Iterator[Trace]:
-    """Episodes over unusual lines that the package plays to an end, with a generator of their own."""
+    """Yield episodes of unusual entries that the package plays to an end; their own generator leaves other draws as they are."""
     rng = random.Random(SEED + 1)
     for kind, (scenarios, _) in UNUSUAL.items():
+        count = PER_KIND if len(scenarios) > 1 else 8 * PER_KIND
         for scenario in scenarios:
-            traces = (episode(rng, scenario, unusual_entry(rng, scenario, kind), "play") for _ in range(TRIES))
+            traces = (play_episode(rng, scenario, unusual_entry(rng, scenario, kind), "play") for _ in range(TRIES))
             smooth = [trace for trace in traces if "raises" not in trace]
-            yield from (
-                {**trace, "unusual": kind} for trace in smooth[: PER_KIND if len(scenarios) > 1 else 8 * PER_KIND]
-            )
+            yield from ({**trace, "unusual": kind} for trace in smooth[:count])
 
 
 def _with_cause(cause: str, trace: Trace) -> Trace:
-    """``said`` is the reply that the package cannot take and our game must."""
+    """Add the cause, and as ``said`` the reply at which the package raises and our game must not."""
     last_reply = trace["answers"][-1:] if trace["raises"]["where"] == "evaluate" and cause in PLAYED_ON else []
     return {"cause": cause, **trace, **({"said": last_reply[0]} if last_reply else {})}
 
 
 def record_episodes() -> tuple[list[Trace], list[Trace]]:
-    """All episodes that do not raise, and a choice of those that do."""
+    """Return ``PER_SCENARIO`` episodes of each scenario that do not raise, and a selection of those that do."""
     rng = random.Random(SEED)
     smooth: list[Trace] = []
     sound: list[Trace] = []
@@ -184,8 +182,8 @@ def record_episodes() -> tuple[list[Trace], list[Trace]]:
     return smooth, sound[:MOST_SOUND] + raising
 
 
-def table(raising: list[Trace]) -> str:
-    """Markdown: what raises, how often, and an example of each."""
+def describe_raising(raising: list[Trace]) -> str:
+    """Return a Markdown table of what raises, how often, and an example of each."""
     groups: dict[tuple[str, str, str], list[Trace]] = defaultdict(list)
     for trace in raising:
         groups[trace["cause"], trace["raises"]["where"], trace["raises"]["type"]].append(trace)
@@ -193,30 +191,21 @@ def table(raising: list[Trace]) -> str:
     for (cause, where, kind), traces in groups.items():
         first, names = traces[0], sorted({trace["scenario"] for trace in traces})
         last_reply = repr(first["answers"][-1][:60]) if first["answers"] else "-"
-        cells = (
-            cause,
-            where,
-            kind,
-            str(len(traces)),
-            ", ".join(names),
-            repr(first["raises"]["message"][:110]),
-            last_reply,
-        )
+        message = repr(first["raises"]["message"][:110])
+        cells = (cause, where, kind, str(len(traces)), ", ".join(names), message, last_reply)
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def speed(rounds: int = 3000) -> None:
-    """Microseconds a turn of get_state and evaluate_generated_answer, replies prepared, over sound entries."""
+def measure_speed(rounds: int = 3000) -> None:
+    """Print the microseconds per turn of get_state and evaluate_generated_answer with recorded replies, by scenario."""
     smooth, _ = record_episodes()
     for scenario in SCENARIOS:
         traces = [t for t in smooth if t["scenario"] == scenario and t["mode"] == "play"]
-        kind, spent, turns = get_environment(STEMS[scenario]), 0.0, 0
+        environment, spent, turns = get_environment(STEMS[scenario]), 0.0, 0
         for trace in (traces * (rounds // len(traces) + 1))[:rounds]:
-            env, answers = (
-                kind(entry=copy.deepcopy(trace["entry"]), data_dir=""),
-                trace["answers"][: trace["num_turns"]],
-            )
+            env = environment(entry=copy.deepcopy(trace["entry"]), data_dir="")
+            answers = trace["answers"][: trace["num_turns"]]
             start = time.perf_counter()
             for answer in answers:
                 env.get_state()
@@ -234,10 +223,10 @@ def main(target: Path, report: Path | None = None) -> None:
     )
     target.write_bytes(lzma.compress(content.encode(), preset=9))
     if report:
-        report.write_text(table(raising), encoding="utf-8")
+        report.write_text(describe_raising(raising), encoding="utf-8")
     turns = sum(trace["num_turns"] for trace in smooth)
     print(f"{len(smooth):,} episodes of {turns:,} turns; {len(selected)} that raise; {target.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":
-    speed() if sys.argv[1] == "--speed" else main(*map(Path, sys.argv[1:3]))
+    measure_speed() if sys.argv[1] == "--speed" else main(*map(Path, sys.argv[1:3]))

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import SimulatedRun
 
 LOSS_S = 30.0
-"""Virtual seconds within which a dead process is no longer counted on: Ray notices after 12 at most."""
+"""Virtual seconds within which the driver must stop waiting for a dead process; Ray notices a death within 12."""
 
 
 class ObservedStore(EpisodeStore):
-    """The store, with a record of what it reports as durable before its process is killed."""
+    """The store, with a record of the keys that it reported as durable before its process was killed."""
 
     def __init__(self, run: SimulatedRun, folder: Path) -> None:
         self.simulated_run = run
@@ -45,9 +45,9 @@ class ObservedDriver(Driver):
         self.simulated_run = run
         self.pending: dict[str, Sequence[int]] = dict(arguments[2])
         self.given_up: set[str] = set()
-        """Keys of the episodes that it was to store as failed."""
+        """Keys of the episodes that the scheduler gave up."""
         self._dead_since: dict[int, float] = {}
-        """Slot -> when a dead process that is counted on was first seen."""
+        """Slot -> time at which its process, for which the driver still waits, was first seen dead."""
         super().__init__(*arguments)
 
     async def run(self, on_tick: Callable[[], None] = lambda: None) -> bool:
@@ -63,7 +63,7 @@ class ObservedDriver(Driver):
         self._check_losses()
 
     def _check_losses(self) -> None:
-        """Assert that work of a dead process does not wait for it, long before a silent worker is dropped."""
+        """Assert that the driver soon stops waiting for a dead process, long before it would drop a silent worker."""
         now = asyncio.get_running_loop().time()
         for slot, worker in self.pool.handles.items():
             state = self.schedule.slots[slot]
@@ -84,11 +84,11 @@ def check_schedule(driver: Driver) -> None:
         if slot.place.shared is None:
             for name in slot.place.nodes:
                 used[name] += int(slot.place.share_of(name, slot.group.demand.gpus))
-    doubled = [key for key, count in leased.items() if count > 1]
-    assert not doubled, f"an episode is leased twice: {doubled[0]}"
+    leased_twice = [key for key, count in leased.items() if count > 1]
+    assert not leased_twice, f"an episode is leased twice: {leased_twice[0]}"
     for group in driver.schedule.groups.values():
         queued = Counter([*group.waiting, *(ordinal for lease in group.suspects for ordinal in lease)])
-        again = [ordinal for ordinal, count in queued.items() if count + leased[group.name, ordinal] > 1]
-        assert not again, f"episode {again[0]} of {group.name} waits although it waits or is played already"
+        doubled = [ordinal for ordinal, count in queued.items() if count + leased[group.name, ordinal] > 1]
+        assert not doubled, f"episode {doubled[0]} of {group.name} is queued twice, or queued and leased"
     for node in driver.nodes:
         assert used[node.name] <= node.gpus, f"{used[node.name]} of {node.gpus} GPUs of a node are given away"

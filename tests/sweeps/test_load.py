@@ -83,7 +83,7 @@ MISTAKES = {
     "judge in a list": ({"judge": {"model": ["rule-judge"]}}, "a judge is given by its name in quotes"),
     "own models of one name": (
         {"model": [{"name": "m", "source": "a"}, {"name": "m", "source": "b"}], "models": ["m"]},
-        r"two \[\[model\]\] tables have the name 'm'; give each a name of its own",
+        r"two \[\[model\]\] tables have the name 'm'; give each a different name",
     ),
     "ids of no scenario": ({"selection": {"ids": {"QDD": [1]}}}, "selection.ids: there is no scenario 'QDD'; did you mean 'QD'"),
     "ids of a scenario not played": (

@@ -72,7 +72,7 @@ def test_a_missing_data_folder_is_named_with_both_its_places_and_what_to_type(tm
     file = tmp_path / "project/one.toml"
     file.write_text(OWN)
     commands = (
-        "`proactive-sweep data demo {} draws a small one, `proactive-sweep data fetch DIR` brings the published one"
+        "`proactive-sweep data demo {} draws a small one, `proactive-sweep data fetch DIR` downloads the published one"
     )
 
     assert shipped.missing_data("demo-dta", file) == (

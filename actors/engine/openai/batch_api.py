@@ -1,6 +1,6 @@
 """The calls of OpenAI's Batch API that a sweep needs, without retries; they raise the SDK's errors.
 
-Files are uploaded from disk and read line by line: a batch of 200 MB is never in memory.
+Input files are uploaded from disk and result files are read line by line, so a batch of 200 MB is never in memory.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -16,8 +16,8 @@ from actors.engine.openai.reply import UnreadableAnswer, Untrusted, parse_object
 
 MAX_RESULT_BYTES = 4 * 2**30
 """Maximum size of a result file: 50,000 replies of 80 KB."""
-PAGE, MAX_PAGES = 100, 1_000
-"""Batches per page of the list (the API's maximum), and maximum number of pages."""
+PAGE_SIZE, MAX_PAGES = 100, 1_000
+"""Batches per page of a listing (the API's maximum), and the most pages that are read."""
 
 
 class _File(Untrusted):
@@ -34,31 +34,32 @@ class BatchApi:
 
     def __init__(self, client: AsyncOpenAI) -> None:
         self.client = client
-        self.bulk = client.with_options(http_client=http_client.open_client(MAX_RESULT_BYTES))
+        self.bulk_client = client.with_options(http_client=http_client.open_client(MAX_RESULT_BYTES))
+        """For the content of files, which may be larger than any other response."""
 
     async def close(self) -> None:
-        await self.bulk.close()
+        await self.bulk_client.close()
 
     async def upload(self, file: BatchFile) -> str:
         """Upload an input file and return its id."""
         file.file.seek(0)
         content = ("requests.jsonl", file.file, "application/jsonl")
-        response = await self.bulk.files.with_raw_response.create(file=content, purpose="batch")
+        response = await self.bulk_client.files.with_raw_response.create(file=content, purpose="batch")
         return validate(_File, parse_object(response.content)).id
 
-    async def delete(self, file: str) -> None:
+    async def delete(self, file_id: str) -> None:
         """Delete an uploaded file."""
-        await self.client.files.with_raw_response.delete(file)
+        await self.client.files.with_raw_response.delete(file_id)
 
-    async def create(self, file: str, metadata: Mapping[str, str]) -> ServiceBatch:
-        """Submit an uploaded file: from here on it costs money."""
+    async def create(self, file_id: str, metadata: Mapping[str, str]) -> ServiceBatch:
+        """Submit an uploaded file as a batch, which the service bills."""
         response = await self.client.batches.with_raw_response.create(
-            input_file_id=file, endpoint=URL, completion_window="24h", metadata=dict(metadata)
+            input_file_id=file_id, endpoint=URL, completion_window="24h", metadata=dict(metadata)
         )
         return parse_batch(parse_object(response.content))
 
     async def retrieve(self, batch_id: str) -> ServiceBatch:
-        """Return the present state of a batch."""
+        """Return the current state of a batch."""
         return parse_batch(parse_object((await self.client.batches.with_raw_response.retrieve(batch_id)).content))
 
     async def cancel(self, batch_id: str) -> None:
@@ -70,7 +71,7 @@ class BatchApi:
         matching, last = list[ServiceBatch](), ""
         for _ in range(MAX_PAGES):
             after: dict[str, Any] = {"after": last} if last else {}
-            response = await self.client.batches.with_raw_response.list(limit=PAGE, **after)
+            response = await self.client.batches.with_raw_response.list(limit=PAGE_SIZE, **after)
             page = validate(_Page, parse_object(response.content))
             batches = [parse_batch(fields) for fields in page.data if isinstance(fields, dict)]
             matching += [batch for batch in batches if batch.carries(metadata)]
@@ -79,10 +80,10 @@ class BatchApi:
             last = batches[-1].id
         return sorted(matching, key=lambda batch: (batch.created_at, batch.id))
 
-    async def read_lines(self, file: str, seconds: float) -> list[ResultLine]:
-        """Return the readable lines of a result file, one per request."""
+    async def read_lines(self, file_id: str, seconds: float) -> list[ResultLine]:
+        """Return the readable lines of a result file, one per request; ``seconds`` is how long its batch took."""
         lines = list[ResultLine]()
-        async with self.bulk.files.with_streaming_response.content(file) as response:
+        async with self.bulk_client.files.with_streaming_response.content(file_id) as response:
             async for content in _split_lines(response.iter_bytes()):
                 try:
                     lines.append(parse_line(content, seconds))
@@ -92,16 +93,16 @@ class BatchApi:
 
 
 async def _split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream; raises UnreadableAnswer for one longer than ``http_client.MAX_RESPONSE_BYTES``."""
-    rest = bytearray()
+    """Yield the non-empty lines of a stream; raises UnreadableAnswer if one exceeds ``http_client.MAX_RESPONSE_BYTES``."""
+    unfinished = bytearray()
     async for chunk in chunks:
-        rest += chunk
-        *lines, tail = rest.split(b"\n") if b"\n" in chunk else (rest,)
+        unfinished += chunk
+        *lines, last = unfinished.split(b"\n") if b"\n" in chunk else (unfinished,)
         for line in lines:
             if line.strip():
                 yield bytes(line)
-        rest = bytearray(tail)
-        if len(rest) > http_client.MAX_RESPONSE_BYTES:
+        unfinished = bytearray(last)
+        if len(unfinished) > http_client.MAX_RESPONSE_BYTES:
             raise UnreadableAnswer("a result file with an endless line")
-    if rest.strip():
-        yield bytes(rest)
+    if unfinished.strip():
+        yield bytes(unfinished)

@@ -1,4 +1,4 @@
-"""The identity of the model behind a service's name: its replies to fixed questions, as the server's weights give them."""
+"""The identity of a served model: its replies to fixed questions, by which a run notices that the server has other weights."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,17 +8,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeps.spec import ModelSpec
 
-MOST_MOVED = 0.05
-"""Probability that the same weights may move between first tokens. Measured on SmolLM2-135M in bfloat16: 0.004 by other
-requests in the batch, 0.06 by a third of its rotary base."""
+MAX_DISTANCE = 0.05
+"""Largest distance between the first-token probabilities of equal weights. Measured on SmolLM2-135M in bfloat16: 0.004 if other
+requests share the batch, 0.06 if the rotary base is a third."""
 PREFIX = "served:"
+"""Begins the identity of a served model; those of loaded weights begin differently."""
 
 
 class Probe(NamedTuple):
     """The reply of a served model to one of the questions."""
 
     prompt_tokens: int
-    """Differ for another tokenizer or chat template."""
+    """Differ if the tokenizer or the chat template differs."""
     first: dict[str, float]
     """First token -> probability; empty if the service gives none."""
     text: str
@@ -28,14 +29,17 @@ _PROBES = TypeAdapter(list[Probe])
 
 
 def is_checked(model: ModelSpec) -> bool:
-    """Return True for a service of one's own: the server of vLLM or llama.cpp, or an address that needs no key."""
+    """Return True if the model's identity is checked: its server is one's own (vLLM, llama.cpp, or any that needs no key)."""
     endpoint = model.endpoint
-    own = endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)
-    return bool(own) and endpoint.decoding and not model.batch
+    is_self_hosted = endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)
+    return bool(is_self_hosted) and endpoint.decoding and not model.batch
 
 
 def same_model(before: str, now: str) -> bool:
-    """Return False if two identities are of different models; other weights have unequal identities, services similar ones."""
+    """Return True if two identities belong to one model: equal ones, or similar ones of a service.
+
+    Replies of a service vary with the batch. If it gives no probabilities, one equal text is enough.
+    """
     if before == now:
         return True
     if not (before.startswith(PREFIX) and now.startswith(PREFIX)):
@@ -44,15 +48,15 @@ def same_model(before: str, now: str) -> bool:
         pairs = list(zip(_parse(before), _parse(now), strict=True))
     except (ValidationError, ValueError):
         return False
-    return all(old.prompt_tokens == new.prompt_tokens for old, new in pairs) and (
-        all(_moved(old.first, new.first) <= MOST_MOVED for old, new in pairs)
-        if all(old.first and new.first for old, new in pairs)
-        else any(old.text == new.text for old, new in pairs)
-    )
+    if any(old.prompt_tokens != new.prompt_tokens for old, new in pairs):
+        return False
+    if all(old.first and new.first for old, new in pairs):
+        return all(_distance(old.first, new.first) <= MAX_DISTANCE for old, new in pairs)
+    return any(old.text == new.text for old, new in pairs)
 
 
 def to_identity(probes: Sequence[Probe]) -> str:
-    """Return the probes as one line, for the record of a run."""
+    """Return the probes as one line, for ``weights.json``."""
     return PREFIX + json.dumps(probes)
 
 
@@ -60,14 +64,14 @@ def _parse(identity: str) -> list[Probe]:
     return _PROBES.validate_json(identity.removeprefix(PREFIX))
 
 
-def _moved(old: Mapping[str, float], new: Mapping[str, float]) -> float:
-    """Return the probability that has moved between the tokens that either model begins with."""
+def _distance(old: Mapping[str, float], new: Mapping[str, float]) -> float:
+    """Return the total variation distance (0 to 1) of two distributions of first tokens."""
     return sum(abs(old.get(token, 0.0) - new.get(token, 0.0)) for token in old.keys() | new.keys()) / 2
 
 
-def describe_other_model(model: ModelSpec, first: str) -> str:
-    """Return why a run cannot go on; ``first`` ends "another model than ..."."""
+def describe_other_model(model: ModelSpec, earlier: str) -> str:
+    """Return why a run cannot go on, and what to do; ``earlier`` is like "this run began with"."""
     return (
-        f"{model.endpoint.base_url} serves another model as {model.source} than {first}; start the server with that one and"
-        " run the same command again, or pass another --output"
+        f"under the name {model.source}, {model.endpoint.base_url} serves another model than {earlier}; start the server with"
+        " the earlier model and run the same command again, or pass another --output"
     )

@@ -195,7 +195,7 @@ def _joint_limits(runs: Sequence[RunData]) -> SuggestionLimits:
 def configuration_differences(base: RunData, run: RunData, first: str, name: str) -> list[str]:
     """Return the differences between two resolved sweeps, of settings that identify a run."""
     before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
-    changed = [line.replace(", this sweep says ", f" in {first}, ") for line in run_folder.differences(before, after)]
+    changed = run_folder.differences(before, after, between=f" in {first}, ")
     lines = [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
     rest = [f"{pluralize(len(lines) - MOST, 'more difference')} of configuration"] if len(lines) > MOST else []
     return [*lines[:MOST], *rest] or [f"{first} and {name} are of the same configuration"]

@@ -1,7 +1,7 @@
-"""The exact chance that the baseline ``uniform`` is right, and its mean number of suggestions, from the rules, by sample.
+"""The exact chance that the baseline ``uniform`` is right, and its mean number of suggestions, computed from the rules.
 
-Every possible reply that counts is played once at every reachable state, weighted with its chance. A reply that does not
-count ends the episode as wrong.
+Every reply that counts is played once at every reachable state of a sample, weighted with its chance. A reply that does not count
+ends the episode as wrong.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ NAMES = ("scenario", "condition", "protocol")
 
 
 class BlindPlay(NamedTuple):
-    """The exact values of blind play on one sample."""
+    """The exact values of random play on one sample, blind to its pictures."""
 
     right: float
     """Chance (0 to 1) that an episode ends correct."""
@@ -39,11 +39,11 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
             suggestions_offered = () if mode is Mode.REFERENCE else game.offered(sample, state)
             possible = (*suggestions_offered, *sample.categories)
             for reply in game.right_options(sample, state, possible):
-                reached, _ = game.step(sample, state, reply)
-                if reached.ending is Ending.CORRECT:
+                next_state, _ = game.step(sample, state, reply)
+                if next_state.ending is Ending.CORRECT:
                     right += weight / len(possible)
-                elif reached.ending is None:  # the last move decides which picture is shown, and nothing else
-                    after[reached._replace(last=None)] += weight / len(possible)
+                elif next_state.ending is None:  # the last move decides which picture is shown, and nothing else
+                    after[next_state._replace(last=None)] += weight / len(possible)
         suggestions += sum(after.values())
         states = after
     return BlindPlay(right, suggestions)
@@ -60,26 +60,26 @@ def guess_chance(sample: Sample, state: State) -> float:
 def exact_chance(run_data: RunData) -> pl.DataFrame:
     """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
 
-    The mean is over the scenario's samples; a scenario without them has no row.
+    Chances are means over the scenario's samples; a scenario whose samples cannot be read has no row.
     """
-    chance_by_rules: dict[tuple[object, ...], tuple[float, float]] = {}
+    cache: dict[tuple[object, ...], tuple[float, float]] = {}
     rows = []
     planned = run_data.planned.filter(protocol=Protocol.MCQA.value).select("scenario", "condition").unique()
     for scenario, name in planned.sort("scenario", "condition").iter_rows():
         condition, samples = run_data.conditions.get(name), run_data.samples.get(scenario)
         if condition is None or not samples:
             continue
-        rules = (scenario, condition.mode, condition.source, condition.shuffled)
-        if rules not in chance_by_rules:
-            chances = [_sample_chance(run_data, sample, condition) for sample in samples.values()]
-            right, suggestions = (sum(column) / len(chances) for column in zip(*chances, strict=True))
-            chance_by_rules[rules] = 100 * right, suggestions
-        rows.append((scenario, name, Protocol.MCQA.value, *chance_by_rules[rules]))
+        rules = (scenario, condition.mode, condition.source, condition.shuffled)  # all that changes the chance
+        if rules not in cache:
+            plays = [_play_condition(run_data, sample, condition) for sample in samples.values()]
+            right, suggestions = (sum(column) / len(plays) for column in zip(*plays, strict=True))
+            cache[rules] = 100 * right, suggestions
+        rows.append((scenario, name, Protocol.MCQA.value, *cache[rules]))
     numbers = {"chance": pl.Float64, "chance_ps": pl.Float64}
     return pl.DataFrame(rows, schema={**dict.fromkeys(NAMES, pl.String), **numbers}, orient="row")
 
 
-def _sample_chance(run_data: RunData, sample: Sample, condition: Condition) -> BlindPlay:
+def _play_condition(run_data: RunData, sample: Sample, condition: Condition) -> BlindPlay:
     seed = run_data.sweep.seed
-    staged_sample = apply_condition(sample, condition, seed)
-    return blind_play(staged_sample, condition.mode, episode_seed(seed, sample.scenario, sample.id))
+    shown_sample = apply_condition(sample, condition, seed)
+    return blind_play(shown_sample, condition.mode, episode_seed(seed, sample.scenario, sample.id))

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from actors.playing.state_graph import option_forms
+from actors.playing.state_graph import reply_forms
 from envs.reply_kinds import KINDS
 from orchestrator.report.measures.operating_curves import OperatingCell, condition_graph, operating_cells
 from orchestrator.report.measures.reply_kinds import reply_kinds
@@ -94,7 +94,7 @@ def covered_share(run_data: RunData, model: str, scenario: str, condition: str) 
             form
             for question in condition_graph(run_data, sample, source).questions
             for option in range(len(question.options))
-            for form in option_forms(question, option)
+            for form in reply_forms(question, option)
         }
         for sample in cell.samples
     }

@@ -1,4 +1,4 @@
-"""The columns that a run's results have beside the scores of cells: decisions, measures of packages, exact values, resources."""
+"""The columns of a run's results in addition to the scores: decisions, measures of packages, exact values, resources."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,10 @@ from sweeps.spec import Sweep
 NAMES = ("model", "scenario", "condition")
 SOURCES = ("acc", "ps", "greedy_acc", "greedy_ps", "auc_own", "neutral_own", "position_sd", "unreadable")
 EXACT = ("exact_acc", "exact_ps", "greedy_acc", "greedy_ps", "asking_auc", "neutral_b", "position_sd", "unreadable")
-"""Percent, but for ps, AUC and b; all but the first two and ``unreadable`` are null for sampled cells."""
+"""Names of ``SOURCES`` (columns of ``operating_points``) in the results.
+
+Percent, except ps, AUC and b; all but the first two and ``unreadable`` are null for sampled cells.
+"""
 
 
 def add_measures(
@@ -38,9 +41,10 @@ def add_measures(
 
 
 def add_exact_values(rows: pl.DataFrame, folder: Path) -> pl.DataFrame:
-    """Add the columns ``EXACT`` to scored rows of a run that has operating curves, in the row of the published order of a cell.
+    """Add the columns ``EXACT`` to the scored rows of a run with operating curves; rows of any other run stay as they are.
 
-    Rows of any other run stay as they are. The columns are null where there is no curve, or its samples are not at hand.
+    A curve's values are in the row of the condition that keeps the published order of options. They are null in all other rows,
+    and where the samples cannot be read.
     """
     if not any(condition.every_state for condition in stored_sweep(folder).conditions):
         return rows

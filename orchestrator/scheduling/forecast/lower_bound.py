@@ -19,7 +19,7 @@ class Work:
     rate: float
     """Episodes/s of one replica."""
     start: float
-    """Seconds; with ``phases``, of a start alone on a node that has its weights and compiled kernels."""
+    """Seconds of a start; with ``phases``, of a lone start on a node that has the weights and compiled kernels."""
     concurrency: int = 1
     """Episodes a replica plays at once: one alone takes ``concurrency / rate`` seconds."""
     replicas: int = 1_000_000
@@ -27,23 +27,23 @@ class Work:
     per_node: int = 1_000_000
     """The largest number of replicas on one node."""
     phases: StartPhases | None = None
-    """Of a start; None if replicas start independently of each other."""
+    """Phases of a start; None if replicas start independently of each other."""
     weights: float = 0.0
     """Gigabytes that a start reads."""
 
     @property
     def replica_seconds(self) -> float:
-        """Seconds of its replicas, without their starts."""
+        """Seconds in which one replica would play all episodes, without its start."""
         return self.episodes / self.rate
 
     @property
     def node_start(self) -> float:
-        """Seconds that the first replica on a node takes longer: it compiles, and its download may be over by then."""
+        """Seconds that the first start on a node takes longer: it compiles. A download may have ended before, so it counts 0."""
         return self.phases.compile if self.phases else 0.0
 
     @property
     def load(self) -> Load:
-        """Return it as the tight bound takes it: no replica plays or starts yet."""
+        """The argument of ``tight_end`` for this work, of which no replica plays or starts yet."""
         return Load(
             self.gpus,
             self.replica_seconds,
@@ -54,7 +54,7 @@ class Work:
         )
 
     def with_phases(self, phases: StartPhases, weights: float) -> Self:
-        """Return the work with these phases, as much faster or slower as its start, and gigabytes of weights."""
+        """Return the work with these phases, scaled so that a cached start takes ``start``, and with gigabytes of weights."""
         if not phases.cached:
             return self
         return replace(self, phases=phases.scaled(self.start / phases.cached), weights=weights)
@@ -62,27 +62,26 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds that no schedule can beat, by three arguments."""
+    """Seconds that no schedule can beat, derived in three ways."""
 
     area: float
     """All GPU-seconds, including one start per model on a new node, spread evenly over all GPUs."""
     longest: float
     """The longest model on its own: one start, then its episodes over as many replicas as it may have."""
     tight: float
-    """As ``area``, but with a start for each replica that a model needs to end by then, on the fewest new nodes."""
+    """As ``area``, but with a start for each replica that a model needs to end in this time, on as few new nodes as possible."""
 
     @property
     def seconds(self) -> float:
-        """The largest of them."""
+        """The largest of the three."""
         return max(self.area, self.longest, self.tight)
 
 
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
-    """Return the bound: each model with work starts at least once, and no GPU does two things at a time."""
-    area = sum(work.gpus * (work.start + work.node_start + work.replica_seconds) for work in works if work.episodes)
-    alone = [
-        work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in works if work.episodes
-    ]
+    """Return the bound: each model with episodes starts at least once, and no GPU does two things at a time."""
+    pending = [work for work in works if work.episodes]
+    area = sum(work.gpus * (work.start + work.node_start + work.replica_seconds) for work in pending)
+    alone = [work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in pending]
     tight = tight_end([work.load for work in works], gpus) * (1 - PRECISION) if gpus else 0.0
     return Bound(area / gpus if gpus else 0.0, max(alone, default=0.0), tight)
 

@@ -46,7 +46,7 @@ def test_leases_follow_worker_capacity():
     """1,000 episodes for one worker: a lease is a quarter of what is left, and never less than fills its engine."""
     schedule = Scheduler({"m": range(1000)}, {"m": Demand(0, 1, concurrency=256)}, 2, 1)
     schedule.on_begin()
-    (first, *_) = schedule.on_ready(1, 1.0, at_once=50)
+    (first, *_) = schedule.on_ready(1, 1.0, concurrency=50)
 
     assert schedule.groups["m"].demand.concurrency == 50 and len(first.ordinals) == 250
     assert len(schedule.slots[1].leases) == 2, "two leases fill it"

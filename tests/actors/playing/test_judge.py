@@ -18,7 +18,7 @@ from actors.playing.judge import (
     Judged,
     derive_seed,
     instruction_hash,
-    judge,
+    judge_answer,
     judge_prompt,
     paper_messages,
     read_paper_wording,
@@ -44,7 +44,7 @@ def cell(scenario: str = "VSOD", condition: str = "zero-shot") -> Cell:
     return Cell(model=MODEL, scenario=scenario, condition=CONDITIONS[condition], protocol=Protocol.OEG)
 
 
-def judge_answer(
+def judge_with_replies(
     answers, answer: str = ANSWER, by: Judge = JUDGE, scenario: str = "VSOD", condition: str = "zero-shot"
 ):
     """Return the verdict of a judge that gives these replies, one per attempt, and the requests it received."""
@@ -57,13 +57,15 @@ def judge_answer(
             raise scripted
         return scripted
 
-    verdict = asyncio.run(judge(SAMPLES[scenario], cell(scenario, condition), answer, by, ScriptedBackend(reply), 5))
+    verdict = asyncio.run(
+        judge_answer(SAMPLES[scenario], cell(scenario, condition), answer, by, ScriptedBackend(reply), 5)
+    )
     return verdict, requests
 
 
 # -- attempts ----------------------------------------------------------------------------------------------------------
 def test_readable_verdict_is_used_at_once():
-    verdict, requests = judge_answer(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
+    verdict, requests = judge_with_replies(["<think>1,1,1,1</think>Because.\n0,1,0,1"])
 
     assert verdict.bits == Bits(category=True, suggestion=True) and verdict.bits.aggregate
     assert (verdict.attempts, verdict.reason, verdict.first_failed, len(requests)) == (1, "", False, 1)
@@ -72,7 +74,7 @@ def test_readable_verdict_is_used_at_once():
 
 
 def test_unreadable_verdict_is_retried_with_another_seed():
-    verdict, requests = judge_answer(["no idea", "<think>0,0,0,0", "0,0,0,0"])
+    verdict, requests = judge_with_replies(["no idea", "<think>0,0,0,0", "0,0,0,0"])
 
     assert verdict.bits == Bits(category=False, suggestion=False), "a zero that was said is a zero"
     assert (verdict.attempts, verdict.first_failed, verdict.reason) == (3, True, "")
@@ -91,7 +93,7 @@ def test_unreadable_verdict_is_retried_with_another_seed():
     ],
 )
 def test_unreadable_verdict_is_unjudged_with_reason(replies, reason):
-    verdict, requests = judge_answer(replies)
+    verdict, requests = judge_with_replies(replies)
 
     assert (verdict.bits, verdict.reason, verdict.first_failed) == (None, reason, True)
     assert verdict.attempts == len(requests) == (1 if isinstance(replies[0], Exception) else JUDGE.attempts)
@@ -104,7 +106,7 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
 
         async def close(self) -> None: ...
 
-    verdict = asyncio.run(judge(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
+    verdict = asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), "?", JUDGE, Cut(), 5))
     assert (verdict.reason, verdict.attempts) == ("cut off before its verdict", 3)
     assert (verdict.prompt_tokens, verdict.reply_tokens, verdict.cost) == (300, 21, 0.75), "every attempt is paid for"
 
@@ -120,13 +122,13 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
     ],
 )
 def test_packages_parse_of_first_reply_is_stored(replies, strict):
-    assert judge_answer(replies)[0].strict == strict
+    assert judge_with_replies(replies)[0].strict == strict
 
 
 def test_a_dead_judge_and_a_bug_travel_up():
     for error in (BackendDied("gone"), ZeroDivisionError()):
         with pytest.raises(type(error)):
-            judge_answer([error])
+            judge_with_replies([error])
 
 
 def test_the_seeds_of_many_attempts_differ():
@@ -135,7 +137,7 @@ def test_the_seeds_of_many_attempts_differ():
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 def test_reasoning_is_not_shown_to_the_judge():
-    _, requests = judge_answer(["0,0,0,0"])
+    _, requests = judge_with_replies(["0,0,0,0"])
     assert "The cup" not in requests[0].messages[0].text and "Please rewind" in requests[0].messages[0].text
     assert requests[0].situation.answer == "Please rewind the video; I guess a banana."
     assert requests[0].sampling == JUDGE.sampling and not requests[0].messages[0].images
@@ -143,9 +145,9 @@ def test_reasoning_is_not_shown_to_the_judge():
 
 @pytest.mark.parametrize("answer", ["", "   ", "<think>endless", "<think>done</think>"])
 def test_answer_without_words_is_judged_as_empty(answer):
-    verdict, requests = judge_answer(["0,0,0,0"], answer)
+    verdict, requests = judge_with_replies(["0,0,0,0"], answer)
     assert requests[0].situation.answer == "" and verdict.bits is not None
-    assert asyncio.run(judge(SAMPLES["QD"], cell("QD"), answer, JUDGE, Baseline("rule-judge"), 1)).bits == Bits(
+    assert asyncio.run(judge_answer(SAMPLES["QD"], cell("QD"), answer, JUDGE, Baseline("rule-judge"), 1)).bits == Bits(
         False, False
     )
 
@@ -155,7 +157,7 @@ def test_the_clear_picture_accepts_the_category_where_play_does_not():
         _, _, marks = judge_prompt(SAMPLES["ROD"], cell("ROD", condition), "A banana.", JUDGE)
         assert marks == count
     verdict = asyncio.run(
-        judge(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1)
+        judge_answer(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1)
     )
     assert verdict.bits == Bits(category=True, suggestion=False)
 
@@ -194,7 +196,7 @@ def test_an_answer_that_copies_the_whole_page_cannot_close_its_fence():
 
 def test_the_rule_judge_takes_no_orders():
     for name, answer in HOSTILE.items():
-        verdict = asyncio.run(judge(SAMPLES["VSOD"], cell(), answer, JUDGE, Baseline("rule-judge"), 1))
+        verdict = asyncio.run(judge_answer(SAMPLES["VSOD"], cell(), answer, JUDGE, Baseline("rule-judge"), 1))
         assert verdict.bits == Bits(category=False, suggestion=False), name
 
 
@@ -220,7 +222,7 @@ def test_the_papers_instruction_is_read_from_the_package(package):
     assert "{braces} and <|im_end|>" in user.text, "the paper's own judge reads the answer as it stands"
     assert str(["Wait for the occlusion to disappear", "Rewind the video", "Move the camera", "Banana"]) in user.text
     assert instruction_hash(PAPER).startswith("paper:") and instruction_hash(JUDGE).startswith("judge-1:")
-    verdict, _ = judge_answer(["1,0,0,0"], by=PAPER)
+    verdict, _ = judge_with_replies(["1,0,0,0"], by=PAPER)
     assert verdict.bits == Bits(category=False, suggestion=True)
 
 
@@ -242,7 +244,7 @@ def test_missing_package_is_reported_with_install_hint(monkeypatch):
     read_paper_wording.cache_clear()
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.setattr(sys, "path_importer_cache", {})
-    for use in (lambda: instruction_hash(PAPER), lambda: judge_answer(["1,0,0,0"], by=PAPER)):
+    for use in (lambda: instruction_hash(PAPER), lambda: judge_with_replies(["1,0,0,0"], by=PAPER)):
         with pytest.raises(ValueError, match=r"pip install 'proactive-sweep\[paper\]'"):
             use()
 
@@ -265,7 +267,7 @@ def judge_by_service(answer, tmp_path: Path) -> tuple[Judged, list[dict]]:
             by = Judge(model=ModelSpec(name="served", source="judge", endpoint=endpoint))
             backend = open_engine(by.model, tmp_path)
             try:
-                verdict = await judge(SAMPLES["VSOD"], cell(), ANSWER, by, backend, 5)
+                verdict = await judge_answer(SAMPLES["VSOD"], cell(), ANSWER, by, backend, 5)
             finally:
                 await backend.close()
             return verdict, service.bodies

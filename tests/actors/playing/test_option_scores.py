@@ -31,7 +31,7 @@ from actors.playing.option_scores import (
     split_thought,
     sum_scores,
 )
-from actors.playing.state_graph import END, Question, StateGraph, option_forms
+from actors.playing.state_graph import END, Question, StateGraph, reply_forms
 from envs import SCENARIOS
 from envs.types import Ending
 from sweeps.conditions import Condition
@@ -170,7 +170,7 @@ def test_forms_and_kinds_of_options() -> None:
     shown = (*VIEW.options, *VIEW.categories)
     graph = StateGraph(SAMPLE, (QUESTION,), (0,), ((-1,),))
 
-    assert option_forms(QUESTION, 2) == (shown[2], f"C. {shown[2]}", "C", "C.", "(C)")
+    assert reply_forms(QUESTION, 2) == (shown[2], f"C. {shown[2]}", "C", "C.", "(C)")
     assert QUESTION.options == shown and QUESTION.suggests == (True, False, False, False, False, False)
     kinds = [graph.kind(0, option) for option in range(6)]
     assert kinds[:2] == ["suggestion", "abstention"]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from envs.errors import UserError
-from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, is_address, open_alerts
+from orchestrator.alerts.sweep_alerts import VARIABLE, SweepAlerts, is_web_address, open_alerts
 from orchestrator.alerts.webhook import Webhook
 from tests.orchestrator.alerts.receiver import receiving
 
@@ -138,11 +138,14 @@ def test_without_an_address_nothing_is_sent(monkeypatch, tmp_path):
 )
 def test_what_is_no_address_is_refused_without_showing_it(monkeypatch, tmp_path, address):
     monkeypatch.setenv(VARIABLE, address)
-    with pytest.raises(UserError, match=f"{VARIABLE} is no address; set it to") as refusal, open_alerts("s", tmp_path):
+    with (
+        pytest.raises(UserError, match=f"{VARIABLE} is not a web address; set it to") as refusal,
+        open_alerts("s", tmp_path),
+    ):
         pass
     assert address not in str(refusal.value)
 
 
 @pytest.mark.parametrize("address", ["https://hooks.example/T0/s3cret", "http://127.0.0.1:8080", "https://[::1]:443/x"])
 def test_addresses_of_the_web_are_taken(address):
-    assert is_address(address)
+    assert is_web_address(address)

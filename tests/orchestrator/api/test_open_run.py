@@ -25,8 +25,8 @@ def folder(demo_data, tmp_path_factory):
 
 
 def test_public_names_resolve():
-    assert set(orchestrator.__all__) == orchestrator.PLACES.keys() == set(dir(orchestrator))
-    for name, module in orchestrator.PLACES.items():
+    assert set(orchestrator.__all__) == orchestrator.MODULES.keys() == set(dir(orchestrator))
+    for name, module in orchestrator.MODULES.items():
         assert getattr(orchestrator, name) is getattr(importlib.import_module(module), name)
     with pytest.raises(AttributeError, match="no attribute 'plann'"):
         _ = orchestrator.plann

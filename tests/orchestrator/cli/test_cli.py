@@ -137,7 +137,7 @@ def test_plan_and_status_begin_with_a_summary_and_list_cells_on_request(demo_dat
     assert re.search(r"oracle +28 +280 +0", summary) and "oracle/ROD/hint" in every
 
     run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    assert "7 cells: 7 complete (--cells)" in call("status", run).output
+    assert "7 cells: 7 complete (--cells lists them)" in call("status", run).output
     assert (
         "uniform/ROD/hint" not in call("status", run).output
         and "uniform/ROD/hint" in call("status", run, "--cells").output
@@ -151,7 +151,7 @@ def test_status_lists_the_first_cells_with_a_reason(demo_data, tmp_path):
     output = call("status", run).output
 
     assert "12 cells: 12 partial" in output and "m/QD/hint-9: partial, its GPU left" in output
-    assert "m/QD/hint-10" not in output and "and 2 more cells with a reason (--cells)" in output
+    assert "m/QD/hint-10" not in output and "and 2 more cells with a reason (--cells lists them)" in output
 
 
 @pytest.mark.parametrize("value", ["a,b", "[a, b]", "['a', b]"])

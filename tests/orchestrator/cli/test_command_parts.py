@@ -1,4 +1,4 @@
-"""What ``run``, ``play``, ``audit`` and ``models flip-rate`` decide before they start, and what they say at the end."""
+"""What ``run``, ``play``, ``audit``, ``compare`` and ``models flip-rate`` decide before they start, and say at the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from envs.errors import UserError
-from orchestrator.cli import audit, flip_rate, play, run
+from orchestrator.cli import audit, compare, flip_rate, play, run
 from sweeps.load import build
 
 TABLE = {"name": "s", "data": "d", "models": ["uniform"], "conditions": ["hint"]}
@@ -87,6 +87,14 @@ def test_a_persons_name_is_one_of_a_file(name: str, tmp_path: Path) -> None:
     assert sentence_of(play.personal_sweep, str(tmp_path), name, {}, []) == (
         f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most"
     )
+
+
+def test_compare_writes_cells_of_several_runs_only(tmp_path: Path) -> None:
+    refused = "--csv writes the cells of several runs; name a second run folder, and leave out --power"
+    file = tmp_path / "cells.csv"
+
+    assert sentence_of(lambda: compare.compare([tmp_path], csv=file)) == refused
+    assert sentence_of(lambda: compare.compare([tmp_path, tmp_path], csv=file, power=True)) == refused
 
 
 def test_an_audit_takes_a_run_or_answers_with_their_data(tmp_path: Path) -> None:

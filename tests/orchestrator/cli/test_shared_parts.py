@@ -108,16 +108,22 @@ def cell(number: int, state: str = "complete", reason: str = "") -> dict[str, st
     return {"cell": f"c{number}", "state": state, "reason": reason}
 
 
-@pytest.mark.parametrize(("stopped", "last"), [(10, "c9: failed, gone"), (11, "and 1 more cell with a reason (--cells)"),
-                                              (12, "and 2 more cells with a reason (--cells)")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stopped", "last"),
+    [
+        (10, "c9: failed, gone"),
+        (11, "and 1 more cell with a reason (--cells lists them)"),
+        (12, "and 2 more cells with a reason (--cells lists them)"),
+    ],
+)
 def test_states_are_counted_and_ten_reasons_listed(stopped: int, last: str) -> None:
     failed = [cell(number, "failed", "gone") for number in range(stopped)]
-    first, *lines = status._count_states([cell(99), *failed, cell(98)])
+    first, *lines = status._summarize_cells([cell(99), *failed, cell(98)])
 
-    assert first == f"{stopped + 2} cells: 2 complete, {stopped} failed (--cells)"
+    assert first == f"{stopped + 2} cells: 2 complete, {stopped} failed (--cells lists them)"
     assert lines[:10] == [f"c{number}: failed, gone" for number in range(10)]
     assert lines[-1] == last and len(lines) == min(stopped, 11)
-    assert list(status._count_states([cell(1, "waiting")])) == ["1 cell: 1 waiting (--cells)"]
+    assert list(status._summarize_cells([cell(1, "waiting")])) == ["1 cell: 1 waiting (--cells lists them)"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""A two-node cluster without Ray: the schedule, sink, store, log and episodes are the real ones, its workers and clock are not.
+"""A two-node cluster without Ray: schedule, sink, store, log and episodes are real, workers and clock are simulated.
 
-Equal seeds give equal runs. Workers die, nodes leave, the driver dies between any two steps and in the middle of a command.
+Equal seeds give equal runs. Workers die, nodes leave, and the driver dies between any two steps or in the middle of a command.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ MODELS, GPUS = ("m0", "m1", "m2", "wide"), {"wide": 2}
 CONDITIONS = ("zero-shot", "hint", "reference")
 
 
-class Died(Exception):
-    """The driver, where the test wants it to."""
+class DriverKilled(Exception):
+    """Ends the driver where a test wants it to die."""
 
 
 def sweep_of(data: Path, names: Sequence[str] = MODELS, conditions: Sequence[str] = CONDITIONS, **fields) -> Sweep:
-    """Models of a GPU or two each, each a group of its own, under conditions of all scenarios."""
+    """Return a sweep of models with one or two GPUs, each a group of its own, under these conditions in all scenarios."""
     models = [{"name": n, "source": n, "backend": "vllm", "gpus": GPUS.get(n, 1), "in_flight": 4} for n in names]
     table = {"name": "controlled", "data": str(data), "model": models}
     return build({**table, "conditions": list(conditions), **fields}, "controlled.toml")
@@ -50,23 +50,23 @@ def sweep_of(data: Path, names: Sequence[str] = MODELS, conditions: Sequence[str
 
 @dataclass
 class Cluster:
-    """What a driver is to ``LiveControl``, and the world that it acts in."""
+    """The driver as ``LiveControl`` sees it, together with the workers and nodes that it commands."""
 
     sweep: Sweep
     plan: Plan
     folder: Path
     chance: Random
     poison: set[int] = field(default_factory=set)
-    """Episodes that kill whoever plays them."""
+    """Ordinals of the episodes that kill the worker that plays them."""
     judge_queue: None = None
     time: float = 0.0
 
     def __post_init__(self) -> None:
-        self.given = self.sweep, self.plan
+        self.original = self.sweep, self.plan
 
     def begin(self) -> None:
-        """Start a new driver of the run folder, which first takes the commands sent while no driver ran."""
-        self.sweep, self.plan = self.given
+        """Start a new driver of the run folder, which first takes the commands that were sent while no driver ran."""
+        self.sweep, self.plan = self.original
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
         with run_folder.claim(self.folder, self.sweep, False):
             self.attempt_log = SimpleNamespace(folder=self.folder)
@@ -79,19 +79,19 @@ class Cluster:
         """Worker -> its node."""
         self.leases: list[Lease] = []
         pending = self.plan.pending(set(self.store.finished_episodes()["key"]))
-        demanded = demands(self.sweep, 8, 4)
-        self.schedule = Scheduler(pending, demanded, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
-        standing = read_control_state(self.folder)
-        self.control = LiveControl(self, self.plan, self.folder, standing)  # type: ignore[arg-type]
+        group_demands = demands(self.sweep, 8, 4)
+        self.schedule = Scheduler(pending, group_demands, 8, 4, NODES, shares(self.sweep, 4), self.plan.share_sample)
+        control_state = read_control_state(self.folder)
+        self.control = LiveControl(self, self.plan, self.folder, control_state)  # type: ignore[arg-type]
         self.act(self.schedule.on_begin(self.now()))
 
-    def die(self) -> None:
-        """Kill the driver: what was not flushed is lost, and so are its workers."""
+    def restart_driver(self) -> None:
+        """Kill the driver and start another: its workers are lost, and what was not flushed."""
         lock.release(self.folder, "store")
         self.begin()
 
     def close(self) -> bytes:
-        """End in good order; results.json."""
+        """End the run in good order; return the content of results.json."""
         self.store.compact()
         self.store.close()
         self.plan = self.plan.with_stops(PreciseStops(self.plan, self.folder).stops)
@@ -131,12 +131,12 @@ class Cluster:
                 case Abandon(name, reason):
                     raise AssertionError(f"{name} is abandoned: {reason}")
 
-    # -- what happens -----------------------------------------------------------------------------------------------------
-    def step(self, deaths: float = 0.0) -> None:
-        """A worker dies, is ready, or plays a part of a lease; or time passes."""
+    # -- events -----------------------------------------------------------------------------------------------------------
+    def step(self, death_rate: float = 0.0) -> None:
+        """Draw one event: a worker dies, is ready, or plays a part of a lease, or time passes."""
         self.time += self.chance.random() * 10
         starting = [slot for slot in self.alive if not self.schedule.slots[slot].ready]
-        if self.alive and self.chance.random() < deaths:
+        if self.alive and self.chance.random() < death_rate:
             return self._kill(self.chance.choice(sorted(self.alive)), "killed")
         if starting and (not self.leases or self.chance.random() < 0.5):
             return self.act(self.schedule.on_ready(self.chance.choice(starting), self.now()))
@@ -144,8 +144,8 @@ class Cluster:
             return self._play(self.leases[self.chance.randrange(len(self.leases))])
         return self.act(self.schedule.on_tick(self.now()))
 
-    def lose_node(self) -> None:
-        """A node leaves or comes back."""
+    def change_nodes(self) -> None:
+        """Let one node be lost, or both be there; the workers of a lost node die."""
         self.nodes = self.chance.choice([NODES, NODES, NODES[:1], NODES[1:]])
         names = {node.name for node in self.nodes}
         self.act(self.schedule.on_nodes(self.nodes, 8, self.now()))
@@ -154,7 +154,7 @@ class Cluster:
                 self._kill(slot, "its node is gone")
 
     def _play(self, lease: Lease) -> None:
-        """Some of a lease's episodes are played and delivered, and sometimes its end comes."""
+        """Play and deliver some of a lease's episodes, and end the lease if none remains; poison kills the worker."""
         first = lease.ordinals[: self.chance.randint(1, 6)]
         poisoned = next((number for number, ordinal in enumerate(first) if ordinal in self.poison), None)
         played = first[:poisoned]
@@ -178,11 +178,11 @@ class Cluster:
         backends = dict.fromkeys(MODELS, Baseline("uniform"))
         return [batch async for batch in EpisodeRunner(self.plan, backends, 8).play(ordinals)]
 
-    def _recall(self, slot: int, left_out: set[int]) -> None:
-        for number, lease in enumerate(self.leases):
+    def _recall(self, slot: int, recalled: set[int]) -> None:
+        for index, lease in enumerate(self.leases):
             if lease.slot == slot:
-                remaining = tuple(ordinal for ordinal in lease.ordinals if ordinal not in left_out)
-                self.leases[number] = Lease(slot, lease.lease, remaining)
+                remaining = tuple(ordinal for ordinal in lease.ordinals if ordinal not in recalled)
+                self.leases[index] = Lease(slot, lease.lease, remaining)
 
     def _kill(self, slot: int, reason: str) -> None:
         self._forget(slot)
@@ -193,39 +193,40 @@ class Cluster:
         self.leases = [lease for lease in self.leases if lease.slot != slot]
 
 
-class Somebody:
-    """Sends random commands, some of them invalid, and undoes all of them in the end."""
+class RandomOperator:
+    """A person who sends random commands, some of them invalid, and undoes all of them in the end."""
 
     def __init__(self, cluster: Cluster, chance: Random) -> None:
-        self.cluster, self.chance, self.asked = cluster, chance, 0
+        self.cluster, self.chance, self.sent = cluster, chance, 0
 
-    def asks(self) -> None:
-        """One command, left in the folder."""
+    def send_command(self) -> None:
+        """Leave one command in the run folder."""
         verb = self.chance.choice(["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"])
-        self.asked += 1
+        self.sent += 1
         if verb == "odd":
-            return self._odd()
+            return self._write_odd_file()
         if verb == "set":
             key = self.chance.choice(
                 ["cluster.gpus", "m0.in_flight", "wide.in_flight", "m1.revision", "cluster.workers"]
             )
-            return self._ask(verb, key, self.chance.choice(["1", "2", "3", "4", "all", "-1", "many"]))
+            return self._send(verb, key, self.chance.choice(["1", "2", "3", "4", "all", "-1", "many"]))
         if verb in ("drain", "undrain"):
-            return self._ask(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
-        return self._ask(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
+            return self._send(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
+        return self._send(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
 
-    def takes_all_back(self) -> None:
+    def undo_all(self) -> None:
+        """Send the commands that undo all others."""
         for verb, target, value in [
             ("resume", "all", ""), ("restore", "all", ""), ("requeue", "all", ""),
             ("set", "cluster.gpus", "all"), ("undrain", "n1", ""), ("undrain", "n2", ""), ("undrain", "second", ""),
         ]:  # fmt: skip
-            self._ask(verb, target, value)
+            self._send(verb, target, value)
 
-    def _ask(self, verb, target: str, value: str = "") -> None:
+    def _send(self, verb, target: str, value: str = "") -> None:
         control_log.send_command(self.cluster.folder, control_log.make_command(verb, target, value))
 
-    def _odd(self) -> None:
-        """A file that no `ctl` wrote."""
+    def _write_odd_file(self) -> None:
+        """Leave a file that no `ctl` wrote."""
         contents = [b"", b"\xff\x00", b"{}", b"[" * 9000, b'{"verb": "rm", "target": "/"}', b"x" * 20_000]
         name, _ = control_log.command_file(control_log.make_command("pause", "all"))
         inbox = self.cluster.folder / control_log.INBOX
@@ -234,7 +235,7 @@ class Somebody:
 
 
 def finish(cluster: Cluster) -> None:
-    """Play to the end; failed episodes are asked for again until there is none."""
+    """Play to the end; requeue failed episodes until there is none."""
     for _ in range(100_000):
         cluster.control.poll()
         if cluster.schedule.done:
@@ -247,17 +248,17 @@ def finish(cluster: Cluster) -> None:
     raise AssertionError("the sweep never ends")
 
 
-def dies_while_polling(cluster: Cluster, patch, after: bool) -> None:
-    """The driver dies when it has done a command: before or after it stands in the log."""
-    real = control_log._append
+def kill_driver_while_polling(cluster: Cluster, patch, logged: bool) -> None:
+    """Kill the driver after it has done a command: after the command is written to the log if ``logged``, else before."""
+    real_append = control_log._append
 
     def append(folder, entries):
-        if after:
-            real(folder, entries)
-        raise Died
+        if logged:
+            real_append(folder, entries)
+        raise DriverKilled
 
     patch.setattr(control_log, "_append", append)
-    with suppress(Died):
+    with suppress(DriverKilled):
         cluster.control.poll()
-    patch.setattr(control_log, "_append", real)
-    cluster.die()
+    patch.setattr(control_log, "_append", real_append)
+    cluster.restart_driver()

@@ -135,7 +135,7 @@ def test_the_other_condition_goes_on_and_the_rest_of_the_stopped_one_is_cancelle
     queue = plan.pending(())["builtin"]
     scheduler = Scheduler({"builtin": queue}, {"builtin": Demand()}, 4, 0)
     scheduler.on_begin()
-    leases = [command.ordinals for command in scheduler.on_ready(1, at_once=100) if isinstance(command, Lease)]
+    leases = [command.ordinals for command in scheduler.on_ready(1, concurrency=100) if isinstance(command, Lease)]
     service = Service()
     service.reply = refuse_hint
     sink = play_leases(plan, service, tmp_path, [[*leases[0], *leases[1][:9]]])

@@ -54,7 +54,7 @@ def test_a_model_larger_than_the_cluster_is_named_and_the_others_go_on(cli, demo
     done = cli.run("run", sweep(tmp_path / "x.toml", demo_data, GOOD + large), "--output", tmp_path / "run")
 
     assert done.returncode == 1
-    assert "large needs 8 GPUs, the cluster has 0" in done.stderr
+    assert "large needs 8 GPUs; the cluster has 0" in done.stderr
 
 
 def test_folder_without_pictures_plays_for_baselines(cli, demo_data, tmp_path):

@@ -11,7 +11,14 @@ from orchestrator.scheduling.commands import JUDGES
 from orchestrator.storage import control_log
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
-from tests.orchestrator.execution.controlled import MODELS, Cluster, Somebody, dies_while_polling, finish, sweep_of
+from tests.orchestrator.execution.controlled import (
+    MODELS,
+    Cluster,
+    RandomOperator,
+    finish,
+    kill_driver_while_polling,
+    sweep_of,
+)
 from tests.orchestrator.precision.wide import wide
 
 COMMANDS = 200
@@ -29,7 +36,7 @@ def plan(sweep):
 
 @pytest.fixture(scope="module")
 def undisturbed(sweep, plan, tmp_path_factory):
-    """results.json of the same sweep, of which nobody asked anything."""
+    """Return results.json of the same sweep, played without commands and faults."""
     cluster = Cluster(sweep, plan, tmp_path_factory.mktemp("undisturbed"), Random(0))
     cluster.begin()
     finish(cluster)
@@ -55,37 +62,37 @@ def stored_keys(folder) -> set[str]:
     return set(episodes(folder).collect()["key"])
 
 
-def disturb(cluster, patch) -> tuple[Somebody, int]:
-    """Play with ``COMMANDS`` random commands and faults; return the sender and the number of driver deaths."""
+def disturb(cluster, patch) -> tuple[RandomOperator, int]:
+    """Play with ``COMMANDS`` random commands and faults; return their sender and the number of driver deaths."""
     cluster.begin()
     chance, deaths = cluster.chance, 0
-    somebody = Somebody(cluster, chance)
-    while somebody.asked < COMMANDS:
+    operator = RandomOperator(cluster, chance)
+    while operator.sent < COMMANDS:
         for _ in range(chance.randint(0, 3)):
-            cluster.step(deaths=0.02)
-        somebody.asks()
+            cluster.step(death_rate=0.02)
+        operator.send_command()
         fault = chance.random()
         if fault < 0.04:
-            dies_while_polling(cluster, patch, after=fault < 0.02)
+            kill_driver_while_polling(cluster, patch, logged=fault < 0.02)
         elif fault < 0.06:
-            cluster.die()
+            cluster.restart_driver()
         elif fault < 0.12:
-            cluster.lose_node()
+            cluster.change_nodes()
         deaths += fault < 0.06
         cluster.control.poll()
-    return somebody, deaths
+    return operator, deaths
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_commands_and_faults_lose_and_double_nothing(sweep, plan, undisturbed, tmp_path, seed, monkeypatch):
     chance = Random(f"controlled/{seed}")
     cluster = Cluster(sweep, plan, tmp_path, chance, poison=set(chance.sample(range(plan.total), 3)))
-    somebody, deaths = disturb(cluster, monkeypatch)
+    operator, deaths = disturb(cluster, monkeypatch)
     before = len(stored_keys(tmp_path))
     cluster.poison.clear()
     cluster.nodes = ()
-    somebody.takes_all_back()
-    cluster.die()
+    operator.undo_all()
+    cluster.restart_driver()
     finish(cluster)
     results = cluster.close()
 
@@ -112,17 +119,17 @@ def test_commands_and_faults_change_no_stop_by_precision(demo_data, tmp_path, se
         cluster = Cluster(sweep, plan, tmp_path / name, chance)
         if name == "disturbed":
             cluster.poison |= set(chance.sample(range(plan.total), 5))
-            somebody, deaths = disturb(cluster, monkeypatch)
+            operator, deaths = disturb(cluster, monkeypatch)
             assert deaths
             cluster.poison.clear()
             cluster.nodes = ()
-            somebody.takes_all_back()
-            cluster.die()
+            operator.undo_all()
+            cluster.restart_driver()
         else:
             cluster.begin()
         finish(cluster)
         while cluster.plan.pending(stored_keys(cluster.folder)):
-            cluster.die()
+            cluster.restart_driver()
             finish(cluster)
         results.append(cluster.close())
         rows = episodes(cluster.folder).collect()
@@ -149,7 +156,7 @@ def test_paused_model_is_not_played_until_resumed(cluster, plan):
 
 def test_cancelled_cell_stays_cancelled_until_restored(cluster, plan):
     ask(cluster, "cancel", "*/ROD/hint")
-    cluster.die()
+    cluster.restart_driver()
     finish(cluster)
     cells = set(episodes(cluster.folder).collect()["cell"])
 
@@ -180,7 +187,7 @@ def test_failed_episodes_are_played_again_while_the_sweep_runs(cluster, plan):
 def test_settings_survive_the_driver(cluster):
     assert ask(cluster, "set", "cluster.gpus", "2").effect == "cluster.gpus is 2"
     assert ask(cluster, "set", "m1.in_flight", "64").effect == "m1.in_flight is 64"
-    cluster.die()
+    cluster.restart_driver()
 
     assert cluster.schedule.shares == {"models": 2}
     assert cluster.schedule.groups["m1"].demand.concurrency == 64
@@ -190,7 +197,7 @@ def test_settings_survive_the_driver(cluster):
 
 def test_drained_node_plays_nothing_until_undrained(cluster):
     ask(cluster, "drain", "second")
-    cluster.die()
+    cluster.restart_driver()
     for _ in range(20):
         cluster.step()
         assert "n2" not in cluster.alive.values()

@@ -24,7 +24,7 @@ has_joined_cluster = startup_checks._has_joined_cluster
 
 WRONG = {
     "keyless": ({"source": "gpt", "backend": "openai"}, "OPENAI_API_KEY is not set"),
-    "unaddressed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9"}}, "empty key_env in its entry"),
+    "unaddressed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9"}}, 'key_env = "" in the entry'),
     "misaddressed": ({"source": "m", "endpoint": {"base_url": "ftp://x", "key_env": ""}}, "must start with http://"),
     "folderless": ({"source": "/nowhere/model", "backend": "vllm"}, "folder /nowhere/model does not exist"),
     "empty": ({"source": "./tests", "backend": "transformers"}, "has no readable config.json"),

@@ -175,7 +175,9 @@ def test_nonsense_from_a_service_is_no_crash(answer):
     [
         (["y", "x"], "ok: it answers"),
         (["models/x"], "ok: it answers"),
-        (["a", "b", "c", "d"], "no: it serves a, b, c, not x"),
+        (["a", "b", "c"], "no: it serves a, b, c, not x"),
+        (["a", "b", "c", "d", "e"], "no: it serves a, b, c and 2 more, not x"),
+        ([], "no: it serves no model, not x"),
     ],
 )
 def test_a_service_is_asked_for_its_models(ids, cell):
@@ -188,7 +190,7 @@ def test_a_service_without_a_key_in_the_environment_says_how_to_do_without(monke
     monkeypatch.delenv("OWN_KEY", raising=False)
     checked = row(source="x", backend="openai", endpoint=Endpoint(base_url="http://127.0.0.1:9", key_env="OWN_KEY"))
 
-    assert checked.source == "no: OWN_KEY is not set: set it, or empty key_env in its entry if the service needs no key"
+    assert checked.source == 'no: OWN_KEY is not set: set it, or key_env = "" in the entry if the service needs no key'
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     assert row(source="x", backend="openai").source == "ok: OPENAI_API_KEY is set (no request was sent)"
 

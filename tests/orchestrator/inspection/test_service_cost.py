@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline
-from actors.engine.openai.prompt_tokens import patches, tiles, token_rule
+from actors.engine.openai.prompt_tokens import patch_count, tile_count, token_rule
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import ImageRef
@@ -43,10 +43,10 @@ def test_pictures_count_as_the_provider_says(model, size, tokens):
 
 
 def test_the_guides_example_of_a_picture_that_is_shrunk_and_bounds_of_any():
-    assert patches(1800, 2400) == 1452 and patches(1024, 1024) == 1024
+    assert patch_count(1800, 2400) == 1452 and patch_count(1024, 1024) == 1024
     assert token_rule("qwen") is None and token_rule("gpt-7") is None
     for size in ((1, 100_000), (7, 7), (20_000, 19_999), (1536 * 32, 32)):
-        assert 1 <= patches(*size) <= 1536 and 1 <= tiles(*size) <= 16
+        assert 1 <= patch_count(*size) <= 1536 and 1 <= tile_count(*size) <= 16
 
 
 def test_a_picture_has_the_size_that_a_model_sees(tmp_path):

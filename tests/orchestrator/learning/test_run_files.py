@@ -10,7 +10,7 @@ from envs.types import Action
 from orchestrator.learning import run_files
 from orchestrator.learning.rollouts import Rollout
 from orchestrator.learning.run_files import (
-    ROLLOUT,
+    ROLLOUT_SCHEMA,
     claim,
     has_steps,
     model_entry,
@@ -56,7 +56,7 @@ def test_a_row_holds_a_reply_and_what_became_of_it(state):
     assert [second[name] for name in ("group", "variant", "action", "right", "asked", "reward", "advantage")] == [
         4, "hint", "suggestion", False, True, 0.25, None,
     ]  # fmt: skip
-    assert list(first) == list(ROLLOUT)
+    assert list(first) == list(ROLLOUT_SCHEMA)
 
 
 def test_parts_of_a_killed_attempt_are_removed_from_its_last_checkpoint_on(state, tmp_path):
@@ -69,11 +69,11 @@ def test_parts_of_a_killed_attempt_are_removed_from_its_last_checkpoint_on(state
     remove_rollouts(tmp_path, 10)
     assert read_rollouts(tmp_path)["step"].to_list() == [0, 5]
     remove_rollouts(tmp_path / "nowhere", 0)
-    assert read_rollouts(tmp_path).schema == pl.Schema(ROLLOUT)
+    assert read_rollouts(tmp_path).schema == pl.Schema(ROLLOUT_SCHEMA)
 
 
 def test_measures_are_of_plain_questions_and_live_groups(state):
-    rows = pl.DataFrame(rollout_rows(0, [rollout(state)] * 8), schema=ROLLOUT).with_columns(
+    rows = pl.DataFrame(rollout_rows(0, [rollout(state)] * 8), schema=ROLLOUT_SCHEMA).with_columns(
         group=pl.Series([0, 0, 1, 1, 2, 2, 2, 2]),
         kind=pl.Series(["hidden"] * 4 + ["clear"] * 4),
         variant=pl.Series(["plain", "plain", "plain", "hint", "plain", "plain", "hint", "plain"]),

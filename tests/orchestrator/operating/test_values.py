@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from actors.playing.state_graph import StateGraph, build_graph, option_forms, read_option
+from actors.playing.state_graph import StateGraph, build_graph, read_option, reply_forms
 from envs import SCENARIOS
 from envs.samples import load_samples
 from envs.types import Ending
@@ -118,9 +118,9 @@ def test_a_moved_bias_moves_the_curve_and_nothing_else(graphs):
 def test_forms_name_the_same_option_at_every_state_that_shows_the_question(graphs):
     for graph in (graph for each in graphs.values() for graph in each[:2]):
         first = [question.state for question in graph.questions]
-        for state, number in zip(states_of(graph), graph.asked, strict=True):
+        for state, number in zip(states_of(graph), graph.question_indices, strict=True):
             question = graph.questions[number]
-            forms = [form for option in range(len(question.options)) for form in option_forms(question, option)]
+            forms = [form for option in range(len(question.options)) for form in reply_forms(question, option)]
             for form in forms:
                 assert read_option(graph.sample, state, PLAIN, form) == read_option(
                     graph.sample, first[number], PLAIN, form
@@ -134,9 +134,9 @@ def states_of(graph):
     for number, targets in enumerate(graph.targets):
         for option, target in enumerate(targets):
             if target >= 0 and target not in states:
-                reply = graph.questions[graph.asked[number]].options[option]
+                reply = graph.questions[graph.question_indices[number]].options[option]
                 states[target] = game.step(graph.sample, states[number], reply)[0]
-    return [states[number] for number in range(len(graph.asked))]
+    return [states[number] for number in range(len(graph.question_indices))]
 
 
 def test_a_model_that_knows_but_asks_too_rarely_is_told_by_how_much(graphs):
@@ -245,7 +245,7 @@ def test_conditions_that_remember_turns_have_no_curve():
 def test_a_greedy_reply_that_names_nothing_ends_wrong_and_an_unknown_one_has_no_value(graphs):
     graph = graphs["QD"][0]
     policy = planted(graph, Random(3))
-    first = graph.asked[0]
+    first = graph.question_indices[0]
 
     def first_greedy(option):
         return tuple(each._replace(greedy=option) if number == first else each for number, each in enumerate(policy))

@@ -209,11 +209,11 @@ def test_model_without_fitting_node_is_abandoned_with_reason():
     demands = {"m": Demand(0, 4, accelerator="H200")}
 
     assert Scheduler({"m": [1]}, demands, 2, 6, nodes).on_begin() == [
-        Abandon("m", "m needs 4 GPUs of kind H200, a node of the cluster has 2")
+        Abandon("m", "m needs 4 GPUs of kind H200; a node of the cluster has 2")
     ]
     assert Scheduler({"m": []}, demands, 2, 6, nodes).on_begin() == []
     shared = Scheduler({"m": [1]}, {"m": Demand(0, 2)}, 2, 4, shares={"models": 1})
-    assert shared.on_begin() == [Abandon("m", "m needs 2 GPUs, the cluster has 1")]
+    assert shared.on_begin() == [Abandon("m", "m needs 2 GPUs; the cluster has 1")]
 
 
 def test_cluster_without_nodes_is_waited_for_until_silence_timeout():
@@ -222,4 +222,4 @@ def test_cluster_without_nodes_is_waited_for_until_silence_timeout():
     assert schedule.on_nodes([], 2, 10.0) == []
     assert schedule.on_death(1, "its node is gone", 11.0) == []
     assert schedule.on_tick(910.0) == []
-    assert schedule.on_tick(911.0) == [Abandon("m", "m needs 1 GPU, the cluster has 0")]
+    assert schedule.on_tick(911.0) == [Abandon("m", "m needs 1 GPU; the cluster has 0")]

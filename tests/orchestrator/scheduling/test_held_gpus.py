@@ -117,15 +117,15 @@ def test_nodes_that_all_left_are_waited_for_from_their_loss_on():
     for slot in (1, 2):
         scheduler.on_death(slot, "its node is gone", 5 * HOUR)
     assert scheduler.on_tick(6 * HOUR) == [] and not scheduler.done
-    assert scheduler.on_tick(6 * HOUR + 1) == [Abandon("m", "m needs 4 GPUs, the cluster has 0")]
+    assert scheduler.on_tick(6 * HOUR + 1) == [Abandon("m", "m needs 4 GPUs; the cluster has 0")]
 
 
 def test_gpus_that_others_take_and_free_do_not_restart_the_wait():
     scheduler = schedule(held(1), Demand(0, 16), wait=HOUR)
     scheduler.on_begin()
     scheduler.on_nodes(held(2), 8, 0.9 * HOUR)
-    assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs, the cluster has 8")]
+    assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs; the cluster has 8")]
 
 
 def test_without_a_wait_too_wide_is_said_at_once():
-    assert schedule(held(0), Demand(0, 16)).on_begin() == [Abandon("m", "m needs 16 GPUs, the cluster has 8")]
+    assert schedule(held(0), Demand(0, 16)).on_begin() == [Abandon("m", "m needs 16 GPUs; the cluster has 8")]

@@ -121,7 +121,7 @@ def test_a_group_waits_for_wide_nodes_from_the_last_change_of_the_cluster_on():
     assert schedule.changed == 0, "what others hold is no change"
     schedule.on_nodes([Node("a", 2), Node("b", 1)], 2, 60.0)
     assert schedule.changed == 60 and schedule.on_tick(160.0) == []
-    assert schedule.on_tick(161.0) == [Abandon("m", "m needs 4 GPUs, a node of the cluster has 2")]
+    assert schedule.on_tick(161.0) == [Abandon("m", "m needs 4 GPUs; a node of the cluster has 2")]
     assert schedule.describe_wait(schedule.groups["m"]) == ""
 
 
@@ -137,11 +137,11 @@ def test_nobody_is_said_to_wait_who_has_room_no_work_or_no_gpu():
 
 def test_a_group_that_is_too_wide_says_what_the_cluster_has():
     staged = Scheduler({"m": [1]}, {"m": Demand(0, 16, stages=2)}, 2, 8)
-    whole = "m needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages"
+    whole = "m needs 16 GPUs in 2 stages of 8; the cluster has 8 in whole stages"
     assert staged.on_begin() == [Abandon("m", whole)]
     demands = {"m": Demand(0, 2, judge="j"), "j": Demand(0, 1, pool="judges", standing_replicas=1)}
     judged = Scheduler({"m": [1], "j": []}, demands, 2, 2, shares={"models": 1})
-    reason = "m needs 2 GPUs, the cluster has 1 in addition to 1 GPU for j"
+    reason = "m needs 2 GPUs; the cluster has 1 in addition to 1 GPU for j"
     assert judged.on_begin() == [Abandon("m", reason)]
 
 

@@ -120,7 +120,7 @@ def test_draining_one_node_drains_the_replica():
 
 
 def test_it_waits_for_nodes_and_is_abandoned_when_none_came():
-    reason = "wide needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages"
+    reason = "wide needs 16 GPUs in 2 stages of 8; the cluster has 8 in whole stages"
     assert schedule(1).on_begin() == [Abandon("wide", reason)]
     scheduler = schedule(1, wait=7200)
 
@@ -139,7 +139,7 @@ def test_wide_set_of_nodes_that_comes_later_is_used():
 
     assert Start(9, "wide", Place("node-1", None, ("node-1", "node-2"))) in scheduler.on_nodes(build_nodes(24), 0, 60.0)
     assert schedule(1).on_begin() and schedule(2, shares={"models": 8}).on_begin() == [
-        Abandon("wide", "wide needs 16 GPUs in 2 stages of 8, the cluster has 8 in whole stages")
+        Abandon("wide", "wide needs 16 GPUs in 2 stages of 8; the cluster has 8 in whole stages")
     ]
 
 

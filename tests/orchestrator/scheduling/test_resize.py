@@ -100,7 +100,7 @@ def test_worker_keeps_the_cpus_it_started_with():
 def test_engine_keeps_its_own_concurrency():
     scheduler = Scheduler({"m": range(5000)}, {"m": Demand(0, 1, concurrency=8)}, 8, 1)
     scheduler.on_begin()
-    scheduler.on_ready(1, 1.0, at_once=77)
+    scheduler.on_ready(1, 1.0, concurrency=77)
 
     starts = scheduler.on_nodes(build_nodes(2), 8, 2.0, {"m": Demand(2, 1, concurrency=8)}, {})
     assert starts == [Start(2, "m", Place("node-0"))]

@@ -133,11 +133,11 @@ def test_only_workers_that_wait_for_a_gpu_are_withdrawn():
 def test_judges_and_staged_groups_that_are_too_wide_are_abandoned_with_their_reason():
     judge = Demand(0, 4, pool="judges", standing_replicas=1)
     judged = Scheduler({"m": [1], "j": []}, {"m": Demand(0, 1, judge="j"), "j": judge}, 2, 2)
-    reason = "j needs 4 GPUs, the cluster has 2"
+    reason = "j needs 4 GPUs; the cluster has 2"
     assert judged.on_begin() == [Abandon("j", reason), Abandon("m", f"j cannot read its answers: {reason}")]
     nodes = [Node("a", 8), Node("b", 4)]
     staged = Scheduler({"m": [1]}, {"m": Demand(0, 24, stages=3)}, 2, 0, nodes)
-    text = "m needs 24 GPUs in 3 stages of 8, the cluster has 8 in whole stages"
+    text = "m needs 24 GPUs in 3 stages of 8; the cluster has 8 in whole stages"
     assert staged.on_begin() == [Abandon("m", text)] and staged.done
 
 

@@ -131,7 +131,7 @@ def test_model_without_room_beside_judge_is_abandoned(gpus):
     of = "GPUs" if gpus > 1 else "GPU"
 
     assert scheduler.on_begin() == [
-        Abandon("m", f"m needs {gpus} {of}, the cluster has {gpus - 1} in addition to 1 GPU for {JUDGE}")
+        Abandon("m", f"m needs {gpus} {of}; the cluster has {gpus - 1} in addition to 1 GPU for {JUDGE}")
     ]
 
 

@@ -29,6 +29,10 @@ def test_a_span_has_more_ticks_than_its_line(text: str, span: str) -> None:
     assert code_span(text) == span
 
 
+def test_one_turn_is_singular() -> None:
+    assert [transcripts._turns(count) for count in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
+
+
 def test_bounds_of_transcripts() -> None:
     assert (transcripts.MAX_TRANSCRIPTS, transcripts.MAX_PICTURES) == (60, 600)
 
@@ -109,10 +113,11 @@ def test_an_answer_is_no_error(ending: str, answered: bool) -> None:
 def test_each_judge_has_a_sentence() -> None:
     judged = [
         {"judge": ["one/x"], "category": True, "aggregate": False}, {"judge": ["two/y"], "reason": ["no verdict here"]},
-        {"judge": ["three/z"]},
+        {"judge": ["three/z"]}, {"judge": ["four/w"], "category": True, "suggestion": False, "aggregate": True},
     ]  # fmt: skip
     assert transcripts._judged({"judged": judged}) == (
         " Judge one/x: category yes, aggregate no. Judge two/y: ` no verdict here `. Judge three/z: ` no verdict `."
+        " Judge four/w: category yes, suggestion no, aggregate yes."
     )
     assert transcripts._judged({}) == ""
 

@@ -1,14 +1,11 @@
-"""The whole state of a saved view, written out by hand; the description of an experiment; transcripts' sentences."""
+"""The whole state of MLflow's saved views, and the description of an experiment, written out by hand."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
 from envs import SCENARIOS
-from orchestrator.tracking import transcripts
 from orchestrator.tracking.mlflow import saved_views
 from orchestrator.tracking.mlflow.saved_views import CELLS, MODELS, SWEEPS, views
 
@@ -45,7 +42,7 @@ def parallel(uuid: str, name: str, metrics: list[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_the_view_of_cells_in_full() -> None:
+def test_view_of_cells_in_full() -> None:
     selected = [
         "params.`model`", "params.`scenario`", "params.`condition`", "params.`kind`", "metrics.`acc`", "metrics.`acc_low`",
         "metrics.`acc_high`", "metrics.`ps`", "metrics.`loops`", "metrics.`errors`", "metrics.`finished`",
@@ -69,7 +66,7 @@ def test_the_view_of_cells_in_full() -> None:
     }  # fmt: skip
 
 
-def test_the_charts_and_columns_of_models_and_sweeps() -> None:
+def test_charts_and_columns_of_models_and_sweeps() -> None:
     accuracies = [f"acc/{name}" for name in SCENARIOS]
     by_scenario = [f"metrics.`{name}`" for name in accuracies]
 
@@ -134,40 +131,7 @@ def test_the_description_lists_sweeps_newest_first_with_the_best_model_of_all() 
         "| [s\\_2](#/experiments/7/runs/id2) | a\\* | 61.3 | - | finished |",
         "| [s\\_1](#/experiments/7/runs/id1) | b | 61.3 | 50.0 | finished |",
     ]
-    without = Client({"mlflow.experimentKind": "other"}, [])
-    saved_views.describe_experiment(without, "7")
-    assert without.tags["mlflow.experimentKind"] == "other"
-    assert without.tags["mlflow.note.content"].startswith("tables: [models](#/experiments/7/runs?")
-
-
-@pytest.mark.parametrize(
-    ("verdict", "sentence"),
-    [
-        ({"judge": ["j"], "category": True, "suggestion": False, "aggregate": True},
-         " Judge j: category yes, suggestion no, aggregate yes."),
-        ({"judge": ["j"], "reason": ["cut off"]}, " Judge j: ` cut off `."),
-        ({"judge": ["j"]}, " Judge j: ` no verdict `."),
-    ],
-)  # fmt: skip
-def test_a_transcript_ends_with_the_judge_s_sentence(verdict: dict[str, Any], sentence: str) -> None:
-    assert transcripts._judged({"judged": [verdict]}) == sentence and transcripts._judged({}) == ""
-
-
-def test_questions_verdicts_and_fences_of_a_transcript() -> None:
-    texts = ["Which?", "Ask.", "Cat.", "Dog.", "a ``` b"]
-    turn = {
-        "prompt": 0, "options": [1], "categories": [2, 3], "action": "category", "option": "absent", "category": "correct",
-        "move": "left", "answer": 1,
-    }  # fmt: skip
-
-    assert transcripts._question(turn, texts) == "```text\nWhich?\nA. Ask.\nB. Cat.\nC. Dog.\n```"
-    assert transcripts.code_block(texts[4]) == "````text\na ``` b\n````"
-    assert transcripts.code_span("a `` b") == "``` a `` b ```" and transcripts.code_span("a") == "` a `"
-    assert [transcripts._turns(count) for count in (0, 1, 2)] == ["0 turns", "1 turn", "2 turns"]
-    assert transcripts._verdict(turn, texts) == (
-        "Read as category: suggestion side absent, category side correct; the next view: left; correct here: ` Dog. `."
-    )
-    short = {**turn, "move": None, "answer": -1}
-    assert transcripts._verdict(short, texts) == "Read as category: suggestion side absent, category side correct."
-    assert transcripts._verdict({**short, "answer": 0}, texts).endswith("correct here: ` Cat. `.")
-    assert transcripts._verdict({"action": None}, texts) == "Open-ended: a judge decides."
+    empty = Client({"mlflow.experimentKind": "other"}, [])
+    saved_views.describe_experiment(empty, "7")
+    assert empty.tags["mlflow.experimentKind"] == "other"
+    assert empty.tags["mlflow.note.content"].startswith("tables: [models](#/experiments/7/runs?")

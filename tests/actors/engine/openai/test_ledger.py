@@ -1,4 +1,4 @@
-"""Many workers share one budget: spending never exceeds the limit, whichever worker asks, dies or is cancelled."""
+"""Many workers share one budget: spending never exceeds the limit, whatever worker reserves, dies or is cancelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 
 
 class Handle:
-    """The ledger as workers reach it: calls go through the event loop, as through Ray."""
+    """The ledger as workers see it: each call is a task of the event loop, as one through Ray would be."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -33,6 +33,7 @@ def workers(ledger: Ledger, model: str, number: int) -> list[RemoteBudget]:
 
 
 async def ask(budget: RemoteBudget, ceiling: float, cost: float) -> str:
+    """Pay for one request; return why there was no budget for it, or an empty text."""
     try:
         async with budget.reserve(Price(ceiling)):
             await asyncio.sleep(0.001)
@@ -105,21 +106,20 @@ def test_cancelled_waiter_holds_no_reservation() -> None:
     asyncio.run(run())
 
 
-def test_dead_workers_batch_is_paid_once_found() -> None:
+def test_dead_workers_batch_is_paid_by_the_worker_that_finds_it() -> None:
     async def run() -> None:
         ledger = Ledger({"m": 1.0}, 1.0, {"m": 0.25})
-        (dead,), (successor,) = workers(ledger, "m", 1), workers(ledger, "m", 1)
-        successor.holder = "worker-other"
-        waiting = asyncio.Event()
+        dead, successor = workers(ledger, "m", 2)
+        reserved = asyncio.Event()
 
         async def hold_reservation() -> None:
             async with dead.reserve(Price(0.5), ReservationKind.NEW):
-                waiting.set()
+                reserved.set()
                 await asyncio.sleep(3600)
 
         task = asyncio.ensure_future(hold_reservation())
-        await waiting.wait()
-        assert await ledger.spending() == {"m": 0.25}, "its cost is told by the service"
+        await reserved.wait()
+        assert await ledger.spending() == {"m": 0.25}, "the service reports the cost of a batch later"
         await ledger.forget("worker-0")
         assert await ledger.spending() == {"m": 0.25}
 
@@ -158,16 +158,16 @@ def test_a_request_cut_off_in_flight_is_charged_its_maximum() -> None:
 
 def test_batches_know_their_maximum_cost_before_any_answer() -> None:
     async def run() -> None:
-        ledger, out = Ledger({"m": 1.0}, None, {}), asyncio.Event()
+        ledger, all_reserved = Ledger({"m": 1.0}, None, {}), asyncio.Event()
+        reserved: list[RemoteBudget] = []
 
         async def send(budget: RemoteBudget) -> None:
             async with budget.reserve(Price(0.25), ReservationKind.NEW):
                 reserved.append(budget)
                 if len(reserved) == 3:
-                    out.set()
-                await out.wait()
+                    all_reserved.set()
+                await all_reserved.wait()
 
-        reserved: list[RemoteBudget] = []
         await asyncio.wait_for(asyncio.gather(*map(send, workers(ledger, "m", 3))), 30)
 
     asyncio.run(run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.engine.openai.prompt_tokens import patches, tiles, token_rule
+from actors.engine.openai.prompt_tokens import patch_count, tile_count, token_rule
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from actors.engine.openai.prompt_tokens import patches, tiles, token_rule
     ],
 )  # fmt: skip
 def test_tiles_of_a_picture_that_is_fitted_twice_and_never_enlarged(width: int, height: int, count: int) -> None:
-    assert tiles(width, height) == count
+    assert tile_count(width, height) == count
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_tiles_of_a_picture_that_is_fitted_twice_and_never_enlarged(width: int, 
     ],
 )  # fmt: skip
 def test_patches_of_a_picture_that_is_shrunk_to_whole_ones(width: int, height: int, count: int) -> None:
-    assert patches(width, height) == count
+    assert patch_count(width, height) == count
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,6 @@ def test_weights_of_a_folder_and_of_a_service_are_never_compared() -> None:
 
 def test_another_model_is_one_sentence() -> None:
     assert describe_other_model(model(base_url=URL), "this run began with") == (
-        f"{URL} serves another model as s than this run began with; start the server with that one and"
-        " run the same command again, or pass another --output"
+        f"under the name s, {URL} serves another model than this run began with; start the server with"
+        " the earlier model and run the same command again, or pass another --output"
     )

@@ -124,12 +124,9 @@ def test_only_samples_with_both_partners_are_compared(run_data):
     assert (row["acc"], row["acc_other"], row["difference"]) == (50, 20, 30)
     assert row["p"] == pytest.approx(binomtest(12, 12).pvalue)
     assert row["ps_difference"] == differences.mean()
-    assert (row["ps_low"], row["ps_high"]) == pytest.approx(
-        (differences.mean() - half, differences.mean() + half), abs=0.12
-    )
-    assert row["difference_low"] == pytest.approx(18.1, abs=0.3) and row["difference_high"] == pytest.approx(
-        45.4, abs=0.3
-    )
+    interval = differences.mean() - half, differences.mean() + half
+    assert (row["ps_low"], row["ps_high"]) == pytest.approx(interval, abs=0.12)
+    assert (row["difference_low"], row["difference_high"]) == pytest.approx((18.1, 45.4), abs=0.3)
 
 
 def test_model_pairs_are_compared_once_with_holm(run_data):
@@ -151,14 +148,14 @@ def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
 
 def test_baselines_are_outside_the_correction(run_data):
     rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
-    loud = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
-    alone, beside = (compare_conditions(replace_episodes(run_data, episodes)) for episodes in (rows, rows + loud))
-    own_rows = beside.filter(model="m")
+    baseline = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
+    without, joint = (compare_conditions(replace_episodes(run_data, episodes)) for episodes in (rows, rows + baseline))
+    model_rows = joint.filter(model="m")
 
-    assert own_rows.equals(alone)
-    assert own_rows["p_holm"].item() == own_rows["p"].item() and own_rows["ps_p_holm"].item() < 1e-9
-    assert beside.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
-    assert compare_models(replace_episodes(run_data, rows + loud))["p_holm"].to_list() == [None]
+    assert model_rows.equals(without)
+    assert model_rows["p_holm"].item() == model_rows["p"].item() and model_rows["ps_p_holm"].item() < 1e-9
+    assert joint.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
+    assert compare_models(replace_episodes(run_data, rows + baseline))["p_holm"].to_list() == [None]
 
 
 def test_planned_comparisons_count_in_family(run_data):

@@ -47,17 +47,15 @@ def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
     assert rows["gpu_hours"].n_unique() == 2, "episodes of equal seconds take equal shares"
     assert kilowatt_hours(folder) == pytest.approx(0.4 + 0.45), "the pause between two attempts counts for nothing"
     assert rows["kwh"].sum() == pytest.approx(0.85)
-    assert (
-        "GPU-hours, 0.85 kWh" in describe_resources(run)
-        and rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
-    )
+    assert "GPU-hours, 0.85 kWh" in describe_resources(run)
+    assert rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
     tokens = run.episodes["prompt_tokens"].sum() + run.episodes["reply_tokens"].sum()
     assert describe_resources(run).split(", ")[-1] == f"{tokens:,} tokens"
     assert dict(list_facts(run))["Cost"] == describe_resources(run)
     assert any(path.name == "resources.csv" for path in write_tables(run))
 
-    parts = run.rows.select("cell", "gpu_hours", "kwh").sort("cell")
-    assert parts.equals(rows.select("cell", "gpu_hours", "kwh").sort("cell")), "results have what the table has"
+    columns = "cell", "gpu_hours", "kwh"
+    assert run.rows.select(columns).sort("cell").equals(rows.select(columns).sort("cell")), "results equal the table"
     page = resources_table(run)
     assert page is not None and len(page.rows) == rows.height
     kwh = {(row[0].value, row[1].value, row[2].value): row[-1].value for row in page.rows}
@@ -66,9 +64,8 @@ def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
 
 def test_unread_resources_are_null_not_zero(folder):
     rows = resources(run := read_run(folder))
-    assert rows["gpu_hours"].null_count() == rows[
-        "kwh"
-    ].null_count() == rows.height and "kWh" not in describe_resources(run)
+    assert rows["gpu_hours"].null_count() == rows["kwh"].null_count() == rows.height
+    assert "kWh" not in describe_resources(run)
     write_power_readings(
         folder, (0, [500.0]), extra_lines=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}']
     )
@@ -81,11 +78,12 @@ def test_unread_resources_are_null_not_zero(folder):
 
 def test_cache_shares_count_only_reported_tokens_and_pictures(folder):
     for path in (folder / "episodes").glob("*.parquet"):
-        rows, hers = pl.read_parquet(path), pl.col("model") == MODELS[0]
+        rows, is_first_model = pl.read_parquet(path), pl.col("model") == MODELS[0]
         counts = {"cached_tokens": 0.75 * pl.col("prompt_tokens"), "pictures": 4, "cached_pictures": 1}
         replace_part(
             rows.with_columns(pl.col("prompt_tokens") * 100).with_columns(
-                pl.when(hers).then(count).cast(rows.schema[name]).alias(name) for name, count in counts.items()
+                pl.when(is_first_model).then(count).cast(rows.schema[name]).alias(name)
+                for name, count in counts.items()
             ),
             path,
         )
@@ -93,27 +91,25 @@ def test_cache_shares_count_only_reported_tokens_and_pictures(folder):
     first_rows, second_rows = rows.filter(model=MODELS[0]), rows.filter(model=MODELS[1])
 
     assert set(first_rows["prompt_cached"]) == {75.0} and set(first_rows["pictures_cached"]) == {25.0}
-    assert (
-        second_rows["prompt_cached"].null_count()
-        == second_rows["pictures_cached"].null_count()
-        == second_rows.height
-        > 0
-    )
+    null_counts = second_rows.select(pl.col("prompt_cached", "pictures_cached").null_count()).row(0)
+    assert null_counts == (second_rows.height, second_rows.height) and second_rows.height > 0
     assert engine_cache.percentages_by(folder, "model") == {MODELS[0]: {"prompt_cached": 75.0, "pictures_cached": 25.0}}
-    assert "75% of prompt tokens from the engine's cache, 25% of pictures preprocessed before" in describe_resources(
-        run
-    )
+    sentence = "75% of prompt tokens from the engine's cache, 25% of pictures preprocessed before"
+    assert sentence in describe_resources(run)
     assert CliRunner().invoke(app, ["status", str(folder)]).output.count(f"{MODELS[0]}: 75% of prompt tokens") == 1
     assert set(run.rows.filter(model=MODELS[0])["prompt_cached"]) == {75.0}
 
 
 def test_reused_episodes_cost_nothing(folder):
     run = read_run(folder)
-    taken = run.episodes.filter(scenario="ROD").select("key", pl.lit(None, pl.String).alias("judge"), "cell")
-    reused.record_reused(folder, taken.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
+    reused_rows = run.episodes.filter(scenario="ROD").select("key", pl.lit(None, pl.String).alias("judge"), "cell")
+    reused.record_reused(folder, reused_rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
     rows = resources(read_run(folder))
     assert rows.filter(scenario="ROD").select("played", "prompt_tokens", "cost").sum().row(0) == (0, 0, 0.0)
-    assert rows["reused"].sum() == taken.height and rows["played"].sum() == run.episodes.height - taken.height
+    assert (rows["reused"].sum(), rows["played"].sum()) == (
+        reused_rows.height,
+        run.episodes.height - reused_rows.height,
+    )
 
 
 def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):
@@ -129,10 +125,10 @@ def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):
 
 def test_replicates_take_their_share_of_a_models_gpu_hours(demo_data, tmp_path):
     model = {"name": "m", "source": "x", "backend": "vllm", "gpus": 2}
-    wanted = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
-    folder = play_sweep(tmp_path / "run", wanted, backends={"m": Baseline("uniform")})
+    replicated = sweep(demo_data, ["m"], ["hint"], scenarios=["ROD"], model=[model], replicates=2)
+    folder = play_sweep(tmp_path / "run", replicated, backends={"m": Baseline("uniform")})
     add_observed(folder, "H200", {EPISODES: {"m": ObservedRate(30, 3600.0)}})
-    rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, wanted)
+    rows = add_resources(pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh"), folder, replicated)
 
     assert rows.height == 2 and rows["gpu_hours"].sum() == pytest.approx(2.0)
     (first_hours,) = read_run(folder).rows["gpu_hours"]

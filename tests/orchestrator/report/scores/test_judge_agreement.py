@@ -1,4 +1,4 @@
-"""Judges of one folder: whose verdicts a report counts, and how far judges agree, by hand."""
+"""Judges of one folder: whose verdicts a report counts, and how far judges agree, computed by hand."""
 
 import pytest
 
@@ -25,14 +25,14 @@ def store_verdicts(folder, judge: str, *bits: tuple[bool, bool, bool] | None) ->
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two judges of four answers that differ in one category and one aggregate; the second left the fourth unread."""
+    """Return a folder with two judges of four answers: they differ on the second; the other judge left the fourth unread."""
     yes, no = (True, True, True), (False, False, False)
     store_verdicts(tmp_path, FIRST, yes, yes, no, yes)
     store_verdicts(tmp_path, SECOND, yes, (False, True, False), no, None)
     return tmp_path
 
 
-def test_the_report_counts_the_judge_that_is_named_else_the_sweeps_own_else_the_only_one(folder, demo_data, tmp_path):
+def test_report_counts_named_judge_or_the_sweeps_or_the_only_one(folder, demo_data, tmp_path):
     unjudged, judged = (
         sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg", **options)
         for options in ({}, {"judge": {"model": "rule-judge"}})
@@ -51,18 +51,18 @@ def test_the_report_counts_the_judge_that_is_named_else_the_sweeps_own_else_the_
     assert choose_judge(alone, judged, "") == own
 
 
-def test_a_judge_that_is_not_there_is_one_sentence_with_the_judges_of_the_folder(folder, demo_data, tmp_path):
-    wanted = sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg")
+def test_unknown_or_ambiguous_judge_is_refused_with_the_folders_judges(folder, demo_data, tmp_path):
+    unjudged = sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg")
     store_verdicts(folder, "secondary/4", (True, True, True))
 
     for prefix, count in (("fourth", 0), ("second", 2)):
         with pytest.raises(RunFolderError) as refused:
-            choose_judge(folder, wanted, prefix)
+            choose_judge(folder, unjudged, prefix)
         assert str(refused.value) == (
             f"--judge {prefix!r} names {count} judges of {folder}; its judges: {FIRST}, {SECOND}, secondary/4"
         )
     with pytest.raises(RunFolderError, match=r"its judges: none yet$"):
-        choose_judge(tmp_path / "none", wanted, "first")
+        choose_judge(tmp_path / "none", unjudged, "first")
 
 
 def test_agreement_counts_what_both_read(folder):
@@ -97,6 +97,6 @@ def test_a_jury_has_a_majority_only_above_one_half(folder):
     assert rows["category"]["alpha_low"] <= rows["category"]["alpha"] <= rows["category"]["alpha_high"]
 
 
-def test_disputed_answers_are_those_that_both_read_and_one_bit_differs(folder):
+def test_disputed_answers_are_read_by_both_judges_and_differ_in_a_bit(folder):
     assert disputed_answers(folder, FIRST, SECOND) == {"k1"}
     assert disputed_answers(folder, FIRST, "nobody") == set()

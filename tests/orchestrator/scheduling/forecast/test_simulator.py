@@ -407,7 +407,7 @@ def test_turn_judge_stands_from_first_episode_to_last(gpus, tmp_path):
     if gpus == 1:
         assert not outlook.simulated.spans
         assert set(outlook.simulated.abandoned.values()) >= {
-            "internvl3-8b needs 1 GPU, the cluster has 0 in addition to 1 GPU for judge:qwen3-8b"
+            "internvl3-8b needs 1 GPU; the cluster has 0 in addition to 1 GPU for judge:qwen3-8b"
         }
         return
     (judge,) = judges
