@@ -1,7 +1,7 @@
 """The changes of a mutation run: one small slip in a syntax tree at a time, in a fixed order.
 
-No change touches what only people read (docstrings, annotations, messages of exceptions and logs) or what only checks
-(``assert``, ``zip(strict=...)``, decorators, imports for types).
+No change touches what only people read (docstrings, annotations, messages of exceptions and logs), what only checks
+(``assert``, ``zip(strict=...)``, decorators, imports for types), or how wide or pale a figure's mark is (``MARK_LOOKS``).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
 }
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "format_spec", "type_params"}
+MARK_LOOKS = {"alpha", "linewidth", "markeredgewidth", "markersize", "pad", "solid_capstyle", "zorder"}
+"""Arguments of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 CHANGED_TEXT = "XX"
 
@@ -124,7 +126,7 @@ def _is_ignored(node: ast.AST) -> bool:
     if isinstance(node, ast.Assign):
         return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
     if isinstance(node, ast.keyword):
-        return node.arg == "strict"
+        return node.arg == "strict" or (node.arg in MARK_LOOKS and isinstance(node.value, ast.Constant))
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, SKIPPED_NODES)
