@@ -13,7 +13,12 @@ from orchestrator.report.measures.operating_points import (
     operating_budgets,
     operating_points,
 )
-from orchestrator.report.measures.operating_splits import operating_splits, split_between
+from orchestrator.report.measures.operating_splits import (
+    count_left_out,
+    operating_splits,
+    split_between,
+    splits_between,
+)
 from orchestrator.report.measures.result_columns import EXACT, SOURCES, add_exact_values
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.lock import RunFolderError
@@ -102,3 +107,20 @@ def test_cells_are_those_of_the_sweep_and_pairs_are_of_models(small_run):
     assert split_between(small_run, "shy, one-order", "eager, one-order").equals(rows)
     with pytest.raises(RunFolderError, match=r"^oracle has no exact curves; those of this run: shy, one-order, eager"):
         split_between(small_run, "shy, one-order", "oracle")
+
+
+def test_two_runs_are_split_by_their_names(small_run):
+    rows = splits_between(small_run, small_run, ("old", "new"))
+    names = [("shy, one-order of old", "shy, one-order of new"), ("eager, one-order of old", "eager, one-order of new")]
+
+    assert rows.select("before", "after", "family", "scenario", "scenarios").rows() == [
+        (*pair, family, scenario, 1)
+        for pair in names for family in ("plain", "persistent") for scenario in ("QD", None)
+    ]  # fmt: skip
+    assert set(rows["difference"]) == set(rows["more"]) == set(rows["better"]) == {0.0}
+
+
+def test_pairs_beyond_the_most_are_counted(small_run, monkeypatch):
+    assert count_left_out(small_run) == 0
+    monkeypatch.setattr("orchestrator.report.measures.operating_splits.MOST_PAIRS", 0)
+    assert count_left_out(small_run) == 1
