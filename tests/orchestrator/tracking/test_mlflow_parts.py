@@ -16,6 +16,7 @@ from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow import client, links, local_store, process, rebuild
 from orchestrator.tracking.mlflow.run import Update
+from orchestrator.tracking.mlflow.tracker import MlflowTracker
 from tests.orchestrator.mlflow_stores import row, tracked_run, write_run_files
 
 ADDRESS = "http://user:secret@host:5000/base/"
@@ -299,3 +300,43 @@ def test_results_need_their_columns_and_a_sweep_with_a_name(tmp_path):
         RunFolderError, match=r"has no results to send \(.*\); run its sweep first: proactive-sweep run$"
     ):
         rebuild.read_results(tmp_path)
+
+
+# -- tracker -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("uri", "seconds"), [("sqlite", 300.0), ("http://user:secret@host", 60.0)])
+def test_what_was_not_sent_is_said_with_what_sends_it(tmp_path, monkeypatch, capsys, uri, seconds):
+    waits, updates = [], []
+    monkeypatch.setattr(MlflowTracker, "_feed", lambda self: updates.extend(self._updates.get() for _ in range(5)))
+    address = "http://***@host" if uri.startswith("http") else f"sqlite:///{tmp_path.resolve()}/mlflow.db"
+    for remedy in ("the next `run` sends it", f"send it with: proactive-sweep track {tmp_path}"):
+        tracker = MlflowTracker(tracked_run(tmp_path, uri))
+        tracker.close("KILLED")
+        assert capsys.readouterr().err == "", "it has not begun"
+        tracker.start()
+        join = tracker._thread.join
+        monkeypatch.setattr(tracker._thread, "join", lambda wait, join=join: (waits.append(wait), join(60)))
+        tracker.dataset({"name": "d"})
+        tracker.cell({"cell": "c", "acc": 1.0})
+        tracker.progress(Point(done=1, at=2))
+        tracker.artifacts([tmp_path])
+        tracker.close("FINISHED")
+        assert capsys.readouterr().err == f"MLflow at {address} did not receive everything; {remedy}\n"
+        (tmp_path / "results.parquet").touch()
+
+    assert waits == [seconds] * 2 and len(updates) == 10
+    data, cell, point, files, end = updates[:5]
+    assert (data, point, files) == (
+        Update(dataset={"name": "d"}), Update(points=(Point(done=1, at=2),)), Update(files=(tmp_path,))
+    )  # fmt: skip
+    assert (
+        cell.cells["c"]["acc"] == 1.0 and cell.cells["c"]["at"] > 1_000_000_000_000 and end == Update(status="FINISHED")
+    )
+
+
+def test_nothing_is_said_where_all_was_sent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(MlflowTracker, "_feed", lambda self: setattr(self, "_complete", True))
+    tracker = MlflowTracker(tracked_run(tmp_path))
+    tracker.start()
+    tracker.close("FINISHED", timeout=60)
+
+    assert capsys.readouterr().err == ""
