@@ -14,6 +14,11 @@ from tests.bench.mutations import mutants_of
     [
         ("panel.plot(x, linewidth=0.8, zorder=2)", ["panel.plot(x, linewidth=0.8, zorder=2) -> pass"]),
         ("y = Patch(alpha=a + 1)", ["a + 1 -> a - 1", "1 -> 2", "1 -> 0"]),
+        (
+            "y = {'axes.linewidth': 0.6, 'zorder': a}",
+            ["'axes.linewidth' -> 'axes.linewidthXX'", "'zorder' -> 'zorderXX'"],
+        ),
+        ("y = {'axes.width': 1}", ["'axes.width' -> 'axes.widthXX'", "1 -> 2", "1 -> 0"]),
         ("y = Patch(label='b')", ["'b' -> 'bXX'"]),
         ("y = zip(a, b, strict=True)", []),
     ],

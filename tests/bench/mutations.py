@@ -41,7 +41,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 }
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "format_spec", "type_params"}
 MARK_LOOKS = {"alpha", "linewidth", "markeredgewidth", "markersize", "pad", "solid_capstyle", "zorder"}
-"""Arguments of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
+"""Arguments and settings of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 CHANGED_TEXT = "XX"
 
@@ -111,7 +111,7 @@ def _sites(node: ast.AST, function: str) -> Iterator[_Site]:
         if field in SKIPPED_FIELDS:
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST) or _is_ignored(child):
+            if not isinstance(child, ast.AST) or _is_ignored(child) or _is_look(node, field, index):
                 continue
             named = isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
             inside = f"{function}.{child.name}".lstrip(".") if named else function  # type: ignore[attr-defined]
@@ -130,6 +130,15 @@ def _is_ignored(node: ast.AST) -> bool:
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, SKIPPED_NODES)
+
+
+def _is_look(node: ast.AST, field: str, index: int | None) -> bool:
+    """Whether an entry of a dictionary is such a constant, as in ``{"axes.linewidth": 0.6}``."""
+    if not isinstance(node, ast.Dict) or field != "values" or index is None:
+        return False
+    key = node.keys[index]
+    named = isinstance(key, ast.Constant) and str(key.value).rpartition(".")[2] in MARK_LOOKS
+    return named and isinstance(node.values[index], ast.Constant)
 
 
 def _is_logging(node: ast.AST) -> bool:

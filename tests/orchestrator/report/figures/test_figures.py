@@ -296,6 +296,18 @@ def test_capacity_shows_sized_models_by_family(page):
     assert model_family("7b") == "7b"
 
 
+def test_capacity_has_two_panels_side_by_side_or_in_a_column_one_above_the_other(page, column):
+    wide, narrow = page["capacity"], column["capacity"]
+
+    assert (
+        len({axes.get_position().y0 for axes in wide.axes})
+        == 1
+        == len({axes.get_position().x0 for axes in narrow.axes})
+    )
+    legends = [figure.get_figheight() - 2.2 * rows for figure, rows in ((wide, 1), (narrow, 2))]
+    assert [round(height / 0.17, 6) for height in legends] == [1.0, 2.0], "lines of the legend"
+
+
 def test_capacity_has_a_grid_of_lines_at_equal_heights_and_whole_sentences_above(figures_with_models, page):
     tests = {row["measure"]: row for row in figures_with_models.numbers.capacity.to_dicts()}
     measures = {"accuracy, %": "acc", "suggestions per episode": "ps"}

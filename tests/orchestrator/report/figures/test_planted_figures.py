@@ -98,6 +98,32 @@ def test_reference_figure_has_a_pair_of_points_per_model(context):
     assert len(drawn(rows.reference_figure, FigureContext(context.numbers, COLUMN)).axes) == 1
 
 
+def test_panels_without_a_scenario_are_hidden(numbers):
+    four = pl.concat(
+        numbers.intervals.cells.with_columns(scenario=pl.lit(name)) for name in ("CIT", "QD", "ROD", "COCO")
+    )
+    planted = dataclasses.replace(numbers, intervals=numbers.intervals._replace(cells=four))
+    figure = drawn(rows.reference_figure, FigureContext(planted))
+
+    assert [panel.get_visible() for panel in figure.axes] == [True] * 5 + [False] * 3
+    assert [panel.get_title("left") for panel in figure.axes[:5]] == [
+        "ROD", "QD", "CIT", "COCO", "average of 1 scenario",
+    ]  # fmt: skip
+    assert figure.get_figheight() == pytest.approx(2 * 0.6 + 0.17 + 2 * 4 * 0.16)
+
+
+def test_figures_are_as_high_as_their_models(context):
+    """Title and labels take 0.6 inches, the legend 0.17 a line, and each model its own line."""
+    reference, actions, changes = (
+        drawn(draw, context).get_figheight()
+        for draw in (rows.reference_figure, rows.actions_figure, partial(rows.changes_figure, everywhere=True))
+    )
+
+    assert reference == pytest.approx(0.6 + 0.17 + 4 * 0.16)
+    assert actions == pytest.approx(0.6 + 2 * 0.17 + 4 * 0.15)
+    assert changes == pytest.approx(0.6 + 0.17 + 3 * (0.06 + 0.075)), "0.075 for each condition"
+
+
 def test_a_model_without_a_cell_is_not_played(context):
     figure = plot_style.new_figure(3, 2)
     panel = figure.subplots()
@@ -152,6 +178,7 @@ def test_changes_lie_around_the_line_of_no_change(context):
     assert len(drawn(partial(rows.changes_figure, everywhere=True), FigureContext(context.numbers, COLUMN)).axes) == 1
     assert drawn(partial(rows.changes_figure, everywhere=False), context) is None
     assert drawn(rows.share_changes_figure, context) is None, "unfinished cells have no changes of shares"
+    assert [line.get_ydata() for line in accuracy.lines if line.get_color() == "#eeeeee"] == [[0.5, 0.5], [1.5, 1.5]]
     zero = [line for line in accuracy.lines if line.get_color() == INK]
     assert [list(line.get_xdata()) for line in zero] == [[0, 0]]
 
@@ -182,6 +209,8 @@ def test_budget_has_a_panel_per_model_and_ends_past_the_last_gain(context):
     assert legend(figure) == ["the model", "95% interval", "all other models"]
     narrow = drawn(curves.budget_figure, FigureContext(context.numbers, COLUMN))
     assert [panel.get_visible() for panel in narrow.axes] == [True] * 3 + [False]
+    # a row of panels is 1.25 inches high, in a column 1.0; labels take 0.35 and a line of the legend 0.17
+    assert (figure.get_figheight(), narrow.get_figheight()) == pytest.approx((1.25 + 0.52, 2 * 1.0 + 0.52))
 
 
 def test_curves_end_one_budget_after_all_are_level():
@@ -285,6 +314,7 @@ def test_operating_curves_have_own_greedy_chance_and_oracle_points(numbers):
         (40.0, 60.0),
     }
     assert panel.get_title("left") == "QD" and panel.get_ylim() == (0, 104)
+    assert figure.get_figheight() == pytest.approx(1.45 + 0.3 + 0.17), "a row of panels, their label and a legend"
     assert (figure.get_supxlabel(), figure.get_supylabel()) == ("suggestions per episode", "accuracy, %")
     alone = dataclasses.replace(planted, operating_curves=curve)
     assert legend(drawn(curves.operating_figure, FigureContext(alone)))[0] == "ant"
