@@ -40,7 +40,17 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
 }
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "format_spec", "type_params"}
-MARK_LOOKS = {"alpha", "linewidth", "markeredgewidth", "markersize", "pad", "solid_capstyle", "zorder"}
+MARK_LOOKS = {
+    "alpha",
+    "columnspacing",
+    "handlelength",
+    "linewidth",
+    "markeredgewidth",
+    "markersize",
+    "pad",
+    "solid_capstyle",
+    "zorder",
+}
 """Arguments and settings of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 CHANGED_TEXT = "XX"
