@@ -21,9 +21,11 @@ from tests.bench.mutations import mutants_of
         ("y = {'axes.width': 1}", ["'axes.width' -> 'axes.widthXX'", "1 -> 2", "1 -> 0"]),
         ("y = Patch(label='b')", ["'b' -> 'bXX'"]),
         ("y = zip(a, b, strict=True)", []),
+        ("T = TypeVar('T')", []),
+        ("T = Type('T')", ["'T' -> 'TXX'"]),
     ],
 )
-def test_constant_looks_of_marks_are_never_changed(source, changes):
+def test_names_of_types_and_constant_looks_of_marks_are_never_changed(source, changes):
     assert [mutant.change for mutant in mutants_of(source)] == changes
 
 

@@ -1,13 +1,14 @@
 """The changes of a mutation run: one small slip in a syntax tree at a time, in a fixed order.
 
 No change touches what only people read (docstrings, annotations, messages of exceptions and logs), what only checks
-(``assert``, ``zip(strict=...)``, decorators, imports for types), or how wide or pale a figure's mark is (``MARK_LOOKS``).
+(``assert``, ``zip(strict=...)``, decorators, imports for types, type variables), or how wide or pale a figure's mark is
+(``MARK_LOOKS``).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,7 @@ MARK_LOOKS = {
     "zorder",
 }
 """Arguments and settings of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
+TYPE_VARIABLES = ("TypeVar", "ParamSpec")
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 CHANGED_TEXT = "XX"
 
@@ -134,7 +136,8 @@ def _is_ignored(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_logging(node.value)
     if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        listed = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        return listed or _calls(node.value, TYPE_VARIABLES)
     if isinstance(node, ast.keyword):
         return node.arg == "strict" or (node.arg in MARK_LOOKS and isinstance(node.value, ast.Constant))
     if isinstance(node, ast.If):
@@ -149,6 +152,10 @@ def _is_look(node: ast.AST, field: str, index: int | None) -> bool:
     key = node.keys[index]
     named = isinstance(key, ast.Constant) and str(key.value).rpartition(".")[2] in MARK_LOOKS
     return named and isinstance(node.values[index], ast.Constant)
+
+
+def _calls(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
 def _is_logging(node: ast.AST) -> bool:
