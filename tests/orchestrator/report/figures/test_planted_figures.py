@@ -5,6 +5,7 @@ from functools import partial
 
 import polars as pl
 import pytest
+from matplotlib.colors import to_rgb
 
 from orchestrator.report.figures import curves, parts, rows
 from orchestrator.report.figures import style as plot_style
@@ -154,6 +155,7 @@ def test_shares_are_stacked_from_the_left(context):
     colors = {bar.get_y(): bar.get_facecolor() for bar in suggestion}
     assert sorted({round(color[3], 2) for color in colors.values()}) == [UNFINISHED, 1.0]
     assert {bar.get_linewidth() for bar in zero_shot.patches} == {0.3}
+    assert {bar.get_edgecolor() for bar in zero_shot.patches} == {(1, 1, 1, 0.85)}
     assert [bar.get_height() for bar in suggestion] == pytest.approx([0.74] * 4)
     assert zero_shot.get_xlim() == (0, 100) and list(hint.get_xticks()) == [0, 50, 100]
     names = [*(label for label, _, _ in ACTIONS.values()), "gray: baselines", "pale: unfinished"]
@@ -205,6 +207,11 @@ def test_budget_has_a_panel_per_model_and_ends_past_the_last_gain(context):
     assert [panel.lines[-1].get_linestyle() for panel in figure.axes] == ["-", "--", "-"]
     assert {line.get_color() for line in figure.axes[0].lines[:-1]} == {FAINT} and len(figure.axes[0].lines) == 5
     assert figure.axes[0].get_xlim() == (0, 0.5) and figure.axes[0].get_ylim() == (0, 104)
+    assert {(panel.get_xlim(), panel.get_ylim()) for panel in figure.axes} == {((0, 0.5), (0, 104))}, (
+        "one scale for all"
+    )
+    band = figure.axes[0].collections[0]
+    assert band.get_facecolor()[0][:3] == pytest.approx(to_rgb(CONDITIONS["zero-shot"][0]))
     assert (figure.get_supxlabel(), figure.get_supylabel()) == ("suggestions allowed", "accuracy, %")
     assert legend(figure) == ["the model", "95% interval", "all other models"]
     narrow = drawn(curves.budget_figure, FigureContext(context.numbers, COLUMN))
@@ -320,3 +327,12 @@ def test_operating_curves_have_own_greedy_chance_and_oracle_points(numbers):
     assert legend(drawn(curves.operating_figure, FigureContext(alone)))[0] == "ant"
     gray = dataclasses.replace(planted, operating_curves=curve.with_columns(model=pl.lit("oracle")))
     assert drawn(curves.operating_figure, FigureContext(gray)) is None
+
+
+def test_only_eight_curves_are_drawn(numbers):
+    names = [f"m{number}" for number in range(9)]
+    curve = pl.DataFrame([{**OPERATING, "model": name, "b": 0.0, "acc": 10.0, "ps": 0.0} for name in names])
+    planted = dataclasses.replace(numbers, operating_curves=curve, operating_points=pl.DataFrame([POINT]))
+    figure = drawn(curves.operating_figure, FigureContext(planted))
+
+    assert sorted(set(legend(figure)) - {"hollow: greedy", "uniform chance", "oracle"}) == names[:8]
