@@ -340,3 +340,24 @@ def test_nothing_is_said_where_all_was_sent(tmp_path, monkeypatch, capsys):
     tracker.close("FINISHED", timeout=60)
 
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("failures", "code", "taken"), [(0, 0, ["FINISHED"]), (1, 0, ["FINISHED"]), (2, 3, [])])
+def test_the_process_ends_with_the_sweep_or_after_two_failures_beyond_it(
+    server, tmp_path, monkeypatch, failures, code, taken
+):
+    reader, writer = Pipe(duplex=False)
+    for message in ((tracked_run(tmp_path), 77), Update(), Update(status="FINISHED")):
+        writer.send(message)
+    parents, opened = [], []
+    own = SimpleNamespace(
+        dup=lambda number: number + 10, dup2=lambda *both: opened.append(both), fdopen=lambda *what: what
+    )
+    monkeypatch.setattr(process, "os", own)
+    monkeypatch.setattr(process, "sys", SimpleNamespace(stdout=None))
+    monkeypatch.setattr(process, "Connection", lambda number, writable: opened.append((number, writable)) or reader)
+    monkeypatch.setattr(process, "end_with_parent", parents.append)
+    server.errors = [OSError("gone")] * failures
+
+    assert process.main() == code and (server.taken, parents) == (taken, [77])
+    assert opened == [(10, False), (2, 1)] and process.sys.stdout == (11, "w")

@@ -296,3 +296,92 @@ def test_a_picture_stands_before_its_question():
     assert traces._input(picture) == {"role": "user", "content": [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}, {"type": "text", "text": "Which?"},
     ]}  # fmt: skip
+
+
+class Page(list):
+    token = None
+
+
+def stored_run(number, tags, **fields):
+    info = SimpleNamespace(run_id=number, start_time=fields.pop("start", 5_000), status="FINISHED")
+    return SimpleNamespace(info=info, data=SimpleNamespace(tags=tags, metrics={}, params={}, **fields))
+
+
+def tracked(**params):
+    return SimpleNamespace(name="s", params=params)
+
+
+def test_a_sweep_without_a_run_gets_one_with_its_description(tmp_path):
+    run = open_run()
+    run.folder, queries = tmp_path, []
+    run.client.search_runs = lambda **query: queries.append(query) or Page()
+    created = stored_run("new", {"level": "sweep"})
+    run.client.create_run = lambda experiment, **options: run.client.calls.append((experiment, options)) or created
+
+    assert run._open_parent(tracked(seed="3", uri="http://user:secret@host", models="x" * 600)) == ("new", 5_000)
+    assert [query["filter_string"] for query in queries] == ["tags.`proactive_sweep.mirror` = '0123'"]
+    assert queries[0]["experiment_ids"] == ["7"]
+    (experiment, options), (name, parent, batch) = run.client.calls
+    tags = options["tags"]
+    note = tags.pop("mlflow.note.content")
+    assert (experiment, options) == ("7", {
+        "tags": {"proactive_sweep.mirror": "0123", "level": "sweep", "sweep": "s"}, "run_name": "s · f"
+    })  # fmt: skip
+    assert note.startswith("The sweep **s** on ProactiveBench: models see pictures that do not show enough")
+    assert note.endswith(f"`proactive-sweep track {tmp_path.name}`. That command rebuilds everything here from the run "
+                         "folder, which is the source.\n")  # fmt: skip
+    assert (name, parent) == ("log_batch", "new")
+    assert {param.key: param.value for param in batch["params"]} == {
+        "seed": "3", "uri": "http://***@host", "models": "x" * 500
+    }  # fmt: skip
+
+
+def test_a_sweep_that_goes_on_takes_over_its_runs():
+    run = open_run()
+    tags = {"proactive_sweep.mirror": "0123", "kind": "model", "model": "m0"}
+    model = stored_run("m", {**tags, "mlflow.parentRunId": "old", "level": "model"})
+    cell_tags = {**tags, "mlflow.parentRunId": "m", "level": "cell", "cell": "c", "scenario": "QD"}
+    parent = stored_run("old", {"level": "sweep", "best_model": "m0"}, start=77)
+    parent.data.metrics, parent.data.params = {"acc": 5.0}, {"seed": "3"}
+    run.client.search_runs = lambda **query: Page([stored_run("c", cell_tags), model, parent])
+
+    assert run._open_parent(tracked(seed="4")) == ("old", 77)
+    assert run.client.calls == [("update_run", "old", {"status": "RUNNING"})], "no parameter is replaced"
+    assert (run.metrics, run.best_model) == ({"acc": 5.0}, "m0")
+    assert run.models == {"m0": NestedRun("m", "FINISHED", {"model": "m0"})}
+    names = {"cell": "c", "model": "m0", "scenario": "QD", "condition": "", "protocol": ""}
+    assert run.cells == {"c": NestedRun("c", "FINISHED", names)}
+
+
+def test_runs_of_the_first_version_get_models_and_tags():
+    run = open_run()
+    parent = stored_run("old", {"proactive_sweep.mirror": "0123"})
+    cell = stored_run("c", {"mlflow.parentRunId": "old", "cell": "c", "model": "m0"})
+    pages = {"proactive_sweep.mirror": Page([parent]), "mlflow.parentRunId": Page([cell])}
+    run.client.search_runs = lambda filter_string, **query: pages[filter_string.split("`")[1]]
+    run._open_parent(tracked())
+
+    assert run.client.calls[1][0] == "create_run" and run.client.calls[1][-1]["tags"]["level"] == "model"
+    assert [call for call in run.client.calls if call[0] == "set_tag"] == [
+        ("set_tag", "c", "mlflow.parentRunId", "run-1"), ("set_tag", "c", "proactive_sweep.mirror", "0123"),
+        ("set_tag", "c", "level", "cell"), ("set_tag", "c", "kind", "model"), ("set_tag", "old", "level", "sweep"),
+    ]  # fmt: skip
+
+
+def test_an_experiment_of_another_folder_is_never_used(tmp_path):
+    run = open_run()
+    run.folder, run.uri = tmp_path, "sqlite:///x"
+    files = (tmp_path / "mlartifacts").resolve().as_uri()
+    place = {"s": ("1", "file:///elsewhere", "active"), "s (2)": ("2", files, "deleted")}
+    experiments = {
+        name: SimpleNamespace(experiment_id=number, artifact_location=location, lifecycle_stage=stage)
+        for name, (number, location, stage) in place.items()
+    }
+    run.client.get_experiment_by_name = experiments.get
+    assert run._open_experiment("s") == "2" and run.client.calls == [("restore_experiment", "2")]
+
+    del experiments["s (2)"]
+    run.client.create_experiment = lambda name, artifact_location: f"{name} at {artifact_location}"
+    assert run._open_experiment("s") == f"s (2) at {files}"
+    run.local, run.uri = False, "http://host"
+    assert run._open_experiment("s") == "1" and run._open_experiment("t") == "t at None"
