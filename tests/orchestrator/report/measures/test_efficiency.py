@@ -231,3 +231,15 @@ def test_a_budget_curve_by_hand(run_data):
     ]  # fmt: skip
     long = budget_curve(replace_episodes(run_data, [episode(1, "m/QD/hint", turns=999)]))
     assert long["budget"].to_list() == list(range(LONGEST_BUDGET + 1)) and set(long["acc"]) == {0.0}
+
+
+def test_p_of_many_models_is_a_share_of_ten_thousand_orders():
+    sizes, values = np.arange(12.0), np.array([3.0, 1, 2, 6, 4, 5, 9, 7, 8, 0, 11, 10])
+    rho, p, reason = spearman(sizes, values)
+
+    assert (rho, reason) == (pytest.approx(spearmanr(sizes, values).statistic), None)
+    assert p == spearman(sizes, values)[1] and 10_000 * p == pytest.approx(round(10_000 * p), abs=1e-6)
+    assert p == 0.0432, "equal runs have equal orders; by the t distribution it is 0.033"
+    assert spearman(sizes, 0 * values) == spearman(0 * sizes, values) == (None, None, "all values are equal")
+    assert spearman(sizes[:1], values[:1])[2] == "1 model of published size, and it takes three"
+    assert spearman(sizes[:3], values[:3])[2] is None
