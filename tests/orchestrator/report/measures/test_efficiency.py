@@ -229,6 +229,8 @@ def test_a_budget_curve_by_hand(run_data):
     assert curve.drop("acc_low", "acc_high").rows() == [
         (*names, 4, 0, 25.0), (*names, 4, 1, 25.0), (*names, 4, 2, 50.0)
     ]  # fmt: skip
+    wrong = budget_curve(replace_episodes(run_data, [episode(1, "m/QD/hint", ending="wrong", correct=False)]))
+    assert wrong.select("budget", "acc").rows() == [(0, 0.0)]
     long = budget_curve(replace_episodes(run_data, [episode(1, "m/QD/hint", turns=999)]))
     assert long["budget"].to_list() == list(range(LONGEST_BUDGET + 1)) and set(long["acc"]) == {0.0}
 

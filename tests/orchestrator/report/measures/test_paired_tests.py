@@ -238,3 +238,21 @@ def test_sums_of_clusters_are_tested_and_not_their_pairs():
 
     assert [part.tolist() for part in _test_values(values, counts, groups)] == [[2], [2]]
     assert [part.tolist() for part in _test_values(values, counts, None)] == [[-1, 1], [1, 5]]
+
+
+def test_p_of_clusters_flips_the_signs_of_their_sums():
+    """Sums 3, 3 and -1: of eight signs, four sum to 5 or more; without clusters it is McNemar's p of 6 against 1."""
+    rows = [(0, True)] * 3 + [(1, True)] * 3 + [(2, False)]
+    names = {"scenario": "QD", "protocol": "oeg", "steps": None, "loops": None, "count": 1}
+    pairs = pl.DataFrame(
+        [{**names, "cluster": cluster, "correct": gained, "correct_other": not gained} for cluster, gained in rows],
+        schema_overrides={"steps": pl.Int64, "loops": pl.Int64},
+    )
+    keys = ["scenario", "protocol"]
+    clustered, single = (
+        compare_pairs(frame, keys, pairs.select(keys).unique(), {("QD", "hint"): 3}).row(0, named=True)
+        for frame in (pairs, pairs.with_columns(cluster=pl.lit(None, pl.Int64)))
+    )
+
+    assert (clustered["p"], single["p"]) == (0.5, pytest.approx(binomtest(6, 7).pvalue))
+    assert (clustered["gained"], clustered["lost"]) == (single["gained"], single["lost"]) == (6, 1)
