@@ -1,6 +1,7 @@
 """A pytest plugin that notes which test calls which function of some modules, and how long the test takes.
 
-A fixture's calls count for every test that uses it; calls made while tests are collected count for all tests.
+A fixture's calls count for every test that uses it; calls made while tests are collected count for all tests. What shared
+fixtures have computed on demand is computed again in each test, so that its calls count for all tests that read it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -63,6 +65,7 @@ class Recorder:
         self.now: set[Function] = set()
         self.always: set[Function] = self.now
         self.fixtures: dict[str, set[Function]] = defaultdict(set)
+        self.shared = list[object]()
         self.tests: dict[str, set[Function]] = defaultdict(set)
         self.seconds: dict[str, float] = {}
         threading.settrace(self._event)  # a thread's calls count for the test that is run at the time
@@ -77,13 +80,18 @@ class Recorder:
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
         before, self.now = self.now, self.fixtures[fixturedef.argname]
         try:
-            return (yield)
+            value = yield
         finally:
             self.now = before
+        if fixturedef.scope != "function":
+            self.shared.append(value)
+        return value
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         forget(self.files.values())
+        for value in self.shared:
+            forget_computed(value)
         before, self.now, began = self.now, self.tests[item.nodeid], time.process_time()
         try:
             return (yield)
@@ -126,3 +134,13 @@ def forget(modules: Iterable[str]) -> None:
         for value in list(vars(loaded).values()) if loaded else ():
             if callable(clear := getattr(value, "cache_clear", None)):
                 clear()
+
+
+def forget_computed(value: object) -> None:
+    """Empty the dictionary ``cache`` and the cached properties of an object, as ``RunData`` has them."""
+    cache = getattr(value, "cache", None)
+    if isinstance(cache, dict):
+        cache.clear()
+    for name, attribute in vars(type(value)).items():
+        if isinstance(attribute, cached_property):
+            vars(value).pop(name, None)

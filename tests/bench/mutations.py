@@ -1,13 +1,14 @@
 """The changes of a mutation run: one small slip in a syntax tree at a time, in a fixed order.
 
-No change touches what only people read (docstrings, annotations, messages of exceptions and logs) or what only checks
-(``assert``, ``zip(strict=...)``, decorators, imports for types).
+No change touches what only people read (docstrings, annotations, messages of exceptions and logs), what only checks
+(``assert``, ``zip(strict=...)``, decorators, imports for types, type variables), or how wide or pale a figure's mark is
+(``MARK_LOOKS``).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,19 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift,
 }
 SKIPPED_FIELDS = {"annotation", "returns", "decorator_list", "format_spec", "type_params"}
+MARK_LOOKS = {
+    "alpha",
+    "columnspacing",
+    "handlelength",
+    "linewidth",
+    "markeredgewidth",
+    "markersize",
+    "pad",
+    "solid_capstyle",
+    "zorder",
+}
+"""Arguments and settings of matplotlib whose constants are a matter of taste; a computed value says something and may change."""
+TYPE_VARIABLES = ("TypeVar", "ParamSpec")
 SKIPPED_NODES = (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom)
 CHANGED_TEXT = "XX"
 
@@ -109,7 +123,7 @@ def _sites(node: ast.AST, function: str) -> Iterator[_Site]:
         if field in SKIPPED_FIELDS:
             continue
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if not isinstance(child, ast.AST) or _is_ignored(child):
+            if not isinstance(child, ast.AST) or _is_ignored(child) or _is_look(node, field, index):
                 continue
             named = isinstance(child, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef)
             inside = f"{function}.{child.name}".lstrip(".") if named else function  # type: ignore[attr-defined]
@@ -122,12 +136,26 @@ def _is_ignored(node: ast.AST) -> bool:
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Constant) or _is_logging(node.value)
     if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        listed = any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        return listed or _calls(node.value, TYPE_VARIABLES)
     if isinstance(node, ast.keyword):
-        return node.arg == "strict"
+        return node.arg == "strict" or (node.arg in MARK_LOOKS and isinstance(node.value, ast.Constant))
     if isinstance(node, ast.If):
         return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     return isinstance(node, SKIPPED_NODES)
+
+
+def _is_look(node: ast.AST, field: str, index: int | None) -> bool:
+    """Whether an entry of a dictionary is such a constant, as in ``{"axes.linewidth": 0.6}``."""
+    if not isinstance(node, ast.Dict) or field != "values" or index is None:
+        return False
+    key = node.keys[index]
+    named = isinstance(key, ast.Constant) and str(key.value).rpartition(".")[2] in MARK_LOOKS
+    return named and isinstance(node.values[index], ast.Constant)
+
+
+def _calls(node: ast.AST, names: Collection[str]) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
 
 def _is_logging(node: ast.AST) -> bool:

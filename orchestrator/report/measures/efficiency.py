@@ -88,8 +88,7 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
 def _ranges(run_data: RunData, episodes: pl.DataFrame) -> dict[str, Range]:
     """Return the least and greatest value that an episode may have."""
     longest = max(suggestion_limits(run_data).values(), default=0)
-    worst = episodes["efficiency_above_chance"].min()
-    above_chance = (min(-100.0, worst if isinstance(worst, float) else 0.0), 100.0)
+    above_chance = (min([-100.0, *episodes["efficiency_above_chance"].drop_nulls()]), 100.0)
     return {"asked": (0.0, longest), "efficiency": (0.0, 100.0), "efficiency_above_chance": above_chance}
 
 

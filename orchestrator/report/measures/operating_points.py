@@ -170,7 +170,8 @@ def operating_budgets(run_data: RunData) -> pl.DataFrame:
     for cell in filter(lambda cell: cell.scored, operating_cells(run_data)):
         (weights, sizes), within = leave_out_weights(cell_clusters(run_data, cell)), cell.summary.right_within
         without = 100 * weights @ within
-        longest = int(np.argmax(within.mean(axis=0) >= within[:, -1].mean() - 1e-12))
+        means = within.mean(axis=0)
+        longest = int(np.argmax(means >= means.max() - 1e-12))
         for budget in range(longest + 1):
             left_out = LeftOut(without[:, budget], sizes)
             value = jackknife_interval(100 * float(within[:, budget].mean()), [left_out], *RANGES["acc"])

@@ -99,9 +99,10 @@ def _protocol_table(run_data: RunData, protocol: Protocol, name: str, title: str
         tables.append(_scenario_table(run_data, part, means, acc_and_ps, protocol, f", {condition}"))
     if not tables:
         return Table(name, "", columns("model", ()), (), cells)
+    first, *others = tables
     rows = tuple(row for table in tables for row in table.rows)
-    ranked = tables[0].ranked if len(tables) == 1 else 0
-    return replace(tables[0], name=name, title=title, rows=rows, numbers=_numbers(cells, averages), ranked=ranked)
+    ranked = 0 if others else first.ranked
+    return replace(first, name=name, title=title, rows=rows, numbers=_numbers(cells, averages), ranked=ranked)
 
 
 def _scenario_table(

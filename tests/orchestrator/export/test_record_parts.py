@@ -8,13 +8,16 @@ from zipfile import ZipFile
 import polars as pl
 import pytest
 
+from envs import SCENARIOS
+from envs.samples import read_samples
 from envs.types import Ending
 from orchestrator.export import analyst_turns, every_eval_ever, inspect_log
 from orchestrator.export.inspect_log import LONGEST_SUMMARY
 from orchestrator.export.publish import Upload
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.lock import RunFolderError
-from sweeps.spec import ModelSpec
+from sweeps.conditions import Condition
+from sweeps.spec import ModelSpec, Protocol
 from tests.orchestrator.blocks import turn
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -236,3 +239,17 @@ def test_columns_of_turns_are_described_in_their_order():
     assert list(described)[-4:] == ["question", "options", "categories", "answer"]
     assert described["answer"] == "The right category." and all(described.values())
     assert described["categories"] == "The categories of the sample, as in the benchmark."
+
+
+def test_a_question_is_asked_as_its_protocol_asks_it(demo_data):
+    (sample, *_), _ = read_samples(demo_data, "QD")
+    view = SCENARIOS["QD"].view(sample, SCENARIOS["QD"].initial(sample))
+
+    def ask(protocol, **fields):
+        log = SimpleNamespace(protocol=protocol, condition=Condition(name="x", **fields), model=model())
+        return inspect_log._Log._question(log, {"scenario": "QD"}, view)
+
+    letters = ask(Protocol.MCQA)
+    assert f"A. {view.options[0]}" in letters and sample.categories[0] in letters
+    assert view.options[0] not in ask(Protocol.OEG) and ask(Protocol.OEG) == ask(Protocol.OEG_MULTI)
+    assert "- answer(category: " in ask(Protocol.TOOLS) and "A. " not in ask(Protocol.TOOLS)

@@ -75,6 +75,16 @@ def test_every_held_second_is_in_one_part(tmp_path):
     assert held_metrics(tmp_path)["gpu_hours/lost"] == 2 * time.lost / 3600
 
 
+def test_the_file_is_written_every_two_minutes(tmp_path):
+    play = Play(tmp_path)
+    play.take(play.schedule.on_begin(0.0))
+    for _ in range(2):
+        play.wait(119.5)
+        assert not (tmp_path / FILE).exists()
+        play.wait(0.5)
+        (tmp_path / FILE).unlink()
+
+
 def test_attempts_add_up_and_a_damaged_file_counts_as_none(tmp_path):
     for attempt in ("logs/attempt-0001", "logs/attempt-0002"):
         play = Play(tmp_path, attempt)

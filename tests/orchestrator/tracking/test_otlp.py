@@ -93,7 +93,13 @@ def test_an_attempt_is_a_trace_of_cells_and_gauges(collector, tmp_path, capsys):
     assert complete.status.code == 0 and partial.status.code == attempt.status.code == 2, (
         "a killed attempt is no success"
     )
+    assert read_value(complete, "gen_ai.operation.name") == "chat"
+    assert [read_value(span, "proactive_sweep.status") for span in (partial, attempt)] == ["KILLED"] * 2
+    assert read_value(partial, "proactive_sweep.acc_low") == 40.0 and "proactive_sweep.loops" not in {
+        attribute.key for attribute in partial.attributes
+    }, "a measure without a value is left out"
     assert read_value(attempt, "proactive_sweep.data.digest") == "0123abcd"
+    assert read_value(attempt, "proactive_sweep.data.name") == "demo"
     assert read_value(attempt, "proactive_sweep.seed") == "3"
 
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
@@ -112,6 +118,7 @@ def test_a_collector_that_fails_costs_one_sentence(collector, tmp_path, capsys, 
 
     error = capsys.readouterr().err
     assert error.startswith("OpenTelemetry: http://127.0.0.1:") and error.count("\n") == 1
+    assert f" did not take everything of {tmp_path}: " in error, "with the reason"
     assert "did not take everything" in error and error.endswith("; the run folder has all of it\n")
 
 

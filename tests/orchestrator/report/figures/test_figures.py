@@ -296,6 +296,18 @@ def test_capacity_shows_sized_models_by_family(page):
     assert model_family("7b") == "7b"
 
 
+def test_capacity_has_two_panels_side_by_side_or_in_a_column_one_above_the_other(page, column):
+    wide, narrow = page["capacity"], column["capacity"]
+
+    assert (
+        len({axes.get_position().y0 for axes in wide.axes})
+        == 1
+        == len({axes.get_position().x0 for axes in narrow.axes})
+    )
+    legends = [figure.get_figheight() - 2.2 * rows for figure, rows in ((wide, 1), (narrow, 2))]
+    assert [round(height / 0.17, 6) for height in legends] == [1.0, 2.0], "lines of the legend"
+
+
 def test_capacity_has_a_grid_of_lines_at_equal_heights_and_whole_sentences_above(figures_with_models, page):
     tests = {row["measure"]: row for row in figures_with_models.numbers.capacity.to_dicts()}
     measures = {"accuracy, %": "acc", "suggestions per episode": "ps"}
@@ -385,3 +397,33 @@ def test_many_models_leave_room_for_their_labels(figures_with_models):
         figure = FIGURES["reference"](FigureContext(planted, PAGE))
 
     assert len(figure.axes) == 1 and figure.get_figheight() / 60 > SMALLEST / 72
+
+
+def test_share_changes_have_a_panel_per_share_and_a_column_only_the_first(figures_with_models, page, column):
+    rows = figures_with_models.numbers.share_changes
+    wide, narrow = page["share-changes"], column["share-changes"]
+
+    assert [axes.get_title("left") for axes in wide.axes] == ["suggestions", "abstentions", "categories"]
+    assert [axes.get_title("left") for axes in narrow.axes] == ["suggestions"]
+    assert wide.get_supxlabel() == "share of answers against zero-shot, points\n(paired 95% intervals)"
+    assert [text.get_text() for text in wide.legends[0].get_texts()][:2] == ["hint", "random-proactive"]
+    for axes, share in zip(wide.axes, ("share_suggestion", "share_abstention", "share_category"), strict=True):
+        expected = rows.filter(share=share).select("points_low", "points_high").rows()
+        assert lines(axes) >= set(expected) and len(expected) == 2 * len(axes.get_yticks())
+
+
+def test_capacity_joins_the_models_of_a_family_and_draws_every_interval(figures_with_models, page):
+    accuracy = next(axes for axes in page["capacity"].axes if axes.get_ylabel() == "accuracy, %")
+    rows = figures_with_models.numbers.intervals.averages.filter(protocol="mcqa", condition="zero-shot")
+    values = {row["model"]: (row["acc"], row["acc_low"], row["acc_high"]) for row in rows.iter_rows(named=True)}
+    sizes = {"internvl3-1b": 1.0, "internvl3-2b": 2.0, "internvl3-78b": 78.0}
+    families = [list(line.get_xdata()) for line in accuracy.lines if len(line.get_xdata()) == 3]
+    points = {(line.get_xdata()[0], line.get_ydata()[0]) for line in accuracy.lines if len(line.get_xdata()) == 1}
+    intervals = {(line.get_xdata()[0], *line.get_ydata()) for line in accuracy.lines if len(line.get_xdata()) == 2}
+
+    assert families == [list(sizes.values())]
+    for model, size in sizes.items():
+        value, low, high = values[model]
+        assert (size, value) in points and (size, low, high) in intervals
+    assert accuracy.get_xlabel() == "parameters, billions (log scale)"
+    assert accuracy.xaxis.get_major_formatter()(10.0, 0) == "10"

@@ -5,6 +5,7 @@ from functools import partial
 
 import polars as pl
 import pytest
+from matplotlib.colors import to_rgb
 
 from orchestrator.report.figures import curves, parts, rows
 from orchestrator.report.figures import style as plot_style
@@ -98,6 +99,32 @@ def test_reference_figure_has_a_pair_of_points_per_model(context):
     assert len(drawn(rows.reference_figure, FigureContext(context.numbers, COLUMN)).axes) == 1
 
 
+def test_panels_without_a_scenario_are_hidden(numbers):
+    four = pl.concat(
+        numbers.intervals.cells.with_columns(scenario=pl.lit(name)) for name in ("CIT", "QD", "ROD", "COCO")
+    )
+    planted = dataclasses.replace(numbers, intervals=numbers.intervals._replace(cells=four))
+    figure = drawn(rows.reference_figure, FigureContext(planted))
+
+    assert [panel.get_visible() for panel in figure.axes] == [True] * 5 + [False] * 3
+    assert [panel.get_title("left") for panel in figure.axes[:5]] == [
+        "ROD", "QD", "CIT", "COCO", "average of 1 scenario",
+    ]  # fmt: skip
+    assert figure.get_figheight() == pytest.approx(2 * 0.6 + 0.17 + 2 * 4 * 0.16)
+
+
+def test_figures_are_as_high_as_their_models(context):
+    """Title and labels take 0.6 inches, the legend 0.17 a line, and each model its own line."""
+    reference, actions, changes = (
+        drawn(draw, context).get_figheight()
+        for draw in (rows.reference_figure, rows.actions_figure, partial(rows.changes_figure, everywhere=True))
+    )
+
+    assert reference == pytest.approx(0.6 + 0.17 + 4 * 0.16)
+    assert actions == pytest.approx(0.6 + 2 * 0.17 + 4 * 0.15)
+    assert changes == pytest.approx(0.6 + 0.17 + 3 * (0.06 + 0.075)), "0.075 for each condition"
+
+
 def test_a_model_without_a_cell_is_not_played(context):
     figure = plot_style.new_figure(3, 2)
     panel = figure.subplots()
@@ -128,6 +155,7 @@ def test_shares_are_stacked_from_the_left(context):
     colors = {bar.get_y(): bar.get_facecolor() for bar in suggestion}
     assert sorted({round(color[3], 2) for color in colors.values()}) == [UNFINISHED, 1.0]
     assert {bar.get_linewidth() for bar in zero_shot.patches} == {0.3}
+    assert {bar.get_edgecolor() for bar in zero_shot.patches} == {(1, 1, 1, 0.85)}
     assert [bar.get_height() for bar in suggestion] == pytest.approx([0.74] * 4)
     assert zero_shot.get_xlim() == (0, 100) and list(hint.get_xticks()) == [0, 50, 100]
     names = [*(label for label, _, _ in ACTIONS.values()), "gray: baselines", "pale: unfinished"]
@@ -152,6 +180,7 @@ def test_changes_lie_around_the_line_of_no_change(context):
     assert len(drawn(partial(rows.changes_figure, everywhere=True), FigureContext(context.numbers, COLUMN)).axes) == 1
     assert drawn(partial(rows.changes_figure, everywhere=False), context) is None
     assert drawn(rows.share_changes_figure, context) is None, "unfinished cells have no changes of shares"
+    assert [line.get_ydata() for line in accuracy.lines if line.get_color() == "#eeeeee"] == [[0.5, 0.5], [1.5, 1.5]]
     zero = [line for line in accuracy.lines if line.get_color() == INK]
     assert [list(line.get_xdata()) for line in zero] == [[0, 0]]
 
@@ -178,10 +207,17 @@ def test_budget_has_a_panel_per_model_and_ends_past_the_last_gain(context):
     assert [panel.lines[-1].get_linestyle() for panel in figure.axes] == ["-", "--", "-"]
     assert {line.get_color() for line in figure.axes[0].lines[:-1]} == {FAINT} and len(figure.axes[0].lines) == 5
     assert figure.axes[0].get_xlim() == (0, 0.5) and figure.axes[0].get_ylim() == (0, 104)
+    assert {(panel.get_xlim(), panel.get_ylim()) for panel in figure.axes} == {((0, 0.5), (0, 104))}, (
+        "one scale for all"
+    )
+    band = figure.axes[0].collections[0]
+    assert band.get_facecolor()[0][:3] == pytest.approx(to_rgb(CONDITIONS["zero-shot"][0]))
     assert (figure.get_supxlabel(), figure.get_supylabel()) == ("suggestions allowed", "accuracy, %")
     assert legend(figure) == ["the model", "95% interval", "all other models"]
     narrow = drawn(curves.budget_figure, FigureContext(context.numbers, COLUMN))
     assert [panel.get_visible() for panel in narrow.axes] == [True] * 3 + [False]
+    # a row of panels is 1.25 inches high, in a column 1.0; labels take 0.35 and a line of the legend 0.17
+    assert (figure.get_figheight(), narrow.get_figheight()) == pytest.approx((1.25 + 0.52, 2 * 1.0 + 0.52))
 
 
 def test_curves_end_one_budget_after_all_are_level():
@@ -285,8 +321,18 @@ def test_operating_curves_have_own_greedy_chance_and_oracle_points(numbers):
         (40.0, 60.0),
     }
     assert panel.get_title("left") == "QD" and panel.get_ylim() == (0, 104)
+    assert figure.get_figheight() == pytest.approx(1.45 + 0.3 + 0.17), "a row of panels, their label and a legend"
     assert (figure.get_supxlabel(), figure.get_supylabel()) == ("suggestions per episode", "accuracy, %")
     alone = dataclasses.replace(planted, operating_curves=curve)
     assert legend(drawn(curves.operating_figure, FigureContext(alone)))[0] == "ant"
     gray = dataclasses.replace(planted, operating_curves=curve.with_columns(model=pl.lit("oracle")))
     assert drawn(curves.operating_figure, FigureContext(gray)) is None
+
+
+def test_only_eight_curves_are_drawn(numbers):
+    names = [f"m{number}" for number in range(9)]
+    curve = pl.DataFrame([{**OPERATING, "model": name, "b": 0.0, "acc": 10.0, "ps": 0.0} for name in names])
+    planted = dataclasses.replace(numbers, operating_curves=curve, operating_points=pl.DataFrame([POINT]))
+    figure = drawn(curves.operating_figure, FigureContext(planted))
+
+    assert sorted(set(legend(figure)) - {"hollow: greedy", "uniform chance", "oracle"}) == names[:8]

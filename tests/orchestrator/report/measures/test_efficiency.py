@@ -12,10 +12,13 @@ from scipy.stats import spearmanr
 
 from envs import SCENARIOS
 from envs.types import Action, Ending
+from orchestrator.operating.summary import LONGEST_BUDGET
 from orchestrator.report.measures.efficiency import (
+    _ranges,
     average_budget_curve,
     budget_curve,
     efficiency,
+    guess_penalty,
     lift_over_chance,
     turns_needed,
 )
@@ -185,3 +188,60 @@ def test_too_few_or_equal_models_have_a_reason(run_data):
     assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"
     assert model_sizes(run_data).is_empty()
     assert size_correlation(run_data).is_empty()
+
+
+def test_an_episode_may_be_worth_less_than_nothing(run_data):
+    """A guess between two categories costs as much as a right answer earns, and one of nine in ten much more."""
+    run = replace_episodes(run_data, [episode(1, "m/QD/hint", turns=7), episode(2, "m/ROD/hint", turns=3)])
+    ranges = {"asked": (0.0, 6), "efficiency": (0.0, 100.0)}
+
+    for worth, least in (([None], -100.0), ([50.0, -99.0], -100.0), ([None, -900.0, 100.0], -900.0)):
+        episodes = pl.DataFrame({"efficiency_above_chance": worth}, schema={"efficiency_above_chance": pl.Float64})
+        assert _ranges(run, episodes) == {**ranges, "efficiency_above_chance": (least, 100.0)}
+    nothing = replace_episodes(run_data, [])
+    assert _ranges(nothing, episodes.clear())["asked"] == (0.0, 0)
+
+
+def test_a_wrong_guess_costs_what_guessing_earns_at_that_view(run_data):
+    rows = guess_penalty(run_data).join(run_data.episodes, on="key").filter(model="guess")
+    clear = rows.filter(condition="reference")
+    sizes = [
+        len(run_data.samples[scenario][number].categories)
+        for scenario, number in clear.select("scenario", "sample_id").iter_rows()
+    ]
+
+    assert clear["penalty"].to_list() == pytest.approx([1 / (size - 1) for size in sizes])
+    assert set(rows.filter(scenario="ROD", condition="zero-shot")["penalty"]) == {0.0}, "no guess counts there"
+    assert set(rows["ending"]) == {"wrong"}
+    blind = guess_penalty(dataclasses.replace(run_data, samples={})).join(run_data.episodes, on="key")
+    assert blind.filter(model="guess")["penalty"].null_count() == rows.height
+
+
+def test_a_budget_curve_by_hand(run_data):
+    rows = [
+        episode(1, "m/QD/hint", turns=1), episode(2, "m/QD/hint", turns=3),
+        episode(3, "m/QD/hint", turns=2, correct=False, ending="wrong"), episode(4, "m/QD/hint", turns=9, ending="limit"),
+    ]  # fmt: skip
+    rows.append(episode(5, "unscored/QD/hint", ending="failed"))
+    curve = budget_curve(replace_episodes(run_data, [{**row, "correct": row["ending"] == "correct"} for row in rows]))
+    names = ("m/QD/hint", "m", "QD", "hint", "mcqa")
+
+    assert curve.drop("acc_low", "acc_high").rows() == [
+        (*names, 4, 0, 25.0), (*names, 4, 1, 25.0), (*names, 4, 2, 50.0)
+    ]  # fmt: skip
+    wrong = budget_curve(replace_episodes(run_data, [episode(1, "m/QD/hint", ending="wrong", correct=False)]))
+    assert wrong.select("budget", "acc").rows() == [(0, 0.0)]
+    long = budget_curve(replace_episodes(run_data, [episode(1, "m/QD/hint", turns=999)]))
+    assert long["budget"].to_list() == list(range(LONGEST_BUDGET + 1)) and set(long["acc"]) == {0.0}
+
+
+def test_p_of_many_models_is_a_share_of_ten_thousand_orders():
+    sizes, values = np.arange(12.0), np.array([3.0, 1, 2, 6, 4, 5, 9, 7, 8, 0, 11, 10])
+    rho, p, reason = spearman(sizes, values)
+
+    assert (rho, reason) == (pytest.approx(spearmanr(sizes, values).statistic), None)
+    assert p == spearman(sizes, values)[1] and 10_000 * p == pytest.approx(round(10_000 * p), abs=1e-6)
+    assert p == 0.0432, "equal runs have equal orders; by the t distribution it is 0.033"
+    assert spearman(sizes, 0 * values) == spearman(0 * sizes, values) == (None, None, "all values are equal")
+    assert spearman(sizes[:1], values[:1])[2] == "1 model of published size, and it takes three"
+    assert spearman(sizes[:3], values[:3])[2] is None

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs import SCENARIOS
+from orchestrator.report.measures import estimates
 from orchestrator.report.measures.estimates import MEASURES, estimate, suggestion_limits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
@@ -125,3 +126,39 @@ def test_every_scenario_counts_once(run_data):
 
     assert set(averages["scenarios"]) == {len(SCENARIOS)}
     assert averages["all_seven"].all()
+
+
+def test_turns_are_suggestions_plus_one_and_bounds_of_a_stop_hold_the_value():
+    assert estimates._flatten({"ps": (1.0, 0.5, 2.0)}) == {
+        "ps": 1.0, "ps_low": 0.5, "ps_high": 2.0, "mean_turns": 2.0, "mean_turns_low": 1.5, "mean_turns_high": 3.0
+    }  # fmt: skip
+    both = {"acc": (50.0, 40.0, 60.0), "ps": (1.0, 0.5, 2.0)}
+    assert estimates._replace_bounds(both, {"acc": (55.0, 70.0)}) == {**both, "acc": (50.0, 50.0, 70.0)}
+    assert estimates._replace_bounds(both, {"acc": (10.0, 45.0)})["acc"] == (50.0, 10.0, 50.0)
+
+
+def test_limits_of_suggestions_are_those_of_the_rules_or_else_of_the_longest_episode(run_data):
+    rows = [
+        episode(1, "m/QD/hint", turns=7), episode(2, "n/QD/hint", turns=5), episode(1, "m/QD/reference", turns=4),
+        episode(1, "m/ROD/other", turns=1),
+    ]  # fmt: skip
+    run = replace_episodes(run_data, rows)
+    by_rules = suggestion_limits(dataclasses.replace(run, samples=run_data.samples))
+    longest = max(SCENARIOS["QD"].limit(sample) for sample in run_data.samples["QD"].values())
+
+    assert suggestion_limits(run) == {
+        ("QD", "hint"): 6, ("QD", "reference"): 0, ("ROD", "other"): 0
+    }  # fmt: skip
+    assert (by_rules["QD", "hint"], by_rules["QD", "reference"]) == (max(longest, 7) - 1, 0)
+    assert by_rules["ROD", "other"] == 0, "the rules of an unknown condition are not known"
+
+
+def test_shares_are_of_all_answers_of_a_cell():
+    episodes = pl.DataFrame(
+        {"suggestions": [1, 0, 2], "turns": [2, 1, 3], "cluster": [None, None, None]},
+        schema_overrides={"cluster": pl.Int64},
+    )
+    value, low, high = estimates._estimate_share(episodes, "suggestions")
+
+    assert value == 50.0 and 0 < low < 50 < high < 100
+    assert estimates._estimate_share(episodes.with_columns(turns=0, suggestions=0), "suggestions") == (0.0, 0.0, 100.0)

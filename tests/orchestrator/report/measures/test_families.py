@@ -3,9 +3,10 @@
 import dataclasses
 
 import numpy as np
+import polars as pl
 import pytest
 
-from orchestrator.report.measures.families import evidence_settings
+from orchestrator.report.measures.families import declared_changes, evidence_settings, pair_models
 from orchestrator.report.measures.paired_averages import compare_condition_averages, compare_model_averages
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.statistics.exact_tests import holm
@@ -75,3 +76,27 @@ def test_a_condition_that_changes_nothing_is_equivalent(planted):
     assert (narrow["equal_p_holm"] > 0.05).all(), "1% of answers are not shown to lie within 0.2 points"
     lines = {line[0].text: line[-1].text for line in paired_table(planted).rows}
     assert "= (" in lines["a, history"] and "* (" in lines["a, hint"]
+
+
+def test_comparisons_of_cells_averages_and_pairs_are_counted(planted):
+    """Two models, two scenarios, two other conditions: 8 changes, 4 averages, 2 pairs and 1 average of a pair, twice."""
+    none = dataclasses.replace(planted, sweep=planted.sweep.model_copy(update={"evidence": None}))
+    wide = Evidence(margin=3.0)
+    margin = dataclasses.replace(planted, sweep=planted.sweep.model_copy(update={"evidence": wide}))
+    primary = Evidence(primary="hint", margin=3.0)
+    exploratory = dataclasses.replace(planted, sweep=planted.sweep.model_copy(update={"evidence": primary}))
+
+    assert evidence_settings(none) == (2.0, 0) and evidence_settings(margin) == (3.0, 0)
+    assert evidence_settings(exploratory) == (3.0, 2 * (8 + 4 + 2 + 1) - 2)
+
+
+def test_every_pair_of_models_is_compared_once_on_the_same_cells():
+    rows = pl.LazyFrame({"model": ["b", "a", "a", "c"], "scenario": ["QD", "QD", "ROD", "QD"], "n": [1, 2, 3, 4]})
+    pairs = pair_models(rows, ["scenario"]).collect().sort("model", "other")
+
+    assert pairs.rows() == [("a", "QD", 2, "b", 1), ("a", "QD", 2, "c", 4), ("b", "QD", 1, "c", 4)]
+    cells = pl.DataFrame(
+        [("m", "zero-shot", "QD"), ("m", "hint", "QD"), ("m", "hint", "ROD"), ("n", "hint", "QD")],
+        schema=["model", "condition", "scenario"], orient="row",
+    ).with_columns(protocol=pl.lit("mcqa"))  # fmt: skip
+    assert declared_changes(cells).rows() == [("m", "hint", "QD", "mcqa")]

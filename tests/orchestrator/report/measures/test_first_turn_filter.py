@@ -228,3 +228,30 @@ def test_published_set_is_counted_with_ours(planted_run):
     )
     ids = set(first.first_turns(read_run(planted_run)).ids(25)["COCO"])
     assert shared["shared"] == len(ids & paper_ids()["COCO"]) == shared["kept"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "row"),
+    [
+        ((True, True, True, True), (100.0, 51.01, 100.0)),
+        ((True, False, True, False), (50.0, 15.0, 85.0)),
+        ((False, False, False, False), (0.0, 0.0, 48.99)),
+    ],
+)
+def test_a_first_turn_rate_has_the_score_interval_of_its_samples(answers, row):
+    """Wilson's interval of 4, 2 and 0 of four samples; two models that agree add no sample."""
+    turns = [(model, "QD", number, right) for model in "ab" for number, right in enumerate(answers)]
+    frame = pl.DataFrame(turns, schema=["model", "scenario", "sample_id", "right"], orient="row")
+    (rate,) = first._mean_rate(frame, "first_turn").rows()
+
+    assert rate[0] == "QD" and rate[1:] == pytest.approx(row, abs=0.01)
+
+
+def test_a_rate_lies_within_its_bounds_though_models_miss_samples():
+    # one model answered a single sample, wrongly: the mean of the models is 50%, that of the samples almost 100%
+    turns = [("a", "QD", number, True) for number in range(400)] + [("b", "QD", 0, False)]
+    frame = pl.DataFrame(turns, schema=["model", "scenario", "sample_id", "right"], orient="row")
+    ((_, rate, low, high),) = first._mean_rate(frame, "first_turn").rows()
+
+    assert (rate, low) == (50.0, 50.0) and 99 < high < 100
+    assert first._widen(5.0, 1.0, 3.0) == (1.0, 5.0) and first._widen(2.0, 1.0, 3.0) == (1.0, 3.0)

@@ -1,9 +1,13 @@
 """Operating curves of two samples: budgets end where nothing is gained, and results get the exact columns."""
 
+import numpy as np
 import polars as pl
 import pytest
 
 from envs import SCENARIOS
+from orchestrator.operating.policy import BIASES
+from orchestrator.operating.split import Curve
+from orchestrator.report.measures import operating_splits as operating_splits_room
 from orchestrator.report.measures.operating_curves import exact_uniform, operating_cells
 from orchestrator.report.measures.operating_points import (
     ENDS,
@@ -13,7 +17,12 @@ from orchestrator.report.measures.operating_points import (
     operating_budgets,
     operating_points,
 )
-from orchestrator.report.measures.operating_splits import operating_splits, split_between
+from orchestrator.report.measures.operating_splits import (
+    count_left_out,
+    operating_splits,
+    split_between,
+    splits_between,
+)
 from orchestrator.report.measures.result_columns import EXACT, SOURCES, add_exact_values
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.lock import RunFolderError
@@ -102,3 +111,46 @@ def test_cells_are_those_of_the_sweep_and_pairs_are_of_models(small_run):
     assert split_between(small_run, "shy, one-order", "eager, one-order").equals(rows)
     with pytest.raises(RunFolderError, match=r"^oracle has no exact curves; those of this run: shy, one-order, eager"):
         split_between(small_run, "shy, one-order", "oracle")
+
+
+def test_two_runs_are_split_by_their_names(small_run):
+    rows = splits_between(small_run, small_run, ("old", "new"))
+    names = [("shy, one-order of old", "shy, one-order of new"), ("eager, one-order of old", "eager, one-order of new")]
+
+    assert rows.select("before", "after", "family", "scenario", "scenarios").rows() == [
+        (*pair, family, scenario, 1)
+        for pair in names for family in ("plain", "persistent") for scenario in ("QD", None)
+    ]  # fmt: skip
+    assert set(rows["difference"]) == set(rows["more"]) == set(rows["better"]) == {0.0}
+
+
+def test_pairs_beyond_the_most_are_counted(small_run, monkeypatch):
+    assert count_left_out(small_run) == 0
+    monkeypatch.setattr("orchestrator.report.measures.operating_splits.MOST_PAIRS", 0)
+    assert count_left_out(small_run) == 1
+
+
+def test_pairs_share_their_model_or_their_condition(monkeypatch):
+    keys = [(model, condition) for model in ("a", "b") for condition in ("plain", "own")]
+    monkeypatch.setattr(operating_splits_room, "exact_series", lambda _: dict.fromkeys(keys))
+
+    assert operating_splits_room._pairs(None) == [
+        (("a", "plain"), ("a", "own")), (("a", "plain"), ("b", "plain")), (("a", "own"), ("b", "own")),
+        (("b", "plain"), ("b", "own")),
+    ]  # fmt: skip
+    assert operating_splits_room._series_name("a", "every-state") == "a"
+
+
+def test_a_split_has_percent_and_nothing_where_a_curve_would_be_extrapolated():
+    turns = np.tile(np.linspace(0.0, 2.0, len(BIASES)), (3, 1))
+    flat = Curve(np.full(turns.shape, 0.5), turns)
+    better = Curve(flat.accuracy + 0.25, flat.suggestions)
+    far = Curve(flat.accuracy, flat.suggestions + 9)
+    clusters = ["a", "b", "c"]
+    each, mean, count = operating_splits_room.split_intervals([(flat, better, clusters), (flat, far, clusters)])
+    points = [operating_splits_room._points(parts) for parts in (*each, mean)]
+
+    assert points[0] == points[2] == pytest.approx([25.0] * 3 + [0.0] * 3 + [25.0] * 3) and count == 1
+    assert points[1] == [0.0] * 3 + [None] * 6, "a difference without parts"
+    _, nothing, none = operating_splits_room.split_intervals([(flat, far, clusters)])
+    assert (operating_splits_room._points(nothing), none) == ([None] * 9, 0)

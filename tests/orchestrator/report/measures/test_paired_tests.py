@@ -10,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
-from orchestrator.report.measures.paired_tests import compare_conditions, compare_models
+from orchestrator.report.measures.paired_tests import (
+    ASKING_COLUMNS,
+    _test_values,
+    asking_columns,
+    compare_conditions,
+    compare_models,
+    compare_pairs,
+    is_significant,
+    tally_pairs,
+)
 from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power, sign_flip
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
@@ -167,3 +176,80 @@ def test_planned_comparisons_count_in_family(run_data):
     comparison = compare_conditions(dataclasses.replace(subset, planned=planned)).row(0, named=True)
 
     assert comparison["p_holm"] == pytest.approx(3 * comparison["p"])
+
+
+def test_four_pairs_by_hand():
+    names = {"condition": "hint", "scenario": "QD", "protocol": "mcqa", "cluster": None}
+    values = [
+        # correct, correct_other, turns, turns_other, looped, looped_other
+        (True, True, 3, 1, False, False), (True, False, 3, 1, True, False), (True, False, 2, 1, False, False),
+        (False, True, 1, 1, False, False),
+    ]  # fmt: skip
+    columns = ("correct", "correct_other", "turns", "turns_other", "looped", "looped_other")
+    pairs = pl.LazyFrame(
+        [names | dict(zip(columns, row, strict=True)) for row in values], schema_overrides={"cluster": pl.Int64}
+    )
+    key = ["condition", "scenario", "protocol"]
+    tallied = tally_pairs(pairs, key)
+    family = tallied.select(key).unique()
+    row = compare_pairs(tallied, key, family, {("QD", "hint"): 12, ("QD", "zero-shot"): 3}, tests=4).row(0, named=True)
+
+    assert sorted(tallied.select("steps", "loops", "count").rows()) == [(0, 0, 1), (1, 0, 1), (2, 0, 1), (2, 1, 1)]
+    assert [row[name] for name in ("n", "acc", "acc_other", "difference", "gained", "lost")] == [
+        4,
+        75.0,
+        50.0,
+        25.0,
+        2,
+        1,
+    ]
+    assert row["p"] == 1.0 and row["p_holm"] == 1.0 and row["ps_difference"] == 1.25 and row["loops_difference"] == 25.0
+    assert row["detectable"] is None or row["detectable"] > 25.0
+    assert row["difference_low"] < -25.0 and row["difference_high"] > 60.0
+    outside = compare_pairs(tallied, key, family.clear(), {("QD", "hint"): 12}).row(0, named=True)
+    assert (outside["p"], outside["p_holm"], outside["ps_p_holm"], outside["detectable"]) == (1.0, None, None, None)
+
+
+def test_open_ended_pairs_have_no_suggestions():
+    row = {"scenario": "QD", "protocol": "oeg", "correct": True, "correct_other": False, "cluster": None}
+    steps = dict.fromkeys(("turns", "turns_other", "looped", "looped_other"), None)
+    unknown = dict.fromkeys(("turns", "turns_other"), pl.Int64) | dict.fromkeys(("looped", "looped_other"), pl.Boolean)
+    pairs = pl.LazyFrame([row | steps], schema_overrides={**unknown, "cluster": pl.Int64})
+    tallied = tally_pairs(pairs, ["scenario", "protocol"])
+    compared = compare_pairs(
+        tallied, ["scenario", "protocol"], tallied.select("scenario", "protocol"), {("QD", "x"): 3}
+    )
+
+    assert compared.select(ASKING_COLUMNS).row(0) == (None,) * len(ASKING_COLUMNS) == asking_columns([])
+    assert ASKING_COLUMNS == (
+        "ps_difference", "ps_low", "ps_high", "ps_p", "loops_difference", "loops_low", "loops_high"
+    )  # fmt: skip
+
+
+def test_corrected_p_below_five_percent_is_significant():
+    assert [is_significant(p) for p in (None, 0.05, 0.0499, 1.0)] == [False, False, True, False]
+
+
+def test_sums_of_clusters_are_tested_and_not_their_pairs():
+    values, counts, groups = np.array([1, -1, 1]), np.array([3, 1, 2]), np.array([0, 0, 1])
+
+    assert [part.tolist() for part in _test_values(values, counts, groups)] == [[2], [2]]
+    assert [part.tolist() for part in _test_values(values, counts, None)] == [[-1, 1], [1, 5]]
+
+
+def test_p_of_clusters_flips_the_signs_of_their_sums():
+    """Sums 3, 3 and -1: of eight signs, four sum to 5 or more; without clusters it is McNemar's p of 6 against 1."""
+    rows = [(0, True)] * 3 + [(1, True)] * 3 + [(2, False)]
+    names = {"scenario": "QD", "protocol": "oeg", "steps": None, "loops": None, "count": 1}
+    pairs = pl.DataFrame(
+        [{**names, "cluster": cluster, "correct": gained, "correct_other": not gained} for cluster, gained in rows],
+        schema_overrides={"steps": pl.Int64, "loops": pl.Int64},
+    )
+    keys = ["scenario", "protocol"]
+    clustered, single = (
+        compare_pairs(frame, keys, pairs.select(keys).unique(), {("QD", "hint"): 3}).row(0, named=True)
+        for frame in (pairs, pairs.with_columns(cluster=pl.lit(None, pl.Int64)))
+    )
+
+    assert (clustered["p"], single["p"]) == (0.5, pytest.approx(binomtest(6, 7).pvalue))
+    assert (clustered["gained"], clustered["lost"]) == (single["gained"], single["lost"]) == (6, 1)

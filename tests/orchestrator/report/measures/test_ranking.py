@@ -8,7 +8,15 @@ import pytest
 
 from orchestrator.report.html.findings import find_headlines
 from orchestrator.report.measures import ranking as room
-from orchestrator.report.measures.ranking import posterior_draws, ranking, shrink_draws, win_probabilities
+from orchestrator.report.measures.ranking import (
+    _answer_matrix,
+    _both_ways,
+    format_probability,
+    posterior_draws,
+    ranking,
+    shrink_draws,
+    win_probabilities,
+)
 from orchestrator.report.tables.evidence import ranking_table
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
@@ -210,3 +218,49 @@ def test_refused_episodes_count_as_wrong_and_remove_no_sample(run_data):
     assert rows.filter(model="b")["difference"].item() == pytest.approx(
         rows.filter(model="b")["average"].item() - rows.filter(model="c")["average"].item()
     )
+
+
+RIGHT = np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+
+
+def test_equal_runs_have_equal_draws_around_answers_and_prior():
+    """Two prior samples a scenario, half right: (3 + 1) / 6 and (6 + 3) / 12 of the first model; clusters of 3 weigh 3."""
+    draws = posterior_draws([(RIGHT, np.ones(4)), (3 * RIGHT[:2], np.array([3.0, 3.0]))])
+    shrunk = shrink_draws(100 * draws)
+
+    assert draws.shape == shrunk.shape == (4000, 2)
+    assert draws.mean(axis=0) == pytest.approx([(4 / 6 + 9 / 12) / 2, (2 / 6 + 6 / 12) / 2], abs=0.005)
+    assert draws[[0, 500, -1]].ravel() == pytest.approx(
+        [0.69109335, 0.35762916, 0.8094667, 0.22353355, 0.84743287, 0.54090382]
+    )
+    assert shrunk[0] == pytest.approx([62.18971291, 43.11663369])
+    assert shrunk.mean(axis=0) == pytest.approx([63.37230783, 50.46928124]), "closer to each other than the draws"
+
+
+def test_answers_of_a_cluster_are_summed_over_samples_that_all_models_answered():
+    rows = [
+        # model, sample, cluster, correct
+        ("a", 1, 9, True), ("b", 1, 9, False), ("a", 2, 9, True), ("b", 2, 9, True), ("a", 3, 4, False), ("b", 3, 4, True),
+        ("a", 4, 4, True),
+    ]  # fmt: skip
+    played = pl.DataFrame(rows, schema=["model", "sample_id", "cluster", "correct"], orient="row")
+    sums, sizes = _answer_matrix(played, ["a", "b"])
+    single, ones = _answer_matrix(played.with_columns(cluster=pl.lit(None, pl.Int64)), ["b", "a"])
+
+    assert (sums.tolist(), sizes.tolist()) == ([[0, 1], [2, 1]], [1, 2])
+    assert (single.tolist(), ones.tolist()) == ([[0, 1], [1, 1], [1, 0]], [1, 1, 1])
+
+
+def test_a_probability_is_never_certain():
+    assert [format_probability(share) for share in (0.0, 0.0099, 0.01, 0.5, 0.99, 0.991, 1.0)] == [
+        "< 1%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%",
+    ]  # fmt: skip
+
+
+def test_a_comparison_is_read_from_both_sides():
+    pairs = pl.DataFrame(
+        [("a", "b", 5.0, -1.0, 11.0, 0.2)],
+        schema=["model", "other", "difference", "difference_low", "difference_high", "p_holm"], orient="row",
+    )  # fmt: skip
+
+    assert _both_ways(pairs).rows() == [("a", "b", 5.0, -1.0, 11.0, 0.2), ("b", "a", -5.0, -11.0, 1.0, 0.2)]

@@ -1,11 +1,12 @@
 """Kinds of replies are counted per cell, at every turn, against the options that were shown."""
 
+import polars as pl
 import pytest
 
 from actors.engine.backend import Backend, Reply, Request
 from envs.answers import letter
 from envs.reply_kinds import DISAGREES, NOT_OFFERED, REPEATS_LIST
-from orchestrator.report.measures.reply_kinds import SAME_LETTER, reply_kinds
+from orchestrator.report.measures.reply_kinds import SAME_LETTER, _same_letter, reply_kinds
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.behavior import reply_kinds_table
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -66,3 +67,18 @@ def test_without_samples_single_letters_have_no_kind(run, tmp_path):
 
     assert set(rows.filter(model="invents")[NOT_OFFERED]) == {0.0}
     assert rows.filter(model="invents")["unread"].sum() == rows.filter(model="invents")["replies"].sum()
+
+
+@pytest.mark.parametrize(
+    ("letters", "count"),
+    [
+        ("A" * 10, 10), ("A" * 9, 0), ("A" * 19 + "B", 19), ("A" * 18 + "BB", 0), ("A" * 10 + "?" * 5, 10), ("", 0),
+    ],
+)  # fmt: skip
+def test_ten_replies_of_which_nearly_all_are_one_letter(letters, count):
+    replies = ["no letter at all" if name == "?" else f"{name}." for name in letters]
+    turns = pl.DataFrame(
+        {"cell": ["c"] * len(replies), "reply": replies}, schema={"cell": pl.String, "reply": pl.String}
+    )
+
+    assert _same_letter(turns).rows() == ([("c", count)] if replies else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import polars as pl
@@ -47,10 +48,9 @@ def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
     assert rows["gpu_hours"].n_unique() == 2, "episodes of equal seconds take equal shares"
     assert kilowatt_hours(folder) == pytest.approx(0.4 + 0.45), "the pause between two attempts counts for nothing"
     assert rows["kwh"].sum() == pytest.approx(0.85)
-    assert "GPU-hours, 0.85 kWh" in describe_resources(run)
     assert rows["prompt_tokens"].sum() == run.episodes["prompt_tokens"].sum()
     tokens = run.episodes["prompt_tokens"].sum() + run.episodes["reply_tokens"].sum()
-    assert describe_resources(run).split(", ")[-1] == f"{tokens:,} tokens"
+    assert describe_resources(run) == f"{rows['gpu_hours'].sum():,.1f} GPU-hours, 0.85 kWh, {tokens:,} tokens"
     assert dict(list_facts(run))["Cost"] == describe_resources(run)
     assert any(path.name == "resources.csv" for path in write_tables(run))
 
@@ -106,10 +106,23 @@ def test_reused_episodes_cost_nothing(folder):
     reused.record_reused(folder, reused_rows.with_columns(folder=pl.lit("old"), taken=pl.lit("2026-11-22")))
     rows = resources(read_run(folder))
     assert rows.filter(scenario="ROD").select("played", "prompt_tokens", "cost").sum().row(0) == (0, 0, 0.0)
-    assert (rows["reused"].sum(), rows["played"].sum()) == (
-        reused_rows.height,
-        run.episodes.height - reused_rows.height,
+    assert (
+        rows["reused"].sum() == reused_rows.height and rows["played"].sum() == run.episodes.height - reused_rows.height
     )
+    assert describe_resources(read_run(folder)).endswith(
+        f" tokens, {reused_rows.height} episodes taken over from other runs"
+    )
+
+
+def test_what_services_were_paid_is_summed(folder):
+    run = read_run(folder)
+    paid = dataclasses.replace(
+        run, episodes=run.episodes.with_columns(cost=pl.lit(100.0), prompt_tokens=0, reply_tokens=0)
+    )
+
+    assert describe_resources(paid) == f"{100 * run.episodes.height:,}.00 paid to services"
+    nothing = dataclasses.replace(run, episodes=run.episodes.clear())
+    assert describe_resources(nothing) == "" and set(resources(nothing)["cost"]) == {0.0}
 
 
 def test_results_json_leaves_out_run_dependent_figures(demo_data, tmp_path):

@@ -98,3 +98,16 @@ def test_page_links_hardest_samples_to_its_episodes(three_model_run):
 
 def test_below_three_models_there_are_no_rows(run_data):
     assert sample_accuracy(run_data).is_empty() and not hard_samples_table(run_data).rows
+
+
+def test_an_example_is_wrong_under_zero_shot_if_there_is_one():
+    rows = [
+        # sample, key, correct, condition, model
+        (0, "right", True, "zero-shot", "a"), (0, "hinted", False, "hint", "a"), (0, "later", False, "zero-shot", "c"),
+        (0, "wrong", False, "zero-shot", "b"), (1, "b", True, "hint", "b"), (1, "a", True, "hint", "a"),
+    ]  # fmt: skip
+    names = ["sample_id", "key", "correct", "condition", "model"]
+    answers = pl.DataFrame(rows, schema=names, orient="row").with_columns(scenario=pl.lit("QD"))
+    examples = room._pick_examples(answers).select("scenario", "sample_id", "example")
+
+    assert sorted(examples.rows()) == [("QD", 0, "wrong"), ("QD", 1, "a")]

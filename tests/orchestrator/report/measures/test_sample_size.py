@@ -1,5 +1,7 @@
 """Planned sample sizes reach their precision and power, simulated with the report's intervals and tests."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -110,3 +112,23 @@ def test_half_widths_are_half_of_the_interval():
     assert room.half_width(100, 0.25) == pytest.approx(50 * (high - low))
     n = room.samples_for_precision(5)
     assert room.half_width(n) <= 5 < room.half_width(n - 1)
+
+
+def test_every_wish_has_its_lines_and_then_what_they_cost():
+    policies = sweep(Path("nowhere"), ["oracle", "uniform", "guess"], ["zero-shot", "hint"], scenarios=["ROD", "QD"])
+    few, many = room.samples_for_precision(10), room.samples_for_effect(20, 0.3, 6)
+    precise = room.describe_sample_sizes(policies, 10, None, 8, "h200")
+    detecting = room.describe_sample_sizes(policies, None, 20, 8, "h200")
+
+    assert precise == [
+        f"+-10 points at 95%: {few} samples per cell at 50% accuracy, fewer at any other; scenarios with fewer samples: "
+        f"ROD 88 (+-{half_width(88):.1f})",
+        f"{few} samples per cell: no model takes a GPU",
+    ]
+    assert [line.partition(" with 80% power among 6 comparisons")[0] for line in detecting] == [
+        "to detect 20 points between conditions with zero-shot", "to detect 20 points between models under zero-shot",
+        f"{many} samples per cell: no model takes a GPU",
+    ]  # fmt: skip
+    both = room.describe_sample_sizes(policies, 10, 20, 8, "h200")
+    assert many < few and both == [precise[0], *detecting, precise[1]], "fewer samples first"
+    assert room.describe_sample_sizes(policies, None, None, 8, "h200") == []

@@ -3,10 +3,21 @@
 from types import SimpleNamespace
 
 import numpy as np
+import polars as pl
 import pytest
 
-from orchestrator.report.measures.judge_correction import _average_size
+from orchestrator.report.measures.decision_map import (
+    EPISODE,
+    SAMPLE,
+    Decisions,
+    _episode_row,
+    _sample_row,
+    decisions_by_cell,
+)
+from orchestrator.report.measures.judge_correction import _average_size, _count_labels
 from orchestrator.report.measures.operating_points import DETECTIONS, KNOWN, MEASURES, _labels
+from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.report.statistics.judge_error import Labels
 
 
 def test_an_average_counts_as_so_many_independent_answers():
@@ -45,3 +56,56 @@ def test_other_models_label_the_questions_that_they_saw_too():
 
 def test_names_of_detections_are_columns_of_the_tables():
     assert DETECTIONS == ("auc_own", "neutral_own", "auc_others", "neutral_others") == MEASURES[-4:]
+
+
+MOVES = SimpleNamespace(
+    neighbors={"a": (), "b": ()}, counts=lambda turn: turn > 0, knows=lambda image, pictures: image in pictures,
+    moves_to_known=lambda image, turn, pictures: 7 if pictures else None,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("images", "actions", "pictures", "decision"),
+    [
+        # asked knowing, answered unknowing, late, early
+        ("ab", ("suggestion", "category"), "b", (False, False, 0, None)),
+        ("abb", ("suggestion", "suggestion", "suggestion"), "b", (True, False, 2, None)),
+        ("ab", ("suggestion", "category"), "a", (False, True, 0, 7)),
+        ("ab", ("suggestion", "category"), "", (False, True, 0, None)),
+        ("a", ("category",), "a", (False, True, 0, 7)),
+        ("ab", ("suggestion", "abstention"), "", (False, False, 0, None)),
+        ("", (), "a", (False, False, 0, None)),
+    ],
+)
+def test_decisions_are_compared_with_what_the_model_knows_where_a_category_counts(images, actions, pictures, decision):
+    """At the first turn no category counts, so asking there is never too much and answering always too early."""
+    row = ("k", "m", "QD", "hint", 3, "m/QD/hint", list(images), list(actions))
+
+    assert _episode_row(MOVES, row, frozenset(pictures)) == ("k", "m/QD/hint", "m", "QD", "hint", 3, *decision)
+
+
+def test_a_sample_is_known_at_its_first_picture_or_some_moves_later():
+    names = (("m", "QD", 3), "m/QD/map", "map")
+
+    assert _sample_row(MOVES, *names, frozenset("a")) == ("m/QD/map", "m", "QD", "map", 3, True, 7)
+    assert _sample_row(MOVES, *names, frozenset()) == ("m/QD/map", "m", "QD", "map", 3, False, None)
+
+
+def test_means_of_decisions_are_over_samples_and_episodes():
+    names = ("model", "QD", "hint")
+    samples = [("map", *names, 1, True, 0), ("map", *names, 2, False, 4), ("map", *names, 3, False, None)]
+    episodes = [("k", "cell", *names, 1, True, False, 2, None), ("l", "cell", *names, 2, False, True, 0, 1)]
+    planted = Decisions(
+        pl.DataFrame(samples, schema=SAMPLE, orient="row"), pl.DataFrame(episodes, schema=EPISODE, orient="row")
+    )
+    played, mapped = decisions_by_cell(planted).rows()
+
+    assert played == ("cell", False, 2, None, None, None, 50.0, 50.0, 1.5, 1.0, 0.5)
+    assert mapped == ("map", True, 3, pytest.approx(100 / 3), pytest.approx(200 / 3), 2.0, *[None] * 5)
+
+
+def test_labels_are_counted_by_what_they_and_the_judge_say():
+    pairs = [(True, True)] * 5 + [(True, False)] * 4 + [(False, True)] * 3 + [(False, False)] * 2 + [(None, True)] * 7
+    cell = pl.DataFrame([*pairs, (None, False)], schema=["category_true", "category"], orient="row")
+
+    assert _count_labels(cell, "category") == Labels(Confusion(5, 4, 3, 2), 7, 8)

@@ -1,7 +1,11 @@
 """Cells and headings of the decision map."""
 
+import polars as pl
+
+from orchestrator.report.measures.decision_map import DECISION_COLUMNS, EPISODE, SAMPLE, Decisions
 from orchestrator.report.tables import decisions
 from orchestrator.report.tables.table import TableCell
+from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
 
@@ -37,3 +41,19 @@ def test_tables_say_what_their_figures_are(run_data):
         "asked for too many, and moves that were still needed; with the interval), by the decision map of the same model",
     )
     assert {table.columns[0].name for table in (knowledge, regret)} == {"model"}
+
+
+def test_turns_of_regret_are_late_and_early_ones_and_unknown_early_ones_are_none(run_data, monkeypatch):
+    names = ("m/QD/hint", "m", "QD", "hint")
+    episodes = [("k", *names, number, True, False, number % 2, None) for number in range(4)]
+    planted = Decisions(pl.DataFrame(schema=SAMPLE), pl.DataFrame(episodes, schema=EPISODE, orient="row"))
+    monkeypatch.setattr(decisions, "decisions", lambda _: planted)
+    run = replace_episodes(run_data, [episode(number, "m/QD/hint", turns=5) for number in range(4)])
+    (row,) = decisions._decision_rows(run, DECISION_COLUMNS).rows(named=True)
+
+    assert (row["regret"], row["regret_late"], row["regret_early"]) == (0.5, 0.5, 0.0)
+    assert (row["asked_knowing"], row["answered_unknowing"], row["mapped"]) == (100.0, 0.0, 4)
+    assert (row["regret_low"], row["regret_high"]) == (row["regret_late_low"], row["regret_late_high"])
+    assert row["regret_low"] < 0.5 < row["regret_high"] and row["regret_early_low"] is None
+    text = decisions.regret_table(run).rows[0][1]
+    assert text == TableCell("100 / 0; 0.5", 0.5, f"{row['regret_low']:.1f}–{row['regret_high']:.1f}")

@@ -10,6 +10,7 @@ from orchestrator.report.tables.flip_rates import (
     TITLE,
     changed_cell_table,
     flip_rate_table,
+    measured_flips,
     rate_table,
     read_rates,
 )
@@ -73,3 +74,13 @@ def test_changed_cells_are_shown_with_accuracies_and_counts():
     assert texts(table) == [
         ["workers 2", "m/ROD/hint", "1,200", "50.0", "49.0", "\u22121.1 (\u22122.0 to 0.0)", "1,100", "3"]
     ]
+
+
+def test_a_models_bound_is_the_highest_of_its_shares(tmp_path):
+    for share, model, high in (("5%", "m", 1.5), ("10%", "m", 2.5), ("20%", "m", 2.0), ("30%", "n", None)):
+        folder = tmp_path / "flip-rate" / share
+        folder.mkdir(parents=True)
+        rates({**ROW, "model": model, "correct_high": high}).write_csv(folder / "rates.csv")
+
+    assert measured_flips(tmp_path) == {"m": 2.5}
+    assert measured_flips(tmp_path / "none") == {}

@@ -122,3 +122,11 @@ def test_models_and_conditions_are_in_the_papers_order():
     assert [table.name for table in found] == ["zero-shot", "zero-shot", "hint", "hint", "zz", "zz"]
     assert ["tool" in table.title for table in found] == [False, True] * 3
     assert [row[0] for row in texts(found[0])] == ["llava-1.5-7b", "qwen2.5-vl-3b", "ant", "zebra"]
+
+
+def test_measures_of_packages_stand_after_the_own_ones():
+    (table,) = tables({**ROW, "tone": 1.26, "tone_n": 10, "tone_low": 1.0, "tone_high": 2.0})
+
+    assert table.title == "hint: acc % / ps / tone" and texts(table) == [
+        ["m", "41.3 / 1.3 /  1.3", "41.3 / 1.3 /  1.3"]
+    ]

@@ -1,0 +1,78 @@
+"""Clusters of a handful of answers by hand, and the sentence that names what intervals take as independent."""
+
+import dataclasses
+
+import pytest
+from scipy.stats import t as student
+
+from orchestrator.report.measures.clustering import clustering, describe_clusters, number_clusters, sample_clusters
+from orchestrator.report.run_data import AUTOMATIC
+from orchestrator.report.statistics.proportion import Z
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.report.measures.test_estimates import replace_episodes
+
+OBJECTS = "aaabbbcccddd"
+"""The answer of each sample of QD: four objects of three samples, answered right but for one sample of the second and fourth."""
+
+
+@pytest.fixture
+def objects(run_data):
+    base = run_data.samples["QD"][min(run_data.samples["QD"])]
+    samples = {
+        number: dataclasses.replace(base, id=number, answer=answer, image=f"{number}.jpg")
+        for number, answer in enumerate(OBJECTS)
+    }
+    rows = [episode(n, "m/QD/hint", correct=answer in "ac" or n in (3, 9)) for n, answer in enumerate(OBJECTS)]
+    return dataclasses.replace(replace_episodes(run_data, rows), samples={"QD": samples}, cluster=AUTOMATIC)
+
+
+def test_the_correlation_of_four_objects_by_hand(objects):
+    # right of 3: 3, 1, 3, 1, in all 8 of 12; between: 4 x 3 x (1/3)^2 / 3, within: 2 x (1 - 1/3) / 8
+    between, within = 4 / 9, 1 / 6
+    correlation = ((between - within) / 3) / ((between - within) / 3 + within)
+    effect = 1 + 2 * correlation
+    wider = effect**0.5 * student.ppf(0.975, 3) / Z
+    by_object, by_picture = clustering(objects).rows()
+
+    assert by_object[:5] == ("QD", "object", 12, 4, 3) and by_object[-1] is True
+    assert by_object[5:8] == pytest.approx((correlation, effect, wider))
+    assert by_picture == ("QD", "picture", 12, 12, 1, None, None, None, False)
+
+
+def test_clusters_are_numbered_as_their_objects_come(objects):
+    assert number_clusters(objects, "QD", "object").rows() == [
+        ("QD", n, "abcd".index(a)) for n, a in enumerate(OBJECTS)
+    ]
+    assert sample_clusters(objects).rows() == number_clusters(objects, "QD", "object").rows()
+    assert sample_clusters(dataclasses.replace(objects, cluster="")).rows() == []
+    pictures = dataclasses.replace(objects, cluster="picture")
+    assert sample_clusters(pictures).rows() == [("QD", n, n) for n in range(12)]
+    assert clustering(pictures)["counts"].to_list() == [False, True]
+
+
+def test_the_sentence_says_which_clusters_count_and_why(objects):
+    independent = "95%, over samples taken as drawn independently"
+    counted = (
+        "95%, over clusters: 4 in QD (samples of one scenario with the same right answer; icc 0.36, design effect 1.7)"
+    )
+    alone = dataclasses.replace(objects, samples={})
+    alike = dataclasses.replace(objects, episodes=objects.episodes.with_columns(correct=True))
+    others = dataclasses.replace(objects, samples={**objects.samples, "ROD": {}})
+
+    assert describe_clusters(objects) == counted
+    assert describe_clusters(others) == f"{counted}, other scenarios over independent samples"
+    assert describe_clusters(dataclasses.replace(objects, cluster="")) == independent
+    assert describe_clusters(alone) == f"{independent} (without the data folder, clusters are not known)"
+    assert describe_clusters(alike) == f"{independent} (no clusters widen an interval)"
+    assert describe_clusters(dataclasses.replace(alike, cluster="object")) == (
+        "95%, over clusters: 4 in QD (samples of one scenario with the same right answer)"
+    )
+
+
+def test_answers_that_differ_within_objects_alone_widen_nothing(objects):
+    # one right answer in each object: the correlation is below 0, and an effect below 1 counts as 1
+    rows = objects.episodes.with_columns(correct=objects.episodes["sample_id"] % 3 == 0)
+    row = clustering(dataclasses.replace(objects, episodes=rows)).row(0, named=True)
+
+    assert row["icc"] == pytest.approx(-0.5)
+    assert (row["design_effect"], row["wider"], row["counts"]) == (1.0, 1.0, False)
