@@ -104,6 +104,8 @@ def test_a_slow_engine_bounds_its_worker() -> None:
         "bottleneck: engine (15 requests/s; image preprocessing could do 83: 50 with new pictures, 250 with known ones); "
         "a worker uses 1.2 CPU cores"
     )
+    slow = FrontEnd(14, new_ms=0.5, cached_ms=0.25, engine=15.0, cached=0.0)
+    assert ": 2000 with new pictures, 4000 with known ones); a worker uses 1.0 " in bottleneck(MODEL, slow)
     assert trial_row(MODEL, 1.0, trial_report()).bound == "" == trial_row(MODEL, 1.0, trial_report()).table()["bound"]
 
 
