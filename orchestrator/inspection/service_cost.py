@@ -79,7 +79,7 @@ class CostEstimate:
     most: Usage
     stored_mean: float | None
     """Mean cost of its stored episodes, if there are enough."""
-    turns: int = 0
+    turns: int
     """Turns of the longest episode."""
 
     @property
