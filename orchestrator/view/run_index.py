@@ -17,7 +17,7 @@ from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.part_columns import COLUMNS, NOT_SCORED, CellNames, PartColumns, read_part
 from sweeps.protocol import Protocol
 
-EMPTY = pl.Schema({**COLUMNS, "part": pl.UInt16}).to_frame()
+EMPTY = pl.Schema([*COLUMNS.items(), ("part", pl.UInt16())]).to_frame()
 log = logging.getLogger(__name__)
 
 
