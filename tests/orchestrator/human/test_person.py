@@ -1,12 +1,19 @@
 """A person as an engine: which answers count, which question follows, and what is resumed."""
 
 import asyncio
+import logging
 from types import SimpleNamespace
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
+from orchestrator.human.loopback import _is_not_a_malformed_request, _listen, page_headers
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
-from orchestrator.human.session import PlayPage, _describe_stop
+from orchestrator.human.session import PlayPage, _describe_stop, order
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.html.text import policy_hash
+from sweeps.load import SweepError
+from tests.orchestrator.human.sitting import person as personal_sweep
 
 
 def test_an_answer_counts_once_and_only_for_an_option_of_the_open_question(tmp_path):
@@ -100,3 +107,50 @@ def test_a_reply_is_the_chosen_text_with_the_time_that_it_took(tmp_path):
         await resumed.close()
 
     asyncio.run(check())
+
+
+def test_a_page_runs_its_own_style_and_script_alone(tmp_path):
+    policy = page_headers("p {}", "let a", "form-action 'self'")["Content-Security-Policy"]
+    assert policy == (
+        "default-src 'none'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none';"
+        f" style-src {policy_hash('p {}')}; script-src {policy_hash('let a')}"
+    )
+    pages = [PlayPage(Person(tmp_path, Unfinished(tmp_path)), 0, 1) for _ in range(2)]
+    assert [len(page.token) for page in pages] == [32, 32], "192 random bits"
+    assert pages[0].token != pages[1].token and pages[0].hosts == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"), [(OSError(98, "Address in use"), "Address in use"), (OSError("odd"), "odd")]
+)
+def test_a_taken_port_is_one_sentence(problem, reason):
+    async def start():
+        raise problem
+
+    with pytest.raises(SweepError) as refused:
+        asyncio.run(_listen(SimpleNamespace(start=start), 80))
+    assert str(refused.value) == f"port 80 is not available ({reason}); type another --port, or leave it out"
+
+
+def test_bytes_that_are_no_request_are_not_logged_and_bugs_are():
+    def record(problem):
+        found = None if problem is None else (type(problem), problem, None)
+        return logging.LogRecord("x", logging.ERROR, "x.py", 1, "x", (), found)
+
+    logged = [_is_not_a_malformed_request(record(problem)) for problem in (None, ValueError(), BadHttpMessage("x"))]
+    assert logged == [True, True, False]
+
+
+def test_a_sitting_keeps_its_order_in_later_versions(demo_data):
+    plan = build_plan(personal_sweep(demo_data, "zero-shot,hint", limit=1))
+    assert order(plan, range(plan.total), "human-ada") == [12, 8, 0, 10, 6, 4, 2, 13, 9, 1, 11, 7, 5, 3]
+
+
+def test_a_file_of_replies_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    stored = Unfinished(tmp_path)
+    stored.open("a")
+    stored.add("left" * 1000)
+    monkeypatch.setattr("orchestrator.human.person.MAX_BYTES", (tmp_path / NAME).stat().st_size - 1)
+    resumed = Unfinished(tmp_path)
+    resumed.open("a")
+    assert resumed.next_reply() is None
