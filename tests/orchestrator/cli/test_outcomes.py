@@ -1,0 +1,386 @@
+"""What commands print of an outcome, and their exit codes: engines, trainers and downloads are stood in for by their results."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+import typer
+
+from envs.errors import UserError
+from orchestrator.cli import (
+    compare,
+    data,
+    flip_rate,
+    judge,
+    listing,
+    main,
+    models,
+    plan,
+    report,
+    run,
+    share,
+    train,
+    view,
+)
+from orchestrator.execution.results import AttemptOutcome
+from orchestrator.flip_rate import comparison
+from orchestrator.flip_rate.flip_rate import Flips
+from orchestrator.inspection.model_try import Proof, Row
+from orchestrator.inspection.pin import Pin
+from orchestrator.storage import option_labels
+from sweeps.spec import ModelSpec
+from tests.orchestrator.cli.test_exact_lines import TRAIN
+from tests.orchestrator.flip_rate.test_flip_rate import planted_pairs
+from tests.orchestrator.report import runs
+
+MODEL = ModelSpec(name="m", source="org/m")
+
+
+@pytest.fixture(scope="module")
+def folder(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    wanted = runs.sweep(demo_data, ["oracle"], ["hint"], scenarios=["ROD"], selection={"limit": 2})
+    return runs.play_sweep(tmp_path_factory.mktemp("outcomes") / "run", wanted)
+
+
+def exit_code(command: Any, *arguments: Any, **options: Any) -> int:
+    with pytest.raises(typer.Exit) as end:
+        command(*arguments, **options)
+    return end.value.exit_code
+
+
+def compact_lines(capsys: Any) -> list[str]:
+    """Return the printed lines without rules and with single spaces."""
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
+
+
+# -- models ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("pins", "code", "lines"),
+    [
+        ([], 0, ["s.toml: every model is pinned or has no weights on the Hub"]),
+        ([Pin(MODEL, "", "offline")], 1, ["m: org/m: not pinned: offline"]),
+        (
+            [Pin(MODEL, "abc", "on the Hub"), Pin(MODEL, "", "offline")], 1,
+            [
+                "m: org/m: abc (on the Hub)", "m: org/m: not pinned: offline",
+                "1 written to [revisions] in s.toml; a run that began without them needs another --output",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_pinned_models_are_lines_or_rows(
+    pins: list[Pin], code: int, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("orchestrator.inspection.pin.pin_sweep", lambda path: iter(pins))
+    assert exit_code(models.pin, Path("s.toml")) == code and capsys.readouterr().out.splitlines() == lines
+    assert exit_code(models.pin, Path("s.toml"), as_json=True) == code
+    assert json.loads(capsys.readouterr().out) == [
+        {"model": "m", "commit": pin.commit, "note": pin.note} for pin in pins
+    ]
+
+
+def test_a_trial_is_said_at_once_and_then_a_table(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    rows = [
+        Row("m", 3.25, 1.5, 20.0, 256, 4.125, 8, 1, "c", "ids 2/2", bound="bottleneck: engine"),
+        Row("other", wrong="it does not load"),
+    ]
+    cluster = SimpleNamespace(try_models=lambda *arguments: iter(rows))
+    monkeypatch.setitem(sys.modules, "orchestrator.execution.cluster_models", cluster)
+    assert exit_code(models.try_models, ["oracle"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "m: ok\nother: it does not load\n"
+    assert [" ".join(line.split()) for line in printed.out.splitlines() if line.strip(" ─━")] == [
+        "model load time, s GiB tokens/picture episodes/s cut short equal wrong",
+        "m 3.2 20.0 GPU + 1.5 host 256 4.12 1 of 8 ids 2/2 nothing", "other - - - - 0 of 0 - it does not load",
+        "m: bottleneck: engine",
+    ]  # fmt: skip
+    rows.pop()
+    assert exit_code(models.try_models, ["oracle"], as_json=True) == 0
+    assert json.loads(capsys.readouterr().out) == [rows[0].table()] and rows[0].table()["ok"]
+
+
+def test_a_proof_is_said_at_once_and_then_a_table(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    proof = Proof("oracle", "vllm", "w", "out", "unequal to its certificate", "equal", "all equal", ["dtype: a, now b"])
+    monkeypatch.setattr("orchestrator.inspection.model_try.prove_and_store", lambda *arguments: proof)
+    assert exit_code(models.prove, ["oracle"]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "oracle: unequal to its certificate\n"
+    assert [" ".join(line.split()) for line in printed.out.splitlines() if line.strip(" ─━")] == [
+        "model engine verdict outcome", "oracle vllm unequal to its certificate all equal",
+        "oracle differs from its certificate in out: dtype: a, now b",
+    ]  # fmt: skip
+    proof.changed.clear()
+    assert exit_code(models.prove, ["oracle"], as_json=True) == 0
+    assert list(json.loads(capsys.readouterr().out)[0]) == [
+        "model", "engine", "weights", "folder", "verdict", "status", "outcome", "changed",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("missing", "code"), [([], 0), (["m"], 1)])
+def test_weights_are_fetched_here_or_on_the_cluster(
+    missing: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    fetched: list[str] = []
+
+    def fetch(where: str) -> Any:
+        return lambda specs, say: (fetched.append(f"{where}: {specs[0].name}"), say("a\x1b"), missing)[2]
+
+    monkeypatch.setattr("orchestrator.datasets.weights.fetch_all", fetch("here"))
+    monkeypatch.setitem(
+        sys.modules, "orchestrator.execution.cluster_models", SimpleNamespace(fetch_on_cluster=fetch("there"))
+    )
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert exit_code(models.fetch, ["oracle"]) == code
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert exit_code(models.fetch, ["oracle"]) == code
+    assert fetched == ["here: oracle", "there: oracle"] and capsys.readouterr().out == "a\\x1b\n" * 2
+
+
+def test_checked_models_are_a_table_or_json_with_their_verdicts(capsys: Any) -> None:
+    assert exit_code(models.check, ["oracle"]) == 0
+    assert (
+        compact_lines(capsys)[0] == "model source architecture pictures chat template decoding memory packages license"
+    )
+    assert exit_code(models.check, ["oracle"], as_json=True) == 0
+    checked = json.loads(capsys.readouterr().out)
+    assert (list(checked), checked["notes"], checked["models"][0]["ok"]) == (["models", "notes"], [], True)
+
+
+# -- runs and trainings ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("steps", "model", "code"), [(1_200, None, 130), (3, "out/model.toml", None)])
+def test_a_training_says_its_steps_or_its_model(
+    steps: int, model: str | None, code: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    (file := tmp_path / "s.toml").write_text(TRAIN)
+    folders: list[Path] = []
+    student = SimpleNamespace(steps=steps, model=model)
+    trainer = SimpleNamespace(train=lambda training, folder: folders.append(folder) or student)
+    monkeypatch.setitem(sys.modules, "orchestrator.learning.trainer", trainer)
+    if code is None:
+        train.train(file, [], "there")
+        said = "out/model.toml: play it with `proactive-sweep run SWEEP --model out/model.toml`\n"
+    else:
+        assert exit_code(train.train, file, [], "") == code
+        said = "stopped after 1,200 steps; rerun the same command to resume\n"
+    assert capsys.readouterr().out == said and folders == [Path("there" if code is None else "outputs/s")]
+
+
+@pytest.mark.parametrize(("interrupted", "code"), [(False, 1), (True, 130)])
+def test_a_run_counts_its_failed_episodes_and_says_why_groups_ended(
+    interrupted: bool, code: int, folder: Path, demo_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:  # fmt: skip
+    asked: list[Any] = []
+
+    def play(sweep: Any, output: Path, update: bool, **options: Any) -> AttemptOutcome:
+        asked.append((output, update, options))
+        rows = pl.DataFrame({"failed": [1_000, 234]})
+        return AttemptOutcome(rows, False, interrupted, {"group\x1b": "no GPU"})
+
+    monkeypatch.setitem(sys.modules, "orchestrator.execution.run", SimpleNamespace(run=play))
+    monkeypatch.setattr(run, "print_tables", lambda rows, sweep, folder: print("tables"))
+    (file := tmp_path / "s.toml").write_text(
+        f'name = "s"\ndata = "{demo_data}"\nmodels = ["oracle"]\ntracking = {{ uri = "none" }}\n'
+    )
+    output = str(tmp_path / "out")
+    assert exit_code(run.run, file, output=output, retry="overflow", retry_failed=True) == code
+    printed = capsys.readouterr()
+    assert printed.err == "group\\x1b: no GPU\n"
+    assert printed.out.splitlines() == [
+        "tables", f"Results: {output}/results.json", f"Tables, figures and report.html: proactive-sweep report {output}",
+        "1,234 episodes failed; rerun with --retry-failed to play them again",
+    ] * (not interrupted)  # fmt: skip
+    ((path, update, options),) = asked
+    assert (path, update, options["reuse"]) == (Path(output), False, []) and set(options["retry"]) == {
+        "overflow",
+        "failed",
+    }
+
+
+# -- flip rates and judges ---------------------------------------------------------------------------------------------
+def test_changed_cells_are_ten_in_a_terminal_and_all_in_json(folder: Path, capsys: Any) -> None:
+    pairs = planted_pairs()
+    cells = comparison.cells(pairs, "batch-1")
+    many = pl.concat([cells] * 12)
+    flips = Flips(comparison.rates(pairs, "batch-1"), many, comparison.changed_turns(pairs, "batch-1"), ("a note\x1b",))
+    repeats: Any = SimpleNamespace(share=5.0, seed=3, folder=folder, sweep=report_sweep(folder))
+    flip_rate._show(repeats, flips, Path("out"), False)
+    lines = compact_lines(capsys)
+    assert sum(line.startswith("batch-1 m/QD/hint ") for line in lines) == 10
+    assert lines[-3:] == ["and 2 more cells with changed answers", "a note\\x1b", "tables: out"]
+    same = many.with_columns(lost=pl.lit(0), won=pl.lit(0))
+    flip_rate._show(repeats, Flips(flips.rates, same, flips.changed, ()), Path("out"), False)
+    lines = compact_lines(capsys)
+    assert lines[-1] == "tables: out" and not any("m/QD/hint" in line or "more cells" in line for line in lines)
+    won = many.head(10).with_columns(lost=pl.lit(0))
+    flip_rate._show(repeats, Flips(flips.rates, won, flips.changed, ()), Path("out"), False)
+    lines = compact_lines(capsys)
+    assert sum("m/QD/hint" in line for line in lines) == 10 and not any("more cells" in line for line in lines)
+
+    flip_rate._show(repeats, flips, Path("out"), True)
+    shown = json.loads(capsys.readouterr().out)
+    assert {name: shown[name] for name in ("share", "seed", "folder", "notes")} == {
+        "share": 5.0, "seed": 3, "folder": "out", "notes": ["a note\x1b"],
+    }  # fmt: skip
+    assert list(shown)[4:] == ["rates", "cells"] and (len(shown["rates"]), len(shown["cells"])) == (1, 12)
+
+
+def report_sweep(folder: Path) -> Any:
+    from orchestrator.storage.run_folder import stored_sweep
+
+    return stored_sweep(folder)
+
+
+def test_agreement_needs_two_judges_and_names_people(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    judge.show_agreement(folder, as_json=True)
+    assert json.loads(capsys.readouterr().out) == []
+    pairs = [option_labels.PairAgreement("ada", "bob", 1_200, 1_000, None)]
+    pairs.append(option_labels.PairAgreement("ada", "cy", 9, 8, 0.5))
+    monkeypatch.setattr(option_labels, "agreements", lambda labels: iter(pairs))
+    judge.show_agreement(folder, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "fewer than two judges have read answers of this run", "ada and bob: 1,000 of 1,200 labels equal, kappa -",
+        "ada and cy: 8 of 9 labels equal, kappa 0.50",
+    ]  # fmt: skip
+    judge.show_agreement(folder, as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert rows[1] == {"first": "ada", "second": "cy", "both": 9, "equal": 8, "kappa": 0.5}
+
+
+def test_two_judges_have_a_row_per_bit_and_unknown_kappa_is_a_dash(capsys: Any) -> None:
+    row = {
+        "judge": "a", "other": "b", "bit": "category", "answers": 1_234, "equal": 61.0, "kappa": 0.5, "kappa_low": 0.4,
+        "kappa_high": 0.6, "first_yes": 12.0, "other_yes": 13.456,
+    }  # fmt: skip
+    rows = pl.DataFrame([row, {**row, "kappa": None, "kappa_low": None, "kappa_high": None}])
+    judge.show(judge._agreement_table(rows))
+    assert compact_lines(capsys) == [
+        "judge other bit answers equal % kappa 95% interval yes % other's yes %",
+        "a b category 1,234 61.00 0.50 0.40 to 0.60 12.00 13.46", "a b category 1,234 61.00 - - 12.00 13.46",
+    ]  # fmt: skip
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def test_documents_of_one_run_have_these_parts(folder: Path, capsys: Any) -> None:
+    report.report([folder], as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["cells", "intervals", "notes"]
+    assert printed["intervals"].startswith(
+        "acc_low and acc_high as in results.json, over independent samples; in pages: "
+    )
+    compare.compare([folder], as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["figures", "notes"] and printed["notes"][1].startswith("intervals: ")
+    report.report([folder], leaderboard=True, as_json=True)
+    assert list(json.loads(capsys.readouterr().out)) == ["rows", "cells", "notes"]
+    compare.compare([folder], power=True, as_json=True)
+    assert isinstance(json.loads(capsys.readouterr().out), list)
+
+
+def test_documents_of_several_runs_have_these_parts(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    copy = tmp_path / "copy"
+    copy.symlink_to(folder)
+    wanted = report_sweep(folder).model_copy(update={"output": str(tmp_path / "other")})
+    other = runs.play_sweep(tmp_path / "other", wanted)
+    compare.compare([folder, other], csv=tmp_path / "cells.csv", as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["cells", "averages", "notes", *(["asking"] if "asking" in printed else [])]
+    assert len((tmp_path / "cells.csv").read_text().splitlines()) == 1 + len(printed["cells"])
+    report.report([folder, other], brief=True)
+    assert "open " not in capsys.readouterr().out
+    report.report([folder, other], into=tmp_path / "runs.html")
+    assert compact_lines(capsys)[-1] == f"open {tmp_path / 'runs.html'} in a browser"
+    assert "Runs side by side" in (tmp_path / "runs.html").read_text()
+
+
+def test_an_export_lists_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    names = [f"f{number}" for number in range(5)]
+    for count, listed in ((4, "f0, f1, f2, f3"), (5, "f0, f1, f2, f3, ...")):
+        monkeypatch.setattr("orchestrator.export.export.export", lambda *arguments, count=count: names[:count])
+        assert share._write(tmp_path / "run", "csv", None, None, "") == tmp_path / "run-csv"
+        assert capsys.readouterr().out == f"{count} files in {tmp_path / 'run-csv'}: {listed}\n"
+
+
+def test_a_label_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None:
+    label = option_labels.OptionLabel(key="m/ROD/hint/0000-00000000", labeler="ada", label="0")
+    (file := tmp_path / "labels.csv").write_text(option_labels.to_csv([label]))
+    with pytest.raises(UserError) as refused:
+        view._import_labels(folder, file)
+    assert str(refused.value) == (
+        f"{file} labels m/ROD/hint/0000-00000000, which is no episode of {folder}; name the folder that it is of"
+    )
+
+
+def test_filters_have_titles_that_say_what_is_dropped(capsys: Any) -> None:
+    row = {
+        "scenario": "QD",
+        **dict.fromkeys(data.COLUMNS, 3),
+        "first_turn": 2.5,
+        "first_turn_low": 1.4,
+        "first_turn_high": 3.6,
+    }
+    data.show(data._scenario_table(pl.DataFrame([row]), 25, 8))
+    title, heads, line = compact_lines(capsys)
+    assert title == "dropped: samples that 25% of the models (2 of 8) get right at the first turn"
+    assert heads == "scenario samples kept dropped undecided kept by paper kept by both first turn % of kept %"
+    assert line == "QD 3 3 3 3 3 3 2.5 (1–4) 3"
+    rule = {
+        "rule": "25% of the models",
+        "needed": 2,
+        **dict.fromkeys(data.RULE_COLUMNS, 4),
+        "recall": 50.0,
+        "at_chance": None,
+    }
+    data.show(data._rule_table([rule]))
+    title, heads, line = compact_lines(capsys)
+    assert title == "other rules: percent dropped of samples with a first-turn rate of 40%, and at chance"
+    assert heads == "rule right kept undecided kept by paper kept by both of kept % recall at 40% at chance"
+    assert line == "25% of the models 2 4 4 4 4 4 50.0 -"
+
+
+def test_a_forecast_is_lines_or_json(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    asked: list[Any] = []
+
+    def sizes(sweep: Any, *options: Any) -> list[str]:
+        asked.append(options)
+        return ["one", "two"]
+
+    monkeypatch.setattr("orchestrator.report.measures.sample_size.describe_sample_sizes", sizes)
+    plan.plan(Path("demo"), precision=5.0)
+    assert capsys.readouterr().out == "one\ntwo\n"
+    plan.plan(Path("demo"), detect=2.0, gpus=3, gpu_type="a100", as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"lines": ["one", "two"]}
+    assert asked == [(5.0, None, 8, "h200"), (None, 2.0, 3, "a100")]
+
+
+def test_lists_take_their_headings_from_the_first_row(capsys: Any) -> None:
+    listing.list_names("measures", as_json=True)
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)][:4] == list(listing.MEASURES)
+
+
+# -- the program -------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("set_before", "seconds"), [(None, "120"), ("30", "30")])
+def test_ray_may_take_two_minutes_to_start_unless_the_user_says_otherwise(
+    set_before: str | None, seconds: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    name = "RAY_raylet_start_wait_time_s"
+    monkeypatch.setenv(name, set_before or "")
+    if set_before is None:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(main, "close_working_folder", lambda: None)
+    monkeypatch.setattr(main, "keep_exit_code", nullcontext)
+    monkeypatch.setattr(sys, "argv", ["proactive-sweep", "--version"])
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert (end.value.code, os.environ[name]) == (0, seconds)
+    assert capsys.readouterr().out == f"proactive-sweep {main.version()}\n"
+    monkeypatch.delenv(name)
