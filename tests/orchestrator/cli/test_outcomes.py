@@ -27,6 +27,7 @@ from orchestrator.cli import (
     report,
     run,
     share,
+    status,
     train,
     view,
 )
@@ -365,6 +366,47 @@ def test_a_forecast_is_lines_or_json(monkeypatch: pytest.MonkeyPatch, capsys: An
 def test_lists_take_their_headings_from_the_first_row(capsys: Any) -> None:
     listing.list_names("measures", as_json=True)
     assert [row["name"] for row in json.loads(capsys.readouterr().out)][:4] == list(listing.MEASURES)
+
+
+def test_status_counts_cells_or_lists_them_and_names_every_part_in_json(folder: Path, capsys: Any) -> None:
+    status.status(folder)
+    lines = compact_lines(capsys)
+    assert "1 cell: 1 complete (--cells)" in lines and not any(line.startswith("oracle/ROD/hint") for line in lines)
+    status.status(folder, cells=True)
+    lines = compact_lines(capsys)
+    assert lines[0] == "cell state finished planned errors reason" and lines[1].startswith(
+        "oracle/ROD/hint complete 2 2 0"
+    )
+    assert not any(line.endswith("(--cells)") for line in lines)
+    status.status(folder, as_json=True)
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed)[-4:] == ["reused", "cached", "judges", "replica_time"] and "precision" not in printed
+    assert (printed["reused"], printed["judges"], printed["replica_time"]) == ({}, {}, [])
+
+
+def test_a_folder_that_exists_is_no_bundle(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    view.view([folder], bundle=tmp_path / "out", no_pictures=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"2 episodes and 0 pictures in {tmp_path / 'out'} (") and len(lines) == 2
+    with pytest.raises(UserError) as refused:
+        view.view([folder], bundle=tmp_path / "out")
+    assert str(refused.value) == f"{tmp_path / 'out'} already exists; name a new folder for --bundle"
+
+
+def test_every_command_of_the_help_stands_in_its_panel() -> None:
+    panels: dict[str, list[str]] = {}
+    for command in [*main.app.registered_commands, *main.app.registered_groups]:
+        panels.setdefault(str(command.rich_help_panel), []).append(str(command.name))
+    assert panels == {
+        "Start": ["init", "ls", "plan", "run", "data", "models"], "Watch": ["status", "top", "view", "ctl"],
+        "Compare": ["report", "compare", "judge"], "Check": ["prompt", "audit", "play"], "Train": ["train"],
+        "Share": ["track", "merge", "export"],
+    }  # fmt: skip
+    for group, names in ((data.data_app, ["demo", "fetch", "check", "filter"]),
+                         (models.models_app, ["check", "fetch", "pin", "try", "prove", "flip-rate"])):  # fmt: skip
+        commands = [command.name or command.callback.__name__ for command in group.registered_commands]
+        assert commands == names and group.info.no_args_is_help is True
+    assert (main.app.info.no_args_is_help, main.app.pretty_exceptions_enable) == (True, False)
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
