@@ -7,6 +7,10 @@ from types import SimpleNamespace
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
+from actors.engine.backend import Message
+from envs import SCENARIOS
+from envs.render import Renderer
+from envs.types import State
 from orchestrator.human.loopback import _is_not_a_malformed_request, _listen, page_headers
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
 from orchestrator.human.session import PlayPage, _describe_stop, order
@@ -154,3 +158,42 @@ def test_a_file_of_replies_that_is_too_large_is_not_read(tmp_path, monkeypatch):
     resumed = Unfinished(tmp_path)
     resumed.open("a")
     assert resumed.next_reply() is None
+
+
+def test_a_page_says_which_episode_is_asked_and_what_is_stored(tmp_path):
+    page = PlayPage(Person(tmp_path, Unfinished(tmp_path)), done=3, total=7)
+    question = OpenQuestion(2, (), ("left", "cat"), {}, None)
+    asked, late = (page._render(question, is_late).text for is_late in (False, True))
+    assert "<title>Episode 4 of 7</title>" in asked and 'Episode <b>4</b> of 7</p><progress max="7" value="3"' in asked
+    assert (
+        '<input type="hidden" name="question" value="2">' in asked and '<kbd>B</kbd><span class="option">cat' in asked
+    )
+    words = "That question was answered already, perhaps in another tab."
+    assert words in late and words not in asked and words not in page._render(question).text
+    stopped = page._render(None).text
+    assert "<title>ProactiveBench</title>" in stopped and "<h1>Stopped</h1>" in stopped
+    assert "<p>3 of 7 episodes are stored. Rerun the command to resume.</p>" in stopped
+    page.done = 7
+    assert "<h1>All episodes are played</h1>" in page._render(None).text
+    assert page._render(None).headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_a_picture_of_a_question_has_a_number_its_size_and_its_bytes(demo_data, tmp_path):
+    plan = build_plan(personal_sweep(demo_data, "zero-shot", limit=1, scenarios='["QD"]'))
+    sample = next(iter(plan.samples_by_id["QD"].values()))
+    ref = SCENARIOS["QD"].view(sample, State(0)).image
+    view = SimpleNamespace(options=("left",), categories=("cat",))
+    request = SimpleNamespace(messages=(Message("user", "What?", (ref,)),), situation=SimpleNamespace(view=view))
+
+    async def check() -> None:
+        person = Person(demo_data, Unfinished(tmp_path))
+        for number in (1, 2):
+            question = await person._ask(request)
+            (shown,) = question.pictures.values()
+            assert (question.number, shown.number, list(person.pictures)) == (number, number, [number])
+            picture = Renderer(demo_data).picture(ref)
+            assert (shown.width, shown.height) == picture.size and person.pictures[number].startswith(b"\x89PNG")
+            assert person.question is question and question.messages == request.messages
+        await person.close()
+
+    asyncio.run(check())
