@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from sweeps import sweep_file
-from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
 from sweeps.model import ModelSpec
 from sweeps.pinning import COMMENT, pin_models, write_revisions
 from sweeps.protocol import Protocol
+from sweeps.requirements import requirement_names, wrong_requirement
 from sweeps.sweep_file import SweepError, override_key, read_toml
 from sweeps.unplayable import Only, uncallable_reason, unplayable_reason
 
@@ -164,3 +166,60 @@ def test_tool_calls_ask_each_turn_afresh(condition: str, obstacle: str) -> None:
     )
     assert uncallable_reason("human", "ROD", ALL["hint"]) == "a person chooses options and calls no functions"
     assert uncallable_reason("vllm", "ROD", ALL["hint"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("requirement", "reason"),
+    [
+        ("transformers==5.18.0", ""), ("vllm>=0.30,<0.31", ""),
+        (
+            "-r x.txt",
+            "'-r x.txt' is no requirement such as \"transformers==5.18.0\"; options, files and paths are not read (PIP_INDEX_URL"
+            " and PIP_FIND_LINKS name other indexes)",
+        ),
+        (
+            "m @ https://x.test/m.whl",
+            "'m @ https://x.test/m.whl' is installed from an address that nobody checked; name a release, or write"
+            " unsafe_options = true",
+        ),
+        ("Ray>=2", "'Ray>=2' is what driver and workers share; leave it out"),
+        ("proactive_sweep", "'proactive_sweep' is what driver and workers share; leave it out"),
+    ],
+)  # fmt: skip
+def test_a_requirement_that_is_none_is_refused(requirement: str, reason: str) -> None:
+    assert wrong_requirement(["numpy", requirement], unsafe=False) == reason
+    assert wrong_requirement([requirement], unsafe=True) == ("" if "@" in requirement else reason)
+    assert requirement_names(["Qwen_VL.utils[decord]>1", "a"]) == ("qwen-vl-utils", "a")
+
+
+REPLICATES = (
+    "order, draw, wording and hint_wordings, and names that end like -order1, -seed1 or -wording1, are for replicates"
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"name": "hint"}, "hint is the name of a condition that ships; choose another"),
+        ({"name": "icl-2"}, "icl-2 is the name of a condition that ships; choose another"),
+        ({"name": "all"}, "all is the name of a condition that ships; choose another"),
+        *(({"name": f"mine-{end}"}, REPLICATES) for end in ("order1", "seed12", "wording3")),
+        ({"name": "mine", "order": 1}, REPLICATES), ({"name": "mine", "draw": 1}, REPLICATES),
+        ({"name": "mine", "wording": 1}, REPLICATES), ({"name": "mine", "hint_wordings": {"a": "b"}}, REPLICATES),
+        ({"name": "mine", "template": "{question}"}, "must hold {question} and {options} once each"),
+    ],
+)  # fmt: skip
+def test_a_condition_of_ones_own_has_a_name_of_its_own(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        OwnCondition(**fields)
+    assert refused.value.errors()[0]["msg"] == f"Value error, {reason}"
+    assert OwnCondition(name="mine-order1a", hint=True).name == "mine-order1a" and OwnCondition(name="a" * 60)
+
+
+def test_conditions_are_equal_whatever_their_description_says() -> None:
+    hint = ALL["hint"]
+    assert hint == hint.model_copy(update={"description": "x"}) and hint != hint.model_copy(update={"name": "x"})
+    assert hint != "hint" and hash(hint) == hash("hint")
+    assert [(c.many_images, c.shows_pictures, c.hides_picture) for c in map(ALL.get, ("history", "icl-1", "text-only"))] == [
+        (True, True, False), (True, True, False), (False, False, True),
+    ]  # fmt: skip
