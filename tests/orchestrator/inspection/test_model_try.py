@@ -227,3 +227,12 @@ def test_a_front_end_as_fast_as_its_engine_is_no_bottleneck() -> None:
     double = FrontEnd(14, new_ms=10.0, cached_ms=10.0, engine=200.0, cached=0.5)
     half = bottleneck(MODEL.model_copy(update={"gpus": 0.5}), double)
     assert "2 engines per GPU use it fully (gpus = 0.25); " in half
+
+
+def test_a_model_that_did_not_load_has_nothing_but_its_fault() -> None:
+    assert Row("m", wrong="no GPU").table() == {
+        "model": "m", "loads": None, "host": None, "gpu": None, "picture": None, "rate": None, "episodes": 0, "ended": 0,
+        "certificate": "", "equal": "", "wrong": "no GPU", "front": None, "bound": "", "ok": False,
+    }  # fmt: skip
+    assert Row("m", wrong="no GPU").cells == ("m", "-", "-", "-", "-", "0 of 0", "-", "no GPU")
+    assert Row("m", 1.26, host=0.04, gpu=2.0).cells[:3] == ("m", "1.3", "2.0 GPU + 0.0 host") and Row("m").ok
