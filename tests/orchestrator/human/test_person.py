@@ -11,6 +11,7 @@ from actors.engine.backend import Message
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import State
+from orchestrator.human import session
 from orchestrator.human.loopback import _is_not_a_malformed_request, _listen, page_headers
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
 from orchestrator.human.session import PlayPage, _describe_stop, order
@@ -197,3 +198,23 @@ def test_a_picture_of_a_question_has_a_number_its_size_and_its_bytes(demo_data, 
         await person.close()
 
     asyncio.run(check())
+
+
+def test_a_sitting_takes_the_time_until_its_end(monkeypatch):
+    async def play(attempt, port):
+        await asyncio.sleep(0.02)
+        attempt.port = port
+
+    monkeypatch.setattr(session, "_sit", play)
+    attempt = SimpleNamespace()
+    session.sit(attempt, 8080)
+    assert 0.02 <= attempt.seconds < 30 and attempt.port == 8080
+
+
+def test_a_page_has_no_empty_lines(tmp_path):
+    question = OpenQuestion(1, (Message("user", "What?", ()),), ("left", "cat"), {}, None)
+    for late in (False, True):
+        page = session._template().render(style="", script="", question=question, late=late, done=0, total=1)
+        assert [line for line in page.splitlines() if line != line.strip() or not line] == []
+    spelled = session._template().environment.filters["spelled"]
+    assert spelled("a\n\tb\r\u200b") == "a\n\tb⟨U+000D⟩⟨U+200B⟩"
