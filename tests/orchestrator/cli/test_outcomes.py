@@ -303,6 +303,80 @@ def test_documents_of_several_runs_have_these_parts(folder: Path, tmp_path: Path
     assert "Runs side by side" in (tmp_path / "runs.html").read_text()
 
 
+def test_pages_on_several_runs_have_names_of_their_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked: list[Any] = []
+    monkeypatch.setattr(report, "_report_runs", lambda *arguments: asked.append(arguments[2]))
+    monkeypatch.setattr(report, "_rank_models", lambda *arguments: asked.append(arguments[2]))
+    report.report([folder, folder])
+    report.report([folder, folder], brief=True)
+    report.report([folder, folder], into=Path("mine.html"))
+    report.report([folder], leaderboard=True)
+    report.report([folder], leaderboard=True, into=Path("mine.html"))
+    mine = Path("mine.html")
+    assert asked == [Path("runs.html"), None, mine, Path("leaderboard.html"), mine]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(("complete", "code"), [(True, 0), (False, 1)])
+def test_judged_answers_are_tables_or_json(
+    as_json: bool, complete: bool, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    rows = pl.DataFrame({"cell": ["a", "b"], "protocol": ["oeg", "mcqa"]})
+    attempt = SimpleNamespace(judge_answers=lambda sweep, folder, chosen, again: (rows, complete))
+    monkeypatch.setitem(sys.modules, "orchestrator.execution.attempt", attempt)
+    monkeypatch.setattr(judge, "print_tables", lambda rows, sweep, folder: print("tables", rows["cell"].to_list()))
+    assert exit_code(judge._judge_answers, str(folder), "rule-judge", [], False, None, as_json) == code
+    printed = capsys.readouterr().out
+    assert printed == "tables ['a']\n" if not as_json else json.loads(printed) == [{"cell": "a", "protocol": "oeg"}]
+
+
+def test_a_judge_is_asked_for_labels_agreement_or_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(judge, "label_answers", lambda *arguments: asked.append(("labels", *arguments[1:])))
+    monkeypatch.setattr(judge, "show_agreement", lambda *arguments: asked.append(("agreement", *arguments)))
+    monkeypatch.setattr(judge, "_judge_answers", lambda *arguments: asked.append(("answers", *arguments)))
+    file = tmp_path / "labels.csv"
+    judge.judge("run", labels=file)
+    judge.judge("run", draw=3, active=True)
+    judge.judge("run", agreement=True, as_json=True)
+    judge.judge("run", "m", ["judge.attempts=2"], again=True)
+    assert asked == [
+        ("labels", file, 0, False, False), ("labels", None, 3, True, False), ("agreement", Path("run"), True),
+        ("answers", "run", "m", ["judge.attempts=2"], True, None, False),
+    ]  # fmt: skip
+
+
+def test_one_run_is_exported_and_then_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(share, "_write", lambda *arguments: asked.append(arguments) or Path("written"))
+    monkeypatch.setattr(share, "_upload", lambda *arguments: asked.append(arguments))
+    share.export([str(folder)], "csv", publish="a/b", public=True)
+    share.export([str(folder)], "csv")
+    share.export(["x", "y"], publish="a/b", yes=True)
+    written = (folder, "csv", None, None, "")
+    assert asked == [
+        written, ([Path("written")], "a/b", True, False), written, ([Path("x"), Path("y")], "a/b", False, True),
+    ]  # fmt: skip
+
+
+def test_a_bundle_with_pictures_names_their_licenses(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    for pictures in (0, 1):
+        state = SimpleNamespace(episodes=1_000, pictures=pictures, bytes=2_000_000_000_000)
+        monkeypatch.setattr("orchestrator.view.bundle.write_bundle", lambda *arguments, state=state: iter([state]))
+        view._write_bundle({}, None, tmp_path, True)
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0] == f"1,000 episodes and {pictures} pictures in {tmp_path} (2,000,000.0 MB)"
+        licenses = "before you publish it, see docs/data-sources.md for the licenses of the pictures"
+        assert lines[2:] == [licenses] * pictures
+    with pytest.raises(UserError, match=r"^a folder is named twice; type each folder once$"):
+        view._runs([folder, folder])
+
+
 def test_an_export_lists_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     names = [f"f{number}" for number in range(5)]
     for count, listed in ((4, "f0, f1, f2, f3"), (5, "f0, f1, f2, f3, ...")):
