@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -191,6 +192,28 @@ def test_a_plan_of_cells_or_models_is_a_table_below_its_total(tmp_path: Path, de
         total, *lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
         assert total == "6 cells, 60 episodes, 0 done" and lines[0] == heads
         assert lines[1] == ("uniform/ROD/hint 10 0" if by_cell else "uniform 3 30 0") and lines[-3:] == reasons
+
+
+@pytest.mark.parametrize(("models", "hidden"), [(5, []), (7, ["left out: 2 more (--cells lists them)"])])
+def test_a_plan_lists_five_products_that_are_left_out(
+    models: int, hidden: list[str], tmp_path: Path, demo_data: Path, capsys: Any
+) -> None:
+    entries = [
+        {"name": f"m{number}", "source": "builtin:oracle", "backend": "builtin", "max_images": 1}
+        for number in range(models)
+    ]
+    table = {
+        "name": "s", "data": str(demo_data), "models": ["oracle", *(entry["name"] for entry in entries)], "model": entries,
+        "scenarios": ["ROD"], "conditions": ["zero-shot", "history"], "output": str(tmp_path / "run"),
+    }  # fmt: skip
+    reasons = [f"left out: m{number} takes one picture a prompt, history needs several" for number in range(models)]
+    plan._show_cells(build(table, "a test"), ["a note"], False, [], False)
+    assert capsys.readouterr().out.splitlines()[-6 - len(hidden) :] == [*reasons[:5], *hidden, "a note"]
+    plan._show_cells(build(table, "a test"), ["a note"], False, [], True)
+    assert capsys.readouterr().out.splitlines()[-models - 1 :] == [*reasons, "a note"]
+    plan._show_cells(build(table, "a test"), ["a note"], True, [], False)
+    printed = json.loads(capsys.readouterr().out)
+    assert list(printed) == ["cells", "notes"] and printed["notes"] == [*reasons, "a note"]
 
 
 def test_a_demo_that_is_there_can_be_kept(tmp_path: Path, capsys: Any) -> None:

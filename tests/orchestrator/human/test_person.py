@@ -218,3 +218,10 @@ def test_a_page_has_no_empty_lines(tmp_path):
         assert [line for line in page.splitlines() if line != line.strip() or not line] == []
     spelled = session._template().environment.filters["spelled"]
     assert spelled("a\n\tb\r\u200b") == "a\n\tb⟨U+000D⟩⟨U+200B⟩"
+
+
+def test_a_person_releases_the_loader(tmp_path, monkeypatch):
+    person, closed = Person(tmp_path, Unfinished(tmp_path)), []
+    monkeypatch.setattr(person.loader, "close", lambda: closed.append(1))
+    asyncio.run(person.close())
+    assert closed == [1]

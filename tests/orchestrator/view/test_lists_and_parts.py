@@ -258,3 +258,22 @@ def test_replies_are_searched_in_any_case_in_the_parts_of_candidates_alone(tmp_p
     assert catalog.replies_with("apple", np.array([True, True])).tolist() == [True, False]
     (index.folder / "turns" / "part-00000001.parquet").unlink()
     assert catalog.replies_with("e", np.array([True, True])).tolist() == [False, True], "a merge has replaced the first"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", None),
+        ("", None),
+        ("+1", None),
+        ("٣", None),
+    ],
+)
+def test_an_id_is_a_hash_of_64_bits(text, number):
+    if number is not None:
+        assert page._parse_number(text, 20) == number
+        return
+    with pytest.raises(page.web.HTTPBadRequest):
+        page._parse_number(text, 20)
