@@ -191,6 +191,7 @@ def test_a_plan_of_cells_or_models_is_a_table_below_its_total(tmp_path: Path, de
         plan._show_cells(build(table, "a test"), reasons, False, [], by_cell)
         total, *lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
         assert total == "6 cells, 60 episodes, 0 done" and lines[0] == heads
+        assert not any("more (--cells" in line for line in lines)
         assert lines[1] == ("uniform/ROD/hint 10 0" if by_cell else "uniform 3 30 0") and lines[-3:] == reasons
 
 

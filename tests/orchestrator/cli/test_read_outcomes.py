@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -20,6 +21,7 @@ from orchestrator.cli import (
     data,
     flip_rate,
     judge,
+    labels,
     listing,
     main,
     models,
@@ -148,7 +150,7 @@ def test_documents_of_several_runs_have_these_parts(folder: Path, tmp_path: Path
     assert "open " not in capsys.readouterr().out
     report.report([folder, other], into=tmp_path / "runs.html")
     assert compact_lines(capsys)[-1] == f"open {tmp_path / 'runs.html'} in a browser"
-    assert "Runs side by side" in (tmp_path / "runs.html").read_text()
+    assert ">Runs side by side<" in (tmp_path / "runs.html").read_text()
 
 
 def test_pages_on_several_runs_have_names_of_their_own(
@@ -306,6 +308,44 @@ def test_status_counts_cells_or_lists_them_and_names_every_part_in_json(folder: 
     assert (printed["reused"], printed["judges"], printed["replica_time"]) == ({}, {}, [])
 
 
+def test_status_has_a_line_per_judge(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    counts = SimpleNamespace(sentence=lambda name: f"{name} read 3 answers", _asdict=lambda: {"read": 3})
+    monkeypatch.setattr(
+        "orchestrator.storage.verdict_store.judge_counts", lambda *arguments: {"a": counts, "b": counts}
+    )
+    status.status(folder)
+    lines = compact_lines(capsys)
+    assert [line for line in lines if line.startswith("judge ")] == ["judge a read 3 answers", "judge b read 3 answers"]
+    status.status(folder, as_json=True)
+    assert json.loads(capsys.readouterr().out)["judges"] == {"a": {"read": 3}, "b": {"read": 3}}
+
+
+@pytest.mark.parametrize(
+    ("own", "command", "cost"),
+    [
+        ("rule-judge/1", "--by MODEL", "asks a model of `proactive-sweep ls models`"),
+        ("qwen3-8b/1", "--by rule-judge", "reads all answers and costs nothing"),
+    ],
+)
+def test_disputed_answers_need_a_second_judge(own: str, command: str, cost: str, folder: Path) -> None:
+    run_data: Any = SimpleNamespace(folder=folder, sweep=report_sweep(folder), judge=own, samples={})
+    answers = pl.DataFrame({"key": pl.Series([], dtype=pl.String)})
+    with pytest.raises(UserError) as refused:
+        labels._draw_sheet(run_data, answers, 3, True)
+    assert str(refused.value) == f"--active needs the verdicts of a second judge; `judge {folder} {command}` {cost}"
+
+
+def test_pending_episodes_are_neither_stored_nor_reused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "orchestrator.inspection.service_cost.estimates", lambda plan, pending, *others: asked.append(pending) or []
+    )
+    rows = [{"cell": "a", "planned": 9, "done": 2}, {"cell": "b", "planned": 9, "done": 2, "reused": 3}]
+    sweep: Any = report_sweep(folder)
+    assert plan._service_costs(sweep, SimpleNamespace(), rows) == [] and asked == [{"a": 7, "b": 4}]  # type: ignore[arg-type]
+    assert plan._count_reused(sweep, SimpleNamespace(), rows, []) == []  # type: ignore[arg-type]
+
+
 def test_a_folder_that_exists_is_no_bundle(folder: Path, tmp_path: Path, capsys: Any) -> None:
     view.view([folder], bundle=tmp_path / "out", no_pictures=True)
     lines = capsys.readouterr().out.splitlines()
@@ -332,6 +372,18 @@ def test_every_command_of_the_help_stands_in_its_panel() -> None:
 
 
 # -- the program -------------------------------------------------------------------------------------------------------
+def test_a_log_shows_each_line_at_once_and_escapes_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setenv("RAY_raylet_start_wait_time_s", "1")
+    monkeypatch.setattr(main, "close_working_folder", lambda: None)
+    monkeypatch.setattr(main, "keep_exit_code", nullcontext)
+    monkeypatch.setattr(sys, "argv", ["proactive-sweep", "--version"])
+    monkeypatch.setattr(sys, "stdout", log)
+    with pytest.raises(SystemExit):
+        main.main()
+    assert (log.line_buffering, log.errors) == (True, "backslashreplace")
+
+
 @pytest.mark.parametrize(("set_before", "seconds"), [(None, "120"), ("30", "30")])
 def test_ray_may_take_two_minutes_to_start_unless_the_user_says_otherwise(
     set_before: str | None, seconds: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
