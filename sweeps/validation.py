@@ -73,7 +73,8 @@ def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> st
     if first["type"] == "missing":
         return f"{key!r} is missing"
     message = first["msg"].removeprefix("Value error, ")
-    return f"{key} = {first['input']!r}: {message[0].lower()}{message[1:]}"
+    value = "" if isinstance(first["input"], BaseModel) else f" = {first['input']!r}"  # a model is written by its name
+    return f"{key}{value}: {message[0].lower()}{message[1:]}"
 
 
 def _closest_key(key: str, keys: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.bench.__main__ import BENCHES, main
 from tests.bench.alternate import ALLOWED, Others, Row, ratio, run_alternately
+from tests.bench.called import Called
 from tests.bench.mutants import ROOT, read_settings, room_modules
 from tests.bench.planted import TABLES, print_planted
 from tests.oracle import oracle_python
@@ -98,3 +99,13 @@ def test_every_module_is_mutated_in_one_suite_or_left_out_with_a_reason():
     assert sorted(modules) == sorted(product)
     assert all((ROOT / path).exists() for path in left_out)
     assert all((ROOT / test.partition("::")[0]).exists() for suite in suites for test in suite.tests + suite.deselect)
+
+
+def test_a_mutant_of_a_function_runs_its_callers_and_the_tests_of_signatures():
+    seconds = {"tests/a.py::x": 0.1, "tests/help.py::y": 0.2, "tests/a.py::z": 0.3}
+    calls = {("m.py", "f"): {"tests/a.py::z"}, ("m.py", "g"): {"tests/a.py::x"}}
+    called = Called(seconds, calls, {("m.py", "g")}, ("tests/help.py",))
+
+    assert called.covering("m.py", "f") == ["tests/help.py::y", "tests/a.py::z"]
+    assert called.covering("m.py", "g") == called.covering("m.py", "h") == list(seconds)
+    assert Called(seconds, calls, set()).covering("m.py", "f") == ["tests/a.py::z"]

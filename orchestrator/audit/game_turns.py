@@ -101,20 +101,20 @@ def _replay(episode: Recording) -> Iterator[tuple[str | None, dict[str, Any]]]:
             return
         view = (open_view if is_dialogue else turn_view)(sample, state, condition)
         plain = game.view(sample, state, condition.hint and not is_dialogue)
-        option = _parse(episode, state, view, text)
+        option = _parse(episode, state, view, text or "")  # a judge that failed has no reply
         state, turn = game.step(sample, state, option or "")
         image = resize_image(view.image, game.history_edge if resized else None)
         yield option, _facts(view, plain, image.key, state, turn)
 
 
-def _parse(episode: Recording, state: State, view: View, text: str | None) -> str | None:
+def _parse(episode: Recording, state: State, view: View, text: str) -> str | None:
     sample, protocol = episode.sample, episode.cell.protocol
     if protocol is Protocol.OEG_MULTI:
-        marks = read_marks(text or "", len(dialogue.turn_choices(sample, state).lines))
+        marks = read_marks(text, len(dialogue.turn_choices(sample, state).lines))
         return None if marks is None else dialogue.option_from_marks(sample, state, marks)
     if protocol is Protocol.TOOLS:
-        return called_option(view, offered_calls(sample, state, view), text or "")
-    return repair_reply(sample, state, text or "") if episode.cell.condition.lenient else text
+        return called_option(view, offered_calls(sample, state, view), text)
+    return repair_reply(sample, state, text) if episode.cell.condition.lenient else text
 
 
 def _facts(view: View, plain: View, image: str, after: State, turn: Turn) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from sweeps.checkpoint import Checkpoint, positive
 from sweeps.spec import ModelSpec
 
-DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "half": 2, "float": 4}
+FOUR_BYTES = ("float32", "float")
+"""Number formats of four bytes; every other counts two."""
 
 
 def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
@@ -28,4 +29,8 @@ def bytes_in_memory(file_bytes: int, model: ModelSpec, checkpoint: Checkpoint) -
     text = checkpoint.text_config.get("torch_dtype")
     stored = str(config.get("dtype") or config.get("torch_dtype") or text or "bfloat16")
     used = stored if model.dtype == "auto" else model.dtype
-    return file_bytes * DTYPE_BYTES.get(used, 2) / DTYPE_BYTES.get(stored, 2)
+    return file_bytes * _number_bytes(used) / _number_bytes(stored)
+
+
+def _number_bytes(dtype: str) -> int:
+    return 4 if dtype in FOUR_BYTES else 2

@@ -125,7 +125,7 @@ def risks(plan: Plan, data: Path, by_processor: bool = True) -> list[Risk]:
         model = cell.model
         if model.name not in forecasts:
             fit = picture_bounds(model)
-            sizes = headers.setdefault(fit, PictureSizes(Renderer(data, cache_bytes=0, fit=fit)))
+            sizes = headers.setdefault(fit, PictureSizes(Renderer(data, fit=fit)))
             forecasts[model.name] = _Forecast(bounds(model, by_processor), sizes)
         forecast = forecasts[model.name]
         if forecast.bounds.pictures is None and not forecast.bounds.tokens:

@@ -16,7 +16,7 @@ LISTED = 3
 def key_fault(model: ModelSpec) -> str:
     """Return the fault of a service's key or address, without a request; empty if none."""
     variable, address = model.endpoint.key_env, model.endpoint.base_url
-    key = os.environ.get(variable, "") if variable else ""
+    key = os.environ.get(variable, "")
     if address and not address.lower().startswith(("http://", "https://")):
         return f"no: base_url {address} must start with http:// or https://"
     if variable and not key:
@@ -34,10 +34,8 @@ def service_cell(model: ModelSpec) -> str:
         return fault
     if not address:
         return f"ok: {variable} is set (no request was sent)"
-    key = os.environ.get(variable, "") if variable else ""
-    request = urllib.request.Request(
-        f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key or 'none'}"}
-    )
+    key = os.environ.get(variable) or "none"
+    request = urllib.request.Request(f"{address.rstrip('/')}/models", headers={"Authorization": f"Bearer {key}"})
     try:
         with urllib.request.urlopen(request, timeout=5) as response:
             entries = parse_json(response.read(MAX_FILE_BYTES)).get("data", ())

@@ -79,7 +79,7 @@ class CostEstimate:
     most: Usage
     stored_mean: float | None
     """Mean cost of its stored episodes, if there are enough."""
-    turns: int = 0
+    turns: int
     """Turns of the longest episode."""
 
     @property
@@ -195,7 +195,7 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
 
 def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
     """Return a function that counts the tokens of a message."""
-    rule, renderer = token_rule(model.source), Renderer(data, cache_bytes=0, fit=picture_bounds(model))
+    rule, renderer = token_rule(model.source), Renderer(data, fit=picture_bounds(model))
     default = bounds(model, by_processor=False).picture_tokens([SIZES["full"]])[0] or UNKNOWN_PICTURE
 
     def picture_counts(message: Message) -> Iterator[int]:

@@ -17,7 +17,7 @@ from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.part_columns import COLUMNS, NOT_SCORED, CellNames, PartColumns, read_part
 from sweeps.protocol import Protocol
 
-EMPTY = COLUMNS.to_frame().with_columns(part=pl.lit(0, pl.UInt16))
+EMPTY = pl.Schema([*COLUMNS.items(), ("part", pl.UInt16())]).to_frame()
 log = logging.getLogger(__name__)
 
 

@@ -35,16 +35,18 @@ class Called:
     tests: dict[Function, set[str]]
     always: set[Function]
     """Functions that are called while tests are collected."""
+    signatures: tuple[str, ...] = ()
+    """Files of tests that read the defaults of functions without calling them."""
 
     def covering(self, module: str, function: str) -> list[str]:
         """Return the tests that a change of this function may fail, fastest first; all tests if none is known to call it."""
         callers = self.tests.get((module, function))
         if callers is None or (module, function) in self.always:
             return list(self.seconds)
-        return [test for test in self.seconds if test in callers]
+        return [test for test in self.seconds if test in callers or test.startswith(self.signatures)]
 
     @classmethod
-    def read(cls, path: Path) -> Called:
+    def read(cls, path: Path, signatures: tuple[str, ...] = ()) -> Called:
         """Read what ``Recorder`` wrote, without the tests slower than ``FAST_S``."""
         record = json.loads(path.read_text())
         tests: dict[Function, set[str]] = defaultdict(set)
@@ -53,7 +55,7 @@ class Called:
                 tests[module, name].add(test)
         fast = {test: seconds for test, seconds in record["seconds"].items() if seconds <= FAST_S}
         seconds = dict(sorted(fast.items(), key=lambda pair: (round(pair[1], 2), pair[0])))
-        return cls(seconds, dict(tests), {(module, name) for module, name in record["always"]})
+        return cls(seconds, dict(tests), {(module, name) for module, name in record["always"]}, signatures)
 
 
 class Recorder:

@@ -66,6 +66,8 @@ class Suite:
     tests: tuple[str, ...]
     deselect: tuple[str, ...] = ()
     """Files and tests that take long: they start processes or load models."""
+    signatures: tuple[str, ...] = ()
+    """Files of tests that read the defaults of functions without calling them."""
 
 
 class Loader(SourceFileLoader):
@@ -130,6 +132,7 @@ def read_settings() -> tuple[list[Suite], set[tuple[str, str, str]], list[str]]:
             ),
             tuple(suite.get("tests", [f"tests/{name}"])),
             tuple(suite.get("deselect", ())),
+            tuple(suite.get("signatures", ())),
         )
         for name, suite in table["suites"].items()
     ]
@@ -221,7 +224,7 @@ def _session(suite: Suite, mutants: Mapping[str, Sequence[Mutant]], jobs: int, f
     survived = {
         module: {int(number): passed for number, passed in numbers.items()} for module, numbers in stored.items()
     }
-    return survived, Called.read(plugin.recorder.path)
+    return survived, Called.read(plugin.recorder.path, suite.signatures)
 
 
 def _run_imported(

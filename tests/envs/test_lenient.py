@@ -6,6 +6,7 @@ from hashlib import sha256
 import pytest
 
 from actors.playing.prompts import LENIENT_VERSION
+from envs import lenient
 from envs.lenient import read_leniently
 from tests.envs.lenient_score import replies, score
 
@@ -99,3 +100,13 @@ def test_readings_of_all_replies_are_those_of_the_version_in_keys():
 )  # fmt: skip
 def test_what_a_sentence_says_is_its_option(reply, index):
     assert read_leniently(reply, len(OPTIONS), OPTIONS) == index
+
+
+@pytest.mark.parametrize("text", ["the huge", "a huge", "huge", "Huge"])
+def test_a_beginning_counts_with_or_without_its_article(text):
+    assert lenient._by_text(text, ["a huge dog", "the cat"]) == 0
+    assert lenient._by_text(text, ["the cat", "huge dog"]) == 1
+    assert lenient._by_text(text, ["a huge dog", "the huge cat"]) is None
+    assert lenient._by_text(text[:-1], ["a huge dog", "the cat"]) is None, (
+        "no part of a word, and no word of three letters"
+    )

@@ -301,3 +301,9 @@ def test_declining_needs_its_word_within_three_words_after_a_negation():
     assert declines("I do not know.") and declines("We never really can tell.") and declines("Unclear!")
     assert not declines("It is no red or green thing that I know.") and not declines("I know that it is not.")
     assert not declines("I cannot tell, but a banana.") and not declines("It is new.")
+
+
+def test_a_negation_counts_from_the_first_word_to_three_before():
+    assert rulejudge.LOOK_BACK == 3
+    for sentence, named in (("no cat", False), ("cat", True), ("not a big cat", False), ("not a very big cat", True)):
+        assert rulejudge.says([sentence.split()], "cat") is named

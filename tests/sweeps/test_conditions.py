@@ -26,10 +26,28 @@ SCENARIOS = {
 }  # fmt: skip
 DESCRIPTIONS = {
     "zero-shot": "each turn is asked afresh, without memory of earlier ones",
+    "hint": "the scenario's hint is appended to the question",
+    "history": "the earlier turns of the episode precede the question",
+    "icl-1": "one solved example precedes the question",
+    "icl-3": "three solved examples precede the question",
+    "random-proactive": "suggestions of other scenarios replace the valid ones",
+    "reference": "the clear image, categories only, one turn",
     "icl-2": "ablation: two solved examples",
     "icl-1-cot": "ablation: one solved example with chain of thought",
     "icl-3-cot": "ablation: three solved examples with chain of thought",
     "icl-1-small": "ablation: solved examples (1) with small pictures (ROD 512, MVP-N 112 pixels)",
+    "icl-3-small": "ablation: solved examples (3) with small pictures (ROD 512, MVP-N 112 pixels)",
+    "history-full-size": "ablation: history, pictures at their own size",
+    "random-from-IN-C": "ablation: random-proactive, all suggestions taken from IN-C",
+    "random-from-VSOD": "ablation: random-proactive, all suggestions taken from VSOD",
+    "shuffled": "ablation: options and categories in another order (seeded)",
+    "lenient": "ablation: a reply that names no option is read again by more tolerant rules",
+    "budget": "ablation: the question says how many answers are left",
+    "hint-budget": "ablation: hint, and how many answers are left",
+    "blank": "probe: a grey picture of the same size",
+    "swapped": "probe: the first picture of another sample (seeded)",
+    "text-only": "probe: the question without its picture",
+    "every-frame": "decision map: the categories alone, asked of every picture that an episode could reach",
     "every-state": "operating curve: the probability of each option at every question that play can reach",
 }
 

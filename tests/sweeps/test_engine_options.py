@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.engine_options import SAFE, unsafe_options
+from sweeps.engine_options import CHOICES, SAFE, SPEED_ONLY, TRANSFORMERS_SPEED, VLLM_SPEED, unsafe_options
 from sweeps.load import build
 from sweeps.model import ModelSpec
 from sweeps.registry import judges, registry
@@ -27,6 +27,36 @@ ATTEMPTS = [
     ("vllm", "processor", {"image_processor_type": "Evil"}),
     ("vllm", "processor", {"size": {"auto_map": "evil.Processor"}}),
 ]
+
+SPEED = """
+    async_scheduling attn_implementation batch block_size compilation_config cpu_offload_gb device_map
+    disable_custom_all_reduce disable_log_stats distributed_executor_backend download_dir enable_chunked_prefill
+    enable_lora enable_prefix_caching enforce_eager gpu_memory_utilization limit_mm_per_prompt load_format
+    low_cpu_mem_usage max_lora_rank max_loras max_model_len max_num_batched_tokens max_num_seqs
+    max_parallel_loading_workers mm_processor_cache_gb num_gpu_blocks_override pipeline_parallel_size
+    scheduling_policy seed swap_space tensor_parallel_size
+"""
+"""Options in no key: without one of them, older folders would be played again."""
+SAFE_VLLM = """
+    attention_backend batch_invariant config_format cudagraph_capture_sizes disable_cascade_attn
+    enable_expert_parallel kv_cache_dtype long_prefill_token_threshold max_logprobs mm_encoder_tp_mode
+    quantization skip_mm_profiling tokenizer_mode
+"""
+"""Options of vLLM that may change answers and run no code."""
+SAFE_TRANSFORMERS = """
+    max_memory offload_folder tp_plan use_safetensors
+"""
+"""The same of transformers."""
+CHOSEN = {
+    "attention_backend": "FLASHINFER FLASH_ATTN FLEX_ATTENTION TORCH_SDPA TRITON_ATTN XFORMERS",
+    "attn_implementation": "eager flash_attention_2 flash_attention_3 flex_attention sdpa",
+    "compilation_config": "0 1 2 3",
+    "config_format": "auto hf mistral",
+    "distributed_executor_backend": "mp ray uni",
+    "load_format": "auto bitsandbytes dummy fastsafetensors gguf mistral safetensors",
+    "tokenizer_mode": "auto hf mistral slow",
+}
+"""Options whose other values name code -> values that name none."""
 
 
 def sweep(**entry: Any) -> Any:
@@ -73,3 +103,30 @@ def test_every_safe_option_is_one_of_the_engine() -> None:
 
     assert SAFE["vllm"] - engine - {"batch_invariant"} == set()
     assert ModelSpec(name="m", source="m").unsafe_options is False
+
+
+def test_options_of_speed_and_of_no_code_keep_their_names() -> None:
+    assert set(SPEED.split()) == SPEED_ONLY and "swap_space" not in SAFE["vllm"]
+    assert SAFE["vllm"] - SPEED_ONLY == set(SAFE_VLLM.split())
+    assert SAFE["transformers"] - SPEED_ONLY == set(SAFE_TRANSFORMERS.split())
+    assert {"attn_implementation", "batch", "device_map", "low_cpu_mem_usage"} == TRANSFORMERS_SPEED
+    assert SAFE["vllm"] & TRANSFORMERS_SPEED == set() and SAFE["transformers"] & VLLM_SPEED == set()
+    assert {name: " ".join(map(str, sorted(values))) for name, values in CHOICES.items()} == CHOSEN
+
+
+@pytest.mark.parametrize(
+    ("options", "unsafe"),
+    [({"load_format": ["gguf"]}, True), ({"compilation_config": 3}, False), ({"compilation_config": 4}, True),
+     ({"max_num_seqs": {"a": 1}}, False), ({"load_format": "gguf"}, False), ({"x": 1}, True)],
+)  # fmt: skip
+def test_only_listed_values_of_a_choice_are_safe(options: dict[str, Any], unsafe: bool) -> None:
+    assert unsafe_options("vllm", options, {}) == [f"options.{name}" for name in options if unsafe]
+
+
+@pytest.mark.parametrize(
+    ("processor", "unsafe"),
+    [({"a": 1}, False), ({"a": [1, {"b": 2.5}]}, False), ({"a": ["x"]}, True), ({"a": {"b": "x"}}, True), ({"a": None}, True),
+     ({"a": {"trust_remote_code": 1}}, True), ({"do_resize": True}, False)],
+)  # fmt: skip
+def test_a_processor_takes_numbers_alone(processor: dict[str, Any], unsafe: bool) -> None:
+    assert unsafe_options("transformers", {}, processor) == [f"processor.{name}" for name in processor if unsafe]

@@ -56,74 +56,134 @@ def test_own_models_need_no_list_and_can_be_named_beside_the_shipped_ones():
 
 
 MISTAKES = {
-    "unknown key": ({"selektion": {}}, "unknown key 'selektion'; did you mean 'selection'"),
-    "unknown nested key": ({"selection": {"limt": 3}}, "unknown key 'selection.limt'; did you mean 'selection.limit'"),
-    "key outside its table": ({"limit": 3}, r"unknown key 'limit'; did you mean 'selection.limit'\?"),
-    "key in the wrong table": ({"open_ended": {"limit": 3}}, "did you mean 'open_ended.selection.limit'"),
-    "key of a judge": ({"judge": {"atempts": 3}}, "unknown key 'judge.atempts'; did you mean 'judge.attempts'"),
-    "misspelt protocol key": ({"protocl": "oeg"}, "did you mean 'protocol'"),
-    "key without a name": ({"": 3}, "unknown key ''"),
-    "unknown model": ({"models": ["oracel"]}, "no model 'oracel'; did you mean 'oracle'"),
-    "unknown scenario": ({"scenarios": ["QDD"]}, "no scenario 'QDD'; did you mean 'QD'"),
-    "unknown condition": ({"conditions": ["icl-9"]}, "no condition 'icl-9'"),
-    "nothing": ({"models": []}, "models = .*: names nothing"),
-    "true for a limit": ({"selection": {"limit": True}}, "selection.limit = True: input should be a valid integer"),
-    "true for a seed": ({"seed": True}, "seed = True: input should be a valid integer"),
-    "true for an id": ({"selection": {"ids": {"QD": [True]}}}, "selection.ids.QD.0 = True: input should be a valid integer"),
-    "unknown protocol": ({"protocol": "oegg"}, "protocol = 'oegg' does not exist; there are 'mcqa' and 'oeg'"),
-    "protocol in a list": ({"protocol": [["oeg"]]}, r"protocol = \['oeg'\] does not exist; there are"),
-    "no protocol": ({"protocol": []}, r"protocol = \[\]: names nothing; give at least one"),
-    "protocol twice": ({"protocol": "oeg", "protocols": ["mcqa"]}, "protocol and protocols are both there; keep protocol"),
-    "condition in a list": ({"conditions": [["hint"]]}, r"a condition is given by its name in quotes, not by \['hint'\]"),
-    "condition in a table": ({"conditions": [{"name": "hint"}]}, "a condition is given by its name in quotes"),
-    "scenario in a list": ({"scenarios": [["QD"]]}, "a scenario is given by its name in quotes"),
-    "scenario in a table": ({"scenarios": [{"name": "QD"}]}, "a scenario is given by its name in quotes"),
-    "model in a list": ({"models": [["oracle"]]}, "a model is given by its name in quotes"),
-    "model without source": ({"models": [{"name": "oracle"}]}, "models: 'source' is missing"),
-    "judge in a list": ({"judge": {"model": ["rule-judge"]}}, "a judge is given by its name in quotes"),
+    "unknown key": ({"selektion": {}}, "x.toml: unknown key 'selektion'; did you mean 'selection'?"),
+    "unknown nested key": (
+        {"selection": {"limt": 3}},
+        "x.toml: unknown key 'selection.limt'; did you mean 'selection.limit'?",
+    ),
+    "key outside its table": ({"limit": 3}, "x.toml: unknown key 'limit'; did you mean 'selection.limit'?"),
+    "key in the wrong table": (
+        {"open_ended": {"limit": 3}},
+        "x.toml: unknown key 'open_ended.limit'; did you mean 'open_ended.selection.limit'?",
+    ),
+    "key of a judge": (
+        {"judge": {"atempts": 3}},
+        "x.toml: unknown key 'judge.atempts'; did you mean 'judge.attempts'?",
+    ),
+    "misspelt protocol key": ({"protocl": "oeg"}, "x.toml: unknown key 'protocl'; did you mean 'protocol'?"),
+    "key without a name": ({"": 3}, "x.toml: unknown key ''"),
+    "unknown model": ({"models": ["oracel"]}, "x.toml: there is no model 'oracel'; did you mean 'oracle'?"),
+    "unknown scenario": ({"scenarios": ["QDD"]}, "x.toml: there is no scenario 'QDD'; did you mean 'QD'?"),
+    "unknown condition": ({"conditions": ["icl-9"]}, "x.toml: there is no condition 'icl-9'; did you mean 'icl-3'?"),
+    "nothing": ({"models": []}, "x.toml: models = []: names nothing; give at least one"),
+    "true for a limit": (
+        {"selection": {"limit": True}},
+        "x.toml: selection.limit = True: input should be a valid integer",
+    ),
+    "true for a seed": ({"seed": True}, "x.toml: seed = True: input should be a valid integer"),
+    "true for an id": (
+        {"selection": {"ids": {"QD": [True]}}},
+        "x.toml: selection.ids.QD.0 = True: input should be a valid integer",
+    ),
+    "unknown protocol": (
+        {"protocol": "oegg"},
+        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+    ),
+    "protocol in a list": (
+        {"protocol": [["oeg"]]},
+        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+    ),
+    "no protocol": (
+        {"protocol": []},
+        "x.toml: protocol = []: names nothing; give at least one of 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+    ),
+    "protocol twice": (
+        {"protocol": "oeg", "protocols": ["mcqa"]},
+        "x.toml: protocol and protocols are both there; keep protocol",
+    ),
+    "condition in a list": (
+        {"conditions": [["hint"]]},
+        "x.toml: a condition is given by its name in quotes, not by ['hint']",
+    ),
+    "condition in a table": (
+        {"conditions": [{"name": "hint"}]},
+        "x.toml: a condition is given by its name in quotes, not by {'name': 'hint'}",
+    ),
+    "scenario in a list": ({"scenarios": [["QD"]]}, "x.toml: a scenario is given by its name in quotes, not by ['QD']"),
+    "scenario in a table": (
+        {"scenarios": [{"name": "QD"}]},
+        "x.toml: a scenario is given by its name in quotes, not by {'name': 'QD'}",
+    ),
+    "model in a list": ({"models": [["oracle"]]}, "x.toml: a model is given by its name in quotes, not by ['oracle']"),
+    "model without source": ({"models": [{"name": "oracle"}]}, "x.toml: models: 'source' is missing"),
+    "judge in a list": (
+        {"judge": {"model": ["rule-judge"]}},
+        "x.toml: a judge is given by its name in quotes, not by ['rule-judge']",
+    ),
     "own models of one name": (
         {"model": [{"name": "m", "source": "a"}, {"name": "m", "source": "b"}], "models": ["m"]},
-        r"two \[\[model\]\] tables have the name 'm'; give each a different name",
+        "x.toml: two [[model]] tables have the name 'm'; give each a different name",
     ),
-    "ids of no scenario": ({"selection": {"ids": {"QDD": [1]}}}, "selection.ids: there is no scenario 'QDD'; did you mean 'QD'"),
+    "ids of no scenario": (
+        {"selection": {"ids": {"QDD": [1]}}},
+        "x.toml: selection.ids: there is no scenario 'QDD'; did you mean 'QD'?",
+    ),
     "ids of a scenario not played": (
         {"selection": {"ids": {"ROD": [1]}}},
-        "selection.ids: ROD is not among the scenarios of this sweep; add it there, or drop",
+        "x.toml: selection.ids: ROD is not among the scenarios of this sweep; add it there, or drop its ids",
     ),
-    "no ids": ({"selection": {"ids": {"QD": []}}}, r"selection.ids.QD = \[\]: names no sample; give at least one id"),
-    "ids under both names": ({"selection": {"ids": {"QD": [1], "QuickDraw": [2]}}}, "selection.ids: QD is named twice"),
+    "no ids": (
+        {"selection": {"ids": {"QD": []}}},
+        "x.toml: selection.ids.QD = []: names no sample; give at least one id, or drop the key",
+    ),
+    "ids under both names": (
+        {"selection": {"ids": {"QD": [1], "QuickDraw": [2]}}},
+        "x.toml: selection.ids: QD is named twice; give all its ids in one list",
+    ),
     "open-ended ids of no scenario": (
-        {"protocol": "oeg", "open_ended": {"selection": {"ids": {"QDD": [1]}}}}, "open_ended.selection.ids: there is no scenario",
+        {"protocol": "oeg", "open_ended": {"selection": {"ids": {"QDD": [1]}}}},
+        "x.toml: open_ended.selection.ids: there is no scenario 'QDD'; did you mean 'QD'?",
     ),
     "selection without multiple choice": (
         {"protocol": "oeg", "selection": {"limit": 3}},
-        "selection.limit is for multiple choice, .* write open_ended.selection.limit",
+        "x.toml: selection.limit is for multiple choice, which is not played here; write open_ended.selection.limit",
     ),
     "sampling without multiple choice": (
         {"protocol": ["oeg"], "sampling": {"top_p": 0.5}},
-        "sampling.top_p is for multiple choice, .* write open_ended.sampling.top_p",
+        "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p",
     ),
     "open-ended selection without open-ended cells": (
         {"open_ended": {"selection": {"limit": 3}}},
-        "open_ended.selection.limit is for open-ended generation, .* write selection.limit, or add \"oeg\" to protocol",
+        "x.toml: open_ended.selection.limit is for open-ended generation, which is not played here; write "
+        'selection.limit, or add "oeg" to protocol',
     ),
-    "bad number": ({"selection": {"limit": 0}}, "selection.limit = 0: input should be greater"),
-    "icl elsewhere": ({"conditions": ["icl-1"]}, "icl-1 exists only for ROD and MVP-N"),
+    "bad number": (
+        {"selection": {"limit": 0}},
+        "x.toml: selection.limit = 0: input should be greater than or equal to 1",
+    ),
+    "icl elsewhere": (
+        {"conditions": ["icl-1"]},
+        "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N",
+    ),
     "history on one picture": (
-        {"models": ["instructblip-7b"], "conditions": ["history"]}, "instructblip-7b takes one picture a prompt",
+        {"models": ["instructblip-7b"], "conditions": ["history"]},
+        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, history needs several",
     ),
-    "twice": ({"models": ["oracle", "oracle"]}, "named twice"),
-    "path in a name": ({"name": "../../etc"}, "name = '../../etc'"),
-    "models a table": ({"model": {"name": "x"}}, r"\[\[model\]\] tables"),
-}  # fmt: skip
+    "twice": ({"models": ["oracle", "oracle"]}, "x.toml: a model is named twice in models: 'oracle'"),
+    "path in a name": (
+        {"name": "../../etc"},
+        "x.toml: name = '../../etc': string should match pattern '^[A-Za-z0-9][A-Za-z0-9._+-]*$'",
+    ),
+    "models a table": ({"model": {"name": "x"}}, "x.toml: models of your own are written as [[model]] tables"),
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_sentence(name):
     change, sentence = MISTAKES[name]
-    with pytest.raises(SweepError, match=sentence) as error:
+    with pytest.raises(SweepError) as error:
         build({**SMALL, **change}, "x.toml")
-    assert str(error.value).startswith("x.toml") and "\n" not in str(error.value)
+    assert str(error.value) == sentence
 
 
 def test_files_that_are_not_there_or_not_toml(tmp_path):

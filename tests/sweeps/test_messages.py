@@ -111,13 +111,13 @@ def test_players_and_judges_are_decoded_each_by_their_own_table():
         ),
         ({"limit": 3}, "x.toml: unknown key 'limit'; did you mean 'selection.limit'?"),
         ({"zzzzzz": 3}, "x.toml: unknown key 'zzzzzz'"),
-        ({"seed": -0.5}, "x.toml: seed = -0.5: "),
+        ({"seed": -0.5}, "x.toml: seed = -0.5: input should be a valid integer"),
     ],
 )
 def test_an_unknown_key_is_answered_with_the_nearest_of_any_table(changed, reason):
     with pytest.raises(SweepError) as error:
         build({"data": "d", "models": ["oracle"], **changed}, "x.toml")
-    assert str(error.value).startswith(reason)
+    assert str(error.value) == reason
 
 
 def test_a_key_like_no_other_is_left_without_a_guess():

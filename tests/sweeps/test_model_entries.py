@@ -147,6 +147,8 @@ def test_only_what_changes_answers_is_in_the_key(fields, part):
         ({"gpus": 2, "options": {STAGES: 2}}, "stages", 2), ({"gpus": 2}, "stages", 1),
         ({"backend": "transformers"}, "is_local", True),
         ({"source": "builtin:embedded", "limits": ["no chat template"]}, "input_version", 1),
+        *(({"backend": name, "architecture": ""}, "input_version", 1) for name in ("builtin", "openai", "human")),
+        *(({"backend": name, "architecture": ""}, "input_version", 2) for name in ("vllm", "transformers")),
     ],
 )  # fmt: skip
 def test_facts_follow_from_the_fields(fields, fact, value):

@@ -34,6 +34,8 @@ def test_colours_go_and_anything_else_becomes_visible():
 def test_reordering_and_invisible_characters_are_spelled():
     assert printable("a\u202eb\u2028") == "a\\u202eb\\u2028"
     assert spell_invisible("a\u202e\x1b\u200b b\n") == "a⟨U+202E⟩⟨U+001B⟩⟨U+200B⟩ b⟨U+000A⟩"
+    assert printable("\x00\x08\t\n\x0b\x1f \x7e\x7f\x9f\xa0") == "\\x00\\x08\t\n\\x0b\\x1f ~\\x7f\\x9f\xa0"
+    assert spell_invisible("\ufeff\U000e0041") == "⟨U+FEFF⟩⟨U+E0041⟩"
     assert spell_invisible("THE QUICK BROWN FOX") == "THE QUICK BROWN FOX"
     assert spell_invisible("a\nb\t", keep="\n") == "a\nb⟨U+0009⟩"
 

@@ -135,6 +135,8 @@ def test_no_run_of_eight_characters_of_a_key_is_left(key, before, after, data):
 
 def test_a_key_goes_out_whole_and_a_short_one_is_no_secret():
     assert redact_key("a sk-1234567890 b 567890zz sk-12345678 c", "sk-1234567890") == "a *** b 567890zz *** c"
+    assert redact_key("abcdefghabcdefgh abcdefgh", "abcdefgh") == "*** ***", "neighbors are one"
+    assert redact_key("a" * 9 + "b", "a" * 8) == "***b" and redact_key("abcdefghi", "abcdefgh") == "***i"
     assert redact_key("EMPTY and all", "EMPTY") == "EMPTY and all" == redact_key("EMPTY and all", "")
 
 

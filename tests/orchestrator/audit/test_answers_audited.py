@@ -256,5 +256,9 @@ def test_the_modes_of_a_game_are_told_to_the_package():
 
 
 def test_a_judges_thinking_is_no_part_of_its_reply():
-    assert after_thinking("1,0") == "1,0" and after_thinking("<think>0</think>x</think>\n\n1,0\n") == "1,0"
+    assert (
+        after_thinking("\nX\n") == "X"
+        and after_thinking("1,0") == "1,0"
+        and after_thinking("<think>0</think>x</think>\n\n1,0\n") == "1,0"
+    )
     assert str(EpisodeDifference("k", "w", None, [], "p")) == "k: w: stored None, ours [], package 'p'"

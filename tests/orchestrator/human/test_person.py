@@ -1,12 +1,24 @@
 """A person as an engine: which answers count, which question follows, and what is resumed."""
 
 import asyncio
+import logging
 from types import SimpleNamespace
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
+from actors.engine.backend import Message
+from envs import SCENARIOS
+from envs.render import Renderer
+from envs.types import State
+from orchestrator.human import session
+from orchestrator.human.loopback import _is_not_a_malformed_request, _listen, page_headers
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
-from orchestrator.human.session import PlayPage, _describe_stop
+from orchestrator.human.session import PlayPage, _describe_stop, order
+from orchestrator.planning.build_plan import build_plan
+from orchestrator.report.html.text import policy_hash
+from sweeps.load import SweepError
+from tests.orchestrator.human.sitting import person as personal_sweep
 
 
 def test_an_answer_counts_once_and_only_for_an_option_of_the_open_question(tmp_path):
@@ -100,3 +112,116 @@ def test_a_reply_is_the_chosen_text_with_the_time_that_it_took(tmp_path):
         await resumed.close()
 
     asyncio.run(check())
+
+
+def test_a_page_runs_its_own_style_and_script_alone(tmp_path):
+    policy = page_headers("p {}", "let a", "form-action 'self'")["Content-Security-Policy"]
+    assert policy == (
+        "default-src 'none'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none';"
+        f" style-src {policy_hash('p {}')}; script-src {policy_hash('let a')}"
+    )
+    pages = [PlayPage(Person(tmp_path, Unfinished(tmp_path)), 0, 1) for _ in range(2)]
+    assert [len(page.token) for page in pages] == [32, 32], "192 random bits"
+    assert pages[0].token != pages[1].token and pages[0].hosts == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"), [(OSError(98, "Address in use"), "Address in use"), (OSError("odd"), "odd")]
+)
+def test_a_taken_port_is_one_sentence(problem, reason):
+    async def start():
+        raise problem
+
+    with pytest.raises(SweepError) as refused:
+        asyncio.run(_listen(SimpleNamespace(start=start), 80))
+    assert str(refused.value) == f"port 80 is not available ({reason}); type another --port, or leave it out"
+
+
+def test_bytes_that_are_no_request_are_not_logged_and_bugs_are():
+    def record(problem):
+        found = None if problem is None else (type(problem), problem, None)
+        return logging.LogRecord("x", logging.ERROR, "x.py", 1, "x", (), found)
+
+    logged = [_is_not_a_malformed_request(record(problem)) for problem in (None, ValueError(), BadHttpMessage("x"))]
+    assert logged == [True, True, False]
+
+
+def test_a_sitting_keeps_its_order_in_later_versions(demo_data):
+    plan = build_plan(personal_sweep(demo_data, "zero-shot,hint", limit=1))
+    assert order(plan, range(plan.total), "human-ada") == [12, 8, 0, 10, 6, 4, 2, 13, 9, 1, 11, 7, 5, 3]
+
+
+def test_a_file_of_replies_that_is_too_large_is_not_read(tmp_path, monkeypatch):
+    stored = Unfinished(tmp_path)
+    stored.open("a")
+    stored.add("left" * 1000)
+    monkeypatch.setattr("orchestrator.human.person.MAX_BYTES", (tmp_path / NAME).stat().st_size - 1)
+    resumed = Unfinished(tmp_path)
+    resumed.open("a")
+    assert resumed.next_reply() is None
+
+
+def test_a_page_says_which_episode_is_asked_and_what_is_stored(tmp_path):
+    page = PlayPage(Person(tmp_path, Unfinished(tmp_path)), done=3, total=7)
+    question = OpenQuestion(2, (), ("left", "cat"), {}, None)
+    asked, late = (page._render(question, is_late).text for is_late in (False, True))
+    assert "<title>Episode 4 of 7</title>" in asked and 'Episode <b>4</b> of 7</p><progress max="7" value="3"' in asked
+    assert (
+        '<input type="hidden" name="question" value="2">' in asked and '<kbd>B</kbd><span class="option">cat' in asked
+    )
+    words = "That question was answered already, perhaps in another tab."
+    assert words in late and words not in asked and words not in page._render(question).text
+    stopped = page._render(None).text
+    assert "<title>ProactiveBench</title>" in stopped and "<h1>Stopped</h1>" in stopped
+    assert "<p>3 of 7 episodes are stored. Rerun the command to resume.</p>" in stopped
+    page.done = 7
+    assert "<h1>All episodes are played</h1>" in page._render(None).text
+    assert page._render(None).headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_a_picture_of_a_question_has_a_number_its_size_and_its_bytes(demo_data, tmp_path):
+    plan = build_plan(personal_sweep(demo_data, "zero-shot", limit=1, scenarios='["QD"]'))
+    sample = next(iter(plan.samples_by_id["QD"].values()))
+    ref = SCENARIOS["QD"].view(sample, State(0)).image
+    view = SimpleNamespace(options=("left",), categories=("cat",))
+    request = SimpleNamespace(messages=(Message("user", "What?", (ref,)),), situation=SimpleNamespace(view=view))
+
+    async def check() -> None:
+        person = Person(demo_data, Unfinished(tmp_path))
+        for number in (1, 2):
+            question = await person._ask(request)
+            (shown,) = question.pictures.values()
+            assert (question.number, shown.number, list(person.pictures)) == (number, number, [number])
+            picture = Renderer(demo_data).picture(ref)
+            assert (shown.width, shown.height) == picture.size and person.pictures[number].startswith(b"\x89PNG")
+            assert person.question is question and question.messages == request.messages
+        await person.close()
+
+    asyncio.run(check())
+
+
+def test_a_sitting_takes_the_time_until_its_end(monkeypatch):
+    async def play(attempt, port):
+        await asyncio.sleep(0.02)
+        attempt.port = port
+
+    monkeypatch.setattr(session, "_sit", play)
+    attempt = SimpleNamespace()
+    session.sit(attempt, 8080)
+    assert 0.02 <= attempt.seconds < 30 and attempt.port == 8080
+
+
+def test_a_page_has_no_empty_lines(tmp_path):
+    question = OpenQuestion(1, (Message("user", "What?", ()),), ("left", "cat"), {}, None)
+    for late in (False, True):
+        page = session._template().render(style="", script="", question=question, late=late, done=0, total=1)
+        assert [line for line in page.splitlines() if line != line.strip() or not line] == []
+    spelled = session._template().environment.filters["spelled"]
+    assert spelled("a\n\tb\r\u200b") == "a\n\tb⟨U+000D⟩⟨U+200B⟩"
+
+
+def test_a_person_releases_the_loader(tmp_path, monkeypatch):
+    person, closed = Person(tmp_path, Unfinished(tmp_path)), []
+    monkeypatch.setattr(person.loader, "close", lambda: closed.append(1))
+    asyncio.run(person.close())
+    assert closed == [1]

@@ -131,6 +131,9 @@ def test_interrupted_episode_resumes_at_the_same_question(demo_data, tmp_path, c
         with sitting(spec, output) as session:
             visitor = session.visitor()
             at = next(n for n, (request, _) in enumerate(script) if texts(request.messages) == visitor.texts)
+            assert session.lines[-1].endswith(
+                " in a browser on this machine; Ctrl-C stops, rerun the command to resume"
+            )
             assert at == {2: 0, 3: 2, len(script): 3}[stop], "neither an answer nor a question twice"
             for _, reply in script[at:stop]:
                 visitor.say(reply)

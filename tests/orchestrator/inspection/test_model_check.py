@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
+from errno import ECONNREFUSED
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +16,9 @@ from typer.testing import CliRunner
 
 from orchestrator.cli.main import app
 from orchestrator.inspection.architectures import TRANSFORMERS, VLLM, architectures
+from orchestrator.inspection.decoding_contract import decoding_cell
 from orchestrator.inspection.model_check import check, local_fault
+from sweeps.checkpoint import Checkpoint
 from sweeps.endpoint import Endpoint
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
@@ -142,9 +145,9 @@ def test_endpoints(monkeypatch, tmp_path):
     assert row(source="gpt-4.1", backend="openai").source == "no: OPENAI_API_KEY is not set"
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     assert row(source="gpt-4.1", backend="openai").ok
-    dead = Endpoint(base_url="http://127.0.0.1:9/v1")
-    assert row(source="x", backend="openai", endpoint=dead).source.startswith(
-        "no: http://127.0.0.1:9/v1 does not answer"
+    dead, refusal = Endpoint(base_url="http://127.0.0.1:9/v1"), f"[Errno {ECONNREFUSED}] Connection refused"
+    assert row(source="x", backend="openai", endpoint=dead).source == (
+        f"no: http://127.0.0.1:9/v1 does not answer ({refusal})"
     )
 
 
@@ -195,14 +198,35 @@ def test_a_service_without_a_key_in_the_environment_says_how_to_do_without(monke
     assert row(source="x", backend="openai").source == "ok: OPENAI_API_KEY is set (no request was sent)"
 
 
+@pytest.mark.parametrize(("key", "header"), [("secret", "Bearer secret"), (None, "Bearer none")])
+def test_a_request_for_models_has_the_key_or_a_word_in_its_place(monkeypatch, key, header):
+    if key:
+        monkeypatch.setenv("OWN_KEY", key)
+    headers = []
+    with serve_answer(b'{"data": [{"id": "x"}]}', headers) as address:
+        own = Endpoint(base_url=address, key_env="OWN_KEY" if key else "")
+        assert row(source="x", backend="openai", endpoint=own).source == "ok: it answers"
+    assert headers == [("/v1/models", header)]
+
+
+def test_a_service_that_refuses_is_named_with_its_status():
+    with serve_answer(None, status=b"HTTP/1.0 403 No\r\n\r\n") as address:
+        refused = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env="")).source
+    assert refused == f"no: {address} answers 403"
+
+
 @contextmanager
-def serve_answer(answer):
-    """Serve this JSON to every request, or with None words that are no HTTP."""
+def serve_answer(answer, headers=None, status=b"HELLO\r\n\r\n"):
+    """Serve this JSON to every request, or with None only the status, by default words that are no HTTP.
+
+    Paths and keys of requests are added to ``headers``.
+    """
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self):
-            status = b"HELLO\r\n\r\n" if answer is None else b"HTTP/1.0 200 OK\r\n\r\n"
-            self.wfile.write(status + (answer or b""))
+            if headers is not None:
+                headers.append((self.path, self.headers["Authorization"]))
+            self.wfile.write(status if answer is None else b"HTTP/1.0 200 OK\r\n\r\n" + answer)
 
         def log_message(self, *words):
             pass
@@ -297,9 +321,20 @@ def test_decoding_that_no_engine_follows_is_known_before_a_sweep_starts(tmp_path
     assert fault == (
         'sampling = "checkpoint" cannot follow num_beams = 4 of generation_config.json; state the sampling in the sweep'
     )
-    assert cell_and_fault({"do_sample": True, "temperature": "warm"})[1].startswith(
-        'sampling = "checkpoint" cannot follow '
+    several = "num_beams = 4, bad_words_ids of several tokens"
+    cell, fault = cell_and_fault(
+        {"num_beams": 4, "bad_words_ids": [[1, 2]], "some": 1, "other": 2, "repetition_penalty": 1}
     )
+    assert cell == (f'ok: greedy; sampling = "checkpoint" is refused: {several}; unknown to the engines: other, some')
+    assert fault.startswith(f'sampling = "checkpoint" cannot follow {several} of generation_config.json; ')
+    assert (
+        cell_and_fault({"do_sample": True, "temperature": 2, "top_p": 0.5})[0]
+        == "ok: sampled, temperature 2, top_p 0.5"
+    )
+    assert cell_and_fault({"do_sample": True, "temperature": "warm"})[1] == (
+        'sampling = "checkpoint" cannot follow the values of generation_config.json; state the sampling in the sweep'
+    )
+    assert decoding_cell(Checkpoint({})) == "unknown"
     assert local_fault(model, [Sampling()]) == local_fault(model) == ""
 
 

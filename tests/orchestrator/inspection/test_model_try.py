@@ -104,6 +104,8 @@ def test_a_slow_engine_bounds_its_worker() -> None:
         "bottleneck: engine (15 requests/s; image preprocessing could do 83: 50 with new pictures, 250 with known ones); "
         "a worker uses 1.2 CPU cores"
     )
+    slow = FrontEnd(14, new_ms=0.5, cached_ms=0.25, engine=15.0, cached=0.0)
+    assert ": 2000 with new pictures, 4000 with known ones); a worker uses 1.0 " in bottleneck(MODEL, slow)
     assert trial_row(MODEL, 1.0, trial_report()).bound == "" == trial_row(MODEL, 1.0, trial_report()).table()["bound"]
 
 
@@ -225,3 +227,12 @@ def test_a_front_end_as_fast_as_its_engine_is_no_bottleneck() -> None:
     double = FrontEnd(14, new_ms=10.0, cached_ms=10.0, engine=200.0, cached=0.5)
     half = bottleneck(MODEL.model_copy(update={"gpus": 0.5}), double)
     assert "2 engines per GPU use it fully (gpus = 0.25); " in half
+
+
+def test_a_model_that_did_not_load_has_nothing_but_its_fault() -> None:
+    assert Row("m", wrong="no GPU").table() == {
+        "model": "m", "loads": None, "host": None, "gpu": None, "picture": None, "rate": None, "episodes": 0, "ended": 0,
+        "certificate": "", "equal": "", "wrong": "no GPU", "front": None, "bound": "", "ok": False,
+    }  # fmt: skip
+    assert Row("m", wrong="no GPU").cells == ("m", "-", "-", "-", "-", "0 of 0", "-", "no GPU")
+    assert Row("m", 1.26, host=0.04, gpu=2.0).cells[:3] == ("m", "1.3", "2.0 GPU + 0.0 host") and Row("m").ok

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.inspection.pin import describe_unpinned, pin_sweep
+from orchestrator.inspection.pin import Pin, describe_unpinned, pin_sweep, unpinned
 from sweeps.registry import registry
+from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 from tests.actors.engine.test_weights import COMMITS, cached
 from tests.conftest import ROOT
@@ -83,6 +84,15 @@ def test_a_sweep_that_ships_is_not_written_to(tmp_path: Path, monkeypatch: pytes
         list(pin_sweep(Path("demo")))
 
 
+def test_a_pin_is_a_line_with_its_revision_and_source() -> None:
+    entry = ModelSpec(name="m", source="org/m")
+    branch = entry.model_copy(update={"revision": "v2"})
+    assert str(Pin(entry, "abc", "on the Hub")) == "m: org/m: abc (on the Hub)"
+    assert str(Pin(branch, "abc", "in this machine's cache")) == "m: org/m at v2: abc (in this machine's cache)"
+    assert str(Pin(entry, "", "it is offline")) == "m: org/m: not pinned: it is offline"
+    assert unpinned([entry, registry()["uniform"], branch]) == [branch]
+
+
 def test_plan_names_the_models_that_may_change() -> None:
     models = registry()
     some = [
@@ -91,6 +101,8 @@ def test_plan_names_the_models_that_may_change() -> None:
     ]
 
     (sentence,) = describe_unpinned(some, "mine.toml")
-    assert sentence.startswith("not pinned: llava-1.5-7b, phi-4-multimodal, idefics3-8b and 1 more: ")
-    assert "`proactive-sweep models pin mine.toml`" in sentence
+    assert sentence == (
+        "not pinned: llava-1.5-7b, phi-4-multimodal, idefics3-8b and 1 more: a new run loads whatever commit the Hub has then;"
+        " `proactive-sweep models pin mine.toml` writes the present commits into the sweep file"
+    )
     assert describe_unpinned(some[:2], "mine.toml") == []

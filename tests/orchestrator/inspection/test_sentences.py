@@ -66,19 +66,19 @@ def priced(**changes) -> ModelSpec:
 
 def test_an_estimate_is_a_sentence():
     least, most = Usage(10, 999_999, 20), Usage(1_234, 1_250_000, 3_000_000)
-    assert CostEstimate(priced(), 1_500, least, most, None).line == (
+    assert CostEstimate(priced(), 1_500, least, most, None, 1).line == (
         "m: 1,500 episodes, 10 to 1,234 requests, 999,999 to 1.2 M prompt tokens, 20 to 3.0 M reply tokens: 2.00 to 26.50"
         " (its prices)"
     )
-    assert CostEstimate(priced(priced="USD, 2026"), 3, least, most, 0.5).line.endswith(
+    assert CostEstimate(priced(priced="USD, 2026"), 3, least, most, 0.5, 1).line.endswith(
         ": 2.00 to 26.50 (USD, 2026); 1.50 at the mean cost of its stored episodes"
     )
-    free = CostEstimate(priced(prompt_price=0.0, reply_price=0.0), 3, least, most, 0.5)
+    free = CostEstimate(priced(prompt_price=0.0, reply_price=0.0), 3, least, most, 0.5, 1)
     assert free.line.endswith(" reply tokens; its entry has no prices")
-    unknown = CostEstimate(priced().model_copy(update={"source": "their"}), 3, least, most, None)
+    unknown = CostEstimate(priced().model_copy(update={"source": "their"}), 3, least, most, None, 1)
     assert unknown.line.endswith("(its prices); no published rule for its pictures")
     batched = priced().model_copy(update={"batch": True})
-    for turns, days in ((0, "one turn"), (1, "one turn"), (2, "2 turns in the longest episodes")):
+    for turns, days in ((1, "one turn"), (2, "2 turns in the longest episodes")):
         assert CostEstimate(batched, 3, least, most, None, turns).line.endswith(
             f"; through the Batch API, at half the listed price: up to 24 hours per turn, {days}"
         )
@@ -86,8 +86,8 @@ def test_an_estimate_is_a_sentence():
 
 
 def test_several_services_have_a_sum_and_a_limit():
-    own = CostEstimate(priced(), 3, Usage(1, 500_000, 0), Usage(1, 1_000_000, 0), None)
-    free = CostEstimate(priced(prompt_price=0.0, reply_price=0.0), 3, Usage(), Usage(), None)
+    own = CostEstimate(priced(), 3, Usage(1, 500_000, 0), Usage(1, 1_000_000, 0), None, 1)
+    free = CostEstimate(priced(prompt_price=0.0, reply_price=0.0), 3, Usage(), Usage(), None, 1)
     assert list(lines([own, free], None)) == [own.line, free.line]
     assert list(lines([own, own, free], 2.5))[3:] == [
         "all services: 2.00 to 4.00", "all services stop at max_cost = 2.5",

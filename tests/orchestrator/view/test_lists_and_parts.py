@@ -1,5 +1,7 @@
 """Lists page by page, parts as they are read, and columns of odd episodes: each bound on both sides."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -196,6 +198,59 @@ def test_numbers_beyond_a_column_are_its_largest_one(tmp_path):
     assert values == [[65_535], [2**32 - 1], [2**32 - 1]]
 
 
+def test_a_number_that_no_column_holds_is_no_sample(tmp_path):
+    rows = [episode(0, CELL, turns=1), episode(2**31, CELL, turns=1), episode(2**31 - 1, CELL, turns=1)]
+    index = RunIndex(store(tmp_path, rows))
+    index.refresh()
+    assert index.columns["sample"].tolist() == [0, -1, 2**31 - 1]
+
+
+def test_a_turn_without_its_episode_belongs_to_none(tmp_path):
+    written = block(endings(*"+-"))
+    written.turns["key"][1] = "a/ROD/hint/0009-00000000"
+    written.turns["reply"] = ["A", ""]
+    opened = EpisodeStore(tmp_path)
+    opened.append(written)
+    opened.close()
+    index = RunIndex(tmp_path)
+    index.refresh()
+    assert index.parts[0].owners.tolist() == [0, -1]
+    assert [Flag(bits) for bits in index.columns["flags"].tolist()] == [Flag.NAMED, Flag.NAMED]
+
+
+@pytest.mark.parametrize("table", ["episodes", "turns"])
+def test_a_part_counts_once_both_of_its_files_are_there(tmp_path, table):
+    index = RunIndex(write_store(tmp_path / "run", (0,)))
+    file = tmp_path / "run" / table / "part-00000001.parquet"
+    file.rename(tmp_path / "kept")
+    index.refresh()
+    assert index.height == 0
+    (tmp_path / "kept").rename(file)
+    index.refresh()
+    assert index.height == 1
+
+
+def test_a_page_ends_if_its_samples_cannot_be_loaded(seven, monkeypatch):
+    def fail():
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(seven, "_load_samples", fail)
+    monkeypatch.setattr(page, "REFRESH_S", 0.0)
+
+    async def watch():
+        with pytest.raises(KeyError, match="a bug"):
+            await asyncio.wait_for(seven.watch(), 20)
+
+    asyncio.run(watch())
+
+
+def test_the_last_parts_of_several_runs_are_all_read(tmp_path):
+    runs = {"one": write_store(tmp_path / "one", (0,)), "two": write_store(tmp_path / "two", (1,), (2,), (3,))}
+    shown = ViewPage(runs)
+    shown.refresh()
+    assert shown._state_fields() == {"version": 3, "total": 4, "planned": 0, "reading": False}
+
+
 def test_replies_are_searched_in_any_case_in_the_parts_of_candidates_alone(tmp_path):
     index = RunIndex(store(store(tmp_path / "run", endings("+"), "An APPLE"), [episode(5, CELL, turns=2)], "pear"))
     index.refresh()
@@ -203,3 +258,22 @@ def test_replies_are_searched_in_any_case_in_the_parts_of_candidates_alone(tmp_p
     assert catalog.replies_with("apple", np.array([True, True])).tolist() == [True, False]
     (index.folder / "turns" / "part-00000001.parquet").unlink()
     assert catalog.replies_with("e", np.array([True, True])).tolist() == [False, True], "a merge has replaced the first"
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", None),
+        ("", None),
+        ("+1", None),
+        ("٣", None),
+    ],
+)
+def test_an_id_is_a_hash_of_64_bits(text, number):
+    if number is not None:
+        assert page._parse_number(text, 20) == number
+        return
+    with pytest.raises(page.web.HTTPBadRequest):
+        page._parse_number(text, 20)

@@ -1,0 +1,222 @@
+"""Cells, replicates and entries of a sweep file: which exist, under which names, and the whole sentence where one does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.differences import Difference
+from sweeps.load import build, build_cell, limited_products, load, skipped_products
+from sweeps.protocol import Protocol
+from sweeps.registry import read_model, resolve_model
+from sweeps.sections import Replicates
+from sweeps.spec import Cell, ModelSpec
+from sweeps.sweep_file import SweepError
+from sweeps.wordings import FIRST_OWN, SHIPPED, Wording
+from tests.envs.test_installed import MODULE, install, site  # noqa: F401 - a fixture
+
+ALL = {**CONDITIONS, **VARIANTS}
+SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
+
+
+def refusal_of(**changed: Any) -> str:
+    with pytest.raises(SweepError) as refused:
+        build({**SMALL, **changed}, "x.toml")
+    return str(refused.value)
+
+
+# -- replicates --------------------------------------------------------------------------------------------------------
+def test_a_decision_map_has_no_replicates_and_an_operating_curve_its_own_orders() -> None:
+    several = Replicates(orders=3, seeds=2)
+    assert several.expand(ALL["every-frame"]) == (ALL["every-frame"],)
+    curves = several.expand(ALL["every-state"])
+    assert [(curve.name, curve.order, curve.draw) for curve in curves] == [
+        (f"every-state{f'-order{order}' * bool(order)}", order, 0) for order in range(1 + ALL["every-state"].orders)
+    ]
+
+
+def test_every_wording_is_asked_in_every_order_with_every_seed() -> None:
+    own = Wording(template="{question} Pick one.\n{options}", hints={"QD": "Draw more."})
+    expanded = Replicates(orders=2, seeds=2, wordings=3, own_wordings=(own,)).expand(ALL["hint"])
+    ends = ("", "-seed1", "-order1", "-order1-seed1")
+    names = ("hint", "hint-wording1", "hint-wording2", f"hint-wording{FIRST_OWN}")
+    assert [condition.name for condition in expanded] == [f"{name}{end}" for name in names for end in ends]
+    assert expanded[0] == ALL["hint"] and expanded[-1].hint_wordings == own.hint_wordings()
+    assert [condition.is_replicate for condition in expanded] == [False] + [True] * 15
+    assert Replicates().expand(ALL["hint"]) == (ALL["hint"],) and Replicates.model_validate(3) == Replicates(orders=3)
+    assert (FIRST_OWN, SHIPPED) == (11, 8)
+
+
+def test_a_template_of_ones_own_is_not_reworded() -> None:
+    templated = ALL["hint"].model_copy(update={"template": "{question}{options}"})
+    assert [each.name for each in Replicates(wordings=3, seeds=2).expand(templated)] == ["hint", "hint-seed1"]
+
+
+def test_replicates_are_cells_of_multiple_choice_alone() -> None:
+    sweep = build({**SMALL, "protocol": ["mcqa", "oeg"], "replicates": 2, "conditions": ["hint"]}, "x.toml")
+    assert [cell.key for cell in sweep.cells()] == [
+        "oracle/QD/hint", "oracle/QD/hint-order1", "oracle/QD/hint-oeg",
+    ]  # fmt: skip
+    assert [condition.name for condition in sweep.replicated_conditions] == ["hint-order1"]
+
+
+# -- products that are no cells ----------------------------------------------------------------------------------------
+def test_a_condition_without_a_cell_has_its_own_reason() -> None:
+    assert refusal_of(models=["instructblip-7b", "oracle"], conditions=["history", "icl-1"]) == (
+        "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N"
+    )
+    assert refusal_of(models=["oracle", "instructblip-7b"], conditions=["history"]) == (
+        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, history needs several"
+    )
+    assert refusal_of(models=["oracle", "oracle"]) == "x.toml: a model is named twice in models: 'oracle'"
+
+
+def test_left_out_products_are_one_sentence_each_and_only_some_are_of_the_model() -> None:
+    entry = {"name": "m", "source": "org/m", "limits": ["no chat template"]}
+    table = {**SMALL, "scenarios": ["QD", "ROD"], "models": ["oracle", "m"], "model": [entry]}
+    sweep = build({**table, "conditions": ["hint", "icl-1", "history"]}, "x.toml")
+    limited = "m has no chat template and takes one question with one picture, {} asks otherwise"
+    assert skipped_products(sweep) == [
+        "icl-1 exists only for ROD and MVP-N", limited.format("history"), limited.format("icl-1"),
+    ]  # fmt: skip
+    assert limited_products(sweep) == [limited.format("icl-1"), limited.format("history")]
+
+
+def test_a_rule_keeps_conditions_from_other_models() -> None:
+    rule = {"conditions": ["hint"], "models": ["oracle"]}
+    sweep = build(
+        {**SMALL, "models": ["oracle", "guess"], "conditions": ["hint", "zero-shot"], "only": [rule]}, "x.toml"
+    )
+    assert [cell.key for cell in sweep.cells()] == ["oracle/QD/hint", "oracle/QD/zero-shot", "guess/QD/zero-shot"]
+    assert (
+        refusal_of(only={"models": []})
+        == "x.toml: only is written as [[only]] tables with the keys conditions and models"
+    )
+    assert refusal_of(only=[{**rule, "models": ["nobody"]}]) == (
+        "x.toml: only: there is no model 'nobody'; `proactive-sweep ls models` lists them"
+    )
+    assert refusal_of(only=[{**rule, "models": 3}]) == "x.toml: only.models must be a list of names, not 3"
+
+
+def test_keys_of_a_protocol_that_is_not_played_are_refused() -> None:
+    assert refusal_of(protocol="oeg", replicates=2) == (
+        "x.toml: replicates are of multiple choice, which is not played here; leave them out"
+    )
+    assert refusal_of(protocol="oeg", sampling={"top_p": 0.5}) == (
+        "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p"
+    )
+    assert refusal_of(open_ended={"sampling": {"top_p": 0.5}}) == (
+        "x.toml: open_ended.sampling.top_p is for open-ended generation, which is not played here; write sampling.top_p, or"
+        ' add "oeg" to protocol'
+    )
+    assert build({**SMALL, "protocol": "oeg", "selection": {"filtered": False}}, "x.toml").selection.filtered is False
+
+
+def test_answers_of_several_turns_need_a_judge_that_reads_at_once() -> None:
+    assert refusal_of(protocol="oeg-multi") == (
+        'x.toml: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add [judge]'
+        ' with a model, or model = "rule-judge" for fixed rules'
+    )
+    assert refusal_of(protocol="oeg-multi", judge={"model": "rule-judge", "instruction": "paper"}) == (
+        'x.toml: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; write "ours"'
+        ' for protocol = "oeg-multi"'
+    )
+    plain = {"name": "j", "source": "org/j", "limits": ["no chat template"]}
+    assert refusal_of(judge={"model": "j"}, model=[plain]) == (
+        "x.toml: judge.model = 'j' has no chat template, which a judge needs; name another"
+    )
+    batched = {"name": "j", "source": "org/j", "backend": "openai", "batch": True}
+    assert refusal_of(judge={"model": "j"}, model=[batched]) == (
+        "x.toml: judge.model: j has batch = true, and a judge reads answers as they come; leave batch out"
+    )
+
+
+# -- entries -----------------------------------------------------------------------------------------------------------
+def test_a_policy_of_a_package_plays_and_judges_nothing(site: Path) -> None:  # noqa: F811
+    install(site, asking=MODULE)
+    assert resolve_model("asker", {}, "x").source == "builtin:asker"
+    with pytest.raises(SweepError) as refused:
+        resolve_model("asker", {}, "x", "judge")
+    assert str(refused.value) == "x: there is no judge 'asker'; `proactive-sweep ls judges` lists them"
+
+
+@pytest.mark.parametrize(("kind", "key"), [("model", "x: models"), ("judge", "x: judge.model")])
+def test_a_table_in_place_of_a_name_is_refused_at_its_key(kind: str, key: str) -> None:
+    with pytest.raises(SweepError) as refused:
+        resolve_model({"name": "m"}, {}, "x", kind)
+    assert str(refused.value) == f"{key}: 'source' is missing"
+    assert resolve_model({"name": "m", "source": "org/m"}, {}, "x", kind) == ModelSpec(name="m", source="org/m")
+
+
+def test_options_that_run_code_need_a_word() -> None:
+    entry = {"name": "m", "source": "org/m", "options": {"worker_cls": "x.Y"}}
+    with pytest.raises(SweepError) as refused:
+        read_model(entry, "x")
+    assert str(refused.value) == (
+        "x: options.worker_cls of m can run code that nobody checked; leave it out, or write unsafe_options = true in this entry"
+    )
+    assert read_model({**entry, "unsafe_options": True}, "x").options == {"worker_cls": "x.Y"}
+    with pytest.raises(SweepError) as refused:
+        read_model({"name": "m", "source": "builtin:oracle", "backend": "transformers"}, "x")
+    assert str(refused.value) == ("x: backend = 'transformers' cannot play builtin:oracle; write backend = 'builtin'")
+
+
+def test_models_of_another_file_are_added(tmp_path: Path) -> None:
+    (file := tmp_path / "s.toml").write_text('data = "d"\nmodels = ["oracle"]\n')
+    (trained := tmp_path / "model.toml").write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
+    assert [model.name for model in load(file, (), [trained]).models] == ["oracle", "m"]
+    assert [model.name for model in load(file, ["seed=3"], [], {"models": ["guess"]}).models] == ["guess"]
+    trained.write_text("a = 1\n")
+    with pytest.raises(SweepError) as refused:
+        load(file, (), [trained])
+    assert str(refused.value) == f"{trained} has no [[model]] table; `train` writes one as model.toml"
+
+
+def test_a_cell_of_a_command_line_is_refused_in_a_sentence() -> None:
+    cell = build_cell("QuickDraw", "hint")
+    assert (cell.key, cell.model.source) == ("any/QD/hint", "builtin:oracle")
+    with pytest.raises(SweepError) as refused:
+        build_cell("QD", "icl-1")
+    assert str(refused.value) == "icl-1 exists only for ROD and MVP-N, not for QD"
+    with pytest.raises(SweepError) as refused:
+        build_cell("QD", "hint", "oracel")
+    assert str(refused.value) == "--model: there is no model 'oracel'; did you mean 'oracle'?"
+
+
+@pytest.mark.parametrize(
+    ("fields", "concerned"),
+    [
+        ({"models": "local"}, ["vllm"]), ({"models": "service"}, ["openai"]), ({"models": ("builtin",)}, ["builtin"]),
+        ({"models": None}, []), ({"models": "local", "scenarios": ("ROD",)}, []),
+        ({"models": "local", "scenarios": ("ROD", "QD")}, ["vllm"]), ({"models": "local", "conditions": ("history",)}, []),
+        ({"models": "local", "conditions": ("hint",)}, ["vllm"]),
+    ],
+)  # fmt: skip
+def test_a_difference_concerns_models_conditions_and_scenarios(fields: dict[str, Any], concerned: list[str]) -> None:
+    difference = Difference(**{"name": "n", "ours": "o", "package": "p", "reason": "r", "switch": "s", **fields})
+    cells = [
+        Cell(model=ModelSpec(name=name, source="x", backend=name), scenario="QD", condition=ALL["hint"])
+        for name in ("vllm", "openai", "builtin")
+    ]
+    assert [cell.model.name for cell in cells if difference.concerns(cell)] == concerned
+
+
+def test_a_key_hashes_protocol_package_and_small_examples() -> None:
+    small = ModelSpec(name="m", source="org/m", small_examples=True, architecture="x")
+    plain = small.model_copy(update={"small_examples": False})
+    cells = [
+        Cell(model=model, scenario="ROD", condition=ALL[name], protocol=protocol, package=package)
+        for model, name, protocol, package in (
+            (plain, "hint", Protocol.MCQA, ""), (small, "hint", Protocol.MCQA, ""), (plain, "hint", Protocol.TOOLS, ""),
+            (plain, "hint", Protocol.MCQA, "p@1"), (plain, "icl-1", Protocol.MCQA, ""), (small, "icl-1", Protocol.MCQA, ""),
+        )
+    ]  # fmt: skip
+    prints = [cell.fingerprint("v1") for cell in cells]
+    assert prints == [
+        "ba22a6988e9363ae", "ba22a6988e9363ae", "3d63f9dfee03a9b7", "ce751943f208a210", "b3fe628966742846",
+        "f01c84adf7f61467",
+    ]  # fmt: skip
+    assert cells[0].fingerprint("v2") != prints[0] and cells[2].key == "m/ROD/hint-tools"
