@@ -193,7 +193,7 @@ def test_a_request_that_is_cut_off_in_flight_counts_with_its_maximum(
         assert spent == (pytest.approx(0.001) if ended_by == "deadline" else 0.0)
         assert backend.budget.spent == pytest.approx(spent + 0.001)
 
-    deadline = 0.2 if ended_by == "deadline" else 60.0
+    deadline = 1.5 if ended_by == "deadline" else 60.0
     play_against(tmp_path, lambda n, _: HANG, play, deadline=deadline, reply_price=100.0, max_cost=1.0)
 
 
