@@ -1,8 +1,9 @@
-"""What commands print of flip rates, judges, labels and exports."""
+"""What commands print of flip rates, judges and power, and which of them look for faults of folders."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,12 @@ import pytest
 import typer
 
 from orchestrator.cli import (
+    compare,
     flip_rate,
     judge,
+    report,
+    share,
+    status,
 )
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate.flip_rate import Flips
@@ -102,3 +107,71 @@ def test_two_judges_have_a_row_per_bit_and_unknown_kappa_is_a_dash(capsys: Any) 
         "judge other bit answers equal % kappa 95% interval yes % other's yes %",
         "a b category 1,234 61.00 0.50 0.40 to 0.60 12.00 13.46", "a b category 1,234 61.00 - - 12.00 13.46",
     ]  # fmt: skip
+
+
+# -- faults of folders -------------------------------------------------------------------------------------------------
+def test_every_command_that_reads_a_folder_looks_for_its_faults(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    asked: list[Any] = []
+    for module in (compare, report, status, share):
+        monkeypatch.setattr(
+            module, "exit_for_faults", lambda folders, name=module.__name__: asked.append((name, folders))
+        )
+    monkeypatch.setattr(compare, "_show_power", lambda *arguments: None)
+    monkeypatch.setattr(compare, "compare_folders", lambda *arguments: None)
+    monkeypatch.setattr(report, "_report_run", lambda *arguments: None)
+    monkeypatch.setattr(share, "_write", lambda *arguments: None)
+    monkeypatch.setattr(share, "print_mlflow", lambda folder: None)
+    rebuild = SimpleNamespace(track=lambda *arguments: None)
+    monkeypatch.setitem(sys.modules, "orchestrator.tracking.mlflow.rebuild", rebuild)
+    merging = SimpleNamespace(merge=lambda *arguments: None, describe_merge=lambda merged: ["merged"])
+    monkeypatch.setitem(sys.modules, "orchestrator.merging.merge", merging)
+    compare.compare([folder], power=True)
+    compare.compare([folder, folder])
+    compare.compare([folder], as_json=True)
+    report.report([folder])
+    status.status(folder)
+    status.status(folder, as_json=True)
+    share.track(folder)
+    share.export([str(folder)], "csv")
+    assert exit_code(share.merge, [folder], str(folder.parent / "into")) == 0
+    assert capsys.readouterr().out.endswith("merged\n")
+    assert [(name.rpartition(".")[2], folders) for name, folders in asked] == [
+        ("compare", [folder]), ("compare", [folder, folder]), ("compare", [folder]), ("report", [folder]),
+        ("status", [folder]), ("status", [folder]), ("share", [folder]), ("share", [folder]), ("share", [folder]),
+    ]  # fmt: skip
+
+
+def test_a_page_is_opened_only_if_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(typer, "launch", opened.append)
+    monkeypatch.setattr(report, "_report_run", lambda *arguments: None if arguments[2] else Path("page.html"))
+    report.report([folder])
+    report.report([folder], brief=True, open_page=True)
+    assert opened == []
+    report.report([folder], open_page=True)
+    assert opened == ["page.html"]
+
+
+def test_power_is_of_one_run_or_of_pairs(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    one, several = pl.DataFrame({"least": [1.0]}), pl.DataFrame({"least": [2.0]})
+    run: Any = SimpleNamespace(folder=folder)
+    monkeypatch.setattr("orchestrator.report.read_run.read_runs", lambda folders, *options: [run] * len(folders))
+    monkeypatch.setattr("orchestrator.report.comparisons.power.unpaired_power", lambda run: one)
+    monkeypatch.setattr("orchestrator.report.comparisons.power.paired_power", lambda comparison: several)
+    monkeypatch.setattr("orchestrator.report.comparisons.power.power_table", lambda least, paired: (least, paired))
+    pairing = "orchestrator.report.comparisons.run_comparison"
+    monkeypatch.setattr(f"{pairing}.compare_runs", lambda runs: runs)
+    monkeypatch.setattr(f"{pairing}.distinct_names", lambda folders: list("ab")[: len(folders)])
+    monkeypatch.setattr("orchestrator.report.tables.model_input.joint_input_notes", lambda runs: sorted(runs))
+    monkeypatch.setattr("orchestrator.report.tables.model_input.add_notes", lambda table, notes: (*table, notes))
+    monkeypatch.setattr(
+        "orchestrator.report.tables.formats.rich_table", lambda table: f"{table[0]['least'][0]} {table[1:]}"
+    )
+    options = compare.ReadOptions(None, "", False, "")
+    compare._show_power([folder], options, False)
+    compare._show_power([folder, folder], options, False)
+    assert capsys.readouterr().out.splitlines() == ["1.0 (False, ['a'])", "2.0 (True, ['a', 'b'])"]
+    compare._show_power([folder], options, True)
+    assert json.loads(capsys.readouterr().out) == [{"least": 1.0}]
