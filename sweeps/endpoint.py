@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from sweeps.sampling import Whole
-from sweeps.values import Frozen
+from sweeps.values import Frozen, join_names
 
 PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
@@ -109,5 +109,5 @@ def wrong_effort(source: str, endpoint: Endpoint) -> str:
         return ""
     if not efforts:
         return f"{source} does not reason, so it takes no effort; leave effort = {endpoint.effort!r} out"
-    choices = f"{', '.join(map(repr, efforts[:-1]))} or {efforts[-1]!r}"
+    choices = join_names(list(map(repr, efforts)), "or")
     return f"{source} takes no effort {endpoint.effort!r}; write {choices}"

@@ -18,6 +18,7 @@ from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
 from sweeps.unplayable import limit_reason, unplayable_reason
 from sweeps.validation import as_list, find_name, read_named_tables, require_tables, validate_table
+from sweeps.values import join_names
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
@@ -208,7 +209,7 @@ def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:
     if single is not None and several is not None:
         raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
     names = as_list(several if single is None else single, "protocol", where)
-    choices = " and ".join(repr(protocol.value) for protocol in Protocol)
+    choices = join_names([repr(protocol.value) for protocol in Protocol])
     if not names:
         raise SweepError(f"{where}: protocol = []: names nothing; give at least one of {choices}")
     for name in names:

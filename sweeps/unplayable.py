@@ -8,7 +8,7 @@ from envs.types import Mode
 from sweeps.conditions import Condition
 from sweeps.model import ModelSpec
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
-from sweeps.values import Frozen
+from sweeps.values import Frozen, join_names
 
 PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 """Architectures whose ``generate`` requires a picture."""
@@ -34,7 +34,7 @@ def unplayable_reason(
         plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
         return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
-        return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
+        return f"{condition.name} exists only for {join_names(condition.scenarios)}, not for {scenario}"
     if reason := limit_reason(model, condition, protocol):
         return reason
     if condition.many_images and model.max_images == 1:

@@ -87,15 +87,15 @@ MISTAKES = {
     ),
     "unknown protocol": (
         {"protocol": "oegg"},
-        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "protocol in a list": (
         {"protocol": [["oeg"]]},
-        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "no protocol": (
         {"protocol": []},
-        "x.toml: protocol = []: names nothing; give at least one of 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = []: names nothing; give at least one of 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "protocol twice": (
         {"protocol": "oeg", "protocols": ["mcqa"]},

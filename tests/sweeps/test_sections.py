@@ -16,6 +16,7 @@ from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_sta
 from sweeps.sections import Cluster, Precision
 from sweeps.spec import Protocol
 from sweeps.unplayable import limit_reason, uncallable_reason, unplayable_reason
+from sweeps.values import join_names
 from sweeps.wordings import Wording, shipped_wording
 
 
@@ -278,6 +279,13 @@ def test_a_wording_of_ones_own_replaces_each_hint_of_its_scenario():
     }  # fmt: skip
     with pytest.raises(ValidationError, match=f"RODD is no scenario; type {', '.join(SCENARIOS)}"):
         Wording(template="{question} {options}", hints={"RODD": "x", "ROD": "y"})
+
+
+def test_names_are_joined_by_commas_and_one_word():
+    assert [join_names(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+    assert join_names(("a", "b", "c"), "or") == "a, b or c"
+    reason = unplayable_reason(ModelSpec(name="m", source="x"), "VSOD", VARIANTS["random-from-VSOD"])
+    assert reason == "random-from-VSOD exists only for ROD, MVP-N, QD and COCO, not for VSOD"
 
 
 def test_only_pools_with_a_limit_have_a_share_of_the_cluster():
