@@ -104,7 +104,7 @@ def build_cell(
     protocol: Protocol = Protocol.MCQA,
     sweep: Path | None = None,
 ) -> Cell:
-    """Return the cell of names on a command line; without a model, any model that can play it.
+    """Return the cell of names on a command line; without a model, of a placeholder named ``any``.
 
     The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
     """
@@ -156,7 +156,7 @@ def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], wh
 
 
 def skipped_products(sweep: Sweep) -> list[str]:
-    """Return why some products of the sweep are not cells, one sentence each, in the sweep's order."""
+    """Return why some combinations of the sweep are not cells, one sentence each, in the sweep's order."""
     reasons = (
         unplayable_reason(model, scenario, condition, sweep.only, protocol)
         for model in sweep.models
@@ -168,7 +168,7 @@ def skipped_products(sweep: Sweep) -> list[str]:
 
 
 def limited_products(sweep: Sweep) -> list[str]:
-    """Return which of ``skipped_products`` are not cells because of what their models cannot take."""
+    """Return those sentences of ``skipped_products`` that are about what a model cannot take."""
     products = ((m, c, p) for m in sweep.models for c in sweep.conditions for p in sweep.protocols)
     return list(dict.fromkeys(filter(None, (limit_reason(*product) for product in products))))
 
@@ -203,7 +203,7 @@ def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapp
 
 
 def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:
-    """Return the distinct protocols of either key; nothing without both keys."""
+    """Return the distinct protocols of either key; an empty table if neither is set."""
     if single is None and several is None:
         return {}
     if single is not None and several is not None:
@@ -237,7 +237,7 @@ def _read_rules(
 def _check_cells(sweep: Sweep, where: str) -> None:
     """Check that every condition and model makes at least one cell, and that models have distinct names.
 
-    A condition may be beyond the limits of every model that would play it.
+    A condition that some model's limits exclude needs no cell.
     """
     cells = sweep.cells()
     played = {cell.condition.name for cell in cells}
@@ -256,7 +256,7 @@ def _check_cells(sweep: Sweep, where: str) -> None:
 def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Check that every key of a selection or sampling is for a protocol of the sweep."""
     if Protocol.MCQA not in protocols and "replicates" in table:
-        raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
+        raise SweepError(f"{where}: replicates repeat multiple choice, which is not played here; leave them out")
     if all(protocol.is_open_ended for protocol in protocols):
         for key in (name for part in ("selection", "sampling") for name in _key_paths(table.get(part, {}), part)):
             if key not in SHARED:
@@ -291,6 +291,6 @@ def _check_turn_judge(sweep: Sweep, where: str) -> None:
         )
     if sweep.judge.instruction != "ours":
         raise SweepError(
-            f'{where}: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; '
+            f'{where}: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns; '
             'write "ours" for protocol = "oeg-multi"'
         )

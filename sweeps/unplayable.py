@@ -25,7 +25,7 @@ class Only(Frozen):
 def unplayable_reason(
     model: ModelSpec, scenario: str, condition: Condition, only: Sequence[Only] = (), protocol: Protocol = Protocol.MCQA
 ) -> str:
-    """Return why these make no cell; empty if they do."""
+    """Return why this combination makes no cell; empty if it makes one."""
     if protocol.is_open_ended and scenario not in SCENARIOS:
         return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
     if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
@@ -42,12 +42,12 @@ def unplayable_reason(
     if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
         return f"{model.name} takes no question without a picture, {condition.name} shows none"
     if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
-        return f"{condition.name} is kept from {model.name} by [[only]]"
+        return f"[[only]] excludes {model.name} from {condition.name}"
     return ""
 
 
 def limit_reason(model: ModelSpec, condition: Condition, protocol: Protocol = Protocol.MCQA) -> str:
-    """Return why the model's limits exclude these; empty if they do not."""
+    """Return why the model's limits exclude this condition or protocol; empty if they do not."""
     if "no pictures" in model.limits and condition.shows_pictures:
         return f"{model.name} reads text only, {condition.name} shows pictures"
     one_message = not (condition.many_images or condition.system or condition.picture == "none")
@@ -59,7 +59,7 @@ def limit_reason(model: ModelSpec, condition: Condition, protocol: Protocol = Pr
 
 
 def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
-    """Return why tool calls cannot play this; empty for every condition that asks each turn afresh."""
+    """Return why tool calls cannot play this combination; empty if they can."""
     if scenario not in FUNCTIONS:
         return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
     if backend == "human":
@@ -68,7 +68,7 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         "shows earlier turns": condition.history,
         "shows solved examples": condition.shots > 0,
         "shows suggestions of other scenarios": condition.mode is Mode.RANDOM,
-        "asks no suggestions": condition.every_frame,
+        "offers no suggestions": condition.every_frame,
         "asks for the probabilities of options": condition.every_state,
         "writes the options itself": bool(condition.template),
         "reads letters leniently": condition.lenient,

@@ -384,7 +384,7 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     assert load(ROOT / "sweeps/demo.toml", ["sampling=checkpoint"]).sampling.checkpoint
     for bad, why in (
         ({"checkpoint": True, "temperature": 0.5}, "leave them out"),
-        ({"sampled": True}, "goes with checkpoint"),
+        ({"sampled": True}, "sampled needs checkpoint = true"),
     ):
         with pytest.raises(SweepError, match=why):
             build({**table, "sampling": bad}, "x.toml")
@@ -393,7 +393,7 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
 def test_calls_are_played_where_every_turn_is_asked_afresh():
     table = {**SMALL, "protocol": ["mcqa", "tools"]}
     reasons = {
-        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it asks no suggestions",
+        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it offers no suggestions",
         "every-state": "it asks for the probabilities of options",
         "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
     }  # fmt: skip
@@ -410,7 +410,7 @@ def test_calls_are_played_where_every_turn_is_asked_afresh():
         .sampling.max_tokens
         == 64
     )
-    with pytest.raises(SweepError, match="replicates are of multiple choice"):
+    with pytest.raises(SweepError, match="replicates repeat multiple choice"):
         build({**table, "protocol": "tools", "replicates": 3}, "small.toml")
     with pytest.raises(SweepError, match='only backend = "vllm" has tool parsers by name'):
         build(

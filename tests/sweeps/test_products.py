@@ -103,7 +103,7 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
 
 def test_keys_of_a_protocol_that_is_not_played_are_refused() -> None:
     assert refusal_of(protocol="oeg", replicates=2) == (
-        "x.toml: replicates are of multiple choice, which is not played here; leave them out"
+        "x.toml: replicates repeat multiple choice, which is not played here; leave them out"
     )
     assert refusal_of(protocol="oeg", sampling={"top_p": 0.5}) == (
         "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p"
@@ -121,7 +121,8 @@ def test_answers_of_several_turns_need_a_judge_that_reads_at_once() -> None:
         ' with a model, or model = "rule-judge" for fixed rules'
     )
     assert refusal_of(protocol="oeg-multi", judge={"model": "rule-judge", "instruction": "paper"}) == (
-        'x.toml: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; write "ours"'
+        'x.toml: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns;'
+        ' write "ours"'
         ' for protocol = "oeg-multi"'
     )
     plain = {"name": "j", "source": "org/j", "limits": ["no chat template"]}

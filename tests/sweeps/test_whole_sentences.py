@@ -148,7 +148,7 @@ def test_a_cell_that_cannot_be_played_has_its_reason(
 
 def test_a_condition_is_kept_from_other_models() -> None:
     rule = [Only(conditions=("hint",), models=("n",))]
-    assert unplayable_reason(model(), "ROD", ALL["hint"], rule) == "hint is kept from m by [[only]]"
+    assert unplayable_reason(model(), "ROD", ALL["hint"], rule) == "[[only]] excludes m from hint"
     assert unplayable_reason(model(name="n"), "ROD", ALL["hint"], rule) == ""
     assert unplayable_reason(model(), "ROD", ALL["zero-shot"], rule) == ""
 
@@ -156,7 +156,7 @@ def test_a_condition_is_kept_from_other_models() -> None:
 @pytest.mark.parametrize(
     ("condition", "obstacle"),
     [
-        ("history", "shows earlier turns"), ("icl-1", "shows solved examples"), ("every-frame", "asks no suggestions"),
+        ("history", "shows earlier turns"), ("icl-1", "shows solved examples"), ("every-frame", "offers no suggestions"),
         ("every-state", "asks for the probabilities of options"),
     ],
 )  # fmt: skip
@@ -182,8 +182,8 @@ def test_tool_calls_ask_each_turn_afresh(condition: str, obstacle: str) -> None:
             "'m @ https://x.test/m.whl' is installed from an address that nobody checked; name a release, or write"
             " unsafe_options = true",
         ),
-        ("Ray>=2", "'Ray>=2' is what driver and workers share; leave it out"),
-        ("proactive_sweep", "'proactive_sweep' is what driver and workers share; leave it out"),
+        ("Ray>=2", "'Ray>=2' must have the same version on driver and workers; leave it out"),
+        ("proactive_sweep", "'proactive_sweep' must have the same version on driver and workers; leave it out"),
     ],
 )  # fmt: skip
 def test_a_requirement_that_is_none_is_refused(requirement: str, reason: str) -> None:
