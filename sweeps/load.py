@@ -35,7 +35,7 @@ def load(
     """
     table = {**read_sweep(path), **(keys or {})}
     for file in model_files:
-        _add_models(table, file)
+        _add_models(table, file, str(path))
     for override in overrides:
         override_key(table, override)
     return build(table, str(path))
@@ -86,15 +86,16 @@ def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
         fields["judge"] = {**judge, "model": pin_models([judge["model"]], revisions, known, where)[0]}
 
 
-def _add_models(table: dict[str, Any], file: Path) -> None:
-    """Add the ``[[model]]`` tables of another file to a sweep's table; raises SweepError."""
+def _add_models(table: dict[str, Any], file: Path, where: str) -> None:
+    """Add the ``[[model]]`` tables of another file to the table of the sweep file ``where``; raises SweepError."""
     tables = read_toml(file).get("model", [])
     models = read_models(tables, str(file))
     if not models:
         raise SweepError(f"{file} has no [[model]] table; `train` writes one as model.toml")
-    own = table.get("model", [])
-    names = as_list(table.get("models", []), "models", str(file)) or [entry["name"] for entry in own]
-    table["models"], table["model"] = [*names, *models], [*own, *tables]
+    own_tables = table.get("model", [])
+    own_models = read_models(own_tables, where)
+    names = as_list(table.get("models", []), "models", where) or own_models
+    table["models"], table["model"] = [*names, *models], [*own_tables, *tables]
 
 
 def build_cell(

@@ -176,6 +176,22 @@ def test_models_of_another_file_are_added(tmp_path: Path) -> None:
     assert str(refused.value) == f"{trained} has no [[model]] table; `train` writes one as model.toml"
 
 
+def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
+    file, trained = tmp_path / "s.toml", tmp_path / "model.toml"
+    trained.write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
+    file.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "org/mine"\n')
+    assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
+    for text, message in (
+        ('[[model]]\nsource = "org/mine"\n', "model 1: 'name' is missing"),
+        ("model = 3\n", "models of your own are written as [[model]] tables"),
+        ("models = 3\n", "models must be a list of names, not 3"),
+    ):
+        file.write_text(f'data = "d"\n{text}')
+        with pytest.raises(SweepError) as refused:
+            load(file, (), [trained])
+        assert str(refused.value) == f"{file}: {message}"
+
+
 def test_a_cell_of_a_command_line_is_refused_in_a_sentence() -> None:
     cell = build_cell("QuickDraw", "hint")
     assert (cell.key, cell.model.source) == ("any/QD/hint", "builtin:oracle")
