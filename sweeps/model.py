@@ -140,7 +140,7 @@ class ModelSpec(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fill_implied(cls, fields: Any) -> Any:
-        """Fill in the backend ``openai`` for an address, and no GPUs for services, policies and people."""
+        """Fill in the backend ``openai`` if there is an address, and ``gpus = 0`` for services, policies and people."""
         if not isinstance(fields, dict):
             return fields
         endpoint = fields.get("endpoint")

@@ -38,9 +38,9 @@ def unplayable_reason(
     if reason := limit_reason(model, condition, protocol):
         return reason
     if condition.many_images and model.max_images == 1:
-        return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+        return f"{model.name} takes one picture a prompt, but {condition.name} needs several"
     if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
-        return f"{model.name} takes no question without a picture, {condition.name} shows none"
+        return f"{model.name} takes no question without a picture, but {condition.name} shows none"
     if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
         return f"[[only]] excludes {model.name} from {condition.name}"
     return ""
@@ -49,10 +49,11 @@ def unplayable_reason(
 def limit_reason(model: ModelSpec, condition: Condition, protocol: Protocol = Protocol.MCQA) -> str:
     """Return why the model's limits exclude this condition or protocol; empty if they do not."""
     if "no pictures" in model.limits and condition.shows_pictures:
-        return f"{model.name} reads text only, {condition.name} shows pictures"
+        return f"{model.name} reads text only, but {condition.name} shows pictures"
     one_message = not (condition.many_images or condition.system or condition.picture == "none")
     if "no chat template" in model.limits and not one_message:
-        return f"{model.name} has no chat template and takes one question with one picture, {condition.name} asks otherwise"
+        takes = "has no chat template and takes one question with one picture"
+        return f"{model.name} {takes}, but {condition.name} asks in another form"
     if "no functions" in model.limits and protocol is Protocol.TOOLS:
         return f'the chat template of {model.name} shows no functions; write tools = "text" in its entry'
     return ""

@@ -167,7 +167,7 @@ MISTAKES = {
     ),
     "history on one picture": (
         {"models": ["instructblip-7b"], "conditions": ["history"]},
-        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, history needs several",
+        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, but history needs several",
     ),
     "twice": ({"models": ["oracle", "oracle"]}, "x.toml: a model is named twice in models: 'oracle'"),
     "path in a name": (

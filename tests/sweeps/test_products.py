@@ -69,7 +69,7 @@ def test_a_condition_without_a_cell_has_its_own_reason() -> None:
         "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N"
     )
     assert refusal_of(models=["oracle", "instructblip-7b"], conditions=["history"]) == (
-        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, history needs several"
+        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, but history needs several"
     )
     assert refusal_of(models=["oracle", "oracle"]) == "x.toml: a model is named twice in models: 'oracle'"
 
@@ -78,7 +78,7 @@ def test_left_out_products_are_one_sentence_each_and_only_some_are_of_the_model(
     entry = {"name": "m", "source": "org/m", "limits": ["no chat template"]}
     table = {**SMALL, "scenarios": ["QD", "ROD"], "models": ["oracle", "m"], "model": [entry]}
     sweep = build({**table, "conditions": ["hint", "icl-1", "history"]}, "x.toml")
-    limited = "m has no chat template and takes one question with one picture, {} asks otherwise"
+    limited = "m has no chat template and takes one question with one picture, but {} asks in another form"
     assert skipped_products(sweep) == [
         "icl-1 exists only for ROD and MVP-N", limited.format("history"), limited.format("icl-1"),
     ]  # fmt: skip

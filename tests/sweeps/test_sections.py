@@ -94,13 +94,13 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG,
          "open-ended answers are judged by the paper's rules, which have none for mine"),
         ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
-        ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, history needs several"),
+        ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
         ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),
-        ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, icl-1 needs several"),
+        ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, but icl-1 needs several"),
         ({"limits": ["no pictures"]}, "ROD", BLIND, Protocol.MCQA, ""),
-        ({"limits": ["no pictures"]}, "ROD", HISTORY, Protocol.MCQA, "m reads text only, history shows pictures"),
+        ({"limits": ["no pictures"]}, "ROD", HISTORY, Protocol.MCQA, "m reads text only, but history shows pictures"),
         *(({"limits": ["no chat template"]}, "ROD", condition, Protocol.MCQA,
-           f"m has no chat template and takes one question with one picture, {condition.name} asks otherwise")
+           f"m has no chat template and takes one question with one picture, but {condition.name} asks in another form")
           for condition in (HISTORY, BLIND, SYSTEM, CONDITIONS["icl-1"])),
         ({"limits": ["no chat template"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
         ({"limits": ["no functions"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
@@ -118,7 +118,7 @@ def test_a_model_that_needs_pictures_has_no_blind_cell():
 
     for architecture in PICTURE_NEEDED:
         assert unplayable_reason(entry(architecture=architecture), "ROD", BLIND) == (
-            "m takes no question without a picture, text-only shows none"
+            "m takes no question without a picture, but text-only shows none"
         )
     assert unplayable_reason(entry(architecture="Other"), "ROD", BLIND) == "" == limit_reason(entry(), BLIND)
 

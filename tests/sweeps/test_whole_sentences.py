@@ -123,11 +123,11 @@ ALL = {**CONDITIONS, **VARIANTS}
         ({}, "own", "hint", Protocol.OEG, "open-ended answers are judged by the paper's rules, which have none for own"),
         ({}, "own", "hint", Protocol.TOOLS, "tool calls exist only for the paper's scenarios; own defines no functions"),
         ({}, "QD", "icl-1", Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
-        ({"max_images": 1}, "ROD", "history", Protocol.MCQA, "m takes one picture a prompt, history needs several"),
-        ({"limits": ("no pictures",)}, "ROD", "hint", Protocol.MCQA, "m reads text only, hint shows pictures"),
+        ({"max_images": 1}, "ROD", "history", Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
+        ({"limits": ("no pictures",)}, "ROD", "hint", Protocol.MCQA, "m reads text only, but hint shows pictures"),
         (
             {"limits": ("no chat template",)}, "ROD", "history", Protocol.MCQA,
-            "m has no chat template and takes one question with one picture, history asks otherwise",
+            "m has no chat template and takes one question with one picture, but history asks in another form",
         ),
         (
             {"limits": ("no functions",)}, "ROD", "hint", Protocol.TOOLS,
@@ -136,7 +136,7 @@ ALL = {**CONDITIONS, **VARIANTS}
         ({"limits": ("no functions",)}, "ROD", "hint", Protocol.MCQA, ""),
         (
             {"architecture": "InstructBlipForConditionalGeneration"}, "ROD", "text-only", Protocol.MCQA,
-            "m takes no question without a picture, text-only shows none",
+            "m takes no question without a picture, but text-only shows none",
         ),
     ],
 )  # fmt: skip
