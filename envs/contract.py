@@ -137,7 +137,10 @@ def check_hint(game: Scenario, sample: Sample) -> None:
 def check_disagreement(game: Scenario, sample: Sample) -> None:
     """Check that a reply whose letter and text disagree has the action of the option that the game acts on."""
     first = game.initial(sample)
-    state, _ = game.step(sample, first, game.askable(sample, first)[0])
+    asks = game.askable(sample, first)
+    if not asks:
+        return
+    state, _ = game.step(sample, first, asks[0])
     if state.ending is not None:
         return
     view = game.view(sample, state)
