@@ -1,4 +1,4 @@
-"""The game: pure rules of the seven scenarios. ``SCENARIOS`` is the only registry; it also finds those of installed packages."""
+"""The game: pure rules of the seven scenarios. ``SCENARIOS`` is the only registry; it also finds scenarios that packages add."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ class Scenarios(dict[str, Scenario]):
     """Short name -> rules. It holds the paper's seven, and looks for any other name among installed packages."""
 
     def __missing__(self, name: str) -> Scenario:
-        """Return the rules that an installed package offers under this name; raises PackageError if there are none."""
+        """Return the rules that an installed package offers under this name; raises PackageError if no package does."""
         if name not in _installed:
             _installed[name] = _load_scenario(find_offer("scenario", name))
         return _installed[name]
@@ -72,5 +72,7 @@ def _load_scenario(offer: Offer) -> Scenario:
             f"{offer} has another name, {scenario.name!r}, in its class {scenario.__name__}; make the two names equal"
         )
     if scenario.stem in STEMS or Path(scenario.stem).name != scenario.stem:
-        raise PackageError(f"{offer} reads {scenario.stem}_preprocessed.jsonl; its stem must be a file name of its own")
+        raise PackageError(
+            f"{offer} reads {scenario.stem}_preprocessed.jsonl; its stem must be a file name that no other scenario has"
+        )
     return scenario()

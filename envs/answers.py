@@ -27,15 +27,15 @@ NO_MATCH = Reading(Verdict.MISMATCH, -1)
 
 
 def as_text(reply: str) -> str:
-    """Return the text to compare with the options: cut up to the last "capital + dot" of line one, lower case, no spaces.
+    """Return the text that is compared with the options: lower case without spaces, after the first line's last marked letter.
 
-    Source: ``_standardize_full_answer``.
+    A marked letter is a capital and a dot. Source: ``_standardize_full_answer``.
     """
     return _MARKED.sub("", reply).lower().strip().replace(" ", "")
 
 
 def as_letter(reply: str) -> str:
-    """Return the one character before the first dot, lower case, or ``#`` if there are more (``_standardize_letter_answer``)."""
+    """Return the character before the first dot in lower case, ``#`` if there are several (``_standardize_letter_answer``)."""
     letter = reply.split(".", 1)[0].lower().strip()
     return letter if len(letter) < 2 else "#"
 
@@ -59,9 +59,9 @@ class OptionTable(NamedTuple):
 
 @lru_cache(maxsize=65536)
 def option_table(options: tuple[str, ...], correct: tuple[str, ...], shift: int) -> OptionTable:
-    """Return the tables for ``options`` of which ``correct`` are right, lettered from ``shift`` on.
+    """Return the lookup tables of ``options``; ``correct`` are the right ones, and ``shift`` is the index of the first letter.
 
-    Equal texts and equal letters mean the first option that has them, and are right if any right option has them.
+    A text or letter that several options share is read as the first of them, and is correct if any of them is.
     """
     texts = [as_text(option) for option in options]
     letters = [as_letter(letter(index + shift)) for index in range(len(options))]

@@ -1,6 +1,6 @@
 """ChangeIt: a video that shows its object later or earlier; a move changes the frame by ``step_size``.
 
-A move that would leave the video is not offered. Random-proactive offers everything, and leaving the video ends the episode.
+A move that would leave the video is not offered. Random-proactive offers every option, and leaving the video ends the episode.
 """
 
 from envs import stimulus

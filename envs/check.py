@@ -25,7 +25,7 @@ class Report:
     pictures: dict[str, int]
     """Scenario -> number of picture files that play can show."""
     headers: tuple[PictureHeader, ...] = ()
-    """Of every readable picture file."""
+    """The headers of all readable picture files."""
 
     @property
     def ok(self) -> bool:
@@ -36,14 +36,18 @@ class Report:
         """Yield the lines to print: every problem, then the counts."""
         yield from map(str, self.problems)
         for name, count in self.samples.items():
-            yield f"{name}: {count:,} samples, {self.pictures[name]:,} pictures"
+            yield f"{name}: {_count(count, 'sample')}, {_count(self.pictures[name], 'picture')}"
         if self.headers:
             yield _describe_headers(self.headers)
-        yield f"{len(self.problems):,} problems" if self.problems else "all good"
+        yield _count(len(self.problems), "problem") if self.problems else "all good"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _suggest_folder(folder: Path) -> str:
-    """Suggest the neighbor with the closest name, or to draw the demo."""
+    """Suggest the sibling folder with the closest name, or else the command that draws the demo benchmark."""
     names = [path.name for path in folder.parent.glob("*/")] if folder.parent.is_dir() else []
     if close := get_close_matches(folder.name, names, n=1):
         return f"did you mean {folder.parent / close[0]}?"
@@ -86,14 +90,14 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
 
 
 def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
-    """Yield the reference and every picture that right suggestions lead to."""
+    """Yield the reference picture and every picture that right suggestions lead to."""
     game = SCENARIOS[sample.scenario]
     yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
     yield from (game.image(sample, state) for state in reachable_states(sample))
 
 
 def _check_crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:
-    """Yield crops that no picture can have."""
+    """Yield a problem for each crop that no picture can have."""
     for ref in refs:
         try:
             if ref.crop is not None:
@@ -106,8 +110,8 @@ def _describe_headers(headers: Sequence[PictureHeader]) -> str:
     modes = ", ".join(f"{count:,} {mode}" for mode, count in Counter(h.mode for h in headers).most_common())
     smallest, largest = (choose(headers, key=lambda h: h.size[0] * h.size[1]).size for choose in (min, max))
     sizes = f"{smallest[0]}x{smallest[1]} to {largest[0]}x{largest[1]} pixels"
-    turned = sum(h.orientation != 1 for h in headers)
-    note = f"; {turned:,} have an EXIF orientation, which is ignored as in the package" if turned else ""
+    oriented = sum(h.orientation != 1 for h in headers)
+    note = f"; {oriented:,} have an EXIF orientation, which is ignored as in the package" if oriented else ""
     return f"pictures: {modes}; {sizes}{note}"
 
 

@@ -1,7 +1,7 @@
 """COCO: the camera sees a crop that grows by a step per move, sideways, up or down, or on all sides (zoom).
 
-The state counts moves; the crop follows from the counts by the package's order of float operations, so that boxes are
-identical.
+The state counts moves; the crop is computed from the counts in the package's order of float operations, so that both give the
+same box.
 """
 
 from functools import lru_cache
@@ -20,7 +20,7 @@ MOVES = {"left": Move.LEFT, "right": Move.RIGHT, "up": Move.UP, "down": Move.DOW
 
 @lru_cache(maxsize=65536)
 def total_distance(step: float, moves: int) -> float:
-    """Return the distance after ``moves`` more moves: repeatedly ``step / n * (n + 1)``, including its rounding."""
+    """Return the length of ``moves + 1`` steps, rounded as by the package, which repeats ``step / n * (n + 1)``."""
     for n in range(1, moves + 1):
         step = step / n * (n + 1)
     return step
@@ -57,7 +57,7 @@ class CameraMoves(Scenario):
         return ImageRef(sample.image, crop=crop_box(sample.extra, state.across, state.along))
 
     def offered(self, sample: Sample, state: State) -> tuple[str, ...]:
-        """Leave out the moves of an axis that has reached its end; in zoom the horizontal axis decides."""
+        """Leave out the moves of an axis that has reached its end; for ``zoom`` the horizontal axis decides."""
         if state.mode is Mode.RANDOM:
             return sample.options
         exhausted = _exhausted_options(sample, state)

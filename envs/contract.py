@@ -16,7 +16,7 @@ MODES = (Mode.PLAY, Mode.REFERENCE, Mode.RANDOM)
 SEED = 5
 ODD = ("", " ", "#", "(A)", "**B**", "Answer: C", "Z", "a", "A.", "A) Banana.", "banana", "BANANA.", "C. Banana.\nand more",
        "I would rather not.", "\u212a", "\u0130", "x" * 5000, "A. B. C.", "\n", "Banana")  # fmt: skip
-"""Replies that models give, some of which name an option."""
+"""Unusual replies; some of them name an option."""
 
 
 class Step(NamedTuple):
@@ -61,7 +61,7 @@ def walk(game: Scenario, sample: Sample, mode: Mode, pick: Callable[[View, int],
 
 
 def check_replies(game: Scenario, sample: Sample, mode: Mode) -> None:
-    """Check that every first reply gets one verdict per side, and moves the game on."""
+    """Check that every first reply gets one verdict per side, and advances or ends the game."""
     state = game.initial(sample, mode, seed=SEED)
     for reply in replies(game.view(sample, state)):
         next_state, turn = game.step(sample, state, reply)
@@ -70,7 +70,7 @@ def check_replies(game: Scenario, sample: Sample, mode: Mode) -> None:
         assert turn.move is None or turn.option is Verdict.CORRECT, "only a right suggestion makes a move"
         right = turn.category is Verdict.CORRECT
         assert (next_state.ending is Ending.CORRECT) == right, "a right category ends the episode"
-        assert not right or turn.action is Action.CATEGORY, "a right category is the action"
+        assert not right or turn.action is Action.CATEGORY, "a right category has the action CATEGORY"
         if turn.option is not Verdict.CORRECT and not right:
             at_limit = turn.action is Action.SUGGESTION and next_state.turn == game.limit(sample)
             assert next_state.ending is (Ending.LIMIT if at_limit else Ending.WRONG), "any other reply ends it wrong"
@@ -135,17 +135,20 @@ def check_hint(game: Scenario, sample: Sample) -> None:
 
 
 def check_disagreement(game: Scenario, sample: Sample) -> None:
-    """Check that the action of a reply whose letter and text disagree is the option that the game acts on."""
+    """Check that a reply whose letter and text disagree has the action of the option that the game acts on."""
     first = game.initial(sample)
-    state, _ = game.step(sample, first, game.askable(sample, first)[0])
+    asks = game.askable(sample, first)
+    if not asks:
+        return
+    state, _ = game.step(sample, first, asks[0])
     if state.ending is not None:
         return
     view = game.view(sample, state)
     for index, option in enumerate(view.options):
         for category in view.categories:
             _, turn = game.step(sample, state, f"{letter(index)}. {category}")
-            counts = option in game.askable(sample, state) and category != sample.answer
-            assert turn.action is (Action.SUGGESTION if counts else Action.CATEGORY), (
-                "the action is the option that counts"
+            option_counts = option in game.askable(sample, state) and category != sample.answer
+            assert turn.action is (Action.SUGGESTION if option_counts else Action.CATEGORY), (
+                "the action must be that of the option that counts"
             )
-            assert (turn.move is not None) == counts, "only a suggestion that counts makes a move"
+            assert (turn.move is not None) == option_counts, "only a suggestion that counts makes a move"

@@ -60,9 +60,9 @@ def turn_instruction(question: str, lines: Sequence[str], answer: str) -> str:
 def option_from_marks(sample: Sample, state: State, marks: Sequence[bool]) -> str:
     """Return the option that the marks of ``TurnChoices.lines`` stand for; empty if they name none.
 
-    In this order: the right category, if it counts now and is the only one; a suggestion, drawn among the marked ones or,
-    for any other request, among all that count (or are offered, if none counts); a category, a wrong one if several are
-    marked; the abstention.
+    The first of these that applies: the right category, if it counts now and no other category is marked; for a request, a
+    suggestion, drawn from the marked ones, or else from all that count, or else from all that are offered; a marked category,
+    a wrong one if several are marked; the abstention.
     """
     game, choice = SCENARIOS[sample.scenario], turn_choices(sample, state)
     count = len(choice.asks)

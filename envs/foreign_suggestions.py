@@ -1,4 +1,4 @@
-"""The suggestions of random-proactive: each one is replaced by a suggestion of another scenario that this one cannot carry out.
+"""The suggestions of random-proactive: each one is replaced by another scenario's suggestion, which has no meaning in this one.
 
 They are drawn by (seed, sample) from all suggestions of the data folder, so they are equal for every model and every choice of
 scenarios. The package leaves open how to draw them; the paper's example is "rewind the video" for a sketch.
@@ -93,8 +93,8 @@ def replace_suggestions(sample: Sample, seed: int, source: str | None = None) ->
     )
     if (count := len({text for texts in pool.values() for text in texts})) < len(asks):
         raise ValueError(
-            f"{source or 'the rest'} has {count} suggestions that mean nothing in {sample.scenario}, "
-            f"but its sample {sample.id} needs {len(asks)}; random-proactive takes them from the other scenarios' files"
+            f"random-proactive needs {len(asks)} suggestions of {source or 'other scenarios'} for {sample.scenario} "
+            f"sample {sample.id}, but only {count} mean nothing in {sample.scenario}; it takes them from the data folder"
         )
     rng = chance(seed, sample.scenario, sample.id, "disguise")
     remaining = {name: list(texts) for name, texts in pool.items()}
@@ -109,9 +109,9 @@ def replace_suggestions(sample: Sample, seed: int, source: str | None = None) ->
 
 
 def with_swapped_pictures(samples: Sequence[Sample], pool: Sequence[Sample], seed: int) -> list[Sample]:
-    """Return the samples of one scenario, each with the first picture of another one of the pool.
+    """Return the samples of one scenario, each with the first picture of a sample of the pool that has another answer.
 
-    Raises BadData if the pool has no sample with another answer.
+    Raises BadData if the pool has none.
     """
     answers = {as_text(other.answer) for other in pool}
     return [replace(sample, swapped=_draw_picture(sample, pool, answers, seed)) for sample in samples]
@@ -121,8 +121,8 @@ def _draw_picture(sample: Sample, pool: Sequence[Sample], answers: set[str], see
     own = as_text(sample.answer)
     if not answers - {own}:
         raise BadData(
-            f"{sample.scenario} has no sample with another answer than sample {sample.id}, whose picture could be "
-            "swapped in; leave the condition out, or play more samples"
+            f"no picture can be swapped into {sample.scenario} sample {sample.id}, because no other sample has another "
+            "answer; leave the condition out, or play more samples"
         )
     rng = chance(seed, sample.scenario, sample.id, "swapped")
     while as_text((other := rng.choice(pool)).answer) == own:

@@ -13,7 +13,7 @@ from envs.types import Action, Sample, State, Turn, Verdict
 
 
 def reachable_states(sample: Sample) -> Iterator[State]:
-    """Yield every distinct state in plain play that right suggestions lead to, nearest to the first one first."""
+    """Yield every distinct state of plain play that right suggestions lead to, by increasing distance from the first state."""
     game = SCENARIOS[sample.scenario]
     queue, visited = deque([game.initial(sample)]), set()
     while queue:
@@ -42,7 +42,7 @@ def decision_states(sample: Sample) -> list[State]:
 
 
 def read_category(sample: Sample, state: State, reply: str) -> Turn:
-    """Read a reply to the categories only; the right one counts at every state."""
+    """Read a reply to a question that offers only categories; the right category counts at every state."""
     reading = option_table(sample.categories, (sample.answer,), 0).read(as_text(reply), as_letter(reply))
     action = Action.UNPARSABLE if reading.chosen < 0 else Action.CATEGORY
     return Turn(state.frame, reply, Verdict.MISMATCH, reading.verdict, action, None)
@@ -56,7 +56,7 @@ class Moves:
     neighbors: dict[str, tuple[str, ...]]
     """Picture -> pictures one move away."""
     asked: dict[str, str]
-    """Picture -> the picture that a decision map asks about instead: itself or, if thinned, the nearest on the ring."""
+    """Picture -> the picture that a decision map asks about in its place: itself or, if it is thinned out, the nearest one."""
 
     @classmethod
     def from_sample(cls, sample: Sample) -> Self:
@@ -72,8 +72,8 @@ class Moves:
                 next_state, _ = game.step(sample, state, ask)
                 if next_state.ending is None:
                     next_pictures[game.image(sample, next_state).key] = None
-        own = {game.image(sample, state).key: state.frame for state in decision_states(sample)}
-        asked = {key: key if key in own else _nearest(frame, own, sample.frames) for key, frame in frames.items()}
+        on_map = {game.image(sample, state).key: state.frame for state in decision_states(sample)}
+        asked = {key: key if key in on_map else _nearest(frame, on_map, sample.frames) for key, frame in frames.items()}
         return cls(sample, {key: tuple(keys) for key, keys in neighbors.items()}, asked)
 
     def counts(self, turn: int) -> bool:
@@ -82,11 +82,11 @@ class Moves:
         return game.answerable(self.sample, State(self.sample.first_frame, turn))
 
     def knows(self, picture: str, known: Collection[str]) -> bool:
-        """Return True if a model that knows the asked pictures ``known`` can answer at this one."""
+        """Return True if a model can answer at this picture; ``known`` are the asked pictures that it recognizes."""
         return self.asked.get(picture) in known
 
     def moves_to_known(self, picture: str, turn: int, known: Collection[str]) -> int | None:
-        """Return the moves to the nearest known picture where a category counts; None if none can be reached."""
+        """Return the number of moves to the nearest known picture where a category counts; None if none can be reached."""
         queue, visited = deque([(picture, turn)]), set()
         while queue:
             current, current_turn = queue.popleft()
@@ -101,7 +101,7 @@ class Moves:
 
 
 def _nearest(frame: int, pictures: dict[str, int], frames: int) -> str:
-    """Return the picture whose frame is nearest on the ring, the lower one of two."""
+    """Return the picture whose frame is nearest on the ring; of two equally near, the one with the lower frame number."""
 
     def distance(key: str) -> tuple[int, int]:
         return min((frame - pictures[key]) % frames, (pictures[key] - frame) % frames), pictures[key]
@@ -110,6 +110,6 @@ def _nearest(frame: int, pictures: dict[str, int], frames: int) -> str:
 
 
 def _position(game: Scenario, state: State) -> tuple[object, ...]:
-    """Return the part of the state that play depends on, without the turn if play may go in circles."""
+    """Return the part of the state that play depends on, with the turn only where the last turn is special."""
     turn = state.turn if isinstance(game, LastImageSettles) else 0
     return state.frame, state.last, state.across, state.along, turn

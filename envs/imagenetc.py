@@ -27,7 +27,7 @@ class ImageQuality(LastImageSettles):
         return sample.image.format(level=state.frame)
 
     def askable(self, sample: Sample, state: State) -> tuple[str, ...]:
-        """Return the entry's repair; without it (random-proactive), every suggestion."""
+        """Return the repair that the entry names; if it is not among the options (random-proactive), every suggestion."""
         if state.turn + 1 >= sample.frames:
             return ()
         repair = sample.extra["quality_answer"]

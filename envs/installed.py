@@ -78,7 +78,7 @@ def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:
             raise PackageError(f"{offer} has a name that is taken here; rename it in that package, or uninstall it")
         if entry.name in by_name:
             raise PackageError(
-                f"{offer} has the name of one of {by_name[entry.name].package}; uninstall one of the two"
+                f"{offer} has the same name as one of {by_name[entry.name].package}; uninstall one of the two packages"
             )
         by_name[entry.name] = offer
     return dict(sorted(by_name.items()))
@@ -103,7 +103,7 @@ def find_offer(kind: str, name: str) -> Offer:
 def load_function(kind: str, name: str, identity: str = "") -> Any:
     """Import an installed policy or measure.
 
-    Raises PackageError if it is not a function, or if the package has another identity than a given one.
+    Raises PackageError if it is not a function, or if the package's identity differs from ``identity`` (empty allows any).
     """
     offer = find_offer(kind, name)
     function = offer.load()
@@ -114,7 +114,7 @@ def load_function(kind: str, name: str, identity: str = "") -> Any:
 
 
 def require_identity(offer: Offer, identity: str) -> None:
-    """Raise PackageError if the package on this machine has another identity than a given one."""
+    """Raise PackageError if the identity of the package on this machine differs from ``identity`` (empty allows any)."""
     if identity and identity != offer.identity:
         raise PackageError(
             f"{offer} is {offer.identity} on this machine, and the sweep is played with {identity}; "

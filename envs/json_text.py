@@ -1,4 +1,4 @@
-"""Untrusted JSON: one function that only raises ValueError."""
+"""Parses untrusted JSON; every failure is a ValueError."""
 
 import json
 from typing import Any

@@ -73,11 +73,11 @@ _NOT_BUT = re.compile(
     r"(?!\w|'\w)(?!\s[a-z])"
 )
 _CONTRAST = re.compile(r"\bnot\b[^.!?;\n]{1,80}?[,\s]but\s")
-"""``not X but``: what is said before it is denied, what follows is meant."""
+"""``not X but``, which is left out of a sentence because it denies X; what follows is meant."""
 _CLAUSE = re.compile(
     r",\s(?:so|thus|hence|therefore|leaving|but)\b|\s(?:so|thus|hence|therefore),\s|,\s(?=it (?:is|must)\b)"
 )
-"""A conclusion, which a negation before it does not deny."""
+"""The beginning of a conclusion; a negation before it does not deny the conclusion."""
 _NEGATED = re.compile(
     r"\b(?:not|no(?! (?:doubt|question))|never|neither|nor|cannot|wrong|without(?! (?:a )?doubt)"
     r"|incorrect|unlikely|impossible|rul(?:e|es|ed|ing) out|exclud(?:e|es|ed)"
@@ -97,19 +97,19 @@ _CONTRACTED = (("\u2019", "'"), ("can't", "cannot"), ("n't", " not"), ("'s", " i
 _NOISE = re.compile(r"[^a-z0-9]+")
 _ARTICLE = re.compile(r"^(?:a|an|the) ")
 SHORTEST_LIST = 3
-"""Least letters of a repeated option list, below which an announced answer counts; fewer are contradictory answers."""
+"""Fewest marked letters that make a repeated option list, which an announced answer may follow; fewer contradict each other."""
 LONGEST_STATEMENT = 18
 """Most words of a sentence that names an option by its text; longer ones mention what they do not choose."""
 SHORTEST = 4
-"""Least letters of the beginning of an option that identify it."""
+"""Fewest characters of an option's beginning that identify it."""
 
 
 def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) -> int | None:
-    """Return the index of the option that a reply names, or None; ``shown`` options were lettered.
+    """Return the index of the option that a reply names, or None; ``shown`` is the number of lettered options.
 
-    Without thoughts and markup, the first of these counts: a letter alone in any punctuation, also as the last line; a
-    letter with its mark at the start; a letter announced as the answer; the one of ``texts`` in a sentence that neither
-    denies it nor leaves a choice open. Two different letters or texts name nothing.
+    After thoughts and markup are removed, the first of these counts: a letter alone in any punctuation, also as the last
+    line; a letter with its mark at the start; a letter announced as the answer; the one of ``texts`` in a sentence that
+    neither denies it nor leaves a choice open. A reply with two different letters or texts names nothing.
     """
     if fields := {_index(letter, shown) for letter in _FIELD.findall(_THOUGHT.sub("", reply[:LONGEST]))}:
         return _only(fields)
@@ -141,7 +141,7 @@ def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
     """Return the lenient reading, or else the index of the text that is most similar to the reply, as fuzzy evaluations do.
 
     Similarity is ``difflib.SequenceMatcher.ratio`` in lower case with single spaces; the first of equally similar texts
-    counts. None if the reply has no letter or digit, or without texts.
+    counts. Returns None if the reply has no letter or digit, or if there are no texts.
     """
     index = read_leniently(reply, len(texts), texts)
     plain_reply = " ".join(reply[:LONGEST_COMPARED].lower().split())
@@ -164,7 +164,7 @@ def _strip_markup(reply: str) -> str:
 
 
 def _announced(text: str) -> list[str]:
-    """Return the letters announced as the answer in clauses that do not deny them; a correction leaves the last one."""
+    """Return the letters announced as the answer in clauses that do not deny them; after a correction, only the last one."""
     plain = _lower_words(_expand_contractions(text))
     letters: list[str] = []
     last_end = 0
@@ -240,7 +240,7 @@ def _expand_contractions(text: str) -> str:
 
 
 def _by_text(text: str, texts: Sequence[str]) -> int | None:
-    """Return the option that the text equals or begins, or else the only one that a plain statement names."""
+    """Return the option that begins with the text, or else the only option that a plain statement names."""
     core, options = _ARTICLE.sub("", _normalize(text)), [_ARTICLE.sub("", _normalize(option)) for option in texts]
     equal = [index for index, option in enumerate(options) if core and option == core]
     if not equal and len(core) >= SHORTEST and not core.isdigit():
@@ -254,7 +254,7 @@ def _by_text(text: str, texts: Sequence[str]) -> int | None:
 
 
 def _stated_options(sentence: str, options: Sequence[str]) -> list[int]:
-    """Return the options in a sentence that neither denies them (an abstention may) nor leaves a choice open."""
+    """Return the options in a sentence that neither denies them nor leaves a choice open; their own negations do not count."""
     sentence = _NUMBERED.sub("x", _CONTRAST.sub(" ", sentence, count=1))
     indexes = [index for index, option in enumerate(options) if option and f" {option} " in sentence]
     rest = sentence

@@ -5,7 +5,7 @@ from envs.scenario import LastImageSettles
 from envs.types import Mode, Move, Sample, State
 
 LARGEST_VIEW = 1_000_000
-"""Number of a view; a larger one is a mistake in the file."""
+"""Largest number of a view; a larger one is a mistake in the file."""
 
 
 class MultiView(LastImageSettles):

@@ -79,10 +79,10 @@ NOTHING = Bits(category=False, suggestion=False)
 
 
 def strip_thinking(text: str) -> str | None:
-    """Return the text after the thinking block: all of it without one, None if a block is never closed.
+    """Return the text after the thinking block, or the whole text if it has none; None if a block is never closed.
 
-    The opening tag may be missing, because some chat templates write it into the prompt. It opens a block only at the
-    start of a line, so that text may mention the tag. The last closing tag counts, as in the package.
+    The opening tag may be missing, because some chat templates write it into the prompt. It counts only at the start of a
+    line, so that text may mention it. The last closing tag counts, as in the package.
     """
     rest = text[max((tag.end() for tag in CLOSING.finditer(text)), default=0) :]
     if OPENING.search(rest):
@@ -154,7 +154,7 @@ order of the list{separated}, and nothing after them."""
 def instruction(question: str, answers: Sequence[str], answer: str, task: str = TASK) -> str:
     """Return the judge's message: the task, the accepted answers by number, and the answer inside a fence.
 
-    The answer cannot forge the fence, which is named by a hash of it. Markers that engines read as the end of a message are
+    The answer cannot forge the fence, which holds a hash of the answer. Markers that engines read as the end of a message are
     defused, and only the first ``HEAD`` and last ``TAIL`` characters of a very long answer are included.
     """
     safe_answer = defuse_markers(shorten(answer)).encode("utf-8", "replace").decode()
@@ -174,7 +174,7 @@ def instruction(question: str, answers: Sequence[str], answer: str, task: str = 
 
 
 def fence_for(answer: str) -> str:
-    """Return a line that does not occur in ``answer``, from its hash."""
+    """Return a line that holds a hash of ``answer`` and does not occur in it."""
     name = sha256(answer.encode()).hexdigest()[:24]
     while name in answer:
         name = sha256(name.encode()).hexdigest()[:24]

@@ -1,9 +1,9 @@
 """Render the picture of a reference, or raise ``UnreadablePicture``; no file can crash the process or fill its memory.
 
-The one module of the game that needs pillow. Order of steps as in the package: open, RGB, crop (``load_image``,
-``_get_transform``), then the shorter edge. For Qwen the file is fitted first, and the crop is still in its own pixels.
-Pictures carry pixels alone: vLLM turns a picture by its EXIF orientation and paints transparent colors, the package does
-neither, so no metadata may reach an engine.
+The one module of the game that needs pillow. The steps follow the package: open, convert to RGB, crop (``load_image``,
+``_get_transform``), then resize by the shorter edge. For Qwen the file is resized first (``Fit``), but the crop's pixels stay
+those of the original. Pictures carry no metadata: vLLM would rotate them by EXIF orientation and paint transparent colors,
+and the package does neither.
 """
 
 import math
@@ -54,14 +54,14 @@ class UnreadablePicture(Exception):
 
 
 class PictureHeader(NamedTuple):
-    """Facts of a picture file that need no decoding."""
+    """Facts of a picture file that are read without decoding it."""
 
     mode: str
     """Pillow's name of the pixel format, such as RGB, L or P."""
     size: tuple[int, int]
     """Width and height in pixels, as stored."""
     orientation: int
-    """EXIF orientation 1 to 8; 1 if the file names none."""
+    """EXIF orientation 1 to 8; 1 if the file has none."""
 
 
 class DecodedFile(NamedTuple):
@@ -76,7 +76,7 @@ class DecodedFile(NamedTuple):
 class Renderer:
     """The pictures of one data folder, with a bounded cache of decoded files; thread-safe.
 
-    With ``fit`` every opened file is resized, on a white background; crops are unchanged.
+    With ``fit`` every opened file is resized, and transparent pixels become white; crops are not scaled.
     """
 
     def __init__(self, folder: Path, cache_bytes: int = 256 << 20, fit: Fit | None = None) -> None:
@@ -120,7 +120,7 @@ class Renderer:
     def verify(self, path: str) -> PictureHeader:
         """Return a file's header if it looks like a picture, without decoding it; raises UnreadablePicture."""
         with _reasons(path), _open(self._file(path), path) as picture:
-            exif = Image.Image.getexif(picture)  # that of PNG files would decode the picture
+            exif = Image.Image.getexif(picture)  # the getexif of PNG files would decode the picture
             header = PictureHeader(picture.mode, picture.size, exif.get(Base.Orientation, 1))
             picture.verify()
         return header
@@ -152,7 +152,7 @@ class Renderer:
         return DecodedFile(pixels, blake2b(content, digest_size=16).hexdigest())
 
     def _file(self, path: str) -> Path:
-        """Return the path of a regular file inside the folder that is not too large."""
+        """Return the path of a picture file; raises UnreadablePicture if it is outside the folder, not a file, or too large."""
         file = self.folder / path
         if not Path(os.path.realpath(file)).is_relative_to(self.folder):
             raise UnreadablePicture(f"{path}: lies outside the data folder")
@@ -199,7 +199,7 @@ def crop_bounds(crop: Crop, path: str) -> tuple[int, int, int, int]:
 
 
 def fitted_size(size: tuple[int, int], fit: Fit) -> tuple[int, int]:
-    """Return the size of a picture after fitting (``qwen_vl_utils.smart_resize``); raises ValueError if it is too long."""
+    """Return the size of a picture after fitting (``qwen_vl_utils.smart_resize``); raises ValueError if it is too narrow."""
     if max(size) / min(size) > MOST_RATIO:
         raise ValueError(f"one edge is more than {MOST_RATIO} times the other")
     step, area = fit.multiple, size[0] * size[1]

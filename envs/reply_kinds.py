@@ -1,6 +1,6 @@
 """Kinds of replies that the benchmark's reading hides: lists of the options, and letters that contradict their text.
 
-A repeated list is read as its first or last option, so its share says how much of an action share is echo.
+The benchmark reads a repeated list as its first or last option, so an action share includes such echoes.
 """
 
 import re
@@ -16,7 +16,7 @@ KINDS = {
 }
 """Kind -> its name in tables; a reply has at most one, the first that applies."""
 MARKED_PATTERN = r"(?:^|\n)\W{0,4}[A-Z][*\s]{0,2}[.):]"
-"""A reply with a line that begins with a lettered option; every other reply has no kind."""
+"""Matches a reply with a line that begins with a lettered option; every other reply has no kind."""
 LONGEST = 4_000
 """Most characters read of a reply."""
 _MARK = re.compile(r"(?:^|(?<=[\n.;,:!?]))\W{0,4}([A-Z])[*\s]{0,2}[.):](?!\w)")
@@ -24,7 +24,7 @@ _NOISE = re.compile(r"[^a-z0-9]+")
 
 
 def reply_kind(reply: str, options: Sequence[str]) -> str:
-    """Return the kind of a reply to these options, in the order in which they were lettered; empty for a plain answer."""
+    """Return the kind of a reply; empty for a plain answer. ``options`` are in the order of their letters."""
     text = reply[:LONGEST]
     marks = list(_MARK.finditer(text))
     if len({mark[1] for mark in marks}) > 1:
@@ -42,13 +42,13 @@ def reply_kind(reply: str, options: Sequence[str]) -> str:
 
 
 def leading_letter(reply: str) -> str:
-    """Return the letter of a reply that is one, or that begins with a lettered option; else an empty text."""
+    """Return the letter that a reply consists of, or begins with as in ``B. Banana``; empty if there is none."""
     match = re.match(r"^\W{0,4}([A-Z])(?:\s?[.):]|\W{0,4}$)", reply)
     return match[1] if match else ""
 
 
 def _begins(spoken: str, option: str) -> bool:
-    """Return True if one text begins with the other: replies are cut, and some say more."""
+    """Return True if one text begins with the other: a reply may be cut off, or say more than the option."""
     return spoken.startswith(option) or option.startswith(spoken)
 
 

@@ -1,6 +1,7 @@
 """Realistic-Occlusion-Dataset: colored blocks hide an object and slide left or right around a ring of frames.
 
-Frame 0 is clear, and the first frame hides most. On the first turn no category counts, not even the right one.
+Frame 0 is clear, and an episode starts at the frame that hides most. On the first turn no category counts, not even the right
+one.
 """
 
 from envs import stimulus
@@ -35,7 +36,7 @@ class RealisticOcclusion(Ring):
         return ImageRef(path)
 
     def lesson(self, sample: Sample, state: State, seed: int) -> str:
-        """Return one suggestion, drawn by seed, then the category: examples do not continue to the clear frame."""
+        """Return a suggestion, drawn by seed, on the first turn; then the category, even if the frame is not clear yet."""
         if self.answerable(sample, state):
             return sample.answer
         return chance(seed, self.name, sample.id, "lesson").choice(self.askable(sample, state))

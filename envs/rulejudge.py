@@ -99,9 +99,9 @@ VERSION = "rules-1"
 MOST = 100_000
 """Most characters read of an answer: half from its beginning, half from its end."""
 REACH = 7
-"""Most words between the two parts of an idea."""
+"""Largest distance in words between the verb and the object of an idea."""
 LOOK_BACK = 3
-"""Words before a match in which a negation cancels it."""
+"""Number of words before a match among which a negation cancels the match."""
 SENTENCES = re.compile(r"[.!?;:\n]+|\bbut\b|\bhowever\b|\binstead\b")
 VERDICTS = re.compile(r"\b[01](?:\s*,\s*[01]\b)+")
 """Lists of 0 and 1, which are addressed to a judge and must not count as numbers."""
@@ -161,21 +161,21 @@ def split_words(text: str) -> list[str]:
 def turn_marks(
     asks: Sequence[str], others: Sequence[str], categories: Sequence[str], answer: str
 ) -> tuple[list[bool], bool, bool, list[bool]]:
-    """Return which asks an answer makes, whether it makes another request or declines, and which categories it names.
+    """Return which asks an answer makes, whether it makes another request, whether it declines, and which categories it names.
 
     An ask that occurs word for word excludes those that only share its idea. ``others`` are suggestions that do not count
-    now; an idea of any scenario is another request. An answer declines only if it says nothing else.
+    now; they are other requests, as is any idea of any scenario. An answer declines only if it says nothing else.
     """
     sentences = split_sentences(answer)
     verbatim = [says(sentences, ask) for ask in asks]
     ask_marks = verbatim if any(verbatim) else [says(sentences, ask, find_idea(ask)) for ask in asks]
     category_marks = [says(sentences, category) for category in categories]
-    requests = not any(ask_marks) and (
+    other_request = not any(ask_marks) and (
         any(says(sentences, other, find_idea(other)) for other in others)
         or any(says(sentences, "", idea) for idea in (*IDEAS.values(), *REPAIRS.values()))
     )
-    empty = not (requests or any(ask_marks) or any(category_marks))
-    return ask_marks, requests, empty and any(map(_declines, sentences)), category_marks
+    says_nothing = not (other_request or any(ask_marks) or any(category_marks))
+    return ask_marks, other_request, says_nothing and any(map(_declines, sentences)), category_marks
 
 
 def _declines(sentence: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Parses and validates one line of a published file: a ``Sample`` can be played to every end; ``BadSample`` says why not."""
+"""Parses and validates one line of a published file: a ``Sample`` can be played to every end, and ``BadSample`` says why not."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,9 +23,9 @@ LARGEST_NUMBER = 1 << 53
 LARGEST_FRAME = 1_000_000
 """Frame numbers are stored in 32 bits."""
 MOST_TURNS = 10_000
-"""Turns of one episode; the longest published game has hundreds. A policy that only asks plays all of them."""
+"""Most turns of one episode; published ones have hundreds at most. A policy that only asks plays all of them."""
 MOST_OPTIONS = 32
-"""Options and categories of one question: letters run on from A by code point, and the 33rd is a small a."""
+"""Most options and categories of one question: letters follow A by code point, and the 33rd is ``a``, which reads as A."""
 
 TEXTS = ("prompt", "image_template", "answer")
 NUMBERS = ("id", "first_image", "num_images", "reference_image")
@@ -173,7 +173,7 @@ def _check_answers(sample: Sample) -> Iterator[str]:
         reason = f"categories {list(sample.categories)!r}: an earlier one reads like the answer {sample.answer!r}"
         yield f"{reason}, so no reply could tell them apart"
     if len(sample.options) + len(sample.categories) > MOST_OPTIONS:
-        yield f"options and categories are more than {MOST_OPTIONS}: their letters would read alike"
+        yield f"there are more than {MOST_OPTIONS} options and categories, so two letters would read alike"
     if not suggestions(sample.options):
         yield "options hold no suggestion, so there is nothing to ask for"
 

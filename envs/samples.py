@@ -57,7 +57,9 @@ def load_samples(
     evaluated = [sample for sample in samples if is_evaluated(sample, filtered)]
     if not evaluated:
         filters = (
-            " that the paper's filter keeps; --set selection.filtered=false" if filtered else " with strong occlusion"
+            " that the paper's filter keeps; type --set selection.filtered=false"
+            if filtered
+            else " with strong occlusion"
         )
         raise BadData(f"{lines_file(folder, scenario)} holds no sample{filters if samples else ''}")
     return evaluated
@@ -83,12 +85,12 @@ def read_samples(folder: Path, scenario: str) -> tuple[list[Sample], list[Proble
 
 
 def lines_file(folder: Path, scenario: str) -> Path:
-    """Return the path of a scenario's lines."""
+    """Return the path of a scenario's data file."""
     return folder / f"{SCENARIOS[scenario].stem}_preprocessed.jsonl"
 
 
 def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines of text; a line that is too long is skipped without being kept in memory."""
+    """Yield numbered lines of text, and add the others to ``problems``; a line that is too long is never kept in memory."""
     try:
         file = regular.open_file(path)
     except OSError as problem:  # missing, no permission, a link to itself, a pipe, a name that no disk can hold
@@ -114,7 +116,7 @@ def _read_lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, str]
 
 
 class _Links:
-    """The folders of a data folder with their links resolved; each is looked up on disk once."""
+    """The folders inside a data folder with their links resolved; each one is looked up on disk once."""
 
     def __init__(self, folder: Path) -> None:
         self.root = os.path.realpath(folder).rstrip("/")
@@ -149,14 +151,14 @@ def select_samples(
 
 
 def limit_samples(samples: Sequence[Sample], limit: int, seed: int) -> list[Sample]:
-    """Draw ``limit`` samples by seed and keep their order; a larger limit contains the smaller."""
+    """Draw ``limit`` samples by seed and keep their order; a larger limit draws the same samples and more."""
     ranked = sorted(samples, key=lambda s: (chance(seed, s.scenario, s.id, "selection").random(), s.id))
     ids = {sample.id for sample in ranked[:limit]}
     return [sample for sample in samples if sample.id in ids]
 
 
 def samples_by_id(samples: Sequence[Sample], ids: Sequence[int]) -> list[Sample]:
-    """Return the samples with these ids in file order; raises BadData naming missing ones."""
+    """Return the samples with these ids in file order; raises BadData that names missing ids."""
     wanted_ids = set(ids)
     missing = sorted(wanted_ids - {sample.id for sample in samples})
     if missing:

@@ -22,7 +22,7 @@ def suggestions(options: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Scenario:
-    """A game's rules. Stateless: ``State`` holds what changes, ``Sample`` what varies."""
+    """A game's rules, without state: ``State`` holds what changes in an episode, ``Sample`` what differs between samples."""
 
     name: ClassVar[str]
     """Short name: ROD, VSOD, MVP-N, IN-C, QD, CIT, COCO."""
@@ -42,7 +42,7 @@ class Scenario:
     most_frames: ClassVar[int | None] = None
     """Maximum number of pictures of a sample in a decision map (``envs.frames``); None takes all."""
     reasoning: ClassVar[str] = ""
-    """Chain-of-thought wording before an example's suggestion; empty if the paper has no examples."""
+    """Chain-of-thought wording before an example's suggestion; empty if the paper has no examples for the scenario."""
     example_edge: ClassVar[int | None] = None
     """Short edge of the pictures of solved examples."""
     history_edge: ClassVar[int | None] = 224
@@ -154,7 +154,7 @@ class Scenario:
         return True
 
     def limit(self, sample: Sample) -> int:
-        """Return the most turns an episode can last."""
+        """Return the largest number of turns that an episode can last."""
         return sample.frames
 
     def advance(self, sample: Sample, state: State, move: Move) -> State:
@@ -196,7 +196,7 @@ class Scenario:
         return self.towards(sample, state, asks)
 
     def solution(self, sample: Sample, mode: Mode = Mode.PLAY) -> list[State]:
-        """Return the states that ``solve`` passes, the initial one first and the ended one last."""
+        """Return the states that the replies of ``solve`` lead through, from the initial state to the ended one."""
         states = [self.initial(sample, mode)]
         while states[-1].ending is None:
             states.append(self.step(sample, states[-1], self.solve(sample, states[-1]))[0])
@@ -244,8 +244,8 @@ def _move(scenario: Scenario, suggestion: str) -> Move:
 def classify_reply(shown: tuple[str, ...], option: Reading, category: Reading, by_text: bool) -> Action:
     """Return the reply's action; ``by_text`` is True if the reply's text names one of the ``shown`` options.
 
-    If the text names one side and the letter the other, the package acts on the right one, the category first
-    (``evaluate_generated_answer``); if neither is right, the text decides.
+    If the text names one side and the letter the other, the package acts on the correct one, and on the category if both are
+    correct (``evaluate_generated_answer``); if neither is, the text decides.
     """
     if category.verdict is Verdict.CORRECT:
         return Action.CATEGORY

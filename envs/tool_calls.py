@@ -35,7 +35,7 @@ FUNCTIONS: Mapping[str, Mapping[Move, tuple[str, str]]] = {
     "CIT": _VIDEO,
     "COCO": {**_CAMERA, Move.ZOOM: ("move_farther", "")},
 }
-"""Scenario -> move -> its function, and the parameter whose value is the move's name, if it has one."""
+"""Scenario -> move -> name of its function, and of the parameter whose value is the move; empty without a parameter."""
 
 
 class Call(NamedTuple):
@@ -91,7 +91,7 @@ def calls_for_view(scenario: str, view: View, asks: Sequence[str] = ()) -> list[
 
 
 def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
-    """Return the distinct functions of the calls; the texts of its suggestions describe a function."""
+    """Return the distinct functions of the calls; each is described by the texts of its suggestions."""
     distinct: list[Function] = []
     for name in dict.fromkeys(call.name for call, _ in calls):
         arguments, texts = zip(*((call.arguments, text) for call, text in calls if call.name == name), strict=True)
@@ -103,7 +103,7 @@ def functions(calls: Sequence[tuple[Call, str]]) -> tuple[Function, ...]:
 
 
 def parse_call(reply: str) -> Call | Fault:
-    """Parse the only call of a reply, whose function need not exist; thoughts before it are ignored (``envs.openended``).
+    """Parse the only call of a reply. Its function need not exist; thoughts before it are ignored (``envs.openended``).
 
     Three forms: ``name(parameter="value")``, the JSON object ``{"name": ..., "arguments": {...}}``, and the output of
     ``encode_calls``. Other text next to the call is a fault.
@@ -121,7 +121,7 @@ def parse_call(reply: str) -> Call | Fault:
 
 
 def called_option(view: View, calls: Sequence[tuple[Call, str]], reply: str) -> str:
-    """Return the multiple-choice reply of the offered option or category that a reply calls; empty if there is none."""
+    """Return the multiple-choice reply that names the option or category called; empty if the call is not offered."""
     call = parse_call(reply)
     return next((_multiple_choice_reply(view, option) for offered, option in calls if offered == call), "")
 
@@ -149,13 +149,13 @@ def call_line(call: Call) -> str:
 
 
 def encode_calls(calls: Sequence[tuple[str, Any]], text: str) -> str:
-    """Return the calls of a service or parser as the text that is stored and ``parse_call`` reads."""
+    """Return the calls of a service or parser as a text to store, which ``parse_call`` reads."""
     content = {"tool_calls": [{"name": name, "arguments": arguments} for name, arguments in calls]}
     return json.dumps(content | ({"content": text} if text else {}), ensure_ascii=False)
 
 
 _ENCODED = '{"tool_calls": ['
-"""The first characters of ``encode_calls``, whose text may contain thoughts."""
+"""Beginning of every text by ``encode_calls``; thoughts inside such a text are not removed before parsing."""
 
 
 def _option_call(scenario: str, option: str, shown: tuple[str, ...]) -> Call:
@@ -170,7 +170,7 @@ def _move_call(scenario: str, move: Move) -> Call:
 
 
 def _plain_categories(categories: tuple[str, ...]) -> dict[str, str]:
-    """Return the categories by their names without the benchmark's final dot, if these stay distinct."""
+    """Return name -> category; names lack the benchmark's final dot unless two would become equal."""
     plain = {category.removesuffix("."): category for category in categories}
     return plain if len(plain) == len(set(categories)) else {category: category for category in categories}
 
@@ -194,7 +194,7 @@ _ARGUMENT = re.compile(r"""\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*=\s*("(?:[^"\\]|\\
 
 
 def _parse_line(text: str) -> Call | None:
-    """Parse a line; unreadable arguments become one that no function has."""
+    """Parse a line; unreadable arguments become an argument that no function has."""
     if (match := _LINE.fullmatch(text)) is None:
         return None
     name, arguments = match.groups()

@@ -1,7 +1,7 @@
 """Every string of the protocol ``tools`` that a model reads in addition to the benchmark's question and options.
 
-The wording is ours: the paper has no such protocol (docs/decisions/0014-tool-calls.md). The benchmark's suggestions describe
-the functions.
+The wording is ours: the paper has no such protocol (docs/decisions/0014-tool-calls.md). Functions are described by the
+benchmark's suggestions.
 """
 
 VERSION = "tools-1"

@@ -1,4 +1,4 @@
-"""The types of the game: frozen values that pickle; equal states replay to equal episodes.
+"""The types of the game: frozen values that pickle; equal states and replies give equal episodes.
 
 Vocabulary: ProactiveBench (arXiv 2603.19466) and the package ``proactivebench`` 0.1.1.
 """
@@ -17,9 +17,9 @@ class Verdict(StrEnum):
 
     CORRECT = "correct"
     WRONG = "wrong"
-    """Names an option of this side that is not right now."""
+    """The reply names an option of this side that is incorrect at this state."""
     MISMATCH = "mismatch"
-    """Names no option of this side."""
+    """The reply names no option of this side."""
 
 
 class Action(StrEnum):
@@ -29,38 +29,39 @@ class Action(StrEnum):
     ABSTENTION = "abstention"
     CATEGORY = "category"
     UNPARSABLE = "unparsable"
-    """Names no option of the view."""
+    """The reply names no option of the view."""
 
 
 class Ending(StrEnum):
     """How an episode ended."""
 
     CORRECT = "correct"
-    """The reply named the right category when it could count."""
+    """The reply named the right category at a turn where categories count."""
     WRONG = "wrong"
     """An abstention, a wrong category, an unreadable reply, or a random move that left the video."""
     LIMIT = "limit"
-    """The last turn that the sample allows was a suggestion, whether it still counted or not."""
+    """The reply of the last turn that the sample allows was a suggestion, valid or not."""
     OVERFLOW = "overflow"
-    """The next prompt would exceed the model's context or number of pictures; counts as not right."""
+    """The next prompt would exceed the model's context or number of pictures; scored as wrong."""
     TRUNCATED = "truncated"
-    """The last reply is empty because it used up its tokens (for example on hidden reasoning); counts as not right."""
+    """The last reply is empty because it used up its tokens (for example on hidden reasoning); scored as wrong."""
     UNPROCESSABLE = "unprocessable"
     """A picture is unreadable, or the model's processor refused it."""
     ANSWERED = "answered"
     """Free text (open-ended generation), which a judge scores."""
     MAPPED = "mapped"
-    """The model answered every picture (condition every-frame), which has no score; the game never ends so."""
+    """The model was asked about every picture (condition every-frame), which has no score; no rule gives this ending."""
     REFUSED = "refused"
     """The provider declined to answer (content filter)."""
     FAILED = "failed"
-    """The harness gave up the episode (a poison episode, a model that never loads); never a score."""
+    """The harness gave up the episode (it kills its workers, or its model never loads); never scored."""
 
 
 ERRORS = (Ending.UNPROCESSABLE, Ending.REFUSED, Ending.FAILED)
-"""Endings without an answer, in the order of their columns in every table; the game never ends so."""
+"""Endings without an answer, in the order of their columns in every table; no rule of the game gives them."""
 CUT_SHORT = (Ending.OVERFLOW, Ending.TRUNCATED)
-"""Endings by a limit: scored as not right, reported with the bound that they leave; the game never ends so."""
+"""Endings at a limit of the model: scored as wrong, reported with the highest accuracy that the cell could have without them;
+no rule of the game gives them."""
 UNSCORED = (*ERRORS, Ending.ANSWERED, Ending.MAPPED)
 """Endings that multiple choice does not score: a judge scores free text, and a decision map has no single answer."""
 
@@ -111,7 +112,7 @@ class ImageRef:
 
     @property
     def key(self) -> str:
-        """Identify the pixels; empty for ``NO_PICTURE``."""
+        """Return a text that identifies the pixels; empty for ``NO_PICTURE``."""
         crop = "" if self.crop is None else "@" + ",".join(map(repr, self.crop))
         edge = "" if self.short_edge is None else f"^{self.short_edge}"
         return f"{self.path}{crop}{'#grey' if self.grey else ''}{edge}"
@@ -122,11 +123,12 @@ NO_PICTURE = ImageRef("")
 
 
 class Swapped(NamedTuple):
-    """The picture of another sample."""
+    """The first picture of another sample."""
 
     id: int
-    """Id of the other sample; ``digest`` is also the other's."""
+    """Id of the other sample."""
     digest: str
+    """``Sample.digest`` of the other sample."""
     image: ImageRef
 
 
@@ -138,7 +140,7 @@ class Sample:
     id: int
     prompt: str
     options: tuple[str, ...]
-    """Suggestions and one abstention, in the order to show."""
+    """Suggestions and one abstention, in the order in which they are shown."""
     categories: tuple[str, ...]
     answer: str
     image: str
@@ -152,7 +154,7 @@ class Sample:
     suggestion_pool: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
     """Scenario -> every suggestion in the sample's data folder, sorted; None for a sample without a folder."""
     swapped: Swapped | None = field(default=None, compare=False, repr=False)
-    """The picture that replaces its own under the condition ``swapped``."""
+    """The picture that replaces the sample's own under the condition ``swapped``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ class View:
 
 
 class State(NamedTuple):
-    """The state of an episode. It holds counts only, so that nothing drifts."""
+    """The state of an episode. It counts moves instead of adding up distances, so that rounding errors cannot grow."""
 
     frame: int
     turn: int = 0
@@ -194,7 +196,7 @@ class Turn:
     category: Verdict
     action: Action
     move: Move | None
-    """The move that a right suggestion stands for, also when the turn limit kept it from being made."""
+    """The move of a right suggestion, even if the turn limit prevented it; None for any other reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class CalledTurn:
 
 @dataclass(frozen=True, slots=True)
 class OpenAnswer:
-    """One open-ended answer, its reasoning included; no rule reads it."""
+    """One open-ended answer, its reasoning included; no rule of the game reads it."""
 
     frame: int
     reply: str

@@ -20,14 +20,14 @@ MAX_FILE_BYTES = 1 << 24
 Config = Mapping[str, Any]
 
 LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel")
-"""Endings of class names that also text-only models have."""
+"""Endings of class names of text-only models; some models with pictures share them."""
 VISION_KEYS = (
     "embd_layer", "image_token_id", "image_token_index", "img_processor", "mm_vision_tower", "vision_cfg", "vision_config",
     "vision_tower", "visual", "vit_config", "vq_config",
 )  # fmt: skip
 """Keys of ``config.json`` that only models with pictures have."""
 PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
-"""Files that only models with more than text have."""
+"""Files that only multimodal models have."""
 SETTINGS = (
     *PROCESSOR_FILES, "chat_template.json", "generation_config.json", "special_tokens_map.json", "tokenizer_config.json",
     "video_preprocessor_config.json",
@@ -36,16 +36,16 @@ SETTINGS = (
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tekken.json",
 )  # fmt: skip
-"""Files of a tokenizer's vocabulary, one of which every checkpoint has unless it brings tokenizer code of its own."""
+"""Files of a tokenizer's vocabulary; every checkpoint has one of them unless it brings its own tokenizer code."""
 TEXT_PARTS = ("text_config", "llm_config", "language_config")
 """Keys of the language model's part of a configuration."""
 JOINED_BY_VLLM = ("paligemma",)
-"""Model types without chat template whose messages vLLM joins without one (``vllm.transformers_utils.chat_templates``)."""
+"""Model types whose messages vLLM only joins, since it has no template for them (``vllm.transformers_utils.chat_templates``)."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The facts of one checkpoint; damaged or missing files are as if empty."""
+    """The facts of one checkpoint; damaged or missing files count as empty."""
 
     config: Config
     folder: Path | None = None
@@ -65,18 +65,18 @@ class Checkpoint:
 
     @property
     def context(self) -> int:
-        """Return the tokens of prompt and reply together; 0 if unknown."""
+        """Return the most tokens of prompt and reply together; 0 if unknown."""
         return positive(self.text_config, "max_position_embeddings")
 
     @property
     def reads_text_only(self) -> bool:
-        """Return True if the class is a language model's, not code of its own, and no file mentions pictures."""
+        """Return True if the class is a language model, not the checkpoint's own code, and no file mentions pictures."""
         known = self.architecture.endswith(LANGUAGE_MODELS) and "auto_map" not in self.config
         return known and not any(name in self.config for name in VISION_KEYS) and not self._has(*PROCESSOR_FILES)
 
     @property
     def damaged_files(self) -> tuple[str, ...]:
-        """Return the settings that are no JSON object, at which an engine stops."""
+        """Return the names of settings files that hold no JSON object, with which no engine starts."""
         return tuple(name for name in SETTINGS if self._has(name) and parse_config(self._read(name)) is None)
 
     @property
@@ -86,12 +86,12 @@ class Checkpoint:
 
     @property
     def takes_films(self) -> bool:
-        """Return True if its processor is also one of films."""
+        """Return True if its processor also takes videos."""
         return self._has("video_preprocessor_config.json") or "video_processor" in self._table("processor_config.json")
 
     @cached_property
     def template(self) -> str | None:
-        """Return the chat template, or several joined; empty if the tokenizer has none, None if it is not known."""
+        """Return the chat template, or all of them joined; empty if the tokenizer has none, None if that is unknown."""
         if self.folder is None or not self._has("tokenizer_config.json") or self._has("tekken.json"):
             return None
         texts = [self._read("chat_template.jinja").decode("utf-8", "replace")]
@@ -119,14 +119,14 @@ class Checkpoint:
         return "both" if by_template and by_tokenizer else "template" * by_template or "tokenizer" * by_tokenizer
 
     def limits(self, model: ModelSpec) -> tuple[Limit, ...]:
-        """Return what the checkpoint cannot take on the entry's engine."""
+        """Return what the checkpoint cannot take on the model's engine."""
         joined = model.backend == "transformers" or self.config.get("model_type") in JOINED_BY_VLLM
-        found: dict[Limit, bool] = {
+        applies_by_limit: dict[Limit, bool] = {
             "no pictures": self.reads_text_only,
             "no chat template": joined and self.template == "",
             "no functions": model.calls_natively and self.template is not None and "tools" not in self.template,
         }
-        return tuple(limit for limit, applies in found.items() if applies)
+        return tuple(limit for limit, applies in applies_by_limit.items() if applies)
 
     def _has(self, *names: str) -> bool:
         return self.folder is not None and any((self.folder / name).is_file() for name in names)

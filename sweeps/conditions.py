@@ -151,7 +151,7 @@ class Condition(Frozen):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return the fields that change answers; fields newer than the first release count only if used, so old keys hold."""
+        """Return the fields that change answers; newer fields only if they are set, so that old keys stay valid."""
         first = {"hint", "history", "shots", "reasoned", "mode"}
         newer = self.model_dump(mode="json", exclude={"name", "scenarios", "orders", *first}, exclude_defaults=True)
         return self.model_dump(mode="json", include=first) | newer

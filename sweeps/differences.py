@@ -24,8 +24,9 @@ class Difference(Frozen):
     switch: str
     models: tuple[str, ...] | Literal["local", "service"] | None = None
     conditions: tuple[str, ...] = ()
-    """Empty for all; so are ``scenarios``."""
+    """Empty means all conditions."""
     scenarios: tuple[str, ...] = ()
+    """Empty means all scenarios."""
 
     def concerns(self, cell: Cell) -> bool:
         """Return True if the episodes of a cell may differ."""

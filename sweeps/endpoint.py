@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from sweeps.sampling import Whole
-from sweeps.values import Frozen
+from sweeps.values import Frozen, join_names
 
 PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
@@ -37,7 +37,7 @@ class Endpoint(Frozen):
     key_env: str = "OPENAI_API_KEY"
     """Environment variable with the key (never in a file); empty if the service needs none."""
     server: Literal["openai", "vllm", "llama.cpp"] = "openai"
-    """``vllm`` and ``llama.cpp`` also send top_k, min_p and the repetition penalty, for which those servers have defaults."""
+    """For ``vllm`` and ``llama.cpp``, requests also state top_k, min_p and the repetition penalty, which override defaults."""
     decoding: bool = True
     """False leaves out temperature, top_p and seed, which reasoning models refuse."""
     effort: str = ""
@@ -52,7 +52,7 @@ class Endpoint(Frozen):
     deadline: Annotated[float, Field(gt=0)] = 120.0
     """Most seconds of one attempt."""
     patience: Annotated[float, Field(ge=0)] = 600.0
-    """Seconds of only errors after which a service counts as dead."""
+    """A service counts as dead once all its requests have failed for this many seconds."""
     prompt_price: Annotated[float, Field(ge=0)] = 0.0
     """Per million prompt tokens."""
     reply_price: Annotated[float, Field(ge=0)] = 0.0
@@ -66,7 +66,7 @@ class Endpoint(Frozen):
     price_source: str = ""
     """Address of the price list."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """The budget of all workers and attempts of a run folder for this model; beyond it, episodes stay pending."""
+    """The budget of all workers and attempts of a run folder for this model; once spent, episodes stay pending."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Endpoint(Frozen):
     @model_validator(mode="after")
     def _check_prices(self) -> Self:
         if self.max_cost is not None and not (self.prompt_price or self.reply_price):
-            raise ValueError("max_cost needs prompt_price and reply_price, else nothing is ever spent")
+            raise ValueError("max_cost needs prompt_price and reply_price; without them, every request costs nothing")
         return self
 
 
@@ -109,5 +109,5 @@ def wrong_effort(source: str, endpoint: Endpoint) -> str:
         return ""
     if not efforts:
         return f"{source} does not reason, so it takes no effort; leave effort = {endpoint.effort!r} out"
-    choices = f"{', '.join(map(repr, efforts[:-1]))} or {efforts[-1]!r}"
+    choices = join_names(list(map(repr, efforts)), "or")
     return f"{source} takes no effort {endpoint.effort!r}; write {choices}"

@@ -38,11 +38,11 @@ CHOICES: dict[str, frozenset[Any]] = {
     "load_format": frozenset(("auto", "safetensors", "fastsafetensors", "dummy", "mistral", "bitsandbytes", "gguf")),
     "tokenizer_mode": frozenset(("auto", "hf", "slow", "mistral")),
 }
-"""Options whose other values name a class, a kernel or a repository -> values that do not."""
+"""Option -> its safe values; any other value may name a class, a kernel or a repository."""
 
 
 def unsafe_options(backend: str, options: Mapping[str, Any], processor: Mapping[str, Any]) -> list[str]:
-    """Return the options of a model, by their keys in a sweep file, that could run code which nobody checked."""
+    """Return the keys, as in a sweep file, of a model's options that could run unchecked code."""
     if backend not in SAFE:
         return []
     engine = [f"options.{name}" for name, value in options.items() if not _is_safe(name, value, SAFE[backend])]
@@ -54,7 +54,7 @@ def _is_safe(name: str, value: Any, safe: frozenset[str]) -> bool:
 
 
 def _is_number(name: str, value: Any) -> bool:
-    """Return True for numbers and tables or lists of them: a processor needs no other, and text may name code."""
+    """Return True for numbers, and tables or lists of them: a processor needs nothing else, and text may name code."""
     if isinstance(value, Mapping):
         return all(_is_number(key, inner) for key, inner in value.items())
     if isinstance(value, list):

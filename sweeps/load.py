@@ -18,6 +18,7 @@ from sweeps.sweep_file import SweepError as SweepError
 from sweeps.sweep_file import override_key, read_sweep, read_toml
 from sweeps.unplayable import limit_reason, unplayable_reason
 from sweeps.validation import as_list, find_name, read_named_tables, require_tables, validate_table
+from sweeps.values import join_names
 
 JUDGE = "qwen3-8b"
 """The paper's judge."""
@@ -34,7 +35,7 @@ def load(
     """
     table = {**read_sweep(path), **(keys or {})}
     for file in model_files:
-        _add_models(table, file)
+        _add_models(table, file, str(path))
     for override in overrides:
         override_key(table, override)
     return build(table, str(path))
@@ -85,15 +86,16 @@ def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
         fields["judge"] = {**judge, "model": pin_models([judge["model"]], revisions, known, where)[0]}
 
 
-def _add_models(table: dict[str, Any], file: Path) -> None:
-    """Add the ``[[model]]`` tables of another file to a sweep's table; raises SweepError."""
+def _add_models(table: dict[str, Any], file: Path, where: str) -> None:
+    """Add the ``[[model]]`` tables of another file to the table of the sweep file ``where``; raises SweepError."""
     tables = read_toml(file).get("model", [])
     models = read_models(tables, str(file))
     if not models:
         raise SweepError(f"{file} has no [[model]] table; `train` writes one as model.toml")
-    own = table.get("model", [])
-    names = as_list(table.get("models", []), "models", str(file)) or [entry["name"] for entry in own]
-    table["models"], table["model"] = [*names, *models], [*own, *tables]
+    own_tables = table.get("model", [])
+    own_models = read_models(own_tables, where)
+    names = as_list(table.get("models", []), "models", where) or own_models
+    table["models"], table["model"] = [*names, *models], [*own_tables, *tables]
 
 
 def build_cell(
@@ -103,7 +105,7 @@ def build_cell(
     protocol: Protocol = Protocol.MCQA,
     sweep: Path | None = None,
 ) -> Cell:
-    """Return the cell of names on a command line; without a model, any model that can play it.
+    """Return the cell of names on a command line; without a model, of a placeholder named ``any``.
 
     The condition may be a ``[[condition]]`` of the file ``sweep``. Raises SweepError.
     """
@@ -155,7 +157,7 @@ def _resolve_judge(table: Mapping[str, Any], models: Mapping[str, ModelSpec], wh
 
 
 def skipped_products(sweep: Sweep) -> list[str]:
-    """Return why some products of the sweep are not cells, one sentence each, in the sweep's order."""
+    """Return why some combinations of the sweep are not cells, one sentence each, in the sweep's order."""
     reasons = (
         unplayable_reason(model, scenario, condition, sweep.only, protocol)
         for model in sweep.models
@@ -167,7 +169,7 @@ def skipped_products(sweep: Sweep) -> list[str]:
 
 
 def limited_products(sweep: Sweep) -> list[str]:
-    """Return which of ``skipped_products`` are not cells because of what their models cannot take."""
+    """Return those sentences of ``skipped_products`` that are about what a model cannot take."""
     products = ((m, c, p) for m in sweep.models for c in sweep.conditions for p in sweep.protocols)
     return list(dict.fromkeys(filter(None, (limit_reason(*product) for product in products))))
 
@@ -202,13 +204,13 @@ def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapp
 
 
 def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:
-    """Return the distinct protocols of either key; nothing without both keys."""
+    """Return the distinct protocols of either key; an empty table if neither is set."""
     if single is None and several is None:
         return {}
     if single is not None and several is not None:
         raise SweepError(f"{where}: protocol and protocols are both there; keep protocol")
     names = as_list(several if single is None else single, "protocol", where)
-    choices = " and ".join(repr(protocol.value) for protocol in Protocol)
+    choices = join_names([repr(protocol.value) for protocol in Protocol])
     if not names:
         raise SweepError(f"{where}: protocol = []: names nothing; give at least one of {choices}")
     for name in names:
@@ -236,7 +238,7 @@ def _read_rules(
 def _check_cells(sweep: Sweep, where: str) -> None:
     """Check that every condition and model makes at least one cell, and that models have distinct names.
 
-    A condition may be beyond the limits of every model that would play it.
+    A condition that some model's limits exclude needs no cell.
     """
     cells = sweep.cells()
     played = {cell.condition.name for cell in cells}
@@ -255,7 +257,7 @@ def _check_cells(sweep: Sweep, where: str) -> None:
 def _check_keys(table: Mapping[str, Any], protocols: Sequence[Protocol], where: str) -> None:
     """Check that every key of a selection or sampling is for a protocol of the sweep."""
     if Protocol.MCQA not in protocols and "replicates" in table:
-        raise SweepError(f"{where}: replicates are of multiple choice, which is not played here; leave them out")
+        raise SweepError(f"{where}: replicates repeat multiple choice, which is not played here; leave them out")
     if all(protocol.is_open_ended for protocol in protocols):
         for key in (name for part in ("selection", "sampling") for name in _key_paths(table.get(part, {}), part)):
             if key not in SHARED:
@@ -290,6 +292,6 @@ def _check_turn_judge(sweep: Sweep, where: str) -> None:
         )
     if sweep.judge.instruction != "ours":
         raise SweepError(
-            f'{where}: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; '
+            f'{where}: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns; '
             'write "ours" for protocol = "oeg-multi"'
         )

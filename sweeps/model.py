@@ -20,7 +20,7 @@ INPUT_VERSIONS = {
     "LlavaOnevisionForConditionalGeneration": 2,
     "Qwen2_5_VLForConditionalGeneration": 2,
 }
-"""Architecture -> version of its input from engines (docs/decisions/0008), by default 1; part of every key."""
+"""Architecture -> version of the input that engines build for it (docs/decisions/0008), else 1; part of every key."""
 SINGLE_START_TOKEN = frozenset((
     "InstructBlipForConditionalGeneration", "InternVLForConditionalGeneration", "LlavaForConditionalGeneration",
     "LlavaNextForConditionalGeneration", "LlavaOnevisionForConditionalGeneration", "Phi4MultimodalForCausalLM",
@@ -28,7 +28,7 @@ SINGLE_START_TOKEN = frozenset((
 ))  # fmt: skip
 """Architectures whose prompts ``faithful`` leaves unchanged (docs/decisions/0008); any other may get a second start token."""
 GPU_SHARES = (0.5, 0.25)
-"""Of one GPU, for models whose engines share it; powers of two, so that shares add up to one."""
+"""Shares of one GPU, for engines that use it together; powers of two, so that they add up to one."""
 Limit = Literal["no pictures", "no chat template", "no functions"]
 """What a checkpoint cannot take (``sweeps.checkpoint``, ``sweeps.unplayable``)."""
 
@@ -48,20 +48,20 @@ class ModelSpec(Frozen):
     accelerator: str = ""
     """The kind of GPU, as Ray names it (``H200``); empty takes any."""
     max_images: Annotated[Whole, Field(ge=1)] | None = None
-    """Most pictures of a prompt; None: as many as an episode can show. 1 refuses history and examples."""
+    """Most pictures of a prompt; None: as many as an episode can show. 1 excludes conditions with history or examples."""
     limits: tuple[Limit, ...] = ()
     """What the model cannot take; read from its checkpoint's files if these are on this disk and the entry states none."""
     beyond_context: bool = False
     """True if prompts may exceed the checkpoint's context, on vLLM up to ``options.max_model_len``, as ``generate`` does."""
     faithful: bool = False
-    """True for the package's input and end tokens where the default differs (``ls differences``); a sweep sets it for all."""
+    """True gives the package's input and end tokens where the default differs (``ls differences``); see ``Sweep.faithful``."""
     in_flight: Annotated[Whole, Field(ge=1, le=4096)] | None = None
     """Episodes that one worker plays at once; None: as many as its engine can answer (``actors.engine.in_flight``)."""
     trust_remote_code: bool = False
     unsafe_options: bool = False
     """True if ``options`` and ``processor`` may hold any key, also those that can run code (``sweeps.engine_options``)."""
     requirements: tuple[str, ...] = ()
-    """Packages that it needs in other versions than the installed ones (``["transformers==5.18.0"]``), only for engines."""
+    """Packages that it needs in other versions than the installed ones (``["transformers==5.18.0"]``); not for services."""
     dtype: str = "auto"
     options: dict[str, Any] = Field(default_factory=dict)
     """Engine flags, passed unchanged; ``batch_invariant`` is ours (``actors.engine.vllm.batch_invariance``)."""
@@ -70,7 +70,7 @@ class ModelSpec(Frozen):
     chat: dict[str, Any] = Field(default_factory=dict)
     """Variables of the chat template, for example ``enable_thinking``; ``today`` fixes the date that a template writes."""
     repetition_penalty: Annotated[float, Field(gt=0, le=2)] | None = None
-    """None uses the checkpoint's ``generation_config.json``, as the package's ``generate`` does; 1 is none."""
+    """None uses the checkpoint's ``generation_config.json``, as the package's ``generate`` does; 1 applies no penalty."""
     lora: str = ""
     """Adapter that every request uses: a folder, or a folder inside ``source``."""
     endpoint: Endpoint = Endpoint()
@@ -82,17 +82,17 @@ class ModelSpec(Frozen):
     """Only for backend ``openai``: True sends requests through the Batch API, turn by turn, at half the price and with up to
     24 hours per turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
     architecture: str = ""
-    """Class in its ``config.json``, if known."""
+    """Name of the class in its ``config.json``; empty if unknown."""
     paper: str = ""
     """Its row in the paper's tables; empty for other models."""
     fit_pictures: bool | None = None
     """True fits files to multiples of 28 pixels before COCO's crop; None does so if the source contains Qwen (package)."""
     small_examples: bool = False
-    """Solved examples as the paper's for Phi-4: ROD's pictures at 512 pixels, MVP-N's three with two steps each."""
+    """True shrinks solved examples as the paper does for Phi-4: ROD's pictures to 512 pixels, MVP-N's three to two steps each."""
     in_history: bool = False
     """True if the paper ran history and in-context examples on it (ten models)."""
     inferred: bool = False
-    """True if ``source`` is inferred from the paper's name; false where the published code names it."""
+    """True if ``source`` is inferred from the name in the paper; False if the published code states it."""
     note: str = ""
 
     @field_validator("gpus", mode="before")
@@ -109,9 +109,7 @@ class ModelSpec(Frozen):
     @classmethod
     def _check_requirements(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if value and info.data.get("backend") not in ("vllm", "transformers"):
-            raise ValueError(
-                "only engines of this package (vllm, transformers) have packages of their own; leave it out"
-            )
+            raise ValueError('only backend = "vllm" and "transformers" can have packages of their own; leave it out')
         if reason := wrong_requirement(value, bool(info.data.get("unsafe_options"))):
             raise ValueError(reason)
         return value
@@ -142,7 +140,7 @@ class ModelSpec(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fill_implied(cls, fields: Any) -> Any:
-        """Fill in the backend ``openai`` for an address, and no GPUs for services, policies and people."""
+        """Fill in the backend ``openai`` if there is an address, and ``gpus = 0`` for services, policies and people."""
         if not isinstance(fields, dict):
             return fields
         endpoint = fields.get("endpoint")
@@ -161,7 +159,7 @@ class ModelSpec(Frozen):
         if self.batch and self.backend != "openai":
             raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
         if self.batch and self.endpoint.server != "openai":
-            raise ValueError(f"batch = true needs a service with a Batch API, which {self.name}'s server has not")
+            raise ValueError(f"batch = true needs a service with a Batch API, which {self.name}'s server lacks")
         return self
 
     @property
@@ -178,11 +176,11 @@ class ModelSpec(Frozen):
 
     @property
     def stages(self) -> int:
-        """Return the pipeline stages of a replica on GPUs, each tensor parallel on one node; 1 is all of it on one node."""
+        """Return the number of a replica's pipeline stages, each tensor parallel on one node; 1 if one node holds all of it."""
         return int(self.options.get(STAGES, 1)) if self.backend == "vllm" and self.gpus > 1 else 1
 
     def over_nodes(self) -> Self:
-        """Return the entry for a replica whose stages are on several nodes: vLLM's processes there are Ray's."""
+        """Return the entry for a replica whose stages are on several nodes, where Ray starts vLLM's processes."""
         return self.model_copy(update={"options": {**self.options, EXECUTOR: "ray"}})
 
     @property
@@ -197,13 +195,13 @@ class ModelSpec(Frozen):
 
     @property
     def fits_pictures(self) -> bool:
-        """Return True if pictures pass ``qwen_vl_utils`` in the package, which asks for ``"Qwen" in model_name``."""
+        """Return True if the package resizes pictures by ``qwen_vl_utils``, as it does if ``"Qwen" in model_name``."""
         is_qwen = "Qwen" in self.source or self.architecture == "Qwen2_5_VLForConditionalGeneration"
         return is_qwen if self.fit_pictures is None else self.fit_pictures
 
     @property
     def is_local(self) -> bool:
-        """Return True if an engine of this package runs it; services, people and policies build no input of ours."""
+        """Return True if vLLM or transformers runs it here; for services, people and policies we build no model input."""
         return self.backend in ("vllm", "transformers")
 
     @property
@@ -219,10 +217,10 @@ class ModelSpec(Frozen):
     @property
     def input_version(self) -> int:
         """Return the version of an engine's tokens and pixels for a conversation; 1 without such an engine."""
-        ours = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
-        # vLLM's own mark was in the text before
+        no_engine = self.backend in ("builtin", "openai", "human") or self.source.startswith("builtin:")
+        # the version before left vLLM's own mark of a picture in the text
         unmarked = self.backend == "vllm" and "no chat template" in self.limits
-        return 1 if ours else INPUT_VERSIONS.get(self.architecture, 1) + unmarked
+        return 1 if no_engine else INPUT_VERSIONS.get(self.architecture, 1) + unmarked
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -247,7 +245,7 @@ def wrong_options(options: Mapping[str, Any], backend: str, gpus: int | float) -
     """Return why a model cannot have these options; empty if it can."""
     share, invariant = options.get("gpu_memory_utilization", 0), options.get("batch_invariant")
     if gpus in GPU_SHARES and isinstance(share, int | float) and share > gpus:
-        return f"gpu_memory_utilization is of the whole GPU, so with gpus = {gpus} it is at most {gpus}"
+        return f"gpu_memory_utilization is a share of the whole GPU; with gpus = {gpus}, write at most {gpus}"
     if invariant is not None and backend != "vllm":
         return f"batch_invariant is a mode of vLLM, and backend is {backend}; leave it out"
     if invariant is not None and invariant is not True:

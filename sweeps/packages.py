@@ -54,7 +54,7 @@ def find_scenarios(value: Any, where: str) -> list[str]:
 
 
 def identities(names: Sequence[str]) -> dict[str, str]:
-    """Return ``package@digest`` of the scenarios that packages offer; raises PackageError if one cannot be played."""
+    """Return ``package@digest`` of those scenarios that packages offer; raises PackageError if one cannot be played."""
     return {name: offer.identity for name, offer in scenarios().items() if name in names and SCENARIOS[name]}
 
 

@@ -33,7 +33,7 @@ def pin_models(models: Sequence[ModelSpec], table: Any, known: Collection[str], 
 def write_revisions(text: str, revisions: Mapping[str, str], where: str) -> str:
     """Return the text of a sweep file with these revisions in its table, which is added at the end if it has none.
 
-    Every other character stays. Raises SweepError if the table is written in a form that cannot be edited so.
+    Every other character stays. Raises SweepError if the table is written in a form that cannot be edited in this way.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(newline)
@@ -74,7 +74,7 @@ def _key(name: str) -> str:
 
 
 def _holds_only(edited: str, text: str, revisions: Mapping[str, str]) -> bool:
-    """Return True if the edited text differs from the other in these revisions alone."""
+    """Return True if the edited text differs from the original only in these revisions."""
     before = tomllib.loads(text)
     try:
         after = tomllib.loads(edited)

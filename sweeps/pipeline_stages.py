@@ -6,9 +6,9 @@ from typing import Any
 STAGES, WIDTH, EXECUTOR = "pipeline_parallel_size", "tensor_parallel_size", "distributed_executor_backend"
 """Options of vLLM."""
 MOST_GPUS = 64
-"""GPUs of one replica at most."""
+"""Most GPUs of one replica."""
 NODE_GPUS = 8
-"""GPUs of one stage at most, which are on one node."""
+"""Most GPUs of one stage, all of which are on one node."""
 
 
 def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
@@ -19,16 +19,16 @@ def wrong_stages(backend: str, gpus: float, options: Mapping[str, Any]) -> str:
     if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
         return f"{STAGES} = {stages!r} is no number of stages; write 2 or more, or leave it out"
     if options.get(EXECUTOR) == "ray":
-        return f'{EXECUTOR} = "ray" is set where a replica is on several nodes, and only there; leave it out'
+        return f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'
     if gpus > NODE_GPUS * stages:
         return (
             f"a node has {NODE_GPUS} GPUs at most, so gpus = {gpus} needs options.{STAGES} = {-(-int(gpus) // NODE_GPUS)},"
             " which splits a replica over nodes"
         )
     if gpus > 1 and stages > 1 and gpus % stages:
-        return f"gpus = {gpus} are those of all stages, so with {STAGES} = {stages} write a multiple of {stages}"
+        return f"gpus = {gpus} counts the GPUs of all stages; with {STAGES} = {stages}, write a multiple of {stages}"
     if gpus > 1 and stages > 1 and width not in (None, gpus // stages):
-        return f"{WIDTH} = {width} in {stages} stages is not gpus = {gpus}; leave {WIDTH} out"
+        return f"{WIDTH} = {width} does not make gpus = {gpus} in {stages} stages; leave {WIDTH} out"
     return ""
 
 

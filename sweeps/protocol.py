@@ -1,4 +1,4 @@
-"""The protocols by which an episode is played."""
+"""The protocols by which episodes are played and scored."""
 
 from enum import StrEnum
 
@@ -20,7 +20,7 @@ class Protocol(StrEnum):
 
     @property
     def label(self) -> str:
-        """Return its name in a sentence."""
+        """Return the protocol's name for use in a sentence."""
         return LABELS[self]
 
     @property
@@ -39,4 +39,4 @@ OPEN_ENDED_CONDITIONS = {
     Protocol.OEG: (ZERO_SHOT, "hint", "reference", "text-only"),
     Protocol.OEG_MULTI: (ZERO_SHOT, "hint"),
 }
-"""The conditions of open-ended protocols; on the clear picture, several turns have nothing to ask for."""
+"""The conditions of open-ended protocols; several turns exclude ``reference``, whose clear picture leaves nothing to ask."""

@@ -76,12 +76,12 @@ def resolve_model(entry: Any, models: Mapping[str, ModelSpec], where: str, kind:
 
 
 def describe_requirements(model: ModelSpec) -> str:
-    """Return which packages a model installs for itself; empty if none."""
-    return f"{model.name} plays with {', '.join(model.requirements)} of its own" if model.requirements else ""
+    """Return a sentence about the packages that a model installs for itself; empty if there are none."""
+    return f"{model.name} installs its own {', '.join(model.requirements)}" if model.requirements else ""
 
 
 def describe_code(model: ModelSpec) -> str:
-    """Return which keys let a model run code that nobody checked; empty if none does."""
+    """Return a sentence about the keys that let a model run unchecked code; empty if there are none."""
     keys = ["trust_remote_code"] * model.trust_remote_code
     keys += unsafe_options(model.backend, model.options, model.processor)
     return f"{model.name} may run code of its own ({', '.join(keys)})" if keys else ""

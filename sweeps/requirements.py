@@ -6,7 +6,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 SHARED = frozenset({"ray", "proactive-sweep"})
-"""Packages that a worker has in common with the driver, which sends it their objects."""
+"""Packages that workers must have in the driver's version, because the driver sends them objects of these packages."""
 
 
 def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
@@ -22,7 +22,7 @@ def wrong_requirement(requirements: Sequence[str], unsafe: bool) -> str:
         if requirement.url and not unsafe:
             return f"{text!r} is installed from an address that nobody checked; name a release, or write unsafe_options = true"
         if canonicalize_name(requirement.name) in SHARED:
-            return f"{text!r} is what driver and workers share; leave it out"
+            return f"{text!r} must have the same version on driver and workers; leave it out"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""The decoding of replies: by numbers of the sweep file, or by each checkpoint's own file.
+"""The decoding of replies: by numbers in the sweep file, or by each checkpoint's ``generation_config.json``.
 
 ``identity`` holds the fields that change answers and are part of keys.
 """
@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from sweeps.values import Frozen
 
 Whole = Annotated[int, Field(strict=True)]
-"""A whole number, which true and "5" are not."""
+"""A whole number; rejects true and "5"."""
 LONGEST_REPLY = 32_768
 """Most new tokens of an open-ended answer and its judge in the package (``max_new_tokens=2**15``)."""
 
@@ -20,9 +20,9 @@ class Sampling(Frozen):
     """The decoding of a reply; greedy by default, for repeatability. ``sampling = "checkpoint"`` is what the package does."""
 
     checkpoint: bool = False
-    """True to take sampling, temperature, top_p and top_k from the checkpoint's ``generation_config.json``."""
+    """True takes sampling, temperature, top_p and top_k from the checkpoint's ``generation_config.json``."""
     sampled: bool = False
-    """With ``checkpoint``: always sample (the package's open-ended example passes ``do_sample=True``)."""
+    """True always samples, only with ``checkpoint`` (the package's open-ended example passes ``do_sample=True``)."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     top_k: Annotated[Whole, Field(ge=-1)] = -1
@@ -40,12 +40,12 @@ class Sampling(Frozen):
         if self.checkpoint and (self.temperature, self.top_p, self.top_k) != (0.0, 1.0, -1):
             raise ValueError("temperature, top_p and top_k are the checkpoint's own here; leave them out")
         if self.sampled and not self.checkpoint:
-            raise ValueError("sampled goes with checkpoint = true; without it, write a temperature above 0")
+            raise ValueError("sampled needs checkpoint = true; without it, write a temperature above 0")
         return self
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Return the fields that change answers; the checkpoint's own decoding counts only if used, so old keys hold."""
+        """Return the fields that change answers; newer fields only if they are set, so that old keys stay valid."""
         newer = {"checkpoint", "sampled"}
         identity = self.model_dump(mode="json", exclude=newer)
         return identity | self.model_dump(mode="json", include=newer, exclude_defaults=True)

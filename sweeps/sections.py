@@ -1,4 +1,4 @@
-"""Tables of a sweep file on how much is played and with what means: evidence, precision, replicates, cluster and tracking."""
+"""Tables of a sweep file that say how much is played and on what: evidence, precision, replicates, cluster and tracking."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -12,16 +12,16 @@ from sweeps.values import Frozen
 from sweeps.wordings import FIRST_OWN, SHIPPED, Wording, shipped_wording
 
 MARGIN = 2.0
-"""Points of accuracy up to which a difference counts as none."""
+"""Points of accuracy up to which a difference does not matter."""
 
 
 class Evidence(Frozen):
     """The main question, and the difference that would not matter."""
 
     primary: str = ""
-    """The condition whose average accuracy against zero-shot is the primary endpoint, tested apart; empty for none."""
+    """The condition whose average accuracy against zero-shot is the primary endpoint, tested separately; empty for none."""
     margin: Annotated[float, Field(gt=0, le=50)] = MARGIN
-    """Points of accuracy up to which a difference counts as none in tests of equivalence."""
+    """Points of accuracy up to which a difference does not matter in tests of equivalence."""
 
     def misfit_reason(self, conditions: frozenset[str]) -> str:
         """Return why a sweep cannot answer the question; empty if it can."""
@@ -34,14 +34,14 @@ Points = Annotated[float, Field(ge=0.1, le=25, strict=True)]
 
 
 class Precision(Frozen):
-    """Half-widths of 95% intervals, in points; multiple choice stops once it reaches all of them."""
+    """Half-widths of 95% intervals, in points; multiple-choice cells stop once all of them are reached."""
 
     half_width: Points | None = None
     """Half-width of accuracy."""
     per: Literal["average", "cell"] = "average"
     """What ``half_width`` refers to: a model's average over scenarios, or each cell."""
     ranking: Annotated[bool, Field(strict=True)] = False
-    """True if a model's average also stops once its rank among the models of its condition is certain."""
+    """True also stops a model's average once its rank among the models of its condition is certain."""
     difference: Points | None = None
     """Half-width of the paired difference in the average over scenarios between each condition and zero-shot."""
 
@@ -50,9 +50,9 @@ class Precision(Frozen):
         if self.half_width is None and self.difference is None:
             raise ValueError("give half_width or difference, in points")
         if self.half_width is None and self.per == "cell":
-            raise ValueError('per = "cell" is of half_width; give that too, or leave per out')
+            raise ValueError('per = "cell" refers to half_width; give that too, or leave per out')
         if self.ranking and (self.half_width is None or self.per == "cell"):
-            raise ValueError("ranking stops averages before they are +-half_width; give half_width, and leave per out")
+            raise ValueError("ranking stops averages before they reach half_width; give half_width, and leave per out")
         return self
 
     def misfit_reason(self, multiple_choice: bool, repeated: bool, conditions: Sequence[str], models: int) -> str:
@@ -92,7 +92,7 @@ class Replicates(Frozen):
     wordings: Annotated[Whole, Field(ge=1, le=1 + SHIPPED)] = 1
     """Wordings of message and hints: the published one, then ours. Conditions with a ``template`` keep theirs."""
     own_wordings: Annotated[tuple[Wording, ...], Field(max_length=100)] = ()
-    """Your wordings, beside these."""
+    """Your own wordings, in addition to these."""
 
     @model_validator(mode="before")
     @classmethod
@@ -100,7 +100,7 @@ class Replicates(Frozen):
         return {"orders": fields} if isinstance(fields, int) and not isinstance(fields, bool) else fields
 
     def expand(self, condition: Condition) -> tuple[Condition, ...]:
-        """Return the condition and its replicates; a decision map has none, and ``every_state`` counts its own orders."""
+        """Return the condition and its replicates; a decision map has none, and ``every_state`` brings its own orders."""
         if condition.every_frame:
             return (condition,)
         if condition.every_state:
@@ -146,7 +146,7 @@ class Cluster(Frozen):
     judge_gpus: Annotated[Whole, Field(ge=1)] | None = None
     """Most GPUs of the judges at once; default: all."""
     max_cost: Annotated[float, Field(gt=0)] | None = None
-    """Budget of all workers and attempts for services, in the currency of their prices; beyond it, episodes stay pending."""
+    """Budget of all workers and attempts for services, in the currency of their prices; once spent, episodes stay pending."""
 
     @property
     def shares(self) -> dict[str, int]:

@@ -18,7 +18,7 @@ LARGEST = 4 << 20
 
 
 def read_selections(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the selections of a sweep's fields, their ids by the short names of the sweep's scenarios."""
+    """Return the selections of a sweep's fields, with ids by the short names of the sweep's scenarios."""
     scenarios, selections = fields["scenarios"], {}
     if "selection" in fields:
         selections["selection"] = _read_selection(fields["selection"], scenarios, where, "selection")
@@ -53,7 +53,7 @@ def _resolve_ids(table: Mapping[str, Any], scenarios: Sequence[str], where: str)
 
 
 def _insert_ids(table: Mapping[str, Any], scenarios: Sequence[str], where: str, key: str) -> dict[str, Any]:
-    """Replace the name of an ids file with its ids; such a selection is unfiltered by default."""
+    """Replace the name of an ids file with the ids in it; a selection with such a file is unfiltered by default."""
     if "ids" in table:
         raise SweepError(f"{where}: {key}.ids and {key}.ids_file are both there; keep one")
     name, file_key = table["ids_file"], f"{where}: {key}.ids_file"

@@ -1,4 +1,4 @@
-"""A sweep as data: models, scenarios, conditions and protocols, whose possible products are its cells.
+"""A sweep as data: models, scenarios, conditions and protocols, whose playable combinations are its cells.
 
 Keys hash exactly what changes an answer.
 """
@@ -40,7 +40,7 @@ class Cell(Frozen):
 
     @property
     def _ends_faithfully(self) -> bool:
-        """Return True if ``faithful`` chooses the end tokens, which ``sampling = "checkpoint"`` takes from the same file."""
+        """Return True if ``faithful`` changes the end tokens; ``sampling = "checkpoint"`` already takes them from that file."""
         return self.model.faithful and self.model.is_local and not self.sampling.checkpoint
 
     def fingerprint(self, prompt_version: str) -> str:
@@ -61,11 +61,11 @@ class Selection(Frozen):
     """The samples of each scenario to play."""
 
     limit: Annotated[Whole, Field(ge=1)] | None = None
-    """Samples per scenario, drawn by seed; a larger limit contains the smaller. None takes all."""
+    """Samples per scenario, drawn by seed; a larger limit draws the same samples and more. None takes all."""
     filtered: bool = True
     """Keep the 7,557 samples that the paper evaluates; false keeps every line."""
     ids: dict[str, list[Whole]] = Field(default_factory=dict)
-    """Scenario -> ids, which are all that the scenario plays. The key ``ids_file`` reads them from a file."""
+    """Scenario -> the only ids that it plays. The key ``ids_file`` reads them from a file."""
     subset: Literal["all", "open-ended"] = "all"
     """``open-ended``: the paper's 100 samples per scenario (filtered entries, file order, shuffled by seed 0)."""
 
@@ -91,9 +91,9 @@ class Judge(Completed):
     replicas: Annotated[Whole, Field(ge=1)] | None = None
     """Most replicas; default: as many as its share of the cluster holds."""
     gold_check: Annotated[bool, Field(strict=True)] = True
-    """True has it read some 280 answers with known verdicts first, once per run folder; never part of a key."""
+    """True makes it read about 280 answers with known verdicts first, once per run folder; never part of a key."""
     min_kappa: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Cohen's kappa with those verdicts, of the worse bit, below which it reads no answer of a model."""
+    """Least agreement with those verdicts (Cohen's kappa of the worse bit); a judge below it reads no answer of a model."""
 
     @property
     def needs_workers(self) -> bool:
@@ -136,7 +136,7 @@ class Sweep(Frozen):
     open_ended: OpenEnded = OpenEnded()
     """Sampling and selection of cells with protocol ``oeg`` or ``oeg-multi``."""
     judge: Judge | None = None
-    """The reader of the answers of those cells; None leaves those of ``oeg`` unjudged."""
+    """The judge of the answers of those cells; None leaves answers of ``oeg`` unjudged."""
     tracking: Tracking = Tracking()
     cluster: Cluster = Cluster()
     staging: Staging = Staging()
@@ -154,7 +154,7 @@ class Sweep(Frozen):
         if separator and scheme not in SCHEMES:
             raise ValueError(f"is neither a folder nor an address that begins with {', '.join(SCHEMES)}://")
         if separator and scheme != "hf" and ("@" in rest.split("/")[0] or "?" in rest):
-            raise ValueError("may hold no password and no signature: a run folder keeps it")
+            raise ValueError("must hold no password and no signature, because the run folder stores the address")
         return value
 
     @field_validator("cluster")
@@ -240,7 +240,7 @@ class Sweep(Frozen):
         return self.judge is not None and Protocol.OEG in self.protocols
 
     def samplings(self, model: str) -> tuple[Sampling, ...]:
-        """Return how a player or the judge of this name is decoded."""
+        """Return the samplings of the model or judge of this name."""
         if self.judge is not None and model == self.judge.model.name:
             return (self.judge.sampling,)
         return tuple(dict.fromkeys(map(self.sampling_for, self.protocols)))

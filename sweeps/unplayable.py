@@ -8,7 +8,7 @@ from envs.types import Mode
 from sweeps.conditions import Condition
 from sweeps.model import ModelSpec
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, Protocol
-from sweeps.values import Frozen
+from sweeps.values import Frozen, join_names
 
 PICTURE_NEEDED = ("InstructBlipForConditionalGeneration",)
 """Architectures whose ``generate`` requires a picture."""
@@ -25,7 +25,7 @@ class Only(Frozen):
 def unplayable_reason(
     model: ModelSpec, scenario: str, condition: Condition, only: Sequence[Only] = (), protocol: Protocol = Protocol.MCQA
 ) -> str:
-    """Return why these make no cell; empty if they do."""
+    """Return why this combination makes no cell; empty if it makes one."""
     if protocol.is_open_ended and scenario not in SCENARIOS:
         return f"open-ended answers are judged by the paper's rules, which have none for {scenario}"
     if protocol is Protocol.TOOLS and (reason := uncallable_reason(model.backend, scenario, condition)):
@@ -34,32 +34,33 @@ def unplayable_reason(
         plays = ", ".join(OPEN_ENDED_CONDITIONS[protocol])
         return f"{condition.name} does not exist for {protocol.label}, which plays {plays}"
     if condition.scenarios and scenario not in condition.scenarios:
-        return f"{condition.name} exists only for {' and '.join(condition.scenarios)}, not for {scenario}"
+        return f"{condition.name} exists only for {join_names(condition.scenarios)}, not for {scenario}"
     if reason := limit_reason(model, condition, protocol):
         return reason
     if condition.many_images and model.max_images == 1:
-        return f"{model.name} takes one picture a prompt, {condition.name} needs several"
+        return f"{model.name} takes one picture a prompt, but {condition.name} needs several"
     if condition.picture == "none" and model.architecture in PICTURE_NEEDED:
-        return f"{model.name} takes no question without a picture, {condition.name} shows none"
+        return f"{model.name} takes no question without a picture, but {condition.name} shows none"
     if any(condition.name in rule.conditions and model.name not in rule.models for rule in only):
-        return f"{condition.name} is kept from {model.name} by [[only]]"
+        return f"[[only]] excludes {model.name} from {condition.name}"
     return ""
 
 
 def limit_reason(model: ModelSpec, condition: Condition, protocol: Protocol = Protocol.MCQA) -> str:
-    """Return why the model's limits exclude these; empty if they do not."""
+    """Return why the model's limits exclude this condition or protocol; empty if they do not."""
     if "no pictures" in model.limits and condition.shows_pictures:
-        return f"{model.name} reads text only, {condition.name} shows pictures"
+        return f"{model.name} reads text only, but {condition.name} shows pictures"
     one_message = not (condition.many_images or condition.system or condition.picture == "none")
     if "no chat template" in model.limits and not one_message:
-        return f"{model.name} has no chat template and takes one question with one picture, {condition.name} asks otherwise"
+        takes = "has no chat template and takes one question with one picture"
+        return f"{model.name} {takes}, but {condition.name} asks in another form"
     if "no functions" in model.limits and protocol is Protocol.TOOLS:
         return f'the chat template of {model.name} shows no functions; write tools = "text" in its entry'
     return ""
 
 
 def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
-    """Return why tool calls cannot play this; empty for every condition that asks each turn afresh."""
+    """Return why tool calls cannot play this combination; empty if they can."""
     if scenario not in FUNCTIONS:
         return f"tool calls exist only for the paper's scenarios; {scenario} defines no functions"
     if backend == "human":
@@ -68,7 +69,7 @@ def uncallable_reason(backend: str, scenario: str, condition: Condition) -> str:
         "shows earlier turns": condition.history,
         "shows solved examples": condition.shots > 0,
         "shows suggestions of other scenarios": condition.mode is Mode.RANDOM,
-        "asks no suggestions": condition.every_frame,
+        "offers no suggestions": condition.every_frame,
         "asks for the probabilities of options": condition.every_state,
         "writes the options itself": bool(condition.template),
         "reads letters leniently": condition.lenient,

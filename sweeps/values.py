@@ -1,6 +1,6 @@
 """Building blocks of the tables of a sweep file: immutable values, names that are safe in paths, short hashes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from pydantic import BaseModel, ConfigDict
@@ -27,6 +27,12 @@ def digest_each(prefix: str, texts: Iterable[str], size: int = 8) -> Iterator[st
         hashed = hashed_prefix.copy()
         hashed.update(text.encode())
         yield hashed.hexdigest()
+
+
+def join_names(names: Sequence[str], word: str = "and") -> str:
+    """Return ``a``, ``a and b`` or ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def format_gpus(number: float) -> str:

@@ -1,6 +1,6 @@
 """Other wordings of the benchmark's message and hints, for replicates: how much does accuracy depend on them?
 
-The sentences are ours; options, and the question that comes with a sample, keep their bytes. Published strings are in
+The sentences are ours; options, and the question that comes with a sample, stay unchanged. Published strings are in
 ``envs.stimulus``. Changing a sentence changes the keys of the episodes that use it.
 """
 
@@ -20,7 +20,7 @@ FIRST_OWN = 11
 
 
 def check_template(value: str) -> str:
-    """Return a template; raises ValueError without exactly one of each placeholder."""
+    """Return the template unchanged; raises ValueError unless it holds each placeholder once."""
     if not all(value.count(part) == 1 for part in (QUESTION, OPTIONS)):
         raise ValueError(f"must hold {QUESTION} and {OPTIONS} once each")
     return value
@@ -32,7 +32,7 @@ class Wording(Frozen):
     template: Text
     """The message with ``{question}`` and ``{options}``."""
     hints: Mapping[str, Text] = {}
-    """Scenario -> the sentence in place of each of its hints; others keep the published one."""
+    """Scenario -> the sentence that replaces each of its hints; other scenarios keep the published hints."""
 
     @field_validator("template")
     @classmethod
@@ -55,7 +55,7 @@ class _Advice(NamedTuple):
     """The parts of a published hint."""
 
     condition: str
-    """A clause that limits the advice, with its comma, or ""."""
+    """A clause that limits the advice, with its comma; empty if there is none."""
     verb: str
     gerund: str
     effect: str
@@ -103,7 +103,7 @@ SHIPPED = len(_SHIPPED)
 
 
 def shipped_wording(number: int) -> tuple[str, dict[str, str]]:
-    """Return the template, and published hint -> its wording, of our wording ``number``, from 1 to ``SHIPPED``."""
+    """Return the template of our wording ``number`` (1 to ``SHIPPED``), and its hints by published hint."""
     template, frame = _SHIPPED[number - 1]
     return template, {hint: frame.format(**advice._asdict()) for hint, advice in _ADVICE.items()}
 

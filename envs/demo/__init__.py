@@ -1,4 +1,4 @@
-"""A small benchmark drawn from a seed, in the published format: the same number and seed, the same bytes."""
+"""A small benchmark drawn from a seed, in the published format; equal seeds and numbers of samples give equal bytes."""
 
 from envs.demo.benchmark import SCENARIOS, draw, draw_sample, samples_per_scenario
 from envs.demo.categories import CATEGORIES

@@ -33,7 +33,7 @@ WEAK_SHARE = 6
 
 
 def draw_sample(scenario: str, index: int, seed: int) -> DemoSample:
-    """Draw the ``index``-th sample of a scenario, in memory. Past the last published id, ids repeat and pictures do not."""
+    """Draw the ``index``-th sample of a scenario, in memory. After the last published id, ids repeat, but pictures do not."""
     return SCENARIOS[scenario](index, seed)
 
 
@@ -47,7 +47,9 @@ def samples_per_scenario(samples: int, scenarios: Collection[str] = SCENARIOS) -
     capacity = {name: len(published_ids()[name]) for name in SCENARIOS if name in scenarios}
     total = sum(capacity.values())
     if not 1 <= samples <= total:
-        raise ValueError(f"samples is {samples}, but the demo draws 1 to {total:,}: the filter keeps no more ids.")
+        raise ValueError(
+            f"samples is {samples}, but the demo draws 1 to {total:,}, because the published filter keeps no more."
+        )
     counts = dict.fromkeys(capacity, 0)
     while remaining := samples - sum(counts.values()):
         open_names = [name for name in capacity if counts[name] < capacity[name]]

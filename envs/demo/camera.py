@@ -64,7 +64,7 @@ def _growth(direction: str, back: str, forth: str) -> str:
 
 
 def _place_object(way: str, length: int, size: int, moves: int, rng: Random) -> tuple[int, CropAxis]:
-    """Return the object's position on an axis of ``length`` pixels, and the first crop, which misses it."""
+    """Return the object's position on an axis of ``length`` pixels, and the first crop, which never shows all of it."""
     if way == "both":
         start = rng.randint(length // 2 - size // 2 - 20, length // 2 - size // 2 + 20)
         middle, core = start + size // 2 + rng.randint(-size // 7, size // 7), rng.randint(4, 6)

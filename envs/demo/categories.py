@@ -20,7 +20,7 @@ class Category:
     colors: tuple[Color, ...] = BRIGHT
     """Possible main colors."""
     lean: float = 20.0
-    """Degrees it may be turned either way and still be recognizable."""
+    """Most degrees by which it may be turned either way and still be recognizable."""
 
 
 CATEGORIES: dict[str, Category] = {

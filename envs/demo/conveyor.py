@@ -11,7 +11,7 @@ from envs.demo.scenes import wall
 from envs.demo.shapes import INK, Color, mix
 
 WIDTH, HEIGHT, BELT, SMOOTH = 176, 132, 106, 2
-"""Pixels; ``BELT`` is the height at which things stand on the belt."""
+"""Pixels, but ``SMOOTH`` is the factor of supersampling; ``BELT`` is the row on which objects stand."""
 STRIDE = 12
 """Pixels that the belt moves per frame."""
 PROMPTS = ("What object is shown in the video?", "Which object rides on the conveyor belt?", "What is on the belt?")
@@ -46,10 +46,10 @@ def conveyor(index: int, seed: int) -> DemoSample:
 
 
 def _ends(step: int, count: int, late: bool, rng: Random) -> tuple[int, int]:
-    """Return the first image, and the last one that steps from it reach, which shows the whole object.
+    """Return the first image, and the last one that steps from it can reach, which shows the whole object.
 
     The first is so near an end of the video that only one suggestion is offered: the published answers of open-ended
-    generation add a rewind and count two suggestions in all.
+    generation add a rewind to the offered suggestions, and expect two suggestions in all.
     """
     near = rng.randrange(0, step)
     far = near + step * ((count - 1 - near) // step)

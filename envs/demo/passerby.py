@@ -1,4 +1,4 @@
-"""VSOD: a passer-by walks through a ring of frames and hides the objects of the question in the first one."""
+"""VSOD: a passer-by walks through a ring of frames; an episode starts where the objects of the question are hidden."""
 
 from random import Random
 
@@ -40,7 +40,7 @@ def weak_passerby(index: int, seed: int) -> DemoSample:
     """Draw one sample that the published filter drops: the object is in plain view from the start."""
     published = published_ids()["VSOD"]
     number = [i for i in range(max(published)) if i not in published][index]
-    return _sample(number, 1000 + index, seed, strong=False)  # 1000: not the draws of a strong sample
+    return _sample(number, 1000 + index, seed, strong=False)  # 1000 more: no random draws of a strong sample
 
 
 def _sample(number: int, index: int, seed: int, strong: bool) -> DemoSample:

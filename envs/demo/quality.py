@@ -1,6 +1,6 @@
-"""IN-C: a picture corrupted at level 5 gains a level of quality per request; level 1 is plain.
+"""IN-C: a picture begins at corruption level 5, and each request for the right repair lowers the level by one.
 
-Each of the eight corruptions leaves an object plain at level 1 and unrecognizable at level 5.
+Each of the eight corruptions leaves an object recognizable at level 1 and unrecognizable at level 5.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from envs.demo.scenes import backdrop
 
 SIDE, LEVELS = 160, 5
 VISIBILITY = (1.0, 0.85, 0.5, 0.2, 0.0)
-"""How informative quality levels 1 to 5 are."""
+"""How informative corruption levels 1 to 5 are."""
 PROMPTS = ("What is in the image?", "What type of object is in the image?", "Which object do you see in this image?")
 
 Corrupt = Callable[[Image.Image, int, Random], Image.Image]

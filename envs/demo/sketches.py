@@ -10,7 +10,7 @@ from envs.demo.painting import strokes
 from envs.demo.shapes import Point
 
 SIDE, SMOOTH, STROKE = 160, 3, 0.34
-"""Pixels, supersampling, and the longest stroke of the pen as a share of the picture."""
+"""Pixels, factor of supersampling, and the longest stroke of the pen as a share of the picture."""
 PROMPTS = ("What does this quickdraw represent?", "Which object is sketched here?", "What is being drawn?")
 SUGGESTIONS = (
     "Add more details.", "Add more strokes to the drawing.", "Continue the sketch.", "Draw another part of the quickdraw.",

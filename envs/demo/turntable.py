@@ -27,7 +27,7 @@ SUGGESTIONS = (
 )  # fmt: skip
 Solid = Callable[[Drawing, Color, float], Drawing]
 Spot = Callable[[float, float], Point]
-"""Unit square -> a side of the solid."""
+"""A map from the unit square to the side of a solid."""
 
 
 def turntable(index: int, seed: int) -> DemoSample:
@@ -84,7 +84,7 @@ def box(picture: Drawing, color: Color, yaw: float) -> Drawing:
 
 
 def _print(picture: Drawing, spot: Spot, rim: float) -> list[Patch]:
-    """Map the drawing spot a side, with a rim of paper around it."""
+    """Map the drawing to the side ``spot``, with a rim of paper around it."""
     inner = 1 - 2 * rim
     return [_map_patch(patch, lambda x, y: spot(rim + inner * x, rim + inner * y), 0.6) for patch in picture]
 

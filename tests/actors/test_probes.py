@@ -135,7 +135,7 @@ def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) 
 
 def test_a_model_that_needs_a_picture_is_left_out() -> None:
     reason = unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["text-only"])
-    assert reason == "instructblip-7b takes no question without a picture, text-only shows none"
+    assert reason == "instructblip-7b takes no question without a picture, but text-only shows none"
     assert not unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["blank"])
 
 

@@ -44,6 +44,15 @@ def test_one_call_plays_the_whole_contract(name, monkeypatch):
     assert set(played) == set(CHECKS) and len(played) == len(CASES)
 
 
+@pytest.mark.parametrize("name", ["MVP-N", "IN-C", "QD"])
+def test_a_sample_of_one_frame_keeps_the_contract(name):
+    """Its only frame is the last one, on which no suggestion counts."""
+    sample = replace(SAMPLES[name], frames=1)
+
+    assert SCENARIOS[name].askable(sample, SCENARIOS[name].initial(sample)) == ()
+    contract.check_scenario(SCENARIOS[name], sample)
+
+
 class NeverEnds(QuickDraw):
     def _next_state(self, sample, state, turn):
         return super()._next_state(sample, state, turn)._replace(ending=None)

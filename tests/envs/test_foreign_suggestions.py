@@ -53,10 +53,15 @@ def test_every_foreign_suggestion_means_something_at_home(name):
 
 def test_single_source_is_supported_and_too_small_one_refused():
     assert set(suggestions(replace_suggestions(SAMPLES["QD"], 0, "VSOD").options)) <= set(FOREIGN["VSOD"])
-    with pytest.raises(ValueError, match="VSOD has 0 suggestions"):
+    with pytest.raises(
+        ValueError, match="needs 2 suggestions of VSOD for CIT sample 3, but only 0 mean nothing in CIT; "
+    ):
         replace_suggestions(SAMPLES["CIT"], 0, "VSOD")
     asks = tuple(f"Move block {number} to the left." for number in range(30))
-    with pytest.raises(ValueError, match=r"the rest has .* sample 3 needs 30"):
+    with pytest.raises(
+        ValueError,
+        match=r"^random-proactive needs 30 suggestions of other scenarios for ROD sample 3, but only \d+ mean nothing ",
+    ):
         replace_suggestions(replace(SAMPLES["ROD"], options=("I cannot tell.", *asks)), 0)
 
 
@@ -90,5 +95,5 @@ def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
 def test_a_folder_with_one_scenario_has_no_stand_ins(demo_data, tmp_path):
     file = f"{SCENARIOS['QD'].stem}_preprocessed.jsonl"
     shutil.copy(demo_data / file, tmp_path / file)
-    with pytest.raises(ValueError, match=r"the rest has 0 suggestions .* from the other scenarios' files"):
+    with pytest.raises(ValueError, match=r"but only 0 mean nothing in QD; it takes them from the data folder$"):
         replace_suggestions(with_suggestion_pool(load_samples(tmp_path, "QD"), tmp_path)[0], 0)

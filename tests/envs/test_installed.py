@@ -118,7 +118,8 @@ def test_a_name_is_offered_once_and_not_taken(site):
     finally:
         sys.path.remove(str(site / "other"))
     assert str(twice.value) == (
-        "the policy 'asker' of the installed package my-games 1.5 has the name of one of other; uninstall one of the two"
+        "the policy 'asker' of the installed package my-games 1.5 has the same name as one of other;"
+        " uninstall one of the two packages"
     )
 
 
@@ -202,8 +203,18 @@ def function():
         ("function", "mine", "mine", "is of the type function; a scenario is a subclass of envs.Scenario"),
         ("Bare", "mine", "mine", "has no hint; the class Bare must define it"),
         ("Mine", "yours", "mine", "has another name, 'yours', in its class Mine; make the two names equal"),
-        ("Mine", "mine", "QuickDraw", "reads QuickDraw_preprocessed.jsonl; its stem must be a file name of its own"),
-        ("Mine", "mine", "a/b", "reads a/b_preprocessed.jsonl; its stem must be a file name of its own"),
+        (
+            "Mine",
+            "mine",
+            "QuickDraw",
+            "reads QuickDraw_preprocessed.jsonl; its stem must be a file name that no other scenario has",
+        ),
+        (
+            "Mine",
+            "mine",
+            "a/b",
+            "reads a/b_preprocessed.jsonl; its stem must be a file name that no other scenario has",
+        ),
     ],
 )
 def test_a_scenario_of_a_package_that_cannot_be_played_is_a_sentence(site, target, name, stem, reason):

@@ -17,7 +17,7 @@ from envs.samples import (
 from tests.envs.test_samples import BAD, CIT, COCO, ENTRY, FILE, line, write_lines
 
 SENTENCES = {
-    "more options than letters": "options and categories are more than 32: their letters would read alike",
+    "more options than letters": "there are more than 32 options and categories, so two letters would read alike",
     "not JSON": "is not JSON",
     "deep": "is not JSON",
     "a list": "is not a JSON object but list",
@@ -124,7 +124,7 @@ RULES = [
     ("ROD", ENTRY, {"num_images": 1}, ""),
     ("ROD", ENTRY, {"categories": [*ENTRY["categories"], *(f"c{n}." for n in range(25))]}, ""),
     ("ROD", ENTRY, {"categories": [*ENTRY["categories"], *(f"c{n}." for n in range(26))]},
-     "options and categories are more than 32: their letters would read alike"),
+     "there are more than 32 options and categories, so two letters would read alike"),
     ("ROD", ENTRY, {"image_template": "a" * 505 + "{image}"}, ""),
     ("ROD", ENTRY, {"image_template": "~/{image}"}, "image_template '~/{image}' must be relative to the data folder"),
     ("ROD", ENTRY, {"image_template": "a/b:c/{image}"}, ""),
@@ -173,7 +173,7 @@ def test_a_folder_without_what_is_asked_for_is_refused_in_one_sentence(tmp_path)
     )
     write_lines(tmp_path, line(id=10**6, strong_occlusions=False))
     with pytest.raises(
-        BadData, match=r"holds no sample that the paper's filter keeps; --set selection\.filtered=false$"
+        BadData, match=r"holds no sample that the paper's filter keeps; type --set selection\.filtered=false$"
     ):
         load_samples(tmp_path, "ROD")
     with pytest.raises(BadData, match=r"holds no sample with strong occlusion$"):

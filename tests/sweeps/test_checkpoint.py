@@ -163,7 +163,7 @@ def test_cells_are_left_out_and_not_models(tmp_path):
 
     assert played == {("sees", "zero-shot"), ("sees", "text-only"), ("sees", "icl-1"), ("reads", "text-only")}
     assert limited_products(built) == [
-        "reads reads text only, zero-shot shows pictures", "reads reads text only, icl-1 shows pictures",
+        "reads reads text only, but zero-shot shows pictures", "reads reads text only, but icl-1 shows pictures",
     ]  # fmt: skip
     assert set(limited_products(built)) < set(skipped_products(built))
 
@@ -172,7 +172,9 @@ def test_a_condition_that_no_model_can_take_is_left_out_too(tmp_path):
     alone = sweep(files(tmp_path), ["zero-shot", "text-only"], models=["reads"])
 
     assert {cell.condition.name for cell in alone.cells()} == {"text-only"}
-    with pytest.raises(SweepError, match="reads makes no cell here: reads reads text only, zero-shot shows pictures"):
+    with pytest.raises(
+        SweepError, match="reads makes no cell here: reads reads text only, but zero-shot shows pictures"
+    ):
         sweep(tmp_path, ["zero-shot"])
 
 

@@ -87,15 +87,15 @@ MISTAKES = {
     ),
     "unknown protocol": (
         {"protocol": "oegg"},
-        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "protocol in a list": (
         {"protocol": [["oeg"]]},
-        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "no protocol": (
         {"protocol": []},
-        "x.toml: protocol = []: names nothing; give at least one of 'mcqa' and 'oeg' and 'oeg-multi' and 'tools'",
+        "x.toml: protocol = []: names nothing; give at least one of 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
     ),
     "protocol twice": (
         {"protocol": "oeg", "protocols": ["mcqa"]},
@@ -167,7 +167,7 @@ MISTAKES = {
     ),
     "history on one picture": (
         {"models": ["instructblip-7b"], "conditions": ["history"]},
-        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, history needs several",
+        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, but history needs several",
     ),
     "twice": ({"models": ["oracle", "oracle"]}, "x.toml: a model is named twice in models: 'oracle'"),
     "path in a name": (
@@ -384,7 +384,7 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     assert load(ROOT / "sweeps/demo.toml", ["sampling=checkpoint"]).sampling.checkpoint
     for bad, why in (
         ({"checkpoint": True, "temperature": 0.5}, "leave them out"),
-        ({"sampled": True}, "goes with checkpoint"),
+        ({"sampled": True}, "sampled needs checkpoint = true"),
     ):
         with pytest.raises(SweepError, match=why):
             build({**table, "sampling": bad}, "x.toml")
@@ -393,7 +393,7 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
 def test_calls_are_played_where_every_turn_is_asked_afresh():
     table = {**SMALL, "protocol": ["mcqa", "tools"]}
     reasons = {
-        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it asks no suggestions",
+        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it offers no suggestions",
         "every-state": "it asks for the probabilities of options",
         "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
     }  # fmt: skip
@@ -410,7 +410,7 @@ def test_calls_are_played_where_every_turn_is_asked_afresh():
         .sampling.max_tokens
         == 64
     )
-    with pytest.raises(SweepError, match="replicates are of multiple choice"):
+    with pytest.raises(SweepError, match="replicates repeat multiple choice"):
         build({**table, "protocol": "tools", "replicates": 3}, "small.toml")
     with pytest.raises(SweepError, match='only backend = "vllm" has tool parsers by name'):
         build(

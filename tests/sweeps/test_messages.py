@@ -87,7 +87,7 @@ def test_what_a_model_brings_along_is_named():
     )
     assert (
         describe_requirements(plain.model_copy(update={"requirements": ("a==1", "b==2")}))
-        == "m plays with a==1, b==2 of its own"
+        == "m installs its own a==1, b==2"
     )
 
 

@@ -58,12 +58,12 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
         *(({"gpus": gpus}, "write a whole number from 0 to 8, or 0.5 or 0.25 for a GPU that engines share; more only in pipeline")
           for gpus in (-1, 1.5, 0.75, True, "2", 100_000)),
         ({"backend": "openai", "requirements": ["x==1"]},
-         "only engines of this package (vllm, transformers) have packages of their own; leave it out"),
+         'only backend = "vllm" and "transformers" can have packages of their own; leave it out'),
         *(({"chat": {"today": today}}, f'today = {today!r} is no date; write it as "2026-11-01"')
           for today in ("yesterday", 3, "2026-13-01")),
         ({"batch": True}, 'batch = true is for services, and m has backend = "vllm"'),
         ({"batch": True, "endpoint": {"base_url": "http://h/v1", "server": "vllm"}},
-         "batch = true needs a service with a Batch API, which m's server has not"),
+         "batch = true needs a service with a Batch API, which m's server lacks"),
         ({"backend": "transformers", "tools": "hermes"},
          'write "text", or leave it out; only backend = "vllm" has tool parsers by name'),
         ({"max_images": 0}, "greater than or equal to 1"),
@@ -72,7 +72,7 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
         ({"repetition_penalty": 0}, "greater than 0"),
         ({"repetition_penalty": 2.1}, "less than or equal to 2"),
         ({"gpus": 0.5, "options": {"gpu_memory_utilization": 0.6}},
-         "gpu_memory_utilization is of the whole GPU, so with gpus = 0.5 it is at most 0.5"),
+         "gpu_memory_utilization is a share of the whole GPU; with gpus = 0.5, write at most 0.5"),
     ],
 )  # fmt: skip
 def test_a_wrong_entry_is_a_sentence(fields, reason):

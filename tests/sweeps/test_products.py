@@ -69,7 +69,7 @@ def test_a_condition_without_a_cell_has_its_own_reason() -> None:
         "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N"
     )
     assert refusal_of(models=["oracle", "instructblip-7b"], conditions=["history"]) == (
-        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, history needs several"
+        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, but history needs several"
     )
     assert refusal_of(models=["oracle", "oracle"]) == "x.toml: a model is named twice in models: 'oracle'"
 
@@ -78,7 +78,7 @@ def test_left_out_products_are_one_sentence_each_and_only_some_are_of_the_model(
     entry = {"name": "m", "source": "org/m", "limits": ["no chat template"]}
     table = {**SMALL, "scenarios": ["QD", "ROD"], "models": ["oracle", "m"], "model": [entry]}
     sweep = build({**table, "conditions": ["hint", "icl-1", "history"]}, "x.toml")
-    limited = "m has no chat template and takes one question with one picture, {} asks otherwise"
+    limited = "m has no chat template and takes one question with one picture, but {} asks in another form"
     assert skipped_products(sweep) == [
         "icl-1 exists only for ROD and MVP-N", limited.format("history"), limited.format("icl-1"),
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
 
 def test_keys_of_a_protocol_that_is_not_played_are_refused() -> None:
     assert refusal_of(protocol="oeg", replicates=2) == (
-        "x.toml: replicates are of multiple choice, which is not played here; leave them out"
+        "x.toml: replicates repeat multiple choice, which is not played here; leave them out"
     )
     assert refusal_of(protocol="oeg", sampling={"top_p": 0.5}) == (
         "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p"
@@ -121,7 +121,8 @@ def test_answers_of_several_turns_need_a_judge_that_reads_at_once() -> None:
         ' with a model, or model = "rule-judge" for fixed rules'
     )
     assert refusal_of(protocol="oeg-multi", judge={"model": "rule-judge", "instruction": "paper"}) == (
-        'x.toml: judge.instruction = "paper" is for one-turn answers, and none is published for several turns; write "ours"'
+        'x.toml: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns;'
+        ' write "ours"'
         ' for protocol = "oeg-multi"'
     )
     plain = {"name": "j", "source": "org/j", "limits": ["no chat template"]}
@@ -173,6 +174,22 @@ def test_models_of_another_file_are_added(tmp_path: Path) -> None:
     with pytest.raises(SweepError) as refused:
         load(file, (), [trained])
     assert str(refused.value) == f"{trained} has no [[model]] table; `train` writes one as model.toml"
+
+
+def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
+    file, trained = tmp_path / "s.toml", tmp_path / "model.toml"
+    trained.write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
+    file.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "org/mine"\n')
+    assert [model.name for model in load(file, (), [trained]).models] == ["mine", "m"]
+    for text, message in (
+        ('[[model]]\nsource = "org/mine"\n', "model 1: 'name' is missing"),
+        ("model = 3\n", "models of your own are written as [[model]] tables"),
+        ("models = 3\n", "models must be a list of names, not 3"),
+    ):
+        file.write_text(f'data = "d"\n{text}')
+        with pytest.raises(SweepError) as refused:
+            load(file, (), [trained])
+        assert str(refused.value) == f"{file}: {message}"
 
 
 def test_a_cell_of_a_command_line_is_refused_in_a_sentence() -> None:

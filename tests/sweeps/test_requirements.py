@@ -20,8 +20,8 @@ REFUSED = [
         "from an address that nobody checked; .*unsafe_options = true",
     ),
     (["m @ file:///wheels/m.whl"], "from an address that nobody checked"),
-    (["Ray>=2"], "driver and workers share"),
-    (["proactive_sweep"], "driver and workers share"),
+    (["Ray>=2"], "must have the same version on driver and workers"),
+    (["proactive_sweep"], "must have the same version on driver and workers"),
     ([5], "string"),
     (OTHER, "tuple"),
 ]
@@ -46,7 +46,7 @@ def test_releases_extras_markers_and_checked_addresses_are_accepted():
 
 @pytest.mark.parametrize("backend", ["builtin", "openai"])
 def test_models_without_an_engine_of_ours_have_none(backend):
-    with pytest.raises(SweepError, match="only engines of this package"):
+    with pytest.raises(SweepError, match="can have packages of their own; leave it out"):
         sweep(backend=backend, source="builtin:uniform" if backend == "builtin" else "m", requirements=[OTHER])
 
 

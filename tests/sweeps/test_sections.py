@@ -16,6 +16,7 @@ from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_sta
 from sweeps.sections import Cluster, Precision
 from sweeps.spec import Protocol
 from sweeps.unplayable import limit_reason, uncallable_reason, unplayable_reason
+from sweeps.values import join_names
 from sweeps.wordings import Wording, shipped_wording
 
 
@@ -45,8 +46,8 @@ def test_a_rule_of_precision_is_described(fields, description):
     ("fields", "reason"),
     [
         ({}, "give half_width or difference, in points"),
-        ({"difference": 1.0, "per": "cell"}, 'per = "cell" is of half_width; give that too, or leave per out'),
-        *((fields, "ranking stops averages before they are +-half_width; give half_width, and leave per out") for fields in (
+        ({"difference": 1.0, "per": "cell"}, 'per = "cell" refers to half_width; give that too, or leave per out'),
+        *((fields, "ranking stops averages before they reach half_width; give half_width, and leave per out") for fields in (
             {"difference": 1.0, "ranking": True}, {"half_width": 1.0, "per": "cell", "ranking": True})),
         ({"half_width": 0.05}, "greater than or equal to 0.1"),
         ({"half_width": 25.1}, "less than or equal to 25"),
@@ -93,13 +94,13 @@ HISTORY, BLIND, SYSTEM = CONDITIONS["history"], VARIANTS["text-only"], Condition
         ({}, "mine", CONDITIONS["hint"], Protocol.OEG,
          "open-ended answers are judged by the paper's rules, which have none for mine"),
         ({}, "QD", CONDITIONS["icl-1"], Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
-        ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, history needs several"),
+        ({"max_images": 1}, "ROD", HISTORY, Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
         ({"max_images": 2}, "ROD", HISTORY, Protocol.MCQA, ""),
-        ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, icl-1 needs several"),
+        ({"max_images": 1}, "ROD", CONDITIONS["icl-1"], Protocol.MCQA, "m takes one picture a prompt, but icl-1 needs several"),
         ({"limits": ["no pictures"]}, "ROD", BLIND, Protocol.MCQA, ""),
-        ({"limits": ["no pictures"]}, "ROD", HISTORY, Protocol.MCQA, "m reads text only, history shows pictures"),
+        ({"limits": ["no pictures"]}, "ROD", HISTORY, Protocol.MCQA, "m reads text only, but history shows pictures"),
         *(({"limits": ["no chat template"]}, "ROD", condition, Protocol.MCQA,
-           f"m has no chat template and takes one question with one picture, {condition.name} asks otherwise")
+           f"m has no chat template and takes one question with one picture, but {condition.name} asks in another form")
           for condition in (HISTORY, BLIND, SYSTEM, CONDITIONS["icl-1"])),
         ({"limits": ["no chat template"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
         ({"limits": ["no functions"]}, "ROD", CONDITIONS["hint"], Protocol.MCQA, ""),
@@ -117,7 +118,7 @@ def test_a_model_that_needs_pictures_has_no_blind_cell():
 
     for architecture in PICTURE_NEEDED:
         assert unplayable_reason(entry(architecture=architecture), "ROD", BLIND) == (
-            "m takes no question without a picture, text-only shows none"
+            "m takes no question without a picture, but text-only shows none"
         )
     assert unplayable_reason(entry(architecture="Other"), "ROD", BLIND) == "" == limit_reason(entry(), BLIND)
 
@@ -126,7 +127,7 @@ def test_a_model_that_needs_pictures_has_no_blind_cell():
     ("condition", "obstacle"),
     [
         ("history", "shows earlier turns"), ("icl-3", "shows solved examples"),
-        ("random-proactive", "shows suggestions of other scenarios"), ("every-frame", "asks no suggestions"),
+        ("random-proactive", "shows suggestions of other scenarios"), ("every-frame", "offers no suggestions"),
         ("every-state", "asks for the probabilities of options"), ("lenient", "reads letters leniently"),
     ],
 )  # fmt: skip
@@ -162,10 +163,10 @@ ONE_NODE += f' {STAGES}, or backend = "vllm"'
           for stages in (0, "2", True)),
         ("vllm", 8, {STAGES: 1}, ""), ("vllm", 1, {STAGES: 2}, ""),
         ("vllm", 8, {EXECUTOR: "ray"},
-         f'{EXECUTOR} = "ray" is set where a replica is on several nodes, and only there; leave it out'),
+         f'{EXECUTOR} = "ray" is set automatically for a replica on several nodes; leave it out'),
         ("vllm", 8, {EXECUTOR: "mp"}, ""),
-        ("vllm", 9, {STAGES: 2}, f"gpus = 9 are those of all stages, so with {STAGES} = 2 write a multiple of 2"),
-        ("vllm", 16, {STAGES: 2, WIDTH: 4}, f"{WIDTH} = 4 in 2 stages is not gpus = 16; leave {WIDTH} out"),
+        ("vllm", 9, {STAGES: 2}, f"gpus = 9 counts the GPUs of all stages; with {STAGES} = 2, write a multiple of 2"),
+        ("vllm", 16, {STAGES: 2, WIDTH: 4}, f"{WIDTH} = 4 does not make gpus = 16 in 2 stages; leave {WIDTH} out"),
         ("transformers", 8, {}, ""), ("transformers", 9, {}, ONE_NODE), ("transformers", 2, {STAGES: 2}, ONE_NODE),
         ("openai", 0, {}, ""),
         ("openai", 9, {}, f"a service has no GPUs here; leave gpus and options.{STAGES} out, and give them to the server itself"),
@@ -246,8 +247,8 @@ def test_data_are_a_folder_or_an_address(data):
     ("data", "reason"),
     [
         ("ftp://h/f", "is neither a folder nor an address that begins with hf, http, https, s3, gs://"),
-        ("s3://key@b/f", "may hold no password and no signature: a run folder keeps it"),
-        ("https://h/f?key=1", "may hold no password and no signature: a run folder keeps it"),
+        ("s3://key@b/f", "must hold no password and no signature, because the run folder stores the address"),
+        ("https://h/f?key=1", "must hold no password and no signature, because the run folder stores the address"),
     ],
 )
 def test_an_address_that_is_none_or_holds_a_secret_is_refused(data, reason):
@@ -278,6 +279,13 @@ def test_a_wording_of_ones_own_replaces_each_hint_of_its_scenario():
     }  # fmt: skip
     with pytest.raises(ValidationError, match=f"RODD is no scenario; type {', '.join(SCENARIOS)}"):
         Wording(template="{question} {options}", hints={"RODD": "x", "ROD": "y"})
+
+
+def test_names_are_joined_by_commas_and_one_word():
+    assert [join_names(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
+    assert join_names(("a", "b", "c"), "or") == "a, b or c"
+    reason = unplayable_reason(ModelSpec(name="m", source="x"), "VSOD", VARIANTS["random-from-VSOD"])
+    assert reason == "random-from-VSOD exists only for ROD, MVP-N, QD and COCO, not for VSOD"
 
 
 def test_only_pools_with_a_limit_have_a_share_of_the_cluster():

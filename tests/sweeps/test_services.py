@@ -59,8 +59,8 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
     ("model", "judge", "sentence"),
     [
         ({"backend": "vllm"}, False, 'batch = true is for services, and m has backend = "vllm"'),
-        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which m's server has not"),
-        ({"endpoint": {"base_url": "http://h/v1", "server": "llama.cpp"}}, False, "which m's server has not"),
+        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which m's server lacks"),
+        ({"endpoint": {"base_url": "http://h/v1", "server": "llama.cpp"}}, False, "which m's server lacks"),
         ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
     ],
 )
@@ -133,7 +133,7 @@ def test_no_time_and_no_money_are_refused(field):
     with pytest.raises(ValidationError, match="greater than 0"):
         Endpoint(**{field: 0, "prompt_price": 1})
     with pytest.raises(
-        ValidationError, match="max_cost needs prompt_price and reply_price, else nothing is ever spent"
+        ValidationError, match="max_cost needs prompt_price and reply_price; without them, every request costs nothing"
     ):
         Endpoint(max_cost=1)
     assert Endpoint(max_cost=1, reply_price=1).max_cost == 1

@@ -123,11 +123,11 @@ ALL = {**CONDITIONS, **VARIANTS}
         ({}, "own", "hint", Protocol.OEG, "open-ended answers are judged by the paper's rules, which have none for own"),
         ({}, "own", "hint", Protocol.TOOLS, "tool calls exist only for the paper's scenarios; own defines no functions"),
         ({}, "QD", "icl-1", Protocol.MCQA, "icl-1 exists only for ROD and MVP-N, not for QD"),
-        ({"max_images": 1}, "ROD", "history", Protocol.MCQA, "m takes one picture a prompt, history needs several"),
-        ({"limits": ("no pictures",)}, "ROD", "hint", Protocol.MCQA, "m reads text only, hint shows pictures"),
+        ({"max_images": 1}, "ROD", "history", Protocol.MCQA, "m takes one picture a prompt, but history needs several"),
+        ({"limits": ("no pictures",)}, "ROD", "hint", Protocol.MCQA, "m reads text only, but hint shows pictures"),
         (
             {"limits": ("no chat template",)}, "ROD", "history", Protocol.MCQA,
-            "m has no chat template and takes one question with one picture, history asks otherwise",
+            "m has no chat template and takes one question with one picture, but history asks in another form",
         ),
         (
             {"limits": ("no functions",)}, "ROD", "hint", Protocol.TOOLS,
@@ -136,7 +136,7 @@ ALL = {**CONDITIONS, **VARIANTS}
         ({"limits": ("no functions",)}, "ROD", "hint", Protocol.MCQA, ""),
         (
             {"architecture": "InstructBlipForConditionalGeneration"}, "ROD", "text-only", Protocol.MCQA,
-            "m takes no question without a picture, text-only shows none",
+            "m takes no question without a picture, but text-only shows none",
         ),
     ],
 )  # fmt: skip
@@ -148,7 +148,7 @@ def test_a_cell_that_cannot_be_played_has_its_reason(
 
 def test_a_condition_is_kept_from_other_models() -> None:
     rule = [Only(conditions=("hint",), models=("n",))]
-    assert unplayable_reason(model(), "ROD", ALL["hint"], rule) == "hint is kept from m by [[only]]"
+    assert unplayable_reason(model(), "ROD", ALL["hint"], rule) == "[[only]] excludes m from hint"
     assert unplayable_reason(model(name="n"), "ROD", ALL["hint"], rule) == ""
     assert unplayable_reason(model(), "ROD", ALL["zero-shot"], rule) == ""
 
@@ -156,7 +156,7 @@ def test_a_condition_is_kept_from_other_models() -> None:
 @pytest.mark.parametrize(
     ("condition", "obstacle"),
     [
-        ("history", "shows earlier turns"), ("icl-1", "shows solved examples"), ("every-frame", "asks no suggestions"),
+        ("history", "shows earlier turns"), ("icl-1", "shows solved examples"), ("every-frame", "offers no suggestions"),
         ("every-state", "asks for the probabilities of options"),
     ],
 )  # fmt: skip
@@ -182,8 +182,8 @@ def test_tool_calls_ask_each_turn_afresh(condition: str, obstacle: str) -> None:
             "'m @ https://x.test/m.whl' is installed from an address that nobody checked; name a release, or write"
             " unsafe_options = true",
         ),
-        ("Ray>=2", "'Ray>=2' is what driver and workers share; leave it out"),
-        ("proactive_sweep", "'proactive_sweep' is what driver and workers share; leave it out"),
+        ("Ray>=2", "'Ray>=2' must have the same version on driver and workers; leave it out"),
+        ("proactive_sweep", "'proactive_sweep' must have the same version on driver and workers; leave it out"),
     ],
 )  # fmt: skip
 def test_a_requirement_that_is_none_is_refused(requirement: str, reason: str) -> None:

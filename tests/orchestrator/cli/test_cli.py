@@ -315,7 +315,7 @@ def test_data_demo_and_check(tmp_path):
     next((tmp_path / "d" / "QuickDraw").rglob("*.*")).unlink()
     broken = call("data", "check", tmp_path / "d")
     assert broken.exit_code == 1
-    assert "is not there" in broken.output and "1 problems" in broken.output
+    assert "is not there" in broken.output and "1 problem\n" in broken.output
 
 
 def test_non_text_folder_name_is_one_sentence(tmp_path):

@@ -238,7 +238,7 @@ def test_a_plan_lists_five_products_that_are_left_out(
         "name": "s", "data": str(demo_data), "models": ["oracle", *(entry["name"] for entry in entries)], "model": entries,
         "scenarios": ["ROD"], "conditions": ["zero-shot", "history"], "output": str(tmp_path / "run"),
     }  # fmt: skip
-    reasons = [f"left out: m{number} takes one picture a prompt, history needs several" for number in range(models)]
+    reasons = [f"left out: m{number} takes one picture a prompt, but history needs several" for number in range(models)]
     plan._show_cells(build(table, "a test"), ["a note"], False, [], False)
     assert capsys.readouterr().out.splitlines()[-6 - len(hidden) :] == [*reasons[:5], *hidden, "a note"]
     plan._show_cells(build(table, "a test"), ["a note"], False, [], True)

@@ -105,7 +105,7 @@ def test_the_key_is_true_or_false(mixed_folder):
 
 def test_what_a_model_cannot_take_is_left_out_of_a_run_that_begins_before_its_files_are_here(demo_data, tmp_path):
     """Its refused episodes leave the plan, the others stay and are not played again; no data or checkpoint is read to say so."""
-    reason = "reads reads text only, zero-shot shows pictures"
+    reason = "reads reads text only, but zero-shot shows pictures"
 
     def wanted(**limits):
         entry = {"name": "reads", "source": "builtin:uniform", "backend": "builtin", **limits}

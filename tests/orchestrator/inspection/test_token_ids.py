@@ -60,7 +60,7 @@ def test_a_model_of_the_sweep_file_is_named_as_in_the_file(demo_data: Path, tmp_
     sweep.write_text(f'data = "{demo_data}"\nmodels = ["blind", "oracle"]\nconditions = ["text-only"]\n{entry}')
     asks = ("ROD", 0, "--data", demo_data, "--sweep", sweep)
 
-    assert "blind reads text only, zero-shot shows pictures" in run_prompt(*asks, "--model", "blind").output
+    assert "blind reads text only, but zero-shot shows pictures" in run_prompt(*asks, "--model", "blind").output
     assert run_prompt(*asks, "--model", "blind", "--condition", "text-only").exit_code == 0
 
 

@@ -216,7 +216,7 @@ def test_a_run_says_which_models_may_run_code():
 
 def test_a_run_says_which_models_install_packages():
     model = entry(backend="transformers", requirements=["transformers==5.18.0"])
-    assert describe_requirements(model) == "m plays with transformers==5.18.0 of its own"
+    assert describe_requirements(model) == "m installs its own transformers==5.18.0"
     assert describe_requirements(entry()) == ""
 
 

@@ -218,7 +218,7 @@ def test_rule_changes_no_key_and_no_settings():
         ({"half_width": "one"}, "precision.half_width"),
         ({"half_width": True}, "precision.half_width"),
         ({"half_wide": 1.0}, "did you mean 'precision.half_width'?"),
-        ({"difference": 1, "per": "cell"}, 'per = "cell" is of half_width'),
+        ({"difference": 1, "per": "cell"}, 'per = "cell" refers to half_width'),
         ({"half_width": 1, "per": "model"}, "precision.per"),
         ({"ranking": True}, "give half_width or difference, in points"),
         ({"difference": 1, "ranking": True}, "give half_width, and leave per out"),
