@@ -1,6 +1,6 @@
-"""Stops a judge that reads nothing: its first answers are its trial, and nothing more is asked if it fails it.
+"""Stops a judge whose replies hold no verdicts: its first answers are a trial, and a judge that fails it is asked no more.
 
-A worker's judge reads at most ``FIRST_ANSWERS`` answers before one has a verdict; then the others follow.
+Until one answer has a verdict, a worker sends its judge at most ``FIRST_ANSWERS`` answers; the others wait.
 """
 
 import asyncio
@@ -11,22 +11,23 @@ from dataclasses import dataclass, field
 from actors.engine.backend import ModelStopped
 
 FIRST_ANSWERS = 20
-"""Answers without a verdict, with none before, after which a judge stops."""
+"""A judge that has given no verdict after this many answers is stopped."""
 LONG_TRIAL = 100
-"""Answers of which fewer than ``MIN_SHARE`` with a verdict stop a judge."""
+"""After this many answers, a judge is stopped unless at least ``MIN_SHARE`` of them have a verdict."""
 MIN_SHARE = 0.05
 
 
 def reads_nothing(read: int, judged: int) -> bool:
-    """Return True if a judge with ``read`` verdicts on ``judged`` answers reads none, or too few to count."""
+    """Return True if a judge gave no verdict on ``judged`` answers, or one on too few (``read``) of a long trial."""
     return (judged > 0 and read == 0) or (judged >= LONG_TRIAL and read < MIN_SHARE * judged)
 
 
 @dataclass
 class Outcome:
-    """What became of one answer; ``reason`` says why it has no verdict, and is empty if it has one."""
+    """Whether an answer got a verdict."""
 
     reason: str = "it was not read"
+    """Why it has no verdict; the block of ``JudgeTrial.answer`` sets it to empty if it has one."""
 
 
 @dataclass
@@ -37,14 +38,17 @@ class JudgeTrial:
     passed: bool = False
     """True once enough answers have a verdict, in this worker or elsewhere."""
     read: int = 0
+    """Answers that got a verdict."""
     judged: int = 0
+    """All answers that were judged, with or without a verdict."""
     running: int = 0
+    """Answers that are being judged."""
     last_reason: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @asynccontextmanager
     async def answer(self) -> AsyncIterator[Outcome]:
-        """Judge one answer in the block, which sets the outcome; raises ModelStopped if the judge has failed its trial."""
+        """Admit one answer; its judging runs in the block, which sets the outcome. Raises ModelStopped after a failed trial."""
         async with self.changed:
             await self.changed.wait_for(
                 lambda: self.passed or self.failed or self.read or self.judged + self.running < FIRST_ANSWERS
@@ -72,6 +76,7 @@ class JudgeTrial:
 
     @property
     def failed(self) -> bool:
+        """True if the judge is to be stopped."""
         if self.passed or self.judged < FIRST_ANSWERS:
             return False
         return reads_nothing(self.read, self.judged)

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 BATCH_EPISODES = 64
 """Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
 MIN_BATCH_AGE_S = 1.0
-"""Seconds after which a batch is sent although it is not full, so that a crash loses little."""
+"""Fewest seconds after which a batch is sent although it is not full; short, so that a crash loses little."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -38,7 +38,7 @@ class LeaseState(Generic[Item, Result, Batch]):
     async def batches(self, in_flight: int) -> AsyncIterator[Batch]:
         """Yield results in the order in which they finish, with at most ``in_flight`` items in progress.
 
-        Raises BackendDied, or the bug that stopped a lane, after yielding the results that were finished before.
+        Raises BackendDied, or the bug that stopped a lane, after yielding the results that are ready.
         """
         lanes = [asyncio.create_task(self._lane()) for _ in range(min(in_flight, len(self.items)))]
         closing = asyncio.create_task(self._close_after(lanes))
@@ -54,7 +54,7 @@ class LeaseState(Generic[Item, Result, Batch]):
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
     def recall(self, items: Collection[Item]) -> None:
-        """Skip those of the items that have not begun."""
+        """Skip these items unless they have begun."""
         self._recalled.update(items)
 
     async def _lane(self) -> None:

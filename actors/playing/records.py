@@ -35,7 +35,7 @@ class EpisodeBatch:
     rejected: frozenset[int] = frozenset()
     """Ordinals of the rejected episodes (``Episode.rejected``)."""
     options: Columns = field(default_factory=lambda: to_columns(OptionRow, []))
-    """The fields of ``OptionRow``; empty columns but for ``every-state``."""
+    """The fields of ``OptionRow``; without rows unless the condition is ``every-state``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def verdict_batch(judge: str, answers: Sequence[JudgedAnswer]) -> VerdictBatch:
 
 
 def to_columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
-    """Return the columns of these rows; without rows, each is empty."""
+    """Return the columns of these rows; every column is empty if there are no rows."""
     return {name: [row[index] for row in rows] for index, name in enumerate(row_type._fields)}
 
 
@@ -109,7 +109,7 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
 
 
 def _total(replies: Sequence[Reply], field: str) -> int | None:
-    """Return the sum of a field; None without replies, or if any reply lacks it."""
+    """Return the sum of a field; None if there are no replies or any of them lacks the field."""
     counts = [getattr(reply, field) for reply in replies]
     return None if not counts or None in counts else sum(counts)
 
@@ -130,7 +130,7 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
 
 
 def option_rows(cell: Cell, episode: Episode) -> Iterator[OptionRow]:
-    """Yield the rows of all options that an episode asked about; none but for ``every-state``."""
+    """Yield one row per option of each question, and one for its residual; nothing unless the condition is ``every-state``."""
     scored = [(number, turn, turn.reply) for number, turn in enumerate(episode.turns)]
     if not any(isinstance(reply, ScoredReply) for _, _, reply in scored):
         return

@@ -19,10 +19,10 @@ END = {Ending.CORRECT: -1, Ending.WRONG: -2, Ending.LIMIT: -3}
 
 
 class Question(NamedTuple):
-    """What the model reads at one or several states."""
+    """A view that the model sees at one or more states."""
 
     state: State
-    """The first of these states."""
+    """The first of the states with this view."""
     view: View
 
     @property
@@ -33,8 +33,8 @@ class Question(NamedTuple):
     @property
     def suggests(self) -> tuple[bool, ...]:
         """Return for each option whether it is a suggestion."""
-        asks = set(suggestions(self.view.options))
-        return tuple(option in asks for option in self.view.options) + (False,) * len(self.view.categories)
+        helpful = set(suggestions(self.view.options))
+        return tuple(option in helpful for option in self.view.options) + (False,) * len(self.view.categories)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class StateGraph:
     """State -> per option of its question, the state that it leads to or a value of ``END``."""
 
     def kind(self, question_index: int, option: int) -> str:
-        """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where none counts yet."""
+        """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where no category counts yet."""
         question = self.questions[question_index]
         if option >= len(question.view.options):
             return "right" if question.options[option] == self.sample.answer else "wrong"
