@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read_reused(folder: Path) -> pl.DataFrame:
-    """Return the ``REUSED`` rows of stored episodes and their verdicts; none if the file is absent or damaged."""
+    """Return the ``REUSED`` rows of stored episodes and their verdicts; no rows if the file is absent or damaged."""
     rows = _read_rows(folder)
     if not rows.height:
         return rows

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def make_frames(
     folder: Path, tables: Mapping[str, Columns], schemas: Mapping[str, pl.Schema]
 ) -> dict[str, pl.DataFrame]:
-    """Return one frame per table, without the keys that have a row that cannot be stored."""
+    """Return one frame per table; a key with a row that cannot be stored is left out of all of them."""
     try:
         return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}
     except UNSTORABLE:
@@ -74,7 +74,7 @@ def _without_keys(columns: Columns, bad: Mapping[Any, object]) -> Columns:
 def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns, schema=schema)
-    except UnicodeEncodeError:  # a reply may hold half a surrogate pair, which is no text
+    except UnicodeEncodeError:  # a reply may hold a lone surrogate (half a character), which UTF-8 cannot encode
         clean = {name: [_replace_surrogates(value) for value in values] for name, values in columns.items()}
         return pl.DataFrame(clean, schema=schema)
 
@@ -84,7 +84,7 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def check_columns(tables: dict[str, Columns]) -> set[str]:
-    """Return the keys of a batch; raises ValueError for wrong columns or lengths, or an episode that is in it twice."""
+    """Return the keys of a batch; raises ValueError for wrong columns or lengths, or a duplicate episode."""
     for table, expected in TABLES.items():
         columns = tables[table]
         if columns.keys() != expected.keys():

@@ -37,7 +37,7 @@ BAD_LINES = "bad_lines.json"
 NOT_IDENTITY = {
     "output", "tracking", "cluster", "staging", "judge", "measures", "precision", "evidence", "models", "conditions"
 }  # fmt: skip
-"""Keys of a sweep that do not identify a run, or are compared by name."""
+"""Keys of a sweep that do not identify a run; models and conditions do, but are compared by name."""
 MAX_DIFFERENCES = 8
 """Differences that an error message lists."""
 
@@ -64,7 +64,7 @@ def claim(
 ) -> Iterator[None]:
     """Lock a run folder for this sweep in a block, and create it if needed.
 
-    ``left_out`` are the bad lines of the data, if they were read. Raises RunFolderError if another driver holds the
+    ``left_out`` are the bad lines of the data; None if the data was not read. Raises RunFolderError if another driver holds the
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
     with lock.hold(folder, "driver"):
@@ -114,7 +114,7 @@ def settings(sweep: Sweep) -> dict[str, Any]:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ") -> list[str]:
     """Return one sentence per changed key: ``sampling.max_tokens was 50, this sweep says 64``.
 
-    ``between`` stands between the two values. A model or condition that only one sweep has is named once, in its list.
+    ``between`` stands between the two values. A model or condition that only one sweep has changes only the list of names.
     """
     unshared = {kind: set(old.get(kind, ())) ^ set(new.get(kind, ())) for kind in ("models", "conditions")}
     prefixes = tuple(f"{kind}.{name}." for kind, names in unshared.items() for name in names)
