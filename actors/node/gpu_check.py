@@ -1,7 +1,7 @@
 """Checks a worker's GPUs before its engine loads: assigned by Ray, of the requested kind, with enough free memory.
 
 The processes of a killed engine take a while to end, and an engine that measures memory meanwhile refuses to start. So the
-check waits for their memory, and names the processes that remain.
+check waits until their memory is free, and names the processes that still hold it.
 """
 
 import re
@@ -14,16 +14,16 @@ from actors.node.nvml import Device, DriverUnavailable
 from sweeps.values import format_gpus
 
 MEMORY_TIMEOUT_S = 120.0
-"""Seconds to wait for the memory of another engine's processes."""
+"""Seconds to wait until another engine's processes have freed their memory."""
 POLL_INTERVAL_S = 2.0
 """Seconds between two measurements."""
 DEFAULT_GPU_SHARE = 0.9
-"""Share of its GPU's memory, or of its part of one, that vLLM takes unless options set ``gpu_memory_utilization``."""
+"""Share of the memory of its GPU (or its part of a GPU) that vLLM takes unless ``gpu_memory_utilization`` is set."""
 GIB = 2**30
 
 
 class GpuUnavailable(RuntimeError):
-    """A problem of a worker's devices, in one sentence; another worker elsewhere may succeed."""
+    """A problem of a worker's devices, in one sentence; a worker on other devices may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class GpuRequest:
     gpus: float
     """A whole number, or the share of one GPU."""
     accelerator: str = ""
-    """As Ray names it (``H200``, ``A100-80G``); empty takes any."""
+    """Kind of GPU as Ray names it (``H200``, ``A100-80G``); empty accepts any."""
     share: float = 0.0
     """Share of each device's memory that must be free."""
     size: int = 0
@@ -46,7 +46,7 @@ class GpuRequest:
         return max(1, int(self.gpus))
 
     def needs(self, device: Device) -> int:
-        """Return bytes that must be free on a device, at most all of them."""
+        """Return the bytes that must be free on a device, at most its total."""
         return min(device.total, max(int(self.share * device.total), self.size))
 
 
@@ -106,13 +106,13 @@ def _find(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) ->
     """Return the devices with these indices or UUIDs, which may be abbreviated."""
     matches = []
     for name in ids:
-        same = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
-        if not same and name.startswith("MIG-"):
+        matching = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
+        if not matching and name.startswith("MIG-"):
             raise DriverUnavailable("parts of a GPU (MIG) are not measured")
-        if len(same) != 1:
+        if len(matching) != 1:
             present = ", ".join(device.index for device in devices) or "none"
             raise GpuUnavailable(f"Ray gave {request.model} GPU {name}, but this node's driver lists {present}")
-        matches.append(same[0])
+        matches.append(matching[0])
     return matches
 
 
@@ -129,7 +129,7 @@ def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
 
 
 def _check_part(request: GpuRequest, device: Device) -> None:
-    """Refuse a model that needs more than its share of a GPU."""
+    """Raise GpuUnavailable if a model needs more memory than its share of a GPU has."""
     part = int(request.gpus * device.total)
     if request.gpus < 1 and request.needs(device) > part:
         raise GpuUnavailable(
@@ -139,7 +139,7 @@ def _check_part(request: GpuRequest, device: Device) -> None:
 
 
 def _memory(device: Device) -> str:
-    """``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
+    """Return ``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
     free = f"only {_gib(device.free)} of {_gib(device.total)} GiB are free on GPU {device.index}"
     holders = " and ".join(f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders)
     return f"{free}: {holders}" if holders else f"{free} (the driver does not report which process holds the rest)"

@@ -41,7 +41,7 @@ class LoadQueue:
     def turn(
         self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S, alone: bool = False
     ) -> Iterator[None]:
-        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) never shares its turn, nor does ``alone``.
+        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) and ``alone`` never share a turn.
 
         If the folder is unusable, the engine loads without a turn.
         """
@@ -95,7 +95,7 @@ class LoadQueue:
             return reason
 
     def _conflict(self, loading: list[TicketState], new: TicketState) -> str:
-        """Return why a load must wait for those in progress, whose memory counts as not taken yet; empty if it need not."""
+        """Return why a load must wait for those in progress (they may not have taken their memory yet); empty if it need not."""
         names = " and ".join(state.model for state in loading)
         if new.alone:
             return f"{names} is loading, and {new.model} starts alone"
@@ -127,7 +127,7 @@ class LoadQueue:
 
 
 class TicketState(BaseModel):
-    """The content of a ticket; by default that of an unreadable one, which may be loading anything."""
+    """The content of a ticket; the defaults stand for an unreadable one, which may be loading any size."""
 
     model: str = "another model"
     size: int | None = None
@@ -140,19 +140,19 @@ class LoadTicket:
     """A place in the queue: a locked file, and a JSON file with its state."""
 
     def __init__(self, path: Path, state: TicketState) -> None:
-        """Lock and write the ticket; under the mutex."""
+        """Lock and write the ticket; the caller holds the mutex."""
         self.path, self.state = path, state
         self.lock = FileLock(path, timeout=0, mode=0o600)
         self.lock.acquire()
         self._write()
 
     def mark_loading(self) -> None:
-        """Publish that the holder loads; under the mutex."""
+        """Publish that the holder loads; the caller holds the mutex."""
         self.state.loading = True
         self._write()
 
     def remove(self) -> None:
-        """Give up the place, even if forked children hold the same lock; under the mutex."""
+        """Give up the place, even if forked children hold the same lock; the caller holds the mutex."""
         _remove(self.path)
 
     def _write(self) -> None:

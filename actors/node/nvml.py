@@ -46,7 +46,7 @@ def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
 
 
 def utilization(nvml: Any = None) -> dict[str, float]:
-    """Return metric -> value of every GPU, named as in MLflow's system metrics: percent, ``_megabytes`` and ``_watts``.
+    """Return metric -> value of every GPU, named as in MLflow's system metrics, with the unit at the end.
 
     Raises DriverUnavailable if no driver answers.
     """
@@ -74,7 +74,7 @@ def _holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
 
 
 def _metrics(nvml: Any, number: int) -> dict[str, float]:
-    """Return what the driver reports; it may refuse each query by itself (under MIG, utilization)."""
+    """Return the metrics that the driver reports; it may refuse any single one (under MIG, utilization)."""
     metrics: dict[str, float] = {}
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)

@@ -32,7 +32,7 @@ COMPARED_PROMPTS = 6
 REPLY_TOKENS = 20
 """New tokens of a compared reply."""
 NO_PACKAGE_CALL = "the package shows pictures to every model"
-"""Why the replies of a model that reads text only are compared with nothing."""
+"""Why prompts of a model that reads text only are not compared."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class TrialReport:
     """Tokens of one picture of the first prompt; None if they cannot be measured."""
     compared: tuple[PromptComparison, ...] = ()
     uncompared: str = ""
-    """Reason for comparing nothing."""
+    """Why prompts were not compared; empty if all were."""
     front: FrontEnd | None = None
-    """Of a vLLM worker whose prompts have pictures."""
+    """None unless a vLLM worker got prompts with pictures."""
     inputs: InputReport = field(default_factory=InputReport)
-    """What the engine makes of the first request of each cell."""
+    """The recorded model input of one episode per cell."""
 
 
 class RequestRecorder(Backend):
@@ -146,7 +146,7 @@ def select_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int | None:
-    """Return the tokens of the first picture, with the tokens around it; None if no comparison is possible."""
+    """Return how many tokens one more copy of the first picture adds to a prompt; None if it cannot be measured."""
     image = next(iter(images_of(request.messages)), None)
     for many, few in ((2, 1), (1, 0)) if image else ():
         with suppress(Exception):  # the model may need exactly one picture: the next pair may work
@@ -162,7 +162,7 @@ def _probe(request: Request, image: ImageRef | None, number: int) -> Request:
 async def _call_package(
     model: ModelSpec, data: Path, requests: Sequence[Request]
 ) -> tuple[list[tuple[list[int], str]], str]:
-    """Return ids and reply of each prompt by the package-style call, and why it stopped, if it failed."""
+    """Return token ids and reply of each prompt by the package-style call, and why the call failed (or an empty string)."""
     loader, answers = PictureLoader(data, model), list[tuple[list[int], str]]()
     try:
         from actors.engine.hf.package_call import PackageCall

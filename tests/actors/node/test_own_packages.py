@@ -79,7 +79,7 @@ def test_other_ray_than_the_drivers_is_refused(wheels, tmp_path):
     write_wheel(wheels, "ray", "99.0")
     write_wheel(wheels, "sweep_helper", "1.0", ["ray==99.0"])
     reason = own_packages.install(["sweep_helper"], str(tmp_path / "packages/abc"))
-    assert "they need another ray than the driver's" in reason
+    assert "they need another ray version than the driver's" in reason
 
 
 def test_unused_folders_are_deleted_when_another_is_installed(wheels, tmp_path):
