@@ -63,9 +63,9 @@ def check_gpus(
     ``assigned`` are the ids from Ray, indices or UUIDs; ``visible`` is CUDA_VISIBLE_DEVICES. Without a driver, only the ids are
     compared.
     """
-    ids = _ids(request, [str(gpu) for gpu in assigned], visible)
+    ids = _check_ids(request, [str(gpu) for gpu in assigned], visible)
     try:
-        devices = _find(request, ids, measure())
+        devices = _find_devices(request, ids, measure())
     except DriverUnavailable as reason:
         yield f"GPUs {','.join(ids)}: {reason}, so kind and memory are not checked"
         return
@@ -75,19 +75,19 @@ def check_gpus(
     while short := [device for device in devices if device.free < request.needs(device)]:
         if monotonic() >= deadline:
             raise GpuUnavailable(
-                f"{request.model} needs {_gib(request.needs(short[0]))} GiB free on GPU {short[0].index}, "
-                f"and after {timeout:.0f} s {_memory(short[0])}"
+                f"{request.model} needs {_format_gib(request.needs(short[0]))} GiB free on GPU {short[0].index}, "
+                f"and after {timeout:.0f} s {_describe_memory(short[0])}"
             )
         if not waiting:
-            yield f"waiting up to {timeout:.0f} s for memory: {_memory(short[0])}"
+            yield f"waiting up to {timeout:.0f} s for memory: {_describe_memory(short[0])}"
             waiting = True
         sleep(interval)
-        devices = _find(request, ids, measure())
+        devices = _find_devices(request, ids, measure())
     for device in devices:
-        yield f"GPU {device.index} ({device.kind}): {_gib(device.free)} of {_gib(device.total)} GiB free"
+        yield f"GPU {device.index} ({device.kind}): {_format_gib(device.free)} of {_format_gib(device.total)} GiB free"
 
 
-def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
+def _check_ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
     """Return the ids of this worker's devices; raises GpuUnavailable unless Ray and the environment agree."""
     if len(assigned) != request.devices:
         raise GpuUnavailable(
@@ -102,7 +102,7 @@ def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[
     return assigned
 
 
-def _find(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
+def _find_devices(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
     """Return the devices with these indices or UUIDs, which may be abbreviated."""
     matches = []
     for name in ids:
@@ -133,17 +133,17 @@ def _check_part(request: GpuRequest, device: Device) -> None:
     part = int(request.gpus * device.total)
     if request.gpus < 1 and request.needs(device) > part:
         raise GpuUnavailable(
-            f"{request.model} needs {_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
-            f" {_gib(part)} GiB; write gpus = 1"
+            f"{request.model} needs {_format_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
+            f" {_format_gib(part)} GiB; write gpus = 1"
         )
 
 
-def _memory(device: Device) -> str:
+def _describe_memory(device: Device) -> str:
     """Return ``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
-    free = f"only {_gib(device.free)} of {_gib(device.total)} GiB are free on GPU {device.index}"
-    holders = " and ".join(f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders)
+    free = f"only {_format_gib(device.free)} of {_format_gib(device.total)} GiB are free on GPU {device.index}"
+    holders = " and ".join(f"process {pid} holds {_format_gib(size)} GiB" for pid, size in device.holders)
     return f"{free}: {holders}" if holders else f"{free} (the driver does not report which process holds the rest)"
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / GIB:.1f}"

@@ -173,7 +173,7 @@ def _remove(path: Path) -> None:
 
 def free_memory(root: Path = ROOT) -> int:
     """Return the bytes of host memory that are free without swapping, of the machine or of this container (cgroup 2)."""
-    machine = _kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
+    machine = _read_kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
     group = root / "sys/fs/cgroup"
     try:
         limit = (group / "memory.max").read_text().strip()
@@ -182,10 +182,10 @@ def free_memory(root: Path = ROOT) -> int:
         return machine
     if not limit.isdigit():
         return machine
-    return max(0, min(machine, int(limit) - used + _kilobytes(group / "memory.stat", "inactive_file")))
+    return max(0, min(machine, int(limit) - used + _read_kilobytes(group / "memory.stat", "inactive_file")))
 
 
-def _kilobytes(path: Path, name: str) -> int:
+def _read_kilobytes(path: Path, name: str) -> int:
     """Return the number after a name in a kernel table; 0 if there is none."""
     with suppress(OSError, ValueError, IndexError):
         for line in path.read_text().splitlines():

@@ -116,10 +116,10 @@ def _find_changes(requirements: Sequence[str], folder: Path, deadline: float) ->
     releases = {change["metadata"]["name"]: change for change in changes}
     if shared := sorted(name for name in releases if name.lower() in SHARED):
         raise InstallError(f"they need another {shared[0]} version than the driver's; name releases that work with it")
-    return [_release(name, change) for name, change in releases.items()]
+    return [_format_release(name, change) for name, change in releases.items()]
 
 
-def _release(name: str, change: dict[str, Any]) -> str:
+def _format_release(name: str, change: dict[str, Any]) -> str:
     if change["is_direct"]:
         return f"{name} @ {change['download_info']['url']}"
     return f"{name}=={change['metadata']['version']}"

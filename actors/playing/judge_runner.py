@@ -72,7 +72,7 @@ class JudgeRunner:
         before, so that it needs no trial.
         """
         self.trial.passed |= reads
-        lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key), batch_age)
+        lease = LeaseState(answers, self._judge_one, partial(verdict_batch, self.key), batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
@@ -81,10 +81,10 @@ class JudgeRunner:
         for lease in self._leases:
             lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 
-    async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
+    async def _judge_one(self, answer: LeasedAnswer) -> JudgedAnswer:
         cell, sample, key = answer.task or self._planned_task(answer.ordinal)
         seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
-        async with self.trial.answer() as outcome:
+        async with self.trial.admit() as outcome:
             judged = await judge_answer(sample, cell, answer.text, self.spec, self.backend, seed)
             outcome.reason = judged.reason
         return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)

@@ -17,9 +17,9 @@ LONG_TRIAL = 100
 MIN_SHARE = 0.05
 
 
-def reads_nothing(read: int, judged: int) -> bool:
-    """Return True if a judge gave no verdict on ``judged`` answers, or one on too few (``read``) of a long trial."""
-    return (judged > 0 and read == 0) or (judged >= LONG_TRIAL and read < MIN_SHARE * judged)
+def reads_nothing(verdicts: int, judged: int) -> bool:
+    """Return True if a judge gave a verdict on none of the judged answers, or on too few of at least ``LONG_TRIAL``."""
+    return (judged > 0 and verdicts == 0) or (judged >= LONG_TRIAL and verdicts < MIN_SHARE * judged)
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Outcome:
     """Whether an answer got a verdict."""
 
     reason: str = "it was not read"
-    """Why it has no verdict; the block of ``JudgeTrial.answer`` sets it to empty if it has one."""
+    """Why it has no verdict; the block of ``JudgeTrial.admit`` sets it to empty if it has one."""
 
 
 @dataclass
@@ -37,9 +37,9 @@ class JudgeTrial:
     name: str
     passed: bool = False
     """True once enough answers have a verdict, in this worker or elsewhere."""
-    read: int = 0
+    verdicts: int = 0
     """Answers that got a verdict."""
-    judged: int = 0
+    judged_count: int = 0
     """All answers that were judged, with or without a verdict."""
     running: int = 0
     """Answers that are being judged."""
@@ -47,16 +47,16 @@ class JudgeTrial:
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @asynccontextmanager
-    async def answer(self) -> AsyncIterator[Outcome]:
+    async def admit(self) -> AsyncIterator[Outcome]:
         """Admit one answer; its judging runs in the block, which sets the outcome. Raises ModelStopped after a failed trial."""
         async with self.changed:
             await self.changed.wait_for(
-                lambda: self.passed or self.failed or self.read or self.judged + self.running < FIRST_ANSWERS
+                lambda: self.passed or self.failed or self.verdicts or self.judged_count + self.running < FIRST_ANSWERS
             )
             if self.failed:
-                verdicts = f"{self.read or 'no'} verdict{'s' * (self.read > 1)}"
+                count = f"{self.verdicts or 'no'} verdict{'s' * (self.verdicts > 1)}"
                 raise ModelStopped(
-                    f"{self.name} gave {verdicts} on its first {self.judged} answers, so it is stopped and asked no more;"
+                    f"{self.name} gave {count} on its first {self.judged_count} answers, so it is stopped and asked no more;"
                     f" the last: {self.last_reason}"
                 )
             self.running += 1
@@ -68,15 +68,15 @@ class JudgeTrial:
             raise
         async with self.changed:
             self.running -= 1
-            self.judged += 1
-            self.read += not outcome.reason
+            self.judged_count += 1
+            self.verdicts += not outcome.reason
             self.last_reason = outcome.reason or self.last_reason
-            self.passed |= self.judged >= LONG_TRIAL and not self.failed
+            self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
             self.changed.notify_all()
 
     @property
     def failed(self) -> bool:
         """True if the judge is to be stopped."""
-        if self.passed or self.judged < FIRST_ANSWERS:
+        if self.passed or self.judged_count < FIRST_ANSWERS:
             return False
-        return reads_nothing(self.read, self.judged)
+        return reads_nothing(self.verdicts, self.judged_count)

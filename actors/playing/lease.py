@@ -40,10 +40,10 @@ class LeaseState(Generic[Item, Result, Batch]):
 
         Raises BackendDied, or the bug that stopped a lane, after yielding the results that are ready.
         """
-        lanes = [asyncio.create_task(self._lane()) for _ in range(min(in_flight, len(self.items)))]
+        lanes = [asyncio.create_task(self._run_lane()) for _ in range(min(in_flight, len(self.items)))]
         closing = asyncio.create_task(self._close_after(lanes))
         try:
-            while (batch := await self._next()) is not None:
+            while (batch := await self._next_batch()) is not None:
                 yield batch
             if self._results:
                 yield self._take()
@@ -57,7 +57,7 @@ class LeaseState(Generic[Item, Result, Batch]):
         """Skip these items unless they have begun."""
         self._recalled.update(items)
 
-    async def _lane(self) -> None:
+    async def _run_lane(self) -> None:
         for item in self._remaining:
             if item in self._recalled:
                 continue
@@ -70,7 +70,7 @@ class LeaseState(Generic[Item, Result, Batch]):
         results, self._results = self._results, []
         return self.build_batch(results)
 
-    async def _next(self) -> Batch | None:
+    async def _next_batch(self) -> Batch | None:
         """Return the next full batch, or after ``batch_age`` seconds the open one; None once every lane has ended."""
         while True:
             try:

@@ -19,7 +19,7 @@ from sweeps.conditions import Condition
 
 SAMPLES = 10
 """Replies that are sampled per question if the engine gives no probabilities."""
-LETTERS = 0.9
+MIN_LETTER_SHARE = 0.9
 """A question is scored by its first tokens only if those that name an option are together at least this probable."""
 
 
@@ -128,7 +128,7 @@ async def _letter_options(
     situation, best = request.situation, reply.first[:1]
     named = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
     letters = [(token, number) for token, number in zip(reply.first, named, strict=True) if number >= 0]
-    if sum(exp(token.log_probability) for token, _ in letters) < LETTERS:
+    if sum(exp(token.log_probability) for token, _ in letters) < MIN_LETTER_SHARE:
         return None
     scores = [ReplyScore(token.log_probability, token in best) for token, _ in letters]
     return _as_reply(question, reply, sum_scores(len(question.options), [number for _, number in letters], scores))

@@ -42,7 +42,7 @@ def version(protocol: Protocol, condition: Condition) -> str:
     return "+".join(name for name, applies in versions.items() if applies)
 
 
-RESIZED, FEWER_STEPS_FROM = ("ROD",), 3
+SMALL_PICTURES_IN, FEWER_STEPS_FROM = ("ROD",), 3
 """For Phi-4: scenarios whose example pictures shrink, and the number of examples from which steps are omitted."""
 
 Past = tuple[View, str]
@@ -172,7 +172,7 @@ def examples(
         )
     chosen = chance(seed, sample.scenario, sample.id, "examples").sample(others, condition.shots)
     game, reduced = SCENARIOS[sample.scenario], small and condition.shots >= FEWER_STEPS_FROM
-    edge = game.example_edge if condition.small_examples or (small and sample.scenario in RESIZED) else None
+    edge = game.example_edge if condition.small_examples or (small and sample.scenario in SMALL_PICTURES_IN) else None
     return tuple(
         message
         for other in chosen
@@ -192,9 +192,9 @@ def tool_messages(view: View, functions: Sequence[Function], condition: Conditio
 
 def list_functions(functions: Sequence[Function]) -> str:
     """Return the functions as text, one per line: ``- move_blocks(direction: "left" | "right"): ...``."""
-    return "".join(f"- {function.name}({_parameter(function)}): {function.description}\n" for function in functions)
+    return "".join(f"- {function.name}({_list_values(function)}): {function.description}\n" for function in functions)
 
 
-def _parameter(function: Function) -> str:
+def _list_values(function: Function) -> str:
     values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
     return f"{function.parameter}: {values}" if values else ""

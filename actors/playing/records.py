@@ -18,7 +18,7 @@ from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 """Column name -> values; all lists of one table have the same length."""
-REUSE = ("cached_tokens", "pictures", "cached_pictures")
+CACHE_FIELDS = ("cached_tokens", "pictures", "cached_pictures")
 """Fields of a ``Reply`` that an engine may not report."""
 
 
@@ -104,11 +104,11 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
         turns, actions[Action.SUGGESTION], actions[Action.ABSTENTION], actions[Action.CATEGORY],
         actions[Action.UNPARSABLE], error, episode.seconds,
         sum(reply.prompt_tokens for reply in replies), sum(reply.reply_tokens for reply in replies),
-        sum((reply.cost for reply in replies), 0.0), *(_total(replies, field) for field in REUSE),
+        sum((reply.cost for reply in replies), 0.0), *(_sum_field(replies, field) for field in CACHE_FIELDS),
     )  # fmt: skip
 
 
-def _total(replies: Sequence[Reply], field: str) -> int | None:
+def _sum_field(replies: Sequence[Reply], field: str) -> int | None:
     """Return the sum of a field; None if there are no replies or any of them lacks the field."""
     counts = [getattr(reply, field) for reply in replies]
     return None if not counts or None in counts else sum(counts)

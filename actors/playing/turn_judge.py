@@ -44,7 +44,7 @@ class TurnJudge:
         """
         messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        async with self.trial.answer() as outcome:
+        async with self.trial.admit() as outcome:
             attempts = await ask_judge(
                 messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
             )

@@ -95,14 +95,14 @@ async def record_inputs(
     report = InputReport(loaded_weights([model]).get(model.name, ""), packages, setting_hashes(model))
     loader = PictureLoader(data, model)
     try:
-        requests = await _pose(plan, model, ordinals)
+        requests = await _pose_requests(plan, model, ordinals)
         call = await _open_package_call(model) if isinstance(backend, LocalBackend) else None
         deadline, inputs = monotonic() + LIMIT_S, list[RecordedInput]()
         for cell, request in requests.items():
             if monotonic() > deadline:
                 late = f"after {LIMIT_S:.0f} s, {len(requests) - len(inputs)} of {len(requests)} requests were left out"
                 return replace(report, inputs=tuple(inputs), reason=late)
-            inputs.append(await _record(cell, request, backend, call, loader))
+            inputs.append(await _record_input(cell, request, backend, call, loader))
         return replace(report, inputs=tuple(inputs))
     except Exception as problem:  # a certificate must never stop a run
         return replace(report, reason=error_text(problem))
@@ -129,7 +129,7 @@ class _Poser(Backend):
         return await self.policy.reply(request)
 
 
-async def _pose(plan: PlanView, model: ModelSpec, ordinals: Sequence[int]) -> dict[str, Request]:
+async def _pose_requests(plan: PlanView, model: ModelSpec, ordinals: Sequence[int]) -> dict[str, Request]:
     """Return the recorded request of each episode by its cell, in the order of ``ordinals``."""
     poser = _Poser()
     judge = judge_needed(plan, [model.name])
@@ -150,7 +150,7 @@ async def _open_package_call(model: ModelSpec) -> PackageCall:
     return await asyncio.to_thread(PackageCall, resolve_embedded(model))
 
 
-async def _record(
+async def _record_input(
     cell: str, request: Request, backend: Backend, call: PackageCall | None, loader: PictureLoader
 ) -> RecordedInput:
     images = images_of(request.messages)

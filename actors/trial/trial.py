@@ -93,7 +93,7 @@ async def run_trial(
     """Play the episodes of these ordinals, compare some of their prompts, and close the backend."""
     recorder, cells = RequestRecorder(backend), {plan.task(ordinal)[0]: ordinal for ordinal in reversed(ordinals)}
     inputs = await record_inputs(plan, model, backend, data, sorted(cells.values()))
-    report, rows = await _play(plan, model, recorder, ordinals)
+    report, rows = await _play_episodes(plan, model, recorder, ordinals)
     report = replace(report, inputs=inputs)
     if not isinstance(backend, LocalBackend):
         await backend.close()
@@ -114,7 +114,7 @@ async def run_trial(
     return replace(report, picture=picture, compared=compared, uncompared=reason, front=front)
 
 
-async def _play(
+async def _play_episodes(
     plan: PlanView, model: ModelSpec, recorder: RequestRecorder, ordinals: Sequence[int]
 ) -> tuple[TrialReport, list[dict[str, Any]]]:
     """Play the episodes; return the report so far, and the batches of their rows."""

@@ -36,7 +36,7 @@ Sums = Mapping[str, set[str]]
 
 def record_sums(folder: Path, files: Iterable[Path]) -> None:
     """Append the sums of files that are about to be published, and flush them. Raises OSError."""
-    sums = [(_digest(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
+    sums = [(_hash_file(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
     _append(folder, sums)
 
 
@@ -99,15 +99,15 @@ def read_verified(path: Path) -> bytes:
 
 def read_sums(folder: Path) -> Sums:
     """Return the recorded sums; torn and foreign lines are skipped."""
-    return _collect(_read_lines(folder))
+    return _group_by_name(_read_lines(folder))
 
 
 def parse_sums(content: bytes) -> Sums:
     """Return the sums in the bytes of a list."""
-    return _collect(_parse_lines(content))
+    return _group_by_name(_parse_lines(content))
 
 
-def _collect(lines: Iterable[tuple[str, str]]) -> Sums:
+def _group_by_name(lines: Iterable[tuple[str, str]]) -> Sums:
     sums: dict[str, set[str]] = {}
     for digest, name in lines:
         sums.setdefault(name, set()).add(digest)
@@ -119,7 +119,7 @@ def sum_matches(path: Path, sums: Sums) -> bool:
     recorded = sums.get(f"{path.parent.name}/{path.name}")
     if recorded is None:
         return COMPLETE not in sums
-    return _cached_digest(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
+    return _hash_once(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -170,11 +170,11 @@ def _digest_or_empty(path: Path) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _cached_digest(path: Path, *_state: int) -> str:
+def _hash_once(path: Path, *_state: int) -> str:
     """Return the sum of a file, hashing it once per state (time, size, inode)."""
-    return _digest(path)
+    return _hash_file(path)
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -156,7 +156,7 @@ def read_history(folder: Path) -> list[LogEntry]:
     except FileNotFoundError:
         return []
     except OSError as problem:
-        raise _damaged(str(folder), problem.strerror or str(problem)) from None
+        raise _damaged_log(str(folder), problem.strerror or str(problem)) from None
 
 
 def parse_history(content: bytes, where: str) -> list[LogEntry]:
@@ -164,10 +164,10 @@ def parse_history(content: bytes, where: str) -> list[LogEntry]:
     try:
         return [LogEntry.model_validate_json(line) for line in content.decode().splitlines()]
     except ValueError:
-        raise _damaged(where, "it is not as it was written") from None
+        raise _damaged_log(where, "it is not as it was written") from None
 
 
-def _damaged(where: str, why: str) -> RunFolderError:
+def _damaged_log(where: str, why: str) -> RunFolderError:
     return RunFolderError(
         f"{where}/{LOG} is damaged ({why}); what was paused or cancelled is not known any more: move the file away to play"
         " everything"

@@ -93,8 +93,8 @@ def describe(folder: Path) -> Iterator[str]:
     if not total:
         return
     parts = ", ".join(f"{100 * value / total:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * total)
-    waited = f"; {_format(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
-    yield f"{_format(total, unit)} held: {parts}{waited}"
+    waited = f"; {_format_hours(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
+    yield f"{_format_hours(total, unit)} held: {parts}{waited}"
 
 
 def held_shares(folder: Path) -> dict[str, float]:
@@ -104,7 +104,7 @@ def held_shares(folder: Path) -> dict[str, float]:
     return {part: hours[part] / total for part in HELD if hours[part]} if total else {}
 
 
-def _format(hours: float, unit: str) -> str:
+def _format_hours(hours: float, unit: str) -> str:
     return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
 
 

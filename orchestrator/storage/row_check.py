@@ -31,13 +31,13 @@ def make_frames(
 ) -> dict[str, pl.DataFrame]:
     """Return one frame per table; a key with a row that cannot be stored is left out of all of them."""
     try:
-        return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}
+        return {name: _make_frame(columns, schemas[name]) for name, columns in tables.items()}
     except UNSTORABLE:
         bad: dict[Any, dict[str, str]] = {}
         for name, columns in tables.items():
             bad |= _rejected_rows(name, columns, schemas[name])
         _set_aside(folder, bad)
-        return {name: _frame(_without_keys(columns, bad), schemas[name]) for name, columns in tables.items()}
+        return {name: _make_frame(_without_keys(columns, bad), schemas[name]) for name, columns in tables.items()}
 
 
 def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any, dict[str, str]]:
@@ -46,7 +46,7 @@ def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any,
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         try:
-            _frame({name: [value] for name, value in row.items()}, schema)
+            _make_frame({name: [value] for name, value in row.items()}, schema)
         except UNSTORABLE as problem:
             why = {"reason": one_line(str(problem))[:MAX_CHARS], "row": one_line(repr(row))[:MAX_CHARS]}
             rejected[row["key"]] = {"table": table, "key": str(row["key"]), **why}
@@ -71,7 +71,7 @@ def _without_keys(columns: Columns, bad: Mapping[Any, object]) -> Columns:
     }
 
 
-def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
+def _make_frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns, schema=schema)
     except UnicodeEncodeError:  # a reply may hold a lone surrogate (half a character), which UTF-8 cannot encode

@@ -144,7 +144,7 @@ def planned_cells(folder: Path) -> list[PlannedCell]:
     except FileNotFoundError:
         raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise _damaged(path, problem) from None
+        raise _damaged_file(path, problem) from None
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
@@ -160,7 +160,7 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
     except FileNotFoundError:
         return None
     except UNREADABLE as problem:
-        raise _damaged(path, problem) from None
+        raise _damaged_file(path, problem) from None
 
 
 def stored_sweep(folder: Path) -> Sweep:
@@ -198,7 +198,7 @@ def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, TypeError, KeyError, ValueError, AttributeError) as problem:
-        raise RunFolderError(f"{_damaged(path, problem)}, with --update") from None
+        raise RunFolderError(f"{_damaged_file(path, problem)}, with --update") from None
 
 
 def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
@@ -266,7 +266,7 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _damaged(path: Path, problem: BaseException) -> RunFolderError:
+def _damaged_file(path: Path, problem: BaseException) -> RunFolderError:
     return RunFolderError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
 
 

@@ -200,5 +200,5 @@ def test_a_wait_for_another_installation_that_takes_too_long_is_a_sentence(tmp_p
 def test_a_release_is_named_by_version_or_by_its_address():
     direct = {"is_direct": True, "download_info": {"url": "https://e.org/x.whl"}, "metadata": {"version": "1"}}
 
-    assert own_packages._release("x", direct) == "x @ https://e.org/x.whl"
-    assert own_packages._release("x", {**direct, "is_direct": False}) == "x==1"
+    assert own_packages._format_release("x", direct) == "x @ https://e.org/x.whl"
+    assert own_packages._format_release("x", {**direct, "is_direct": False}) == "x==1"

@@ -27,7 +27,7 @@ class Answers:
     async def _lane(self, numbers) -> None:
         for number in numbers:
             try:
-                async with self.trial.answer() as outcome:
+                async with self.trial.admit() as outcome:
                     self.begun += 1
                     self.most_at_once = max(self.most_at_once, self.trial.running)
                     await asyncio.sleep(0)
@@ -75,13 +75,13 @@ def test_an_answer_that_ends_in_an_error_counts_neither_way_and_leaves_its_room(
         trial = JudgeTrial("j")
         for _ in range(50):
             with pytest.raises(ZeroDivisionError):
-                async with trial.answer():
+                async with trial.admit():
                     raise ZeroDivisionError
-        async with asyncio.timeout(5), trial.answer() as outcome:
+        async with asyncio.timeout(5), trial.admit() as outcome:
             outcome.reason = ""
         return trial
 
-    assert (trial := asyncio.run(judge())).judged == 1 and not trial.failed and trial.running == 0
+    assert (trial := asyncio.run(judge())).judged_count == 1 and not trial.failed and trial.running == 0
 
 
 @pytest.mark.parametrize(
