@@ -183,7 +183,7 @@ def read_paper_wording() -> tuple[str, str]:
 
 
 def instruction_hash(judge: Judge) -> str:
-    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``paper_messages``."""
+    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises like ``paper_messages``."""
     if judge.instruction == "paper":
         name, wording = "paper", "\0".join(read_paper_wording())
     else:

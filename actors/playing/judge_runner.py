@@ -57,7 +57,7 @@ class JudgeRunner:
     """One judge with its engine."""
 
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
-        """``in_flight``: answers to judge at once, by default as its entry implies. Raises ValueError as ``judge_key``."""
+        """``in_flight``: answers to judge at once, by default ``expected_in_flight``. Raises ValueError like ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
         self.in_flight = in_flight or expected_in_flight(judge.model)
         self.trial = JudgeTrial(judge.model.name)

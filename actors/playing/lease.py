@@ -18,7 +18,7 @@ Batch = TypeVar("Batch")
 
 
 class LeaseState(Generic[Item, Result, Batch]):
-    """The state that the lanes of a lease share: remaining items, results of the open batch, queue of full batches."""
+    """What the lanes (concurrent tasks) of a lease share: remaining items, results of the open batch, queue of full batches."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ class EpisodeRow(NamedTuple):
     ending: str
     """How the episode ended."""
     correct: bool | None
-    """True if the episode ended with the right category; null for ``oeg`` (a judge scores it) and decision maps (no score)."""
+    """True if the episode ended with the right category; null for ``oeg``, ``every-frame`` and ``every-state``."""
     turns: Int32
     """Questions that were asked, including one too long for the model."""
     suggestions: Int32
@@ -46,7 +46,7 @@ class EpisodeRow(NamedTuple):
     error: str | None
     """What went wrong; null if nothing did."""
     seconds: float
-    """Time from the first request to the last reply."""
+    """Seconds from the first request to the last reply."""
     prompt_tokens: int
     """Tokens sent, over all turns."""
     reply_tokens: int
@@ -151,13 +151,13 @@ class VerdictRow(NamedTuple):
     text: str
     """The judge's last reply."""
     seconds: float
-    """Time of the judge's replies."""
+    """Seconds that the judge took, over all requests."""
     prompt_tokens: int
     """Tokens sent to the judge."""
     reply_tokens: int
     """Tokens received from the judge."""
     cost: float
-    """Price of the judge's replies."""
+    """Price of all requests to the judge, in the currency of its prices."""
     strict_category: bool | None
     """``category`` as the package's rule reads the first reply (``envs.openended.strict_verdict``); null without a reply."""
     strict_suggestion: bool | None

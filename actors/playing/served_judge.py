@@ -27,7 +27,7 @@ class ServedJudge:
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def reply(self, request: Request) -> Reply:
-        """Answer with the engine; remember its death for ``heartbeats``."""
+        """Return the engine's reply; if the engine dies, ``heartbeats`` raises the same error."""
         self.waiting += 1
         try:
             return await self.backend.reply(request)
@@ -75,7 +75,7 @@ class RemoteJudge(Backend):
             self._workers_changed.notify_all()
 
     async def reply(self, request: Request) -> Reply:
-        """Return a worker's reply, another's if it dies; raises Refused, and Unprocessable (also after ``MAX_DEATHS``)."""
+        """Return a worker's reply; if it dies, ask another. Raises Refused, and Unprocessable (also after ``MAX_DEATHS``)."""
         for deaths in range(MAX_DEATHS):
             async with self._retry_lock if deaths else nullcontext():
                 with suppress(*self.death_errors):

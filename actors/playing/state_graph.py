@@ -65,7 +65,7 @@ def build_graph(sample: Sample, condition: Condition) -> StateGraph:
     questions: list[Question] = []
     index_by_view: dict[View, int] = {}
     question_indices, targets = [], []
-    for state in states:  # grows while it is read
+    for state in states:  # the loop appends to the list
         view = turn_view(sample, state, condition)
         if view not in index_by_view:
             index_by_view[view] = len(questions)

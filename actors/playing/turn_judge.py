@@ -22,7 +22,7 @@ class NoVerdict(Exception):
 
 
 class JudgedOption(NamedTuple):
-    """The option for which a judge takes an answer."""
+    """The option that a judge assigns to an answer."""
 
     option: str
     """As ``envs.dialogue.option_from_marks`` returns it; empty if the answer names none."""

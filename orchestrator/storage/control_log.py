@@ -75,6 +75,7 @@ class LogEntry(BaseModel):
     taken: str
     """Time of execution: UTC, ISO 8601."""
     effect: str
+    """A sentence such as ``6 cells are paused``, or why the command was refused."""
     refused: bool = False
 
     @property

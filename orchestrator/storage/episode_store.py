@@ -35,7 +35,7 @@ from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, ROWS, TABLES
 LARGE = 100_000
 """A part with this many episodes is large: it is not merged further."""
 MOST_SMALL = 128
-"""Small parts at which a running sweep merges; without it, after days, listing them and starting would take seconds."""
+"""A running sweep merges its small parts once it has this many; after days, thousands would take seconds to list."""
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
 """Table -> the metadata of its parts: what each column means."""

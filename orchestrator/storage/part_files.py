@@ -27,7 +27,7 @@ class Part:
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Return the part with this file name, or None."""
+        """Return the part with this file name; None if it is not a part's name."""
         match = re.fullmatch(r"part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
         if not match:
             return None
@@ -36,7 +36,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """File name in both folders."""
+        """File name, the same in every table's folder."""
         return f"part-{self.first:08d}" + ("" if self.first == self.last else f"-{self.last:08d}") + ".parquet"
 
     def is_inside(self, merged: Self) -> bool:
@@ -53,13 +53,13 @@ class PartFiles:
     bad: list[Path]
     """Unusable files, and the other files of the same parts."""
     lone: list[Path]
-    """Turns and options whose episodes were never committed, as after a crash between the two renames."""
+    """Turns and options whose episodes were never committed, as after a crash between the renames."""
     merged: list[Part]
     """The parts that a merge has replaced."""
 
 
 def list_parts(folder: Path, decode: bool = False, sums: checksums.Sums | None = None) -> PartFiles:
-    """Sort the part files by their use. A file is checked by its sum; one without a sum is decoded, with ``decode`` every one.
+    """Sort the part files by their use; ``decode`` decodes every file, else only those without a sum are decoded.
 
     ``sums`` are read by default; a writer that holds the folder may pass them.
     """

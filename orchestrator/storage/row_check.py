@@ -19,7 +19,7 @@ from orchestrator.storage.schemas import TABLES
 
 FILE = "damaged/rows.jsonl"
 MAX_CHARS = 2000
-"""Characters recorded of a row that cannot be stored."""
+"""Most characters that are recorded of a row that cannot be stored."""
 UNSTORABLE = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Errors of polars for a value that a column cannot hold."""
 

@@ -39,7 +39,7 @@ NOT_IDENTITY = {
 }  # fmt: skip
 """Keys of a sweep that do not identify a run; models and conditions do, but are compared by name."""
 MAX_DIFFERENCES = 8
-"""Differences that an error message lists."""
+"""Most differences that an error message lists."""
 
 
 class PlannedCell(TypedDict):
@@ -78,7 +78,7 @@ def claim(
 
 
 def check_configuration(folder: Path, sweep: Sweep, update: bool) -> Sweep | None:
-    """Return the folder's sweep, or None. Raises RunFolderError like ``claim``, which locks the folder first."""
+    """Return the folder's sweep; None if it has none. Raises RunFolderError like ``claim``, which locks the folder first."""
     old = _stored_or_none(folder, update)
     if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
         raise RunFolderError(_refusal(folder, changed))

@@ -18,7 +18,7 @@ from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.part_files import is_usable, missing_files, part_numbers
+from orchestrator.storage.part_files import describe_parts, is_usable, missing_files, part_numbers
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import VERDICTS
 
@@ -76,7 +76,7 @@ class VerdictStore:
     def _forget_missing(self) -> None:
         """Log the parts that somebody removed while this process holds the folder."""
         if gone := self._part_names - {path.name for path in _list_parts(self.folder)}:
-            log.error("%d parts of %s were removed; their answers are read again", len(gone), self.folder)
+            log.error("%s of %s was removed; its answers are read again", describe_parts(sorted(gone)), self.folder)
             checksums.record_removals(self.folder.parent, [self.folder / name for name in gone])
         self._part_names -= gone
 
