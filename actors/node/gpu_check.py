@@ -18,7 +18,7 @@ MEMORY_TIMEOUT_S = 120.0
 POLL_INTERVAL_S = 2.0
 """Seconds between two measurements."""
 DEFAULT_GPU_SHARE = 0.9
-"""Share of the memory of its GPU (or its part of a GPU) that vLLM takes unless ``gpu_memory_utilization`` is set."""
+"""Share of a worker's GPU memory that vLLM takes unless options set ``gpu_memory_utilization``."""
 GIB = 2**30
 
 

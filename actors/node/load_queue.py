@@ -96,19 +96,19 @@ class LoadQueue:
 
     def _conflict(self, loading: list[TicketState], new: TicketState) -> str:
         """Return why a load must wait for those in progress (they may not have taken their memory yet); empty if it need not."""
-        names = " and ".join(state.model for state in loading)
+        others = f"{' and '.join(state.model for state in loading)} {'is' if len(loading) == 1 else 'are'} loading"
         if new.alone:
-            return f"{names} is loading, and {new.model} starts alone"
+            return f"{others}, and {new.model} starts alone"
         if alone := next((state for state in loading if state.alone), None):
             return f"{alone.model} is loading and starts alone"
         needed, free = 0, self.free()
         for state in (new, *loading):
             if state.size is None:
-                return f"{names} is loading, and sizes are not known"
+                return f"{others}, and not all sizes are known"
             needed += state.size + MEMORY_MARGIN_BYTES
         if needed <= free:
             return ""
-        return f"{names} is loading, together they take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+        return f"{others}; with {new.model} that takes {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
 
     def _other_tickets(self, ticket: LoadTicket) -> dict[Path, TicketState]:
         """Return the other tickets in use, in order; remove those without a holder."""

@@ -31,7 +31,7 @@ INSTALL_TIMEOUT_S = 1500.0
 RECORD = "installed.json"
 """The file that only a complete folder has: it lists what pip installed."""
 UNUSED_DAYS = 30
-"""Days without a start of a worker after which a folder is deleted."""
+"""A folder is deleted once no worker has started with it for this many days."""
 UNUSED = "-unused"
 """Ending of the name of a folder that is being deleted."""
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color")
