@@ -72,14 +72,14 @@ def check_gpus(
     _check_kind(request, devices)
     _check_part(request, devices[0])
     deadline, waiting = monotonic() + timeout, False
-    while short := [device for device in devices if device.free < request.needs(device)]:
+    while too_full := [device for device in devices if device.free < request.needs(device)]:
         if monotonic() >= deadline:
             raise GpuUnavailable(
-                f"{request.model} needs {_format_gib(request.needs(short[0]))} GiB free on GPU {short[0].index}, "
-                f"and after {timeout:.0f} s {_describe_memory(short[0])}"
+                f"{request.model} needs {_format_gib(request.needs(too_full[0]))} GiB free on GPU {too_full[0].index}, "
+                f"and after {timeout:.0f} s {_describe_memory(too_full[0])}"
             )
         if not waiting:
-            yield f"waiting up to {timeout:.0f} s for memory: {_describe_memory(short[0])}"
+            yield f"waiting up to {timeout:.0f} s for memory: {_describe_memory(too_full[0])}"
             waiting = True
         sleep(interval)
         devices = _find_devices(request, ids, measure())

@@ -127,16 +127,16 @@ def _format_release(name: str, change: dict[str, Any]) -> str:
 
 def _run_pip(arguments: Sequence[str], folder: Path, deadline: float) -> None:
     """Run pip of this interpreter inside ``folder``; raises InstallError with its last error."""
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *PIP, *arguments], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=max(1.0, deadline - monotonic()),
     )  # fmt: skip
-    if done.returncode == 0:
+    if result.returncode == 0:
         return
-    if "No module named pip" in done.stderr:
+    if "No module named pip" in result.stderr:
         raise InstallError(f"{sys.executable} has no pip; add it (`uv pip install pip`)")
-    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    last_error = errors[-1] if errors else (done.stderr.strip().splitlines() or ["nothing"])[-1]
+    errors = [line.removeprefix("ERROR: ") for line in result.stderr.splitlines() if line.startswith("ERROR: ")]
+    last_error = errors[-1] if errors else (result.stderr.strip().splitlines() or ["nothing"])[-1]
     raise InstallError(
         f'pip says "{last_error}"; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where '
         "Ray starts"

@@ -8,7 +8,7 @@ from pathlib import Path
 from actors.node.process_output import TAIL_BYTES, output_files
 from actors.text.redaction import redact_environment
 
-ELSEWHERE = "root cause"
+REFERS_TO_OUTPUT = "root cause"
 """An error with these words only refers to a cause in the output (vLLM 0.26 to 0.32)."""
 LAST_LINE = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception): \S.*)$", re.MULTILINE)
 """The last line of a traceback, alone or after a logger's prefix; its other lines are indented."""
@@ -18,7 +18,7 @@ LONGEST = 400
 
 def root_cause(text: str) -> str:
     """Return the last error in an output that is a cause itself; empty if there is none."""
-    errors = [line.strip() for line in LAST_LINE.findall(text) if ELSEWHERE not in line]
+    errors = [line.strip() for line in LAST_LINE.findall(text) if REFERS_TO_OUTPUT not in line]
     return errors[-1][:LONGEST] if errors else ""
 
 
@@ -29,7 +29,7 @@ def name_root_cause() -> Iterator[None]:
     try:
         yield
     except RuntimeError as problem:
-        cause = root_cause(_written_since(sizes_before)) if ELSEWHERE in str(problem) else ""
+        cause = root_cause(_written_since(sizes_before)) if REFERS_TO_OUTPUT in str(problem) else ""
         if not cause:
             raise
         raise RuntimeError(cause) from problem

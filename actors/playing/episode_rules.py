@@ -109,9 +109,9 @@ class EveryFrame(MultipleChoice):
         return super().pose(state, ())
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
-        return self.after(state), read_category(self.sample, state, reply)
+        return self.state_after(state), read_category(self.sample, state, reply)
 
-    def after(self, state: State) -> State:
+    def state_after(self, state: State) -> State:
         """Return the state that follows in ``states``; after the last one, an ended state."""
         remaining = self.states[self.states.index(state) + 1 :]
         return remaining[0] if remaining else state._replace(ending=Ending.MAPPED)
@@ -131,7 +131,7 @@ class EveryState(EveryFrame):
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
         _, turn = MultipleChoice.step(self, state, reply)
-        return self.after(state), turn
+        return self.state_after(state), turn
 
 
 @dataclass(frozen=True)

@@ -101,13 +101,13 @@ def readable_forms(question: Question, sample: Sample, condition: Condition) -> 
     return [(form, number) for form, number in named if number >= 0]
 
 
-def sum_scores(count: int, named: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
-    """Return the scores of ``count`` options and of the residual; ``named`` holds the option that each scored reply names."""
-    parts: list[list[float]] = [[] for _ in range(count)]
-    for number, score in zip(named, scores, strict=True):
-        parts[number].append(score.log_probability)
-    greedy = {number for number, score in zip(named, scores, strict=True) if score.greedy}
-    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(parts)]
+def sum_scores(count: int, option_numbers: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
+    """Return the scores of ``count`` options and of the residual; each scored reply names one of ``option_numbers``."""
+    logs_by_option: list[list[float]] = [[] for _ in range(count)]
+    for number, score in zip(option_numbers, scores, strict=True):
+        logs_by_option[number].append(score.log_probability)
+    greedy = {number for number, score in zip(option_numbers, scores, strict=True) if score.greedy}
+    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(logs_by_option)]
     residual = max(0.0, 1.0 - sum(exp(option.log_probability) for option in options))
     return (*options, OptionScore(log(residual) if residual else -inf, not greedy))
 
@@ -126,8 +126,8 @@ async def _letter_options(
     if reply is None:
         return None
     situation, best = request.situation, reply.first[:1]
-    named = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
-    letters = [(token, number) for token, number in zip(reply.first, named, strict=True) if number >= 0]
+    numbers = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
+    letters = [(token, number) for token, number in zip(reply.first, numbers, strict=True) if number >= 0]
     if sum(exp(token.log_probability) for token, _ in letters) < MIN_LETTER_SHARE:
         return None
     scores = [ReplyScore(token.log_probability, token in best) for token, _ in letters]

@@ -61,7 +61,7 @@ def build_graph(sample: Sample, condition: Condition) -> StateGraph:
     """Return the graph of a sample to which ``prompts.apply_condition`` has applied the condition."""
     game = SCENARIOS[sample.scenario]
     first = game.initial(sample)
-    states, numbers = [first], {first: 0}
+    states, index_by_state = [first], {first: 0}
     questions: list[Question] = []
     index_by_view: dict[View, int] = {}
     question_indices, targets = [], []
@@ -76,10 +76,10 @@ def build_graph(sample: Sample, condition: Condition) -> StateGraph:
             next_state, _ = game.step(sample, state, _reply_naming(game, sample, state, question, option))
             if next_state.ending is None:
                 next_state = without_last_move(game, sample, next_state)
-                if next_state not in numbers:
-                    numbers[next_state] = len(states)
+                if next_state not in index_by_state:
+                    index_by_state[next_state] = len(states)
                     states.append(next_state)
-            edges.append(numbers[next_state] if next_state.ending is None else END[next_state.ending])
+            edges.append(index_by_state[next_state] if next_state.ending is None else END[next_state.ending])
         question_indices.append(index_by_view[view])
         targets.append(tuple(edges))
     return StateGraph(sample, tuple(questions), tuple(question_indices), tuple(targets))

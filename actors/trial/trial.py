@@ -93,7 +93,7 @@ async def run_trial(
     """Play the episodes of these ordinals, compare some of their prompts, and close the backend."""
     recorder, cells = RequestRecorder(backend), {plan.task(ordinal)[0]: ordinal for ordinal in reversed(ordinals)}
     inputs = await record_inputs(plan, model, backend, data, sorted(cells.values()))
-    report, rows = await _play_episodes(plan, model, recorder, ordinals)
+    report, batches = await _play_episodes(plan, model, recorder, ordinals)
     report = replace(report, inputs=inputs)
     if not isinstance(backend, LocalBackend):
         await backend.close()
@@ -101,7 +101,7 @@ async def run_trial(
     requests = select_requests(recorder.requests)
     picture = await measure_picture_tokens(backend, requests[0]) if requests else None
     ours = [(await backend.token_ids(request), (await backend.reply(request)).text) for request in requests]
-    cached_share = _cached_share(rows)
+    cached_share = _cached_share(batches)
     front = await measure_front_end(backend, recorder.requests, cached_share) if model.backend == "vllm" else None
     await backend.close()
     theirs, reason = (
@@ -118,19 +118,19 @@ async def _play_episodes(
     plan: PlanView, model: ModelSpec, recorder: RequestRecorder, ordinals: Sequence[int]
 ) -> tuple[TrialReport, list[dict[str, Any]]]:
     """Play the episodes; return the report so far, and the batches of their rows."""
-    began, rows = perf_counter(), list[dict[str, Any]]()
+    began, batches = perf_counter(), list[dict[str, Any]]()
     episodes = choose_in_flight(model, recorder.backend.cache_tokens).episodes
     async for batch in EpisodeRunner(plan, {model.name: recorder}, episodes).play(ordinals):
-        rows.append(batch.episodes)
+        batches.append(batch.episodes)
     seconds = perf_counter() - began
     host, gpu = measure_memory()
-    errors = [error for row in rows for error in row["error"] if error]
-    endings = Counter(ending for row in rows for ending in row["ending"])
-    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], host, gpu, None), rows
+    errors = [error for columns in batches for error in columns["error"] if error]
+    endings = Counter(ending for columns in batches for ending in columns["ending"])
+    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], host, gpu, None), batches
 
 
-def _cached_share(rows: Sequence[dict[str, Any]]) -> float:
-    pictures, cached = (sum(n or 0 for row in rows for n in row[name]) for name in ("pictures", "cached_pictures"))
+def _cached_share(batches: Sequence[dict[str, Any]]) -> float:
+    pictures, cached = (sum(n or 0 for each in batches for n in each[name]) for name in ("pictures", "cached_pictures"))
     return cached / pictures if pictures else 0.0
 
 

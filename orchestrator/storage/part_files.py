@@ -72,8 +72,8 @@ def list_parts(folder: Path, decode: bool = False, sums: checksums.Sums | None =
         for table, schema in TABLES.items()
     }
     with_options = {name.removeprefix("options/") for name in sums if name.startswith("options/")}
-    complete = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
-    pairs = good["episodes"] & good["turns"] & complete
+    complete_options = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
+    pairs = good["episodes"] & good["turns"] & complete_options
     live = sorted(parts_by_name[name] for name in pairs)
     merged = find_merged(parts_by_name.values(), live)
     replaced = {part.name for part in merged}
