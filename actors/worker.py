@@ -31,7 +31,7 @@ from actors.trial import certify, trial
 from sweeps.spec import Judge, ModelSpec
 
 read_output = ray.remote(num_cpus=0, max_retries=0)(read_excerpt)
-"""Reads a worker's output on the node of its files: needs neither the dashboard nor shared disks."""
+"""Reads a worker's output on the node that has its files, without the dashboard or a shared disk."""
 read_load = ray.remote(num_cpus=0, max_retries=0)(host_metrics.measure_load)
 """Measures the load of the node that it runs on."""
 install_packages = ray.remote(num_cpus=0, max_retries=0)(own_packages.install)
@@ -52,7 +52,7 @@ class OwnPackages:
     def check(self) -> None:
         """Keep the folder while this process lives.
 
-        Raises ImportError if the packages cannot be installed, and RuntimeError if they are on another node only.
+        Raises ImportError if the packages cannot be installed, and RuntimeError if they were installed on another node.
         """
         if self.reason:
             raise ImportError(self.reason)
@@ -81,12 +81,12 @@ class Worker:
         """
         Args:
             plan: the plan whose ordinals are leased.
-            models: the models to load; only the judge's if there is a ``judge``, whose leases are answers.
+            models: the models to load; for a ``judge``, which gets leases of answers, only its own.
             data: the benchmark folder.
             ledger: the ``SharedLedger`` of a sweep with a budget.
-            run: the name that marks the run folder's batches.
-            packages: those of its own, installed before this process began.
-            known: model -> the weights, or the served model, that the run has played.
+            run: the name of the run folder, which marks its batches at a service.
+            packages: the worker's own packages, installed before this process began.
+            known: model -> identity of the weights, or of the served model, that the run has played with.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
         self.run, self.packages, self.known = run, packages, known or {}
@@ -109,7 +109,7 @@ class Worker:
     async def start(self, staged: str = "") -> StartReport:
         """Load the engines and report their log lines and how many episodes they play at once.
 
-        ``staged`` is the data folder on this node, if the data were copied here. Raises as ``load_engine``.
+        ``staged`` is the data folder on this node, if the data were copied here. Raises the errors of ``load_engine``.
         """
         if self.packages:
             self.packages.check()
@@ -171,7 +171,7 @@ class Worker:
     async def judge_answers(
         self, answers: Sequence[LeasedAnswer], reads: bool, batch_age: float = 0.0
     ) -> AsyncIterator[VerdictBatch]:
-        """Stream batches until every leased answer has its verdict; ``reads``: the judge has read answers before."""
+        """Stream batches until every leased answer has its verdict; ``reads`` as in ``JudgeRunner.judge``."""
         assert isinstance(self.runner, JudgeRunner), "judge_answers() called before start(), or on a model's worker"
         async for batch in self.runner.judge(answers, reads, batch_age):
             yield batch

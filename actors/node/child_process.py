@@ -1,4 +1,4 @@
-"""Child processes of Python that end with their parent."""
+"""Starts modules in child processes, which end with their parent."""
 
 import ctypes
 import os
@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG, SIGKILL = 1, 9
 def start_module(module: str, **options: Any) -> subprocess.Popen[bytes]:
     """Start a module of this program with pipes to its standard input and from its standard output.
 
-    It gets its own session, so that Ctrl-C reaches the parent alone. ``options`` go to ``Popen``.
+    It gets its own session, so that Ctrl-C reaches only the parent. ``options`` go to ``Popen``.
     """
     root = str(Path(__file__).resolve().parents[2])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
@@ -25,7 +25,7 @@ def start_module(module: str, **options: Any) -> subprocess.Popen[bytes]:
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process when its ``parent`` ends; on Linux only, elsewhere its pipes break."""
+    """End this process when its ``parent`` ends; on other systems than Linux, only its pipes break then."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != parent:  # it died before the call above

@@ -1,7 +1,7 @@
 """Checks a worker's GPUs before its engine loads: assigned by Ray, of the requested kind, with enough free memory.
 
 The processes of a killed engine take a while to end, and an engine that measures memory meanwhile refuses to start. So the
-check waits for their memory, and names the processes that remain.
+check waits until their memory is free, and names the processes that still hold it.
 """
 
 import re
@@ -14,16 +14,16 @@ from actors.node.nvml import Device, DriverUnavailable
 from sweeps.values import format_gpus
 
 MEMORY_TIMEOUT_S = 120.0
-"""Seconds to wait for the memory of another engine's processes."""
+"""Seconds to wait until another engine's processes have freed their memory."""
 POLL_INTERVAL_S = 2.0
 """Seconds between two measurements."""
 DEFAULT_GPU_SHARE = 0.9
-"""Share of its GPU's memory, or of its part of one, that vLLM takes unless options set ``gpu_memory_utilization``."""
+"""Share of a worker's GPU memory that vLLM takes unless options set ``gpu_memory_utilization``."""
 GIB = 2**30
 
 
 class GpuUnavailable(RuntimeError):
-    """A problem of a worker's devices, in one sentence; another worker elsewhere may succeed."""
+    """A problem of a worker's devices, in one sentence; a worker on other devices may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class GpuRequest:
     gpus: float
     """A whole number, or the share of one GPU."""
     accelerator: str = ""
-    """As Ray names it (``H200``, ``A100-80G``); empty takes any."""
+    """Kind of GPU as Ray names it (``H200``, ``A100-80G``); empty accepts any."""
     share: float = 0.0
     """Share of each device's memory that must be free."""
     size: int = 0
@@ -46,7 +46,7 @@ class GpuRequest:
         return max(1, int(self.gpus))
 
     def needs(self, device: Device) -> int:
-        """Return bytes that must be free on a device, at most all of them."""
+        """Return the bytes that must be free on a device, at most its total."""
         return min(device.total, max(int(self.share * device.total), self.size))
 
 
@@ -63,31 +63,31 @@ def check_gpus(
     ``assigned`` are the ids from Ray, indices or UUIDs; ``visible`` is CUDA_VISIBLE_DEVICES. Without a driver, only the ids are
     compared.
     """
-    ids = _ids(request, [str(gpu) for gpu in assigned], visible)
+    ids = _check_ids(request, [str(gpu) for gpu in assigned], visible)
     try:
-        devices = _find(request, ids, measure())
+        devices = _find_devices(request, ids, measure())
     except DriverUnavailable as reason:
         yield f"GPUs {','.join(ids)}: {reason}, so kind and memory are not checked"
         return
     _check_kind(request, devices)
     _check_part(request, devices[0])
     deadline, waiting = monotonic() + timeout, False
-    while short := [device for device in devices if device.free < request.needs(device)]:
+    while too_full := [device for device in devices if device.free < request.needs(device)]:
         if monotonic() >= deadline:
             raise GpuUnavailable(
-                f"{request.model} needs {_gib(request.needs(short[0]))} GiB free on GPU {short[0].index}, "
-                f"and after {timeout:.0f} s {_memory(short[0])}"
+                f"{request.model} needs {_format_gib(request.needs(too_full[0]))} GiB free on GPU {too_full[0].index}, "
+                f"and after {timeout:.0f} s {_describe_memory(too_full[0])}"
             )
         if not waiting:
-            yield f"waiting up to {timeout:.0f} s for memory: {_memory(short[0])}"
+            yield f"waiting up to {timeout:.0f} s for memory: {_describe_memory(too_full[0])}"
             waiting = True
         sleep(interval)
-        devices = _find(request, ids, measure())
+        devices = _find_devices(request, ids, measure())
     for device in devices:
-        yield f"GPU {device.index} ({device.kind}): {_gib(device.free)} of {_gib(device.total)} GiB free"
+        yield f"GPU {device.index} ({device.kind}): {_format_gib(device.free)} of {_format_gib(device.total)} GiB free"
 
 
-def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
+def _check_ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[str]:
     """Return the ids of this worker's devices; raises GpuUnavailable unless Ray and the environment agree."""
     if len(assigned) != request.devices:
         raise GpuUnavailable(
@@ -102,17 +102,17 @@ def _ids(request: GpuRequest, assigned: list[str], visible: str | None) -> list[
     return assigned
 
 
-def _find(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
+def _find_devices(request: GpuRequest, ids: Sequence[str], devices: Sequence[Device]) -> list[Device]:
     """Return the devices with these indices or UUIDs, which may be abbreviated."""
     matches = []
     for name in ids:
-        same = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
-        if not same and name.startswith("MIG-"):
+        matching = [d for d in devices if d.index == name or (not name.isdigit() and d.uuid.startswith(name))]
+        if not matching and name.startswith("MIG-"):
             raise DriverUnavailable("parts of a GPU (MIG) are not measured")
-        if len(same) != 1:
+        if len(matching) != 1:
             present = ", ".join(device.index for device in devices) or "none"
             raise GpuUnavailable(f"Ray gave {request.model} GPU {name}, but this node's driver lists {present}")
-        matches.append(same[0])
+        matches.append(matching[0])
     return matches
 
 
@@ -129,21 +129,21 @@ def _check_kind(request: GpuRequest, devices: Sequence[Device]) -> None:
 
 
 def _check_part(request: GpuRequest, device: Device) -> None:
-    """Refuse a model that needs more than its share of a GPU."""
+    """Raise GpuUnavailable if a model needs more memory than its share of a GPU has."""
     part = int(request.gpus * device.total)
     if request.gpus < 1 and request.needs(device) > part:
         raise GpuUnavailable(
-            f"{request.model} needs {_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
-            f" {_gib(part)} GiB; write gpus = 1"
+            f"{request.model} needs {_format_gib(request.needs(device))} GiB, and {request.gpus:g} of GPU {device.index} is"
+            f" {_format_gib(part)} GiB; write gpus = 1"
         )
 
 
-def _memory(device: Device) -> str:
-    """``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
-    free = f"only {_gib(device.free)} of {_gib(device.total)} GiB are free on GPU {device.index}"
-    holders = " and ".join(f"process {pid} holds {_gib(size)} GiB" for pid, size in device.holders)
+def _describe_memory(device: Device) -> str:
+    """Return ``only 20.1 of 139.8 GiB are free on GPU 0: process 4711 holds 119.2 GiB``."""
+    free = f"only {_format_gib(device.free)} of {_format_gib(device.total)} GiB are free on GPU {device.index}"
+    holders = " and ".join(f"process {pid} holds {_format_gib(size)} GiB" for pid, size in device.holders)
     return f"{free}: {holders}" if holders else f"{free} (the driver does not report which process holds the rest)"
 
 
-def _gib(size: int) -> str:
+def _format_gib(size: int) -> str:
     return f"{size / GIB:.1f}"

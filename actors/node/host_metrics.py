@@ -16,7 +16,7 @@ SAMPLE_S = 0.5
 
 
 def measure_load(seconds: float = SAMPLE_S, driver: Any = None) -> dict[str, float]:
-    """Return metric -> value: percent, but ``_megabytes`` and ``_watts``; ``driver`` replaces ``pynvml``."""
+    """Return metric -> value, in the unit at the end of its name; ``driver`` replaces ``pynvml``."""
     memory = psutil.virtual_memory()
     metrics = {
         "cpu_utilization_percentage": psutil.cpu_percent(seconds),

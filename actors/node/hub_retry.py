@@ -55,7 +55,7 @@ def retry_hub(
 
 
 def unreachable_reason(problem: BaseException) -> str | None:
-    """Return why no server answered, read from an error and its causes; None for any other error."""
+    """Return why no server answered, if that is what an error or one of its causes says; else None."""
     causes = list(_causes(problem))
     if any(type(cause).__name__ == "OfflineModeIsEnabled" for cause in causes):
         return None
@@ -63,7 +63,7 @@ def unreachable_reason(problem: BaseException) -> str | None:
 
 
 def _client_failure(cause: BaseException) -> str | None:
-    """Return why a client reached no server or a busy one; None for a proper refusal and other errors."""
+    """Return why a client got no answer, or one of a busy server (429, 5xx); None for refusals and other errors."""
     if not any(base.__module__.partition(".")[0] in CLIENTS for base in type(cause).__mro__):
         return None
     status = getattr(getattr(cause, "response", None), "status_code", None)

@@ -1,4 +1,4 @@
-"""Installed versions, and the import path of a run, which holds the working folder only if the run itself is in it."""
+"""Versions of installed packages, and the import path: without the working folder unless the run imports from it itself."""
 
 import importlib.metadata
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 VARIABLE = "PYTHONSAFEPATH"
-"""Python's own variable: ``-c`` and ``-m`` put no working folder before the installed packages."""
+"""Python's own variable: if set, ``-c`` and ``-m`` do not put the working folder on the import path."""
 
 
 def imports_working_folder() -> bool:
@@ -23,7 +23,7 @@ def close_working_folder() -> None:
 
 
 def installed_versions(names: Iterable[str]) -> dict[str, str]:
-    """Return those of these packages that this process can import, with their versions."""
+    """Return package -> version for those of these packages that this process can import."""
     versions = {}
     for name in names:
         with suppress(importlib.metadata.PackageNotFoundError):

@@ -41,7 +41,7 @@ class LoadQueue:
     def turn(
         self, model: str, size: int | None, report: Report, timeout: float = MAX_WAIT_S, alone: bool = False
     ) -> Iterator[None]:
-        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) never shares its turn, nor does ``alone``.
+        """Hold a turn while loading ``size`` bytes of weights; an unknown size (None) and ``alone`` never share a turn.
 
         If the folder is unusable, the engine loads without a turn.
         """
@@ -95,20 +95,20 @@ class LoadQueue:
             return reason
 
     def _conflict(self, loading: list[TicketState], new: TicketState) -> str:
-        """Return why a load must wait for those in progress, whose memory counts as not taken yet; empty if it need not."""
-        names = " and ".join(state.model for state in loading)
+        """Return why a load must wait for those in progress (they may not have taken their memory yet); empty if it need not."""
+        others = f"{' and '.join(state.model for state in loading)} {'is' if len(loading) == 1 else 'are'} loading"
         if new.alone:
-            return f"{names} is loading, and {new.model} starts alone"
+            return f"{others}, and {new.model} starts alone"
         if alone := next((state for state in loading if state.alone), None):
             return f"{alone.model} is loading and starts alone"
         needed, free = 0, self.free()
         for state in (new, *loading):
             if state.size is None:
-                return f"{names} is loading, and sizes are not known"
+                return f"{others}, and not all sizes are known"
             needed += state.size + MEMORY_MARGIN_BYTES
         if needed <= free:
             return ""
-        return f"{names} is loading, together they take {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
+        return f"{others}; with {new.model} that takes {needed / 2**30:.1f} GiB, {free / 2**30:.1f} GiB are free"
 
     def _other_tickets(self, ticket: LoadTicket) -> dict[Path, TicketState]:
         """Return the other tickets in use, in order; remove those without a holder."""
@@ -127,7 +127,7 @@ class LoadQueue:
 
 
 class TicketState(BaseModel):
-    """The content of a ticket; by default that of an unreadable one, which may be loading anything."""
+    """The content of a ticket; the defaults stand for an unreadable one, which may be loading any size."""
 
     model: str = "another model"
     size: int | None = None
@@ -140,19 +140,19 @@ class LoadTicket:
     """A place in the queue: a locked file, and a JSON file with its state."""
 
     def __init__(self, path: Path, state: TicketState) -> None:
-        """Lock and write the ticket; under the mutex."""
+        """Lock and write the ticket; the caller holds the mutex."""
         self.path, self.state = path, state
         self.lock = FileLock(path, timeout=0, mode=0o600)
         self.lock.acquire()
         self._write()
 
     def mark_loading(self) -> None:
-        """Publish that the holder loads; under the mutex."""
+        """Publish that the holder loads; the caller holds the mutex."""
         self.state.loading = True
         self._write()
 
     def remove(self) -> None:
-        """Give up the place, even if forked children hold the same lock; under the mutex."""
+        """Give up the place, even if forked children hold the same lock; the caller holds the mutex."""
         _remove(self.path)
 
     def _write(self) -> None:
@@ -173,7 +173,7 @@ def _remove(path: Path) -> None:
 
 def free_memory(root: Path = ROOT) -> int:
     """Return the bytes of host memory that are free without swapping, of the machine or of this container (cgroup 2)."""
-    machine = _kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
+    machine = _read_kilobytes(root / "proc/meminfo", "MemAvailable:") * 1024
     group = root / "sys/fs/cgroup"
     try:
         limit = (group / "memory.max").read_text().strip()
@@ -182,10 +182,10 @@ def free_memory(root: Path = ROOT) -> int:
         return machine
     if not limit.isdigit():
         return machine
-    return max(0, min(machine, int(limit) - used + _kilobytes(group / "memory.stat", "inactive_file")))
+    return max(0, min(machine, int(limit) - used + _read_kilobytes(group / "memory.stat", "inactive_file")))
 
 
-def _kilobytes(path: Path, name: str) -> int:
+def _read_kilobytes(path: Path, name: str) -> int:
     """Return the number after a name in a kernel table; 0 if there is none."""
     with suppress(OSError, ValueError, IndexError):
         for line in path.read_text().splitlines():

@@ -34,7 +34,7 @@ class Device:
 def devices(nvml: Any = None) -> list[Device]:
     """Return every GPU of this node whose memory the driver reports; raises DriverUnavailable if no driver answers."""
     with _open_driver(nvml) as driver:
-        gpus = [_device(driver, number) for number in range(driver.nvmlDeviceGetCount())]
+        gpus = [_read_device(driver, number) for number in range(driver.nvmlDeviceGetCount())]
     return [gpu for gpu in gpus if gpu is not None]
 
 
@@ -46,35 +46,35 @@ def capabilities(nvml: Any = None) -> list[tuple[int, int]]:
 
 
 def utilization(nvml: Any = None) -> dict[str, float]:
-    """Return metric -> value of every GPU, named as in MLflow's system metrics: percent, ``_megabytes`` and ``_watts``.
+    """Return metric -> value of every GPU, named as in MLflow's system metrics, with the unit at the end.
 
     Raises DriverUnavailable if no driver answers.
     """
     metrics: dict[str, float] = {}
     with _open_driver(nvml) as driver:
         for number in range(driver.nvmlDeviceGetCount()):
-            metrics |= {f"gpu_{number}_{name}": value for name, value in _metrics(driver, number).items()}
+            metrics |= {f"gpu_{number}_{name}": value for name, value in _read_metrics(driver, number).items()}
     return metrics
 
 
-def _device(nvml: Any, number: int) -> Device | None:
+def _read_device(nvml: Any, number: int) -> Device | None:
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
         uuid, kind = nvml.nvmlDeviceGetUUID(handle), nvml.nvmlDeviceGetName(handle)
-        return Device(str(number), uuid, kind, memory.free, memory.total, _holders(nvml, handle))
+        return Device(str(number), uuid, kind, memory.free, memory.total, _read_holders(nvml, handle))
     return None  # the device is lost, or reports no memory (some share the host's)
 
 
-def _holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
+def _read_holders(nvml: Any, handle: Any) -> tuple[tuple[int, int], ...]:
     with suppress(nvml.NVMLError):
         processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
         return tuple((process.pid, process.usedGpuMemory) for process in processes if process.usedGpuMemory is not None)
     return ()
 
 
-def _metrics(nvml: Any, number: int) -> dict[str, float]:
-    """Return what the driver reports; it may refuse each query by itself (under MIG, utilization)."""
+def _read_metrics(nvml: Any, number: int) -> dict[str, float]:
+    """Return the metrics that the driver reports; it may refuse any single one (under MIG, utilization)."""
     metrics: dict[str, float] = {}
     with suppress(nvml.NVMLError):
         handle = nvml.nvmlDeviceGetHandleByIndex(number)

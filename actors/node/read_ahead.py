@@ -11,7 +11,7 @@ BLOCK_BYTES = 16 * 2**20
 def read_ahead(files: Sequence[Path], free: Callable[[], int] = free_memory) -> int:
     """Read files whole, so that they are in memory when they are read next; return the bytes, 0 if they do not fit.
 
-    Nothing is held: the kernel drops them when a program needs the memory. Raises OSError.
+    No memory is reserved: the kernel drops the files when a program needs it. Raises OSError.
     """
     size = sum(file.stat().st_size for file in files)
     if size + MEMORY_MARGIN_BYTES > free():

@@ -63,11 +63,11 @@ class EpisodeRules:
         raise NotImplementedError
 
     async def ask(self, backend: Backend, request: Request) -> Reply:
-        """Return the engine's reply to a posed turn; raises as ``Backend.reply``."""
+        """Return the engine's reply to a posed turn; raises the errors of ``Backend.reply``."""
         return await backend.reply(request)
 
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, AnyTurn]:
-        """Return the next state and the turn."""
+        """Return the next state, and the turn as it is stored."""
         raise NotImplementedError
 
 
@@ -89,13 +89,13 @@ class MultipleChoice(EpisodeRules):
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
         """Return the next state and the turn; raises ValueError if the episode has ended."""
         text = repair_reply(self.sample, state, reply) if self.condition.lenient else reply
-        following, turn = self.game.step(self.sample, state, text)
-        return following, turn if text == reply else replace(turn, reply=reply)
+        next_state, turn = self.game.step(self.sample, state, text)
+        return next_state, turn if text == reply else replace(turn, reply=reply)
 
 
 @dataclass(frozen=True)
 class EveryFrame(MultipleChoice):
-    """One question per picture that play can reach, nearest first, without history and suggestions."""
+    """One question per picture that play can reach, fewest moves first, without history and suggestions."""
 
     @cached_property
     def states(self) -> list[State]:
@@ -109,17 +109,17 @@ class EveryFrame(MultipleChoice):
         return super().pose(state, ())
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
-        return self.after(state), read_category(self.sample, state, reply)
+        return self.state_after(state), read_category(self.sample, state, reply)
 
-    def after(self, state: State) -> State:
-        """Return the next of the states; after the last, the episode has ended."""
-        following = self.states[self.states.index(state) + 1 :] or [state._replace(ending=Ending.MAPPED)]
-        return following[0]
+    def state_after(self, state: State) -> State:
+        """Return the state that follows in ``states``; after the last one, an ended state."""
+        remaining = self.states[self.states.index(state) + 1 :]
+        return remaining[0] if remaining else state._replace(ending=Ending.MAPPED)
 
 
 @dataclass(frozen=True)
 class EveryState(EveryFrame):
-    """The probabilities of all options, at every question that play can reach; a turn's reply is the most probable option."""
+    """Every question that play can reach, with the probabilities of all options; the reply is the most probable option."""
 
     @cached_property
     def states(self) -> list[State]:
@@ -131,7 +131,7 @@ class EveryState(EveryFrame):
 
     def step(self, state: State, reply: str) -> tuple[State, Turn]:
         _, turn = MultipleChoice.step(self, state, reply)
-        return self.after(state), turn
+        return self.state_after(state), turn
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ class FunctionCalls(EpisodeRules):
     async def read(self, prompt: TurnPrompt, reply: str) -> tuple[State, CalledTurn]:
         situation = prompt.situation
         option = called_option(situation.view, situation.calls, reply)
-        following, turn = self.game.step(self.sample, situation.state, option)
-        return following, CalledTurn(replace(turn, reply=reply), option)
+        next_state, turn = self.game.step(self.sample, situation.state, option)
+        return next_state, CalledTurn(replace(turn, reply=reply), option)
 
 
 @dataclass(frozen=True)
 class OneAnswer(EpisodeRules):
-    """The reply is free text to the first picture; a judge reads it after the episode."""
+    """The reply is free text about the first picture; a judge scores it after the episode."""
 
     def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
         view = open_view(self.sample, state, self.condition)
@@ -171,7 +171,7 @@ class OneAnswer(EpisodeRules):
 
 @dataclass(frozen=True)
 class JudgedAnswers(OneAnswer):
-    """Every reply is free text; before the next turn, a judge maps it to an option of multiple choice."""
+    """Every reply is free text, which a judge maps to an option of multiple choice before the next turn."""
 
     judge: TurnJudge
     key: str
@@ -181,5 +181,5 @@ class JudgedAnswers(OneAnswer):
         """Return the next state and the turn; raises NoVerdict and errors of the judge's engine."""
         state, view = prompt.situation.state, prompt.situation.view
         judged = await self.judge.read(self.sample, state, view, self.key, reply)
-        following, turn = self.game.step(self.sample, state, judged.option)
-        return following, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)
+        next_state, turn = self.game.step(self.sample, state, judged.option)
+        return next_state, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)

@@ -1,6 +1,6 @@
 """Plays leased episodes concurrently in the engine's process, without a remote call per turn.
 
-Every leased episode is yielded in exactly one batch, or ``play`` raises.
+Every leased episode is yielded in exactly one batch or recalled before it begins, or ``play`` raises.
 """
 
 import typing
@@ -42,9 +42,9 @@ class EpisodeRunner:
     def __init__(
         self, plan: PlanView, backends: Mapping[str, Backend], in_flight: int, judge: TurnJudge | None = None
     ) -> None:
-        """``backends``: model name -> engine; ``in_flight``: episodes to play at once; ``judge``: for ``oeg-multi``.
+        """``backends``: model name -> engine; ``in_flight``: episodes to play at once; ``judge``: reads ``oeg-multi``.
 
-        Raises PackageError if the plan needs a scenario of a package that this machine lacks or has in another version.
+        Raises PackageError if the plan needs a scenario of a package that this machine lacks, or has in another version.
         """
         for name, package in {(cell.scenario, cell.package) for cell in plan.cells if cell.package}:
             require_identity(find_offer("scenario", name), package)
@@ -52,13 +52,13 @@ class EpisodeRunner:
         self._leases: WeakSet[LeaseState[int, PlayedEpisode, EpisodeBatch]] = WeakSet()
 
     def play(self, ordinals: Sequence[int], batch_age: float = 0.0) -> AsyncIterator[EpisodeBatch]:
-        """Stream finished episodes in the order in which they finish; arguments and errors as ``LeaseState``."""
+        """Yield episodes in the order in which they finish; ``batch_age`` and errors as in ``LeaseState``."""
         lease = LeaseState(ordinals, self._episode, episode_batch, batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
     def recall(self, ordinals: Collection[int]) -> None:
-        """Skip those of these episodes that have not begun, in all running leases."""
+        """Skip these episodes in all running leases, unless they have begun."""
         for lease in self._leases:
             lease.recall(ordinals)
 
@@ -76,6 +76,6 @@ class EpisodeRunner:
 
 
 def judge_needed(plan: PlanView, models: Collection[str]) -> Judge | None:
-    """Return the judge that these models need while they play; None if none of their cells needs one."""
+    """Return the judge that these models need while they play; None if they need no judge."""
     is_needed = any(cell.protocol is Protocol.OEG_MULTI and cell.model.name in models for cell in plan.cells)
     return plan.turn_judge if is_needed else None

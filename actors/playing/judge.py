@@ -1,7 +1,7 @@
 """Asks a judge model for its verdict on one open-ended answer, and reads the verdict from its reply.
 
-A verdict is three bits or none: after an unreadable reply the judge is asked again, and no verdict never counts as zero. Our
-instruction puts the answer inside a fence that it cannot forge (``envs.openended``); the paper's does not delimit it.
+A verdict has three bits. After an unreadable reply the judge is asked again; an answer without a verdict is never scored as
+zero. Our instruction puts the answer inside a fence that it cannot forge (``envs.openended``); the paper's does not delimit it.
 """
 
 import ast
@@ -40,19 +40,20 @@ class Judged:
     """The outcome of judging one answer; tokens and cost are those of all attempts."""
 
     bits: Bits | None
+    """The verdict; None if no reply could be read."""
     text: str
     """The last reply, reasoning included."""
     attempts: int
     reason: str
-    """Why there are no bits; empty if there are."""
+    """Why there is no verdict; empty if there is one."""
     first_failed: bool
-    """True if the first reply could not be read."""
+    """True if the first request gave no verdict."""
     seconds: float
     prompt_tokens: int
     reply_tokens: int
     cost: float
     strict: Bits | None = None
-    """The bits that the package reads in the first reply; None if there was no reply."""
+    """The verdict that the package's parser reads in the first reply; None if there was no reply."""
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ async def judge_answer(sample: Sample, cell: Cell, answer: str, judge: Judge, ba
     """Ask the judge about a model's answer until its verdict can be read, at most ``judge.attempts`` times.
 
     The judge sees only what follows the model's thinking; if nothing follows, it judges an empty answer. Raises BackendDied
-    (the verdict is pending again), and ValueError if the paper's instruction needs the package and it is not installed.
+    (the verdict is pending again), and ValueError if the instruction is the paper's and its package is not installed.
     """
     start, scenario = perf_counter(), sample.scenario
     messages, situation, marks = judge_prompt(sample, cell, answer, judge)
@@ -104,14 +105,14 @@ async def ask_judge(
     seed: int,
     parse: Callable[[str], Verdict | None],
 ) -> Attempts[Verdict]:
-    """Ask until ``parse`` reads a verdict in the reply, with a new seed per attempt; raises BackendDied."""
+    """Ask, with a new seed per attempt, until ``parse`` reads a verdict or no attempt is left; raises BackendDied."""
     attempts = Attempts[Verdict]()
     for number in range(judge.attempts):
         attempts.count += 1
         try:
             reply = await backend.reply(Request(messages, judge.sampling, derive_seed(seed, number), situation))
-        except (*ENDS_EPISODE, Refused) as refusal:  # it would be refused again
-            attempts.reason = f"{'refused' if isinstance(refusal, Refused) else 'unprocessable'}: {refusal}"
+        except (*ENDS_EPISODE, Refused) as problem:  # another attempt would meet it again
+            attempts.reason = f"{'refused' if isinstance(problem, Refused) else 'unprocessable'}: {problem}"
             break
         attempts.replies.append(reply)
         attempts.verdict = parse(reply.text)
@@ -123,7 +124,7 @@ async def ask_judge(
 
 
 def judge_prompt(sample: Sample, cell: Cell, answer: str, judge: Judge) -> tuple[tuple[Message, ...], Situation, int]:
-    """Return the judge's conversation, its situation, and the length of the list of 0 and 1 that a verdict must have."""
+    """Return the judge's conversation, its situation, and the number of marks (0 or 1) that a verdict must have."""
     condition = cell.condition
     state = SCENARIOS[sample.scenario].initial(sample, condition.mode)
     view = open_view(sample, state, condition)
@@ -182,7 +183,7 @@ def read_paper_wording() -> tuple[str, str]:
 
 
 def instruction_hash(judge: Judge) -> str:
-    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises as ``paper_messages``."""
+    """Return the instruction's name and a hash of its wording: ``judge-1:…`` or ``paper:…``; raises like ``paper_messages``."""
     if judge.instruction == "paper":
         name, wording = "paper", "\0".join(read_paper_wording())
     else:

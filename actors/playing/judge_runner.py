@@ -1,6 +1,6 @@
 """Judges leased answers concurrently in the engine's process.
 
-Every leased answer gets exactly one verdict, or ``judge`` raises.
+Every leased answer gets exactly one verdict or is recalled before its judging begins, or ``judge`` raises.
 """
 
 import json
@@ -37,14 +37,14 @@ class LeasedAnswer:
     """One answer to judge."""
 
     ordinal: int
-    """The plan's number of the episode that ended with the answer, or a number beyond the plan."""
+    """The plan's number of the answer's episode; with a ``task`` of its own, a number beyond the plan."""
     text: str
     task: AnswerTask | None = field(default=None, compare=False)
-    """Its question, if that is not the plan's."""
+    """The question, if it is not part of the plan."""
 
 
 def judge_key(judge: Judge) -> str:
-    """Return judge, instruction, and a hash of everything that changes a verdict: ``qwen3-8b/ours-3fa9c1d2``.
+    """Return the judge's name and instruction with a hash of what changes its verdicts: ``qwen3-8b/ours-3fa9c1d2``.
 
     Raises ValueError if the instruction is the paper's and its package is not installed.
     """
@@ -57,7 +57,7 @@ class JudgeRunner:
     """One judge with its engine."""
 
     def __init__(self, plan: PlanView, judge: Judge, backend: Backend, in_flight: int | None = None) -> None:
-        """``in_flight``: answers to judge at once, by default the entry's number. Raises ValueError as ``judge_key``."""
+        """``in_flight``: answers to judge at once, by default ``expected_in_flight``. Raises ValueError like ``judge_key``."""
         self.plan, self.spec, self.backend, self.key = plan, judge, backend, judge_key(judge)
         self.in_flight = in_flight or expected_in_flight(judge.model)
         self.trial = JudgeTrial(judge.model.name)
@@ -66,24 +66,25 @@ class JudgeRunner:
     def judge(
         self, answers: Sequence[LeasedAnswer], reads: bool = False, batch_age: float = 0.0
     ) -> AsyncIterator[VerdictBatch]:
-        """Stream verdicts in the order in which they are ready; arguments and errors as ``LeaseState``.
+        """Yield verdicts in the order in which they are ready; ``batch_age`` and errors as in ``LeaseState``.
 
-        Raises ModelStopped if the judge reads nothing (``JudgeTrial``), unless it ``reads``: it has read answers before.
+        Raises ModelStopped if the judge fails its trial (``JudgeTrial``). ``reads``: True if it has read enough answers
+        before, so that it needs no trial.
         """
         self.trial.passed |= reads
-        lease = LeaseState(answers, self._verdict, partial(verdict_batch, self.key), batch_age)
+        lease = LeaseState(answers, self._judge_one, partial(verdict_batch, self.key), batch_age)
         self._leases.add(lease)
         return lease.batches(self.in_flight)
 
     def recall(self, ordinals: Collection[int]) -> None:
-        """Skip the answers of these episodes that have not begun, in all running leases."""
+        """Skip the answers of these episodes in all running leases, unless their judging has begun."""
         for lease in self._leases:
             lease.recall([answer for answer in lease.items if answer.ordinal in ordinals])
 
-    async def _verdict(self, answer: LeasedAnswer) -> JudgedAnswer:
+    async def _judge_one(self, answer: LeasedAnswer) -> JudgedAnswer:
         cell, sample, key = answer.task or self._planned_task(answer.ordinal)
         seed = int(digest(f"{self.plan.seed}/{key}/{self.key}", 7), 16)
-        async with self.trial.answer() as outcome:
+        async with self.trial.admit() as outcome:
             judged = await judge_answer(sample, cell, answer.text, self.spec, self.backend, seed)
             outcome.reason = judged.reason
         return JudgedAnswer(answer.ordinal, cell, sample.id, key, judged)

@@ -1,6 +1,6 @@
-"""Stops a judge that reads nothing: its first answers are its trial, and nothing more is asked if it fails it.
+"""Stops a judge whose replies hold no verdicts: its first answers are a trial, and a judge that fails it is asked no more.
 
-A worker's judge reads at most ``FIRST_ANSWERS`` answers before one has a verdict; then the others follow.
+Until one answer has a verdict, a worker sends its judge at most ``FIRST_ANSWERS`` answers; the others wait.
 """
 
 import asyncio
@@ -11,22 +11,23 @@ from dataclasses import dataclass, field
 from actors.engine.backend import ModelStopped
 
 FIRST_ANSWERS = 20
-"""Answers without a verdict, with none before, after which a judge stops."""
+"""A judge that has given no verdict after this many answers is stopped."""
 LONG_TRIAL = 100
-"""Answers of which fewer than ``MIN_SHARE`` with a verdict stop a judge."""
+"""After this many answers, a judge is stopped unless at least ``MIN_SHARE`` of them have a verdict."""
 MIN_SHARE = 0.05
 
 
-def reads_nothing(read: int, judged: int) -> bool:
-    """Return True if a judge with ``read`` verdicts on ``judged`` answers reads none, or too few to count."""
-    return (judged > 0 and read == 0) or (judged >= LONG_TRIAL and read < MIN_SHARE * judged)
+def reads_nothing(verdicts: int, judged: int) -> bool:
+    """Return True if a judge gave a verdict on none of the judged answers, or on too few of at least ``LONG_TRIAL``."""
+    return (judged > 0 and verdicts == 0) or (judged >= LONG_TRIAL and verdicts < MIN_SHARE * judged)
 
 
 @dataclass
 class Outcome:
-    """What became of one answer; ``reason`` says why it has no verdict, and is empty if it has one."""
+    """Whether an answer got a verdict."""
 
     reason: str = "it was not read"
+    """Why it has no verdict; the block of ``JudgeTrial.admit`` sets it to empty if it has one."""
 
 
 @dataclass
@@ -36,23 +37,26 @@ class JudgeTrial:
     name: str
     passed: bool = False
     """True once enough answers have a verdict, in this worker or elsewhere."""
-    read: int = 0
-    judged: int = 0
+    verdicts: int = 0
+    """Answers that got a verdict."""
+    judged_count: int = 0
+    """All answers that were judged, with or without a verdict."""
     running: int = 0
+    """Answers that are being judged."""
     last_reason: str = ""
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     @asynccontextmanager
-    async def answer(self) -> AsyncIterator[Outcome]:
-        """Judge one answer in the block, which sets the outcome; raises ModelStopped if the judge has failed its trial."""
+    async def admit(self) -> AsyncIterator[Outcome]:
+        """Admit one answer; its judging runs in the block, which sets the outcome. Raises ModelStopped after a failed trial."""
         async with self.changed:
             await self.changed.wait_for(
-                lambda: self.passed or self.failed or self.read or self.judged + self.running < FIRST_ANSWERS
+                lambda: self.passed or self.failed or self.verdicts or self.judged_count + self.running < FIRST_ANSWERS
             )
             if self.failed:
-                verdicts = f"{self.read or 'no'} verdict{'s' * (self.read > 1)}"
+                count = f"{self.verdicts or 'no'} verdict{'s' * (self.verdicts > 1)}"
                 raise ModelStopped(
-                    f"{self.name} gave {verdicts} on its first {self.judged} answers, so it is stopped and asked no more;"
+                    f"{self.name} gave {count} on its first {self.judged_count} answers, so it is stopped and asked no more;"
                     f" the last: {self.last_reason}"
                 )
             self.running += 1
@@ -64,14 +68,15 @@ class JudgeTrial:
             raise
         async with self.changed:
             self.running -= 1
-            self.judged += 1
-            self.read += not outcome.reason
+            self.judged_count += 1
+            self.verdicts += not outcome.reason
             self.last_reason = outcome.reason or self.last_reason
-            self.passed |= self.judged >= LONG_TRIAL and not self.failed
+            self.passed |= self.judged_count >= LONG_TRIAL and not self.failed
             self.changed.notify_all()
 
     @property
     def failed(self) -> bool:
-        if self.passed or self.judged < FIRST_ANSWERS:
+        """True if the judge is to be stopped."""
+        if self.passed or self.judged_count < FIRST_ANSWERS:
             return False
-        return reads_nothing(self.read, self.judged)
+        return reads_nothing(self.verdicts, self.judged_count)

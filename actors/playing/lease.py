@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 BATCH_EPISODES = 64
 """Results per batch: enough to make a message cheap, few enough for Ray to send it inline (100 KB)."""
 MIN_BATCH_AGE_S = 1.0
-"""Seconds after which a batch is sent although it is not full, so that a crash loses little."""
+"""Fewest seconds after which a batch is sent although it is not full; short, so that a crash loses little."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,7 +18,7 @@ Batch = TypeVar("Batch")
 
 
 class LeaseState(Generic[Item, Result, Batch]):
-    """The state that the lanes of a lease share: remaining items, results of the open batch, queue of full batches."""
+    """What the lanes (concurrent tasks) of a lease share: remaining items, results of the open batch, queue of full batches."""
 
     def __init__(
         self,
@@ -38,12 +38,12 @@ class LeaseState(Generic[Item, Result, Batch]):
     async def batches(self, in_flight: int) -> AsyncIterator[Batch]:
         """Yield results in the order in which they finish, with at most ``in_flight`` items in progress.
 
-        Raises BackendDied, or the bug that stopped a lane, after yielding the results that were finished before.
+        Raises BackendDied, or the bug that stopped a lane, after yielding the results that are ready.
         """
-        lanes = [asyncio.create_task(self._lane()) for _ in range(min(in_flight, len(self.items)))]
+        lanes = [asyncio.create_task(self._run_lane()) for _ in range(min(in_flight, len(self.items)))]
         closing = asyncio.create_task(self._close_after(lanes))
         try:
-            while (batch := await self._next()) is not None:
+            while (batch := await self._next_batch()) is not None:
                 yield batch
             if self._results:
                 yield self._take()
@@ -54,10 +54,10 @@ class LeaseState(Generic[Item, Result, Batch]):
             await asyncio.gather(*lanes, closing, return_exceptions=True)
 
     def recall(self, items: Collection[Item]) -> None:
-        """Skip those of the items that have not begun."""
+        """Skip these items unless they have begun."""
         self._recalled.update(items)
 
-    async def _lane(self) -> None:
+    async def _run_lane(self) -> None:
         for item in self._remaining:
             if item in self._recalled:
                 continue
@@ -70,7 +70,7 @@ class LeaseState(Generic[Item, Result, Batch]):
         results, self._results = self._results, []
         return self.build_batch(results)
 
-    async def _next(self) -> Batch | None:
+    async def _next_batch(self) -> Batch | None:
         """Return the next full batch, or after ``batch_age`` seconds the open one; None once every lane has ended."""
         while True:
             try:

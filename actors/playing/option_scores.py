@@ -1,8 +1,8 @@
-"""The probability of each option of a question: of all replies that the game reads as this option.
+"""The probability of each option of a question, summed over all replies that the game reads as this option.
 
-A service gives the probabilities of the first token alone, which is enough where the model replies with letters. Any other
-engine is asked ``SAMPLES`` times instead, which estimates the model's own point and nothing else. A model that thinks first is
-scored after each of some sampled thoughts, and the means over these estimate its curve.
+A service gives only the probabilities of the first token, which are enough if the model replies with letters. An engine that
+gives no probabilities is asked ``SAMPLES`` times; the shares of its replies estimate the model's own point, but no curve. A model
+that thinks first is scored after each of several sampled thoughts; the means over these thoughts estimate its curve.
 """
 
 from collections import Counter
@@ -18,35 +18,35 @@ from envs.types import Sample
 from sweeps.conditions import Condition
 
 SAMPLES = 10
-"""Sampled replies to a question where the engine gives no probabilities."""
-LETTERS = 0.9
-"""Least probability of first tokens that are letters of options, for a question to be read from them."""
+"""Replies that are sampled per question if the engine gives no probabilities."""
+MIN_LETTER_SHARE = 0.9
+"""A question is scored by its first tokens only if those that name an option are together at least this probable."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionScore:
-    """One option as the model answers."""
+    """How probable it is that the model's reply names one option."""
 
     log_probability: float
-    """Of all replies that name it; ``-inf`` if there is none."""
+    """Logarithm of the sum over all replies that name the option; ``-inf`` if the sum is zero."""
     greedy: bool
     """True if greedy decoding names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredReply(Reply):
-    """The most probable option as a reply, with the scores of all."""
+    """The most probable option as a reply, with the scores of all options."""
 
     options: tuple[OptionScore, ...] = ()
-    """One per option in the order shown, and last the residual: every reply that names none of them."""
+    """One per option in the order shown; the last is the residual: all replies that name no option."""
     samples: int | None = None
-    """Number of sampled replies if these are shares; None if the engine computed them."""
+    """Number of sampled replies if the scores are shares of these; None if the engine computed them."""
     thoughts: int | None = None
-    """Number of sampled thoughts if these are means over them; None if none came before a reply."""
+    """Number of sampled thoughts if the scores are means over these; None if the model did not think."""
 
 
 async def score_options(backend: Backend, request: Request, condition: Condition) -> ScoredReply:
-    """Ask for the probabilities of the options of a posed question; raises as ``Backend.reply``."""
+    """Ask for the probabilities of the options of a posed question; raises the errors of ``Backend.reply``."""
     situation = request.situation
     question = Question(situation.state, situation.view)
     if not backend.scores_replies:
@@ -64,7 +64,7 @@ async def score_options(backend: Backend, request: Request, condition: Condition
 async def _options_after(
     backend: Backend, request: Request, question: Question, condition: Condition, reply: Reply
 ) -> ScoredReply:
-    """Return the options as the model names them after a reply's thought; a reply without a whole one is its own share."""
+    """Score the options after a reply's thought; without a finished thought, the reply itself counts as the only sample."""
     if thought := split_thought(reply.text):
         return await _compute_options(backend, request, question, condition, thought)
     return _as_reply(question, Reply(""), _count_shares(request, question, condition, [reply]))
@@ -73,7 +73,7 @@ async def _options_after(
 async def _compute_options(
     backend: Backend, request: Request, question: Question, condition: Condition, thought: str = ""
 ) -> ScoredReply:
-    """Return the options with the probabilities that the engine computes after a thought."""
+    """Score the options by the probabilities that the engine computes after a thought."""
     readable = readable_forms(question, request.situation.sample, condition)
     scored = await backend.option_log_probabilities(request, [form for form, _ in readable], thought)
     options = sum_scores(len(question.options), [number for _, number in readable], scored.scores)
@@ -81,15 +81,15 @@ async def _compute_options(
 
 
 def split_thought(text: str) -> str:
-    """Return a reply up to its answer: its thought and the space after it; empty if it has none, or one without end."""
+    """Return what precedes a reply's answer, the thought and white space; empty without a thought or if it is unfinished."""
     answer = text[max((tag.end() for tag in CLOSING.finditer(text)), default=0) :]
     closed = len(answer) < len(text) and not OPENING.search(answer)
     return text.removesuffix(answer.lstrip()) if closed else ""
 
 
 def mean_options(parts: Sequence[tuple[OptionScore, ...]]) -> tuple[OptionScore, ...]:
-    """Return the means of options' probabilities, residual included; none is known to be the greedy one."""
-    shares = [[exp(score.log_probability) for score in same] for same in zip(*parts, strict=True)]
+    """Return the mean probability of each option and of the residual; ``greedy`` is False, since it is unknown."""
+    shares = [[exp(score.log_probability) for score in scores] for scores in zip(*parts, strict=True)]
     return _as_options([sum(column) / len(parts) for column in shares])
 
 
@@ -101,19 +101,19 @@ def readable_forms(question: Question, sample: Sample, condition: Condition) -> 
     return [(form, number) for form, number in named if number >= 0]
 
 
-def sum_scores(count: int, named: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
-    """Return the scores of ``count`` options and of the residual, from those of replies and the options that they name."""
-    parts: list[list[float]] = [[] for _ in range(count)]
-    for number, score in zip(named, scores, strict=True):
-        parts[number].append(score.log_probability)
-    greedy = {number for number, score in zip(named, scores, strict=True) if score.greedy}
-    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(parts)]
+def sum_scores(count: int, option_numbers: Sequence[int], scores: Sequence[ReplyScore]) -> tuple[OptionScore, ...]:
+    """Return the scores of ``count`` options and of the residual; each scored reply names one of ``option_numbers``."""
+    logs_by_option: list[list[float]] = [[] for _ in range(count)]
+    for number, score in zip(option_numbers, scores, strict=True):
+        logs_by_option[number].append(score.log_probability)
+    greedy = {number for number, score in zip(option_numbers, scores, strict=True) if score.greedy}
+    options = [OptionScore(log_sum(logs), number in greedy) for number, logs in enumerate(logs_by_option)]
     residual = max(0.0, 1.0 - sum(exp(option.log_probability) for option in options))
     return (*options, OptionScore(log(residual) if residual else -inf, not greedy))
 
 
 def log_sum(logs: Sequence[float]) -> float:
-    """Return the logarithm of the sum of these exponentials; ``-inf`` for none."""
+    """Return the logarithm of the sum of the exponentials of ``logs``; ``-inf`` if there are none."""
     largest = max(logs, default=-inf)
     return largest if largest == -inf else largest + log(sum(exp(each - largest) for each in logs))
 
@@ -121,14 +121,14 @@ def log_sum(logs: Sequence[float]) -> float:
 async def _letter_options(
     backend: Backend, request: Request, question: Question, condition: Condition
 ) -> ScoredReply | None:
-    """Return the options by their letters as the reply's first token; None if the model seldom begins with one."""
+    """Score the options by first tokens that are their letters; None if the model seldom begins with a letter."""
     reply = await backend.first_tokens(request)
     if reply is None:
         return None
     situation, best = request.situation, reply.first[:1]
-    named = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
-    letters = [(token, number) for token, number in zip(reply.first, named, strict=True) if number >= 0]
-    if sum(exp(token.log_probability) for token, _ in letters) < LETTERS:
+    numbers = [read_option(situation.sample, situation.state, condition, token.text) for token in reply.first]
+    letters = [(token, number) for token, number in zip(reply.first, numbers, strict=True) if number >= 0]
+    if sum(exp(token.log_probability) for token, _ in letters) < MIN_LETTER_SHARE:
         return None
     scores = [ReplyScore(token.log_probability, token in best) for token, _ in letters]
     return _as_reply(question, reply, sum_scores(len(question.options), [number for _, number in letters], scores))
@@ -141,21 +141,21 @@ async def _sample_options(backend: Backend, request: Request, question: Question
 
 
 async def draw_replies(backend: Backend, request: Request, count: int) -> list[Reply]:
-    """Return so many replies at temperature 1."""
+    """Return ``count`` replies, sampled at temperature 1."""
     sampling = request.sampling.model_copy(update={"temperature": 1.0, "checkpoint": False, "sampled": False})
     replies = []
     for number in range(count):
-        again = replace(
+        sampled = replace(
             request, sampling=sampling, seed=derive_seed(request.seed, number), key=f"{request.key}/{number}"
         )
-        replies.append(await backend.reply(again))
+        replies.append(await backend.reply(sampled))
     return replies
 
 
 def _count_shares(
     request: Request, question: Question, condition: Condition, replies: Sequence[Reply]
 ) -> tuple[OptionScore, ...]:
-    """Return the share of replies that name each option, and none."""
+    """Return per option the share of replies that name it, and last the share of those that name none."""
     sample, state = request.situation.sample, request.situation.state
     named = Counter(read_option(sample, state, condition, reply.text) for reply in replies)
     return _as_options([named[number] / len(replies) for number in (*range(len(question.options)), -1)])
@@ -177,7 +177,7 @@ def add_usage(replies: Sequence[Reply]) -> Reply:
 
 
 def _as_reply(question: Question, usage: Reply, options: tuple[OptionScore, ...]) -> ScoredReply:
-    """Return the most probable option as a reply; an empty one if none is as probable as the residual."""
+    """Return the most probable option as a reply; an empty reply if the residual is more probable than each option."""
     best = max(range(len(options)), key=lambda number: options[number].log_probability)
     text = (*question.options, "")[best]
     return ScoredReply(

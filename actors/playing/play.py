@@ -1,7 +1,7 @@
 """Plays one episode: pose a turn, await the reply, read it, until the game ends.
 
 ``play`` is the loop of all protocols; ``episode_rules`` poses and reads the turns of each. The loop knows no cluster and no
-store: a recorded list of replies replays to the same episode.
+store: the same replies always give the same episode.
 """
 
 from collections.abc import Sequence
@@ -114,7 +114,7 @@ def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
         return Ending.FAILED
     if isinstance(problem, Refused):
         return Ending.REFUSED
-    is_overflow = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # a single picture does not grow
+    is_overflow = isinstance(problem, Overflow) and protocol is not Protocol.OEG  # sends a single picture
     return Ending.OVERFLOW if is_overflow else Ending.UNPROCESSABLE
 
 

@@ -42,7 +42,7 @@ def version(protocol: Protocol, condition: Condition) -> str:
     return "+".join(name for name, applies in versions.items() if applies)
 
 
-RESIZED, FEWER_STEPS_FROM = ("ROD",), 3
+SMALL_PICTURES_IN, FEWER_STEPS_FROM = ("ROD",), 3
 """For Phi-4: scenarios whose example pictures shrink, and the number of examples from which steps are omitted."""
 
 Past = tuple[View, str]
@@ -72,7 +72,7 @@ def turn_view(sample: Sample, state: State, condition: Condition) -> View:
 
 
 def reword_hint(question: str, condition: Condition) -> str:
-    """Return a question with the published hint at its end in the condition's wording."""
+    """Return the question; a published hint at its end is replaced by the condition's wording."""
     for published, text in condition.hint_wordings.items():
         if question.endswith(published):
             return question.removesuffix(published) + text
@@ -80,7 +80,7 @@ def reword_hint(question: str, condition: Condition) -> str:
 
 
 def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
-    """Return the picture that the condition shows; raises ValueError if it swaps pictures and the sample has no other."""
+    """Return the picture that the condition shows; raises ValueError if it swaps pictures and the sample has no swapped one."""
     if condition.picture == "blank":
         return replace(view.image, grey=True)
     if condition.picture == "none":
@@ -93,7 +93,7 @@ def turn_image(view: View, sample: Sample, condition: Condition) -> ImageRef:
 
 
 def answers_left(number: int) -> str:
-    """Return the sentence about the budget; it is ours, the paper has none."""
+    """Return the sentence that states how many answers are left; the paper has no such sentence."""
     plural = "answer" if number == 1 else "answers"
     return f" You have {number} {plural} left, this one included; a request for help uses one."
 
@@ -103,7 +103,7 @@ def messages(
 ) -> tuple[Message, ...]:
     """Return the conversation that ends with ``view``, after the examples and the turns that the condition keeps."""
     edge = SCENARIOS[sample.scenario].history_edge if condition.history and condition.resized else None
-    recent = past[-condition.history_turns :] if condition.history else ()  # -0 keeps all
+    recent = past[-condition.history_turns :] if condition.history else ()  # [-0:] is the whole history
     earlier = (message for turn in recent for message in exchange(*turn, edge, condition.template))
     return (*system_messages(condition), *examples, *earlier, question_message(view, edge, condition.template))
 
@@ -138,11 +138,11 @@ def question_message(view: View, short_edge: int | None = None, template: str = 
 
 def fill_template(template: str, question: str, options: tuple[str, ...]) -> str:
     """Fill in the question and the lettered options, which may themselves contain placeholders."""
-    before, mark, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
+    before, first, after = re.split(r"(\{question\}|\{options\})", template, maxsplit=1)
     inserted = {QUESTION: question, OPTIONS: lettered(options)}
-    second = OPTIONS if mark == QUESTION else QUESTION
+    second = OPTIONS if first == QUESTION else QUESTION
     middle, _, end = after.partition(second)
-    return before + inserted[mark] + middle + inserted[second] + end
+    return before + inserted[first] + middle + inserted[second] + end
 
 
 def exchange(view: View, reply: str, short_edge: int | None, template: str = "") -> tuple[Message, Message]:
@@ -172,7 +172,7 @@ def examples(
         )
     chosen = chance(seed, sample.scenario, sample.id, "examples").sample(others, condition.shots)
     game, reduced = SCENARIOS[sample.scenario], small and condition.shots >= FEWER_STEPS_FROM
-    edge = game.example_edge if condition.small_examples or (small and sample.scenario in RESIZED) else None
+    edge = game.example_edge if condition.small_examples or (small and sample.scenario in SMALL_PICTURES_IN) else None
     return tuple(
         message
         for other in chosen
@@ -184,7 +184,7 @@ def examples(
 
 
 def tool_messages(view: View, functions: Sequence[Function], condition: Condition, native: bool) -> tuple[Message, ...]:
-    """Return the conversation that asks for one call; ``native`` functions are sent as tools, others listed in the text."""
+    """Return the conversation that asks for one call; its text lists the functions unless they are sent as tools (``native``)."""
     text = view.prompt + (NATIVE if native else f"{LISTED}{list_functions(functions)}{WRITTEN}")
     images = () if view.image == NO_PICTURE else (view.image,)
     return (*system_messages(condition), Message("user", text, images))
@@ -192,9 +192,9 @@ def tool_messages(view: View, functions: Sequence[Function], condition: Conditio
 
 def list_functions(functions: Sequence[Function]) -> str:
     """Return the functions as text, one per line: ``- move_blocks(direction: "left" | "right"): ...``."""
-    return "".join(f"- {function.name}({_parameter(function)}): {function.description}\n" for function in functions)
+    return "".join(f"- {function.name}({_list_values(function)}): {function.description}\n" for function in functions)
 
 
-def _parameter(function: Function) -> str:
+def _list_values(function: Function) -> str:
     values = " | ".join(json.dumps(value, ensure_ascii=False) for value in function.values)
     return f"{function.parameter}: {values}" if values else ""

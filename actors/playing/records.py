@@ -18,7 +18,7 @@ from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 """Column name -> values; all lists of one table have the same length."""
-REUSE = ("cached_tokens", "pictures", "cached_pictures")
+CACHE_FIELDS = ("cached_tokens", "pictures", "cached_pictures")
 """Fields of a ``Reply`` that an engine may not report."""
 
 
@@ -35,7 +35,7 @@ class EpisodeBatch:
     rejected: frozenset[int] = frozenset()
     """Ordinals of the rejected episodes (``Episode.rejected``)."""
     options: Columns = field(default_factory=lambda: to_columns(OptionRow, []))
-    """The fields of ``OptionRow``; empty columns but for ``every-state``."""
+    """The fields of ``OptionRow``; without rows unless the condition is ``every-state``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def verdict_batch(judge: str, answers: Sequence[JudgedAnswer]) -> VerdictBatch:
 
 
 def to_columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
-    """Return the columns of these rows; without rows, each is empty."""
+    """Return the columns of these rows; every column is empty if there are no rows."""
     return {name: [row[index] for row in rows] for index, name in enumerate(row_type._fields)}
 
 
@@ -104,12 +104,12 @@ def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
         turns, actions[Action.SUGGESTION], actions[Action.ABSTENTION], actions[Action.CATEGORY],
         actions[Action.UNPARSABLE], error, episode.seconds,
         sum(reply.prompt_tokens for reply in replies), sum(reply.reply_tokens for reply in replies),
-        sum((reply.cost for reply in replies), 0.0), *(_total(replies, field) for field in REUSE),
+        sum((reply.cost for reply in replies), 0.0), *(_sum_field(replies, field) for field in CACHE_FIELDS),
     )  # fmt: skip
 
 
-def _total(replies: Sequence[Reply], field: str) -> int | None:
-    """Return the sum of a field; None without replies, or if any reply lacks it."""
+def _sum_field(replies: Sequence[Reply], field: str) -> int | None:
+    """Return the sum of a field; None if there are no replies or any of them lacks the field."""
     counts = [getattr(reply, field) for reply in replies]
     return None if not counts or None in counts else sum(counts)
 
@@ -130,7 +130,7 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
 
 
 def option_rows(cell: Cell, episode: Episode) -> Iterator[OptionRow]:
-    """Yield the rows of all options that an episode asked about; none but for ``every-state``."""
+    """Yield one row per option of each question, and one for its residual; nothing unless the condition is ``every-state``."""
     scored = [(number, turn, turn.reply) for number, turn in enumerate(episode.turns)]
     if not any(isinstance(reply, ScoredReply) for _, _, reply in scored):
         return

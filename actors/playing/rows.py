@@ -32,7 +32,7 @@ class EpisodeRow(NamedTuple):
     ending: str
     """How the episode ended."""
     correct: bool | None
-    """True if it ended right; null for an open-ended answer, which a judge scores, and for a decision map, without a score."""
+    """True if the episode ended with the right category; null for ``oeg``, ``every-frame`` and ``every-state``."""
     turns: Int32
     """Questions that were asked, including one too long for the model."""
     suggestions: Int32
@@ -46,7 +46,7 @@ class EpisodeRow(NamedTuple):
     error: str | None
     """What went wrong; null if nothing did."""
     seconds: float
-    """Time from the first request to the last reply."""
+    """Seconds from the first request to the last reply."""
     prompt_tokens: int
     """Tokens sent, over all turns."""
     reply_tokens: int
@@ -54,7 +54,7 @@ class EpisodeRow(NamedTuple):
     cost: float
     """Price of all turns, in the currency of the model's prices; 0 without prices."""
     cached_tokens: int | None
-    """Prompt tokens that the engine had cached; null if it does not report them, and in parts of earlier versions."""
+    """Prompt tokens that the engine had cached; null if it does not report them, and in parts stored by earlier versions."""
     pictures: Int32 | None
     """Pictures sent, over all turns; null as in ``cached_tokens``."""
     cached_pictures: Int32 | None
@@ -62,7 +62,7 @@ class EpisodeRow(NamedTuple):
 
 
 class TurnRow(NamedTuple):
-    """One row per answered question; option to move are null for the only answer of open-ended generation."""
+    """One row per answered question; for ``oeg``, the columns from ``option`` to ``move`` are null."""
 
     key: str
     """The key of the episode."""
@@ -75,13 +75,13 @@ class TurnRow(NamedTuple):
     reply: str
     """The model's reply as it came."""
     option: str | None
-    """How the reply reads as one of the suggestions or the abstention."""
+    """``correct`` or ``wrong`` if the reply names a suggestion or the abstention, else ``mismatch``."""
     category: str | None
-    """How the reply reads as one of the categories."""
+    """``correct`` or ``wrong`` if the reply names a category, else ``mismatch``."""
     action: str | None
-    """What the reply did."""
+    """What kind of option the reply names."""
     move: str | None
-    """The move that a right suggestion stands for; null also if the reply asked for none."""
+    """The move that a correct suggestion asks for; null for any other reply."""
     read_as: str | None
     """The option that an answer of ``oeg-multi`` or a call of ``tools`` maps to, empty if none; null in other protocols."""
     judged: str | None
@@ -91,7 +91,7 @@ class TurnRow(NamedTuple):
 class OptionRow(NamedTuple):
     """One row per option of a question of ``every-state``, and one per question for its residual.
 
-    A column without a description is that of ``EpisodeRow``, as in ``VerdictRow``.
+    A column without a description here or in ``VerdictRow`` means the same as in ``EpisodeRow``.
     """
 
     key: str
@@ -101,7 +101,7 @@ class OptionRow(NamedTuple):
     condition: str
     sample_id: int
     order: Int32
-    """0 for the published order of options, else the number of a seeded one."""
+    """0 for the published order of options, else the number of a seeded order."""
     turn: Int32
     """Number of the question, as in ``turns``."""
     frame: Int32
@@ -117,15 +117,15 @@ class OptionRow(NamedTuple):
     log_probability: float
     """Natural logarithm of the option's probability, ``-inf`` for zero."""
     greedy: bool
-    """True for the option that greedy decoding names; false throughout if replies were sampled."""
+    """True for the option that greedy decoding names; always false if replies or thoughts were sampled."""
     samples: Int32 | None
-    """Number of sampled replies of which the probability is a share; null if the engine computed it."""
+    """Number of sampled replies if the probability is a share of these; null if the engine computed it."""
     thoughts: Int32 | None
-    """Number of sampled thoughts over which it is averaged, so that it is not exact; null if none came before the reply."""
+    """Number of sampled thoughts if the probability is a mean over these, hence an estimate; null if the model did not think."""
 
 
 class VerdictRow(NamedTuple):
-    """One row per verdict. The three bits are null if the judge gave none; ``reason`` is then why."""
+    """One row per judged answer. If the judge gave no verdict, its three bits are null and ``reason`` says why."""
 
     key: str
     """The key of the episode."""
@@ -143,23 +143,23 @@ class VerdictRow(NamedTuple):
     aggregate: bool | None
     """True if the answer counts as right."""
     reason: str | None
-    """Why there is no verdict; null with one."""
+    """Why there is no verdict; null if there is one."""
     first_failed: bool
-    """True if the judge's first reply held no verdict."""
+    """True if the first request gave no verdict."""
     attempts: Int32
-    """Replies of the judge until a verdict or the last try."""
+    """Number of requests to the judge."""
     text: str
     """The judge's last reply."""
     seconds: float
-    """Time of the judge's replies."""
+    """Seconds that the judge took, over all requests."""
     prompt_tokens: int
     """Tokens sent to the judge."""
     reply_tokens: int
     """Tokens received from the judge."""
     cost: float
-    """Price of the judge's replies."""
+    """Price of all requests to the judge, in the currency of its prices."""
     strict_category: bool | None
-    """``category`` as the package's rule reads the first reply (``envs.openended.strict_verdict``); null without one."""
+    """``category`` as the package's rule reads the first reply (``envs.openended.strict_verdict``); null without a reply."""
     strict_suggestion: bool | None
     """The same for ``suggestion``."""
     strict_aggregate: bool | None

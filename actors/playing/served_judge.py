@@ -27,7 +27,7 @@ class ServedJudge:
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def reply(self, request: Request) -> Reply:
-        """Answer with the engine; remember its death for ``heartbeats``."""
+        """Return the engine's reply; if the engine dies, ``heartbeats`` raises the same error."""
         self.waiting += 1
         try:
             return await self.backend.reply(request)
@@ -58,12 +58,12 @@ class RemoteJudge(Backend):
     """The playing worker's side: a backend that sends each request to the least busy worker of the judge."""
 
     def __init__(self, *death_errors: type[Exception]) -> None:
-        """``death_errors``: what a call to a dead worker raises, in addition to BackendDied."""
+        """``death_errors``: errors that a call to a dead worker raises, in addition to BackendDied."""
         self.death_errors: tuple[type[Exception], ...] = (BackendDied, *death_errors)
         self.workers: dict[int, Any] = {}
         """Slot -> handle of an actor whose ``reply`` is ``ServedJudge.reply``."""
         self.in_flight: Counter[int] = Counter()
-        """Slot -> requests of this worker that wait there."""
+        """Slot -> number of requests that this playing worker has sent there and that wait for a reply."""
         self._workers_changed = asyncio.Condition()
         self._retry_lock = asyncio.Lock()
         """Held by the request that is being sent again after a death."""
@@ -75,7 +75,7 @@ class RemoteJudge(Backend):
             self._workers_changed.notify_all()
 
     async def reply(self, request: Request) -> Reply:
-        """Answer, with another worker if one dies; raises Refused, or Unprocessable (also after ``MAX_DEATHS``)."""
+        """Return a worker's reply; if it dies, ask another. Raises Refused, and Unprocessable (also after ``MAX_DEATHS``)."""
         for deaths in range(MAX_DEATHS):
             async with self._retry_lock if deaths else nullcontext():
                 with suppress(*self.death_errors):

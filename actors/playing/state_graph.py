@@ -19,10 +19,10 @@ END = {Ending.CORRECT: -1, Ending.WRONG: -2, Ending.LIMIT: -3}
 
 
 class Question(NamedTuple):
-    """What the model reads at one or several states."""
+    """A view that the model sees at one or more states."""
 
     state: State
-    """The first of these states."""
+    """The first of the states with this view."""
     view: View
 
     @property
@@ -33,8 +33,8 @@ class Question(NamedTuple):
     @property
     def suggests(self) -> tuple[bool, ...]:
         """Return for each option whether it is a suggestion."""
-        asks = set(suggestions(self.view.options))
-        return tuple(option in asks for option in self.view.options) + (False,) * len(self.view.categories)
+        helpful = set(suggestions(self.view.options))
+        return tuple(option in helpful for option in self.view.options) + (False,) * len(self.view.categories)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class StateGraph:
     """State -> per option of its question, the state that it leads to or a value of ``END``."""
 
     def kind(self, question_index: int, option: int) -> str:
-        """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where none counts yet."""
+        """Return ``suggestion``, ``abstention``, or for a category ``right`` or ``wrong``, even where no category counts yet."""
         question = self.questions[question_index]
         if option >= len(question.view.options):
             return "right" if question.options[option] == self.sample.answer else "wrong"
@@ -61,11 +61,11 @@ def build_graph(sample: Sample, condition: Condition) -> StateGraph:
     """Return the graph of a sample to which ``prompts.apply_condition`` has applied the condition."""
     game = SCENARIOS[sample.scenario]
     first = game.initial(sample)
-    states, numbers = [first], {first: 0}
+    states, index_by_state = [first], {first: 0}
     questions: list[Question] = []
     index_by_view: dict[View, int] = {}
     question_indices, targets = [], []
-    for state in states:  # grows while it is read
+    for state in states:  # the loop appends to the list
         view = turn_view(sample, state, condition)
         if view not in index_by_view:
             index_by_view[view] = len(questions)
@@ -76,10 +76,10 @@ def build_graph(sample: Sample, condition: Condition) -> StateGraph:
             next_state, _ = game.step(sample, state, _reply_naming(game, sample, state, question, option))
             if next_state.ending is None:
                 next_state = without_last_move(game, sample, next_state)
-                if next_state not in numbers:
-                    numbers[next_state] = len(states)
+                if next_state not in index_by_state:
+                    index_by_state[next_state] = len(states)
                     states.append(next_state)
-            edges.append(numbers[next_state] if next_state.ending is None else END[next_state.ending])
+            edges.append(index_by_state[next_state] if next_state.ending is None else END[next_state.ending])
         question_indices.append(index_by_view[view])
         targets.append(tuple(edges))
     return StateGraph(sample, tuple(questions), tuple(question_indices), tuple(targets))

@@ -1,6 +1,6 @@
-"""Judges one answer of several while its episode waits: the judge's marks become the option with which the game continues.
+"""Judges each answer of an ``oeg-multi`` episode while it waits; the game continues with the option that the marks select.
 
-Without readable marks, ``NoVerdict`` is raised: the episode ends as an error and never counts as zero.
+If no marks can be read, ``NoVerdict`` ends the episode as an error, which is never scored as zero.
 """
 
 import json
@@ -22,7 +22,7 @@ class NoVerdict(Exception):
 
 
 class JudgedOption(NamedTuple):
-    """The option that a judge read in an answer."""
+    """The option that a judge assigns to an answer."""
 
     option: str
     """As ``envs.dialogue.option_from_marks`` returns it; empty if the answer names none."""
@@ -40,11 +40,11 @@ class TurnJudge:
     async def read(self, sample: Sample, state: State, view: View, key: str, answer: str) -> JudgedOption:
         """Judge the reply ``answer`` at this state of the episode ``key``.
 
-        Raises NoVerdict and BackendDied, and ModelStopped if the judge reads nothing.
+        Raises NoVerdict and BackendDied, and ModelStopped if the judge has failed its trial (``JudgeTrial``).
         """
         messages, situation, marks = turn_judge_prompt(sample, state, view, answer)
         seed = int(digest(f"{key}/{state.turn}/{self.key}", 7), 16)
-        async with self.trial.answer() as outcome:
+        async with self.trial.admit() as outcome:
             attempts = await ask_judge(
                 messages, situation, self.spec, self.backend, seed, lambda text: read_marks(text, marks)
             )
@@ -67,7 +67,7 @@ def turn_judge_prompt(
 
 
 def turn_judge_key(judge: Judge) -> str:
-    """Return the judge's name with a hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``), for episode keys."""
+    """Return the judge's part of an episode key: name and hash of what changes its verdicts (``rule-judge/turns-1-3fa9c1d2``)."""
     wording = dialogue.turn_instruction("question", ("one", "two"), "answer")
     identity = [judge.model.identity, judge.sampling.identity, judge.attempts, sha256(wording.encode()).hexdigest()]
     identity += [rulejudge.turn_fingerprint()] if judge.model.source == RULES else []

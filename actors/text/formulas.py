@@ -1,4 +1,4 @@
-"""Texts that a spreadsheet would compute: in a CSV file they get an apostrophe before them."""
+"""Protects readers of CSV files from formulas: text that a spreadsheet would compute gets an apostrophe in front."""
 
 import re
 
@@ -12,5 +12,5 @@ def disarm(text: str) -> str:
 
 
 def rearm(text: str) -> str:
-    """Return the text that ``disarm`` got."""
+    """Return the text from which ``disarm`` made this one."""
     return text[1:] if text.startswith("'") and re.match(FORMULA, text[1:]) else text

@@ -11,14 +11,14 @@ COLOR = re.compile(r"\x1b\[[0-9;]*m")
 CONTROLS = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # reorder the text around them (UAX 9)
-    "\u2028\u2029\ud800-\udfff"  # line and paragraph separators; halves of a pair, which no encoding has
+    "\u2028\u2029\ud800-\udfff"  # line and paragraph separators; lone surrogates, which UTF-8 cannot encode
 )
-BLANKS = (  # print as nothing
+BLANKS = (  # print nothing
     "\t\n\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
 )
 LONGEST_ERROR = 300
-"""Characters of an error on one line, for a table or a part of a sentence."""
+"""Most characters of an error on one line, for a table or a part of a sentence."""
 UNSAFE = re.compile(f"[{CONTROLS}]")
 HIDDEN = re.compile(f"[{CONTROLS}{BLANKS}]")
 """Characters that are invisible, or change the order of the others."""
@@ -35,7 +35,7 @@ def strip_colors(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return printable text on one line, runs of white space as one space."""
+    """Return the text printable and on one line, with each run of white space as one space."""
     return printable(" ".join(text.split()))
 
 

@@ -1,6 +1,6 @@
 """Removes secrets from text: user and password of an address, values of environment variables named like a secret.
 
-Text without a secret is unchanged. If the end of an address is unclear, more of it is hidden, up to the next space.
+Text without a secret is unchanged. If it is unclear where a password ends, too much is hidden rather than too little.
 """
 
 import html
@@ -13,9 +13,9 @@ from urllib.parse import quote, quote_plus
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$")
 """Names of environment variables whose values are redacted."""
 MIN_SECRET_LENGTH = 8
-"""Characters of the shortest secret: replacing ``0`` or ``none`` would make a log unreadable."""
+"""Shorter values are not redacted: replacing ``0`` or ``none`` would make a log unreadable."""
 HOST = r"""(?:\[[\w:.%]+\]|[\w.-]*)(?::\d*)?(?:[/?#"<>`\\]|[,;:!?.)\]]*(?:\s|$))"""
-"""``host``, ``host:port`` or ``[ipv6]:port`` up to the end of the authority (RFC 3986, 3.2): no ``@`` after it ends userinfo."""
+"""``host``, ``host:port`` or ``[ipv6]:port`` up to the end of the authority (RFC 3986, 3.2); an ``@`` after it does not count."""
 USERINFO_IN_TEXT = re.compile(rf"(?<=://)(?!{HOST})\S*@")
 USERINFO_OF_ADDRESS = re.compile(rf"(?<=://)(?!{HOST})[^\n]*@")
 
@@ -37,7 +37,7 @@ def redact_environment(text: str, environment: Mapping[str, str] = os.environ) -
     """Return the text with ``***`` for the value of every environment variable named like a secret, escaped ones included."""
     values = {value for name, value in environment.items() if SECRET_NAME.search(name.upper())}
     spellings = {spelling for value in values if len(value) >= MIN_SECRET_LENGTH for spelling in _spellings(value)}
-    for spelling in sorted(spellings, key=len, reverse=True):  # a secret may begin with another
+    for spelling in sorted(spellings, key=len, reverse=True):  # a secret may begin with a shorter one
         text = text.replace(spelling, "***")
     return text
 
@@ -56,7 +56,7 @@ def redact_key(text: str, key: str) -> str:
     first, *others = starts
     parts, end = [text[:first], "***"], first + size
     for start in others:
-        if start > end:  # else it continues the run before
+        if start > end:  # else it overlaps or follows the previous match
             parts += [text[end:start], "***"]
         end = start + size
     return "".join([*parts, text[end:]])

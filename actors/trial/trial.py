@@ -32,7 +32,7 @@ COMPARED_PROMPTS = 6
 REPLY_TOKENS = 20
 """New tokens of a compared reply."""
 NO_PACKAGE_CALL = "the package shows pictures to every model"
-"""Why the replies of a model that reads text only are compared with nothing."""
+"""Why prompts of a model that reads text only are not compared."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class TrialReport:
     """Tokens of one picture of the first prompt; None if they cannot be measured."""
     compared: tuple[PromptComparison, ...] = ()
     uncompared: str = ""
-    """Reason for comparing nothing."""
+    """Why prompts were not compared; empty if all were."""
     front: FrontEnd | None = None
-    """Of a vLLM worker whose prompts have pictures."""
+    """None unless a vLLM worker got prompts with pictures."""
     inputs: InputReport = field(default_factory=InputReport)
-    """What the engine makes of the first request of each cell."""
+    """The recorded model input of one episode per cell."""
 
 
 class RequestRecorder(Backend):
@@ -93,7 +93,7 @@ async def run_trial(
     """Play the episodes of these ordinals, compare some of their prompts, and close the backend."""
     recorder, cells = RequestRecorder(backend), {plan.task(ordinal)[0]: ordinal for ordinal in reversed(ordinals)}
     inputs = await record_inputs(plan, model, backend, data, sorted(cells.values()))
-    report, rows = await _play(plan, model, recorder, ordinals)
+    report, batches = await _play_episodes(plan, model, recorder, ordinals)
     report = replace(report, inputs=inputs)
     if not isinstance(backend, LocalBackend):
         await backend.close()
@@ -101,7 +101,7 @@ async def run_trial(
     requests = select_requests(recorder.requests)
     picture = await measure_picture_tokens(backend, requests[0]) if requests else None
     ours = [(await backend.token_ids(request), (await backend.reply(request)).text) for request in requests]
-    cached_share = _cached_share(rows)
+    cached_share = _cached_share(batches)
     front = await measure_front_end(backend, recorder.requests, cached_share) if model.backend == "vllm" else None
     await backend.close()
     theirs, reason = (
@@ -114,23 +114,23 @@ async def run_trial(
     return replace(report, picture=picture, compared=compared, uncompared=reason, front=front)
 
 
-async def _play(
+async def _play_episodes(
     plan: PlanView, model: ModelSpec, recorder: RequestRecorder, ordinals: Sequence[int]
 ) -> tuple[TrialReport, list[dict[str, Any]]]:
     """Play the episodes; return the report so far, and the batches of their rows."""
-    began, rows = perf_counter(), list[dict[str, Any]]()
+    began, batches = perf_counter(), list[dict[str, Any]]()
     episodes = choose_in_flight(model, recorder.backend.cache_tokens).episodes
     async for batch in EpisodeRunner(plan, {model.name: recorder}, episodes).play(ordinals):
-        rows.append(batch.episodes)
+        batches.append(batch.episodes)
     seconds = perf_counter() - began
     host, gpu = measure_memory()
-    errors = [error for row in rows for error in row["error"] if error]
-    endings = Counter(ending for row in rows for ending in row["ending"])
-    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], host, gpu, None), rows
+    errors = [error for columns in batches for error in columns["error"] if error]
+    endings = Counter(ending for columns in batches for ending in columns["ending"])
+    return TrialReport(seconds, dict(sorted(endings.items())), (errors or [""])[0], host, gpu, None), batches
 
 
-def _cached_share(rows: Sequence[dict[str, Any]]) -> float:
-    pictures, cached = (sum(n or 0 for row in rows for n in row[name]) for name in ("pictures", "cached_pictures"))
+def _cached_share(batches: Sequence[dict[str, Any]]) -> float:
+    pictures, cached = (sum(n or 0 for each in batches for n in each[name]) for name in ("pictures", "cached_pictures"))
     return cached / pictures if pictures else 0.0
 
 
@@ -146,7 +146,7 @@ def select_requests(requests: Sequence[Request]) -> list[Request]:
 
 
 async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int | None:
-    """Return the tokens of the first picture, with the tokens around it; None if no comparison is possible."""
+    """Return how many tokens one more copy of the first picture adds to a prompt; None if it cannot be measured."""
     image = next(iter(images_of(request.messages)), None)
     for many, few in ((2, 1), (1, 0)) if image else ():
         with suppress(Exception):  # the model may need exactly one picture: the next pair may work
@@ -162,7 +162,7 @@ def _probe(request: Request, image: ImageRef | None, number: int) -> Request:
 async def _call_package(
     model: ModelSpec, data: Path, requests: Sequence[Request]
 ) -> tuple[list[tuple[list[int], str]], str]:
-    """Return ids and reply of each prompt by the package-style call, and why it stopped, if it failed."""
+    """Return token ids and reply of each prompt by the package-style call, and why the call failed (or an empty string)."""
     loader, answers = PictureLoader(data, model), list[tuple[list[int], str]]()
     try:
         from actors.engine.hf.package_call import PackageCall

@@ -85,7 +85,7 @@ def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any
 
     Raises OSError or PolarsError.
     """
-    import polars as pl  # loaded already if there is a table
+    import polars as pl  # whoever has a frame has loaded it already
 
     write = frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet
     write(_create_temporary(path), **options)
@@ -116,6 +116,6 @@ def move_aside(folder: Path, path: Path) -> None:
 
 def _create_temporary(path: Path) -> Path:
     temporary = temporary_path(path)
-    temporary.unlink(missing_ok=True)  # what a crash left, or a pipe of that name
+    temporary.unlink(missing_ok=True)  # left by a crash, or a pipe with that name
     os.close(open_regular_file(temporary, os.O_WRONLY | os.O_EXCL))
     return temporary

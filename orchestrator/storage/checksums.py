@@ -1,8 +1,8 @@
 """SHA-256 sums of the files of a run folder, recorded before each file gets its name.
 
 A file whose bytes have another sum is damaged, even if it can be read. ``sums.sha256`` in the run folder has one line per
-file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). In a folder
-whose list is complete, a part without a line does not count; in one of an earlier version it is checked by its form alone.
+file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). If the list is
+complete, a part without a line is ignored. In a folder of an earlier version such a part counts if it can be decoded.
 """
 
 import errno
@@ -22,29 +22,28 @@ from orchestrator.storage import atomic_write
 NAME = "sums.sha256"
 LINE = re.compile(r"([0-9a-f]{64})  (\w+/part-[0-9-]+\.parquet|[\w.]+)")
 COMPLETE = "manifest"
-"""The name in the first line of a new folder, whose list then names every part that the folder ever had."""
+"""The name in the first line of a complete list: one that names every part that the folder ever had."""
 GONE = "0" * 64
-"""In place of a sum: this package has removed the file since."""
+"""Stands in place of a sum once this package has removed the file."""
 LARGEST = 1 << 30
-"""Bytes that a file other than a part may have; the keys of a million episodes take some ten million."""
-
+"""Most bytes of a file that is not a part; the keys of a million episodes take some ten million."""
 LONGEST_LINE = 512
-"""Bytes of a line at most."""
+"""Most bytes of a line."""
 
 Sums = Mapping[str, set[str]]
-"""``episodes/part-00000001.parquet`` -> what its bytes may be; two while a file is being replaced."""
+"""``episodes/part-00000001.parquet`` -> the sums that its bytes may have; two while a file is being replaced."""
 
 
 def record_sums(folder: Path, files: Iterable[Path]) -> None:
-    """Append the sums of files that are about to get their names, and flush them. Raises OSError."""
-    sums = [(_digest(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
+    """Append the sums of files that are about to be published, and flush them. Raises OSError."""
+    sums = [(_hash_file(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
     _append(folder, sums)
 
 
 def record_removals(folder: Path, files: Iterable[Path]) -> None:
-    """Record that files, unless they neither exist nor have a sum, are about to be removed, so that nobody misses them.
+    """Record that files are about to be removed, so that they are not reported as missing. Raises OSError.
 
-    Raises OSError.
+    Names without a file and without a sum are skipped.
     """
     names = {path.relative_to(folder).as_posix(): path.exists() for path in files}
     recorded = read_sums(folder) if names else {}
@@ -55,7 +54,7 @@ def record_removals(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
-    """Append lines, in a folder without any list or part after the line of a complete list."""
+    """Append lines; a folder that has neither a list nor parts gets a complete list (``COMPLETE``)."""
     if not (folder / NAME).exists() and not any(folder.glob("*/part-*")):
         sums = [(GONE, COMPLETE), *sums]
     with open(atomic_write.open_regular_file(folder / NAME, os.O_RDWR | os.O_APPEND), "a+b") as file:
@@ -66,7 +65,7 @@ def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
 
 
 def _cut_torn_line(file: BinaryIO) -> None:
-    """Cut off a last line that lost its end with the machine's power, so that the next one is not joined to it."""
+    """Cut off an incomplete last line, as a power failure leaves it, so that the next line is not joined to it."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - LONGEST_LINE))
     tail = file.read()
@@ -89,29 +88,29 @@ def write_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) 
 
 
 def read_verified(path: Path) -> bytes:
-    """Return the bytes of a file at the top of a run folder. Raises OSError, also if they are not the bytes that were written."""
+    """Return the bytes of a file at the top of a run folder. Raises OSError, also if their sum is not the recorded one."""
     for _ in range(2):
         content = regular.read_bytes(path, LARGEST)
         recorded = read_sums(path.parent).get(path.name)
         if recorded is None or sha256(content).hexdigest() in recorded:
-            return content  # else a writer may have replaced it between the two, and its sums
+            return content  # else a writer may have replaced the file after it was read: try once more
     raise OSError(errno.EINVAL, f"it is damaged or was edited: {NAME} has another sum", str(path))
 
 
 def read_sums(folder: Path) -> Sums:
     """Return the recorded sums; torn and foreign lines are skipped."""
-    return _collect(_read_lines(folder))
+    return _group_by_name(_read_lines(folder))
 
 
 def parse_sums(content: bytes) -> Sums:
     """Return the sums in the bytes of a list."""
-    return _collect(_parse_lines(content))
+    return _group_by_name(_parse_lines(content))
 
 
-def _collect(lines: Iterable[tuple[str, str]]) -> Sums:
+def _group_by_name(lines: Iterable[tuple[str, str]]) -> Sums:
     sums: dict[str, set[str]] = {}
-    for noted, name in lines:
-        sums.setdefault(name, set()).add(noted)
+    for digest, name in lines:
+        sums.setdefault(name, set()).add(digest)
     return sums
 
 
@@ -120,7 +119,7 @@ def sum_matches(path: Path, sums: Sums) -> bool:
     recorded = sums.get(f"{path.parent.name}/{path.name}")
     if recorded is None:
         return COMPLETE not in sums
-    return _cached_digest(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
+    return _hash_once(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
 
 
 def damaged_files(folder: Path) -> list[str]:
@@ -128,13 +127,13 @@ def damaged_files(folder: Path) -> list[str]:
     names = sorted(name for name in read_sums(folder) if "/" not in name and (folder / name).exists())
     for _ in range(2):
         current = {name: _digest_or_empty(folder / name) for name in names}
-        sums = read_sums(folder)  # after the bytes: a file has its line before its name
+        sums = read_sums(folder)  # read after the bytes, since a sum is recorded before its file is published
         names = [name for name in names if current[name] not in sums.get(name, {current[name]})]
     return names + removed_tables(folder)
 
 
 def removed_tables(folder: Path, sums: Sums | None = None) -> list[str]:
-    """Return the tables with recorded parts whose folder is gone, as ``episodes/``; by default the sums are read."""
+    """Return the tables with recorded parts whose folder is gone, such as ``episodes/``; by default the sums are read."""
     recorded = read_sums(folder) if sums is None else sums
     tables = {name.partition("/")[0] for name in recorded if "/" in name}
     return sorted(f"{table}/" for table in tables if not (folder / table).is_dir())
@@ -159,7 +158,7 @@ def _read_lines(folder: Path) -> list[tuple[str, str]]:
 
 def _parse_lines(content: bytes) -> list[tuple[str, str]]:
     text = content.decode("ascii", errors="replace")
-    whole_lines = text[: text.rfind("\n") + 1].splitlines()  # a torn one may end inside a name
+    whole_lines = text[: text.rfind("\n") + 1].splitlines()  # a torn last line may end inside a name
     return [(match[1], match[2]) for match in map(LINE.fullmatch, whole_lines) if match]
 
 
@@ -171,11 +170,11 @@ def _digest_or_empty(path: Path) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _cached_digest(path: Path, *_state: int) -> str:
+def _hash_once(path: Path, *_state: int) -> str:
     """Return the sum of a file, hashing it once per state (time, size, inode)."""
-    return _digest(path)
+    return _hash_file(path)
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

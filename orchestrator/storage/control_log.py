@@ -25,14 +25,14 @@ INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
 """Name of a command's file: nanoseconds since 1970, which order the commands, and random digits."""
 LARGEST = 1 << 20
-"""Bytes of a command's file."""
+"""Most bytes of a command's file."""
 MAX_BATCH = 256
-"""Commands that one call takes; the others wait for the next call."""
+"""Most commands that are executed at once; the others wait for the next call of ``take_commands``."""
 ALL = "all"
 ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
 """Verbs whose default target is ``all``."""
 JUDGE = "judge"
-"""The target that names the judge's workers; no cell's key has only one part."""
+"""The target that names the judge's workers; a cell is named by three parts, so it cannot have this name."""
 
 Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"]
 Text = Annotated[str, Field(max_length=300)]
@@ -45,13 +45,13 @@ class Command(BaseModel):
 
     verb: Verb
     target: Text
-    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]], whose parts may hold ``*``; a key of ``set``; a node."""
+    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``set`` a setting; for ``drain`` a node."""
     value: Text = ""
     """The value of ``set``."""
     who: Text = ""
     host: Text = ""
     asked: Text = ""
-    """UTC, ISO 8601. User, host and time are those of the sending process and are not verified."""
+    """Time of sending: UTC, ISO 8601. User, host and time come from the sending process and are not verified."""
 
     @property
     def description(self) -> str:
@@ -73,8 +73,9 @@ class LogEntry(BaseModel):
     command: Command | None
     """None if the file was invalid."""
     taken: str
-    """UTC, ISO 8601."""
+    """Time of execution: UTC, ISO 8601."""
     effect: str
+    """A sentence such as ``6 cells are paused``, or why the command was refused."""
     refused: bool = False
 
     @property
@@ -156,7 +157,7 @@ def read_history(folder: Path) -> list[LogEntry]:
     except FileNotFoundError:
         return []
     except OSError as problem:
-        raise _damaged(str(folder), problem.strerror or str(problem)) from None
+        raise _damaged_log(str(folder), problem.strerror or str(problem)) from None
 
 
 def parse_history(content: bytes, where: str) -> list[LogEntry]:
@@ -164,10 +165,10 @@ def parse_history(content: bytes, where: str) -> list[LogEntry]:
     try:
         return [LogEntry.model_validate_json(line) for line in content.decode().splitlines()]
     except ValueError:
-        raise _damaged(where, "it is not as it was written") from None
+        raise _damaged_log(where, "it is not as it was written") from None
 
 
-def _damaged(where: str, why: str) -> RunFolderError:
+def _damaged_log(where: str, why: str) -> RunFolderError:
     return RunFolderError(
         f"{where}/{LOG} is damaged ({why}); what was paused or cancelled is not known any more: move the file away to play"
         " everything"

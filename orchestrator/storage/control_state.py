@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.storage.control_log import ALL, Command, LogEntry, read_history
 
 STATES = {"cancel": "cancelled", "pause": "paused"}
-"""State of a cell per verb that stops it."""
+"""Verb that stops a cell -> the state of the cell."""
 
 
 class ControlState:
@@ -20,9 +20,9 @@ class ControlState:
         self.settings: dict[str, str] = {}
         self.drained: set[str] = set()
         self._pauses: list[Command] = []
-        """``pause`` and ``resume`` since the last one with the target ``all``."""
+        """The ``pause`` and ``resume`` commands from the last one on whose target was ``all``."""
         self._cancels: list[Command] = []
-        """``cancel`` and ``restore`` since the last one with the target ``all``."""
+        """The ``cancel`` and ``restore`` commands from the last one on whose target was ``all``."""
         for entry in entries:
             self.add(entry)
 
@@ -51,7 +51,7 @@ class ControlState:
         return _last_match(cell, self._cancels, "cancel")
 
     def mark_cells(self, cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the cells of a status, with the state and reason of unfinished cells that are canceled or paused."""
+        """Return the cells of a status; unfinished ones that are canceled or paused get this state and its reason."""
         return [self._mark_cell(cell) if cell["finished"] < cell["planned"] else cell for cell in cells]
 
     def _mark_cell(self, cell: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import polars as pl
 from orchestrator.storage.lock import RunFolderError
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Error numbers of a full, limited, read-only or broken disk; polars has the number in its text."""
+"""Error numbers of a full, limited, read-only or broken disk; polars gives the number only in its message."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
 

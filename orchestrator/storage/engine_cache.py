@@ -1,6 +1,6 @@
 """Percentages of prompt tokens and pictures that the engines reused from earlier requests.
 
-Only vLLM reports them (and, for tokens, services that bill them). They differ between runs with the same answers.
+Only vLLM reports them (and, for tokens, services that bill them). They may differ between runs with equal answers.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from orchestrator.storage.episode_store import episodes
 
 CACHED = ("prompt_cached", "pictures_cached")
 COUNTS = (("prompt_tokens", "cached_tokens"), ("pictures", "cached_pictures"))
-"""The columns of ``EpisodeRow`` behind ``CACHED``: all, and those that were cached."""
+"""Per name in ``CACHED``, the columns of ``EpisodeRow`` with the total and with the cached part of it."""
 LABELS = ("prompt tokens from the engine's cache", "pictures preprocessed before")
 
 
@@ -24,16 +24,16 @@ def cached_percentages() -> list[pl.Expr]:
 
 
 def percentages_by(folder: Path, by: str = "cell") -> dict[str, dict[str, float | None]]:
-    """Return ``CACHED`` per cell (or another column), for the groups with a report."""
+    """Return ``CACHED`` per cell (or another column); groups whose engine reported nothing are left out."""
     rows = episodes(folder).group_by(by).agg(cached_percentages()).sort(by)
     reported = rows.filter(pl.any_horizontal(pl.col(CACHED).is_not_null())).collect()
     return {row.pop(by): row for row in reported.to_dicts()}
 
 
-def describe_percentages(shares: dict[str, float | None]) -> str:
+def describe_percentages(percentages: dict[str, float | None]) -> str:
     """Return ``62% of prompt tokens from the engine's cache, 75% of pictures preprocessed before``, or an empty string."""
-    labeled = zip((shares[name] for name in CACHED), LABELS, strict=True)
-    return ", ".join(f"{share:.0f}% of {label}" for share, label in labeled if share)
+    labeled = zip((percentages[name] for name in CACHED), LABELS, strict=True)
+    return ", ".join(f"{percentage:.0f}% of {label}" for percentage, label in labeled if percentage)
 
 
 def sentences(folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ Every finished episode is stored exactly once, or is still pending: torn, foreig
 
 ``episodes/part-N.parquet`` and ``turns/part-N.parquet`` are a pair: turns are written first, the episodes part is the
 commit. ``options/part-N.parquet`` precedes both if the part has an episode of ``every-state``. A merged pair is called
-``part-FIRST-LAST`` and replaces, from the rename of its episodes part on, all pairs whose numbers lie in that range: the
+``part-FIRST-LAST``; once its episodes part is renamed to that, it replaces all pairs whose numbers lie in the range: the
 name is the manifest (docs/decisions/0002-two-tables.md).
 """
 
@@ -33,9 +33,9 @@ from orchestrator.storage.part_files import (
 from orchestrator.storage.schemas import EPISODES, OPTIONS, PAIRED, ROWS, TABLES, TURNS, UNREADABLE, parquet_metadata
 
 LARGE = 100_000
-"""Episodes of a part that is not merged further."""
+"""A part with this many episodes is large: it is not merged further."""
 MOST_SMALL = 128
-"""Small parts of a run that goes on; with more of them, listing and starting would take seconds after days."""
+"""A running sweep merges its small parts once it has this many; after days, thousands would take seconds to list."""
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
 METADATA = {table: parquet_metadata(row) for table, row in ROWS.items()}
 """Table -> the metadata of its parts: what each column means."""
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class EpisodeStore:
-    """The single writer of a run folder. Raises RunFolderError if another process holds the folder."""
+    """The single writer of a run folder's episodes. Raises RunFolderError if another process holds the folder."""
 
     def __init__(self, folder: Path, rows: int = 20_000, seconds: float = 5.0) -> None:
         """Take the lock, delete temporary files of a crash, and move damaged parts to ``damaged/``.
@@ -53,8 +53,8 @@ class EpisodeStore:
         ``append`` or ``flush_old``.
         """
         self.folder, self.rows, self.seconds = Path(folder), rows, seconds
-        self._heights: dict[Part, int] = {}
-        self._merges = True
+        self._row_counts: dict[Part, int] = {}
+        self._merge_failed = False
         lock.acquire(self.folder, "store")
         try:
             sums = checksums.read_sums(self.folder)
@@ -62,7 +62,7 @@ class EpisodeStore:
         except BaseException:
             lock.release(self.folder, "store")
             raise
-        self._next = max(part_numbers(self.folder, sums), default=0) + 1
+        self._next_number = max(part_numbers(self.folder, sums), default=0) + 1
         self._clear_buffer()
 
     def append(self, batch: EpisodeBatch) -> None:
@@ -97,8 +97,8 @@ class EpisodeStore:
         if frames["options"].is_empty():
             del frames["options"]
         if frames["episodes"].height:
-            self._commit(Part(self._next, self._next), frames)
-            self._next += 1
+            self._commit(Part(self._next_number, self._next_number), frames)
+            self._next_number += 1
         self._clear_buffer()
         self._merge_during_run()
 
@@ -119,7 +119,7 @@ class EpisodeStore:
                 atomic_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
                 checksums.record_sums(self.folder, [path])
                 atomic_write.publish(path)
-                self._heights.pop(part, None)
+                self._row_counts.pop(part, None)
 
     def compact(self) -> None:
         """Merge neighboring small parts.
@@ -133,14 +133,14 @@ class EpisodeStore:
             self._merge(group)
 
     def _merge_during_run(self) -> None:
-        """Merge once neighboring small parts are many, or make a large one; on a full disk they stay as they are."""
+        """Merge neighboring small parts once they are many or add up to a large one; stop merging if the disk is full."""
         try:
-            small = sum(self._row_count(part) < LARGE for part in self._parts) if self._merges else 0
+            small = 0 if self._merge_failed else sum(self._row_count(part) < LARGE for part in self._parts)
             for group in self._groups() if small > 1 else ():
                 if small >= MOST_SMALL or sum(map(self._row_count, group)) >= LARGE:
                     self._merge(group)
         except UNREADABLE as problem:
-            self._merges = False
+            self._merge_failed = True
             log.warning("parts of %s are merged at the end only: %s", self.folder, problem)
 
     def _merge(self, group: Sequence[Part]) -> None:
@@ -195,23 +195,23 @@ class EpisodeStore:
 
     def _row_count(self, part: Part) -> int:
         """Return the number of episodes of a part; its file is read once."""
-        if part not in self._heights:
+        if part not in self._row_counts:
             rows = scan_part(self.folder / "episodes" / part.name)
-            self._heights[part] = int(rows.select(pl.len()).collect().item())
-        return self._heights[part]
+            self._row_counts[part] = int(rows.select(pl.len()).collect().item())
+        return self._row_counts[part]
 
     def _groups(self) -> list[list[Part]]:
-        """Return runs of two or more neighboring small parts to merge into a large one."""
+        """Return sequences of two or more neighboring small parts, each to be merged into one part."""
         groups: list[list[Part]] = [[]]
         rows = 0
         for part in self._parts:
-            height = self._row_count(part)
+            row_count = self._row_count(part)
             group = groups[-1]
-            if group and (rows >= LARGE or height >= LARGE or part.first != group[-1].last + 1):
+            if group and (rows >= LARGE or row_count >= LARGE or part.first != group[-1].last + 1):
                 groups.append(group := [])
                 rows = 0
             group.append(part)
-            rows += height
+            rows += row_count
         return [group for group in groups if len(group) > 1]
 
     def _open_parts(self, sums: checksums.Sums) -> list[Part]:
@@ -223,7 +223,7 @@ class EpisodeStore:
         for table in PAIRED:
             atomic_write.make_folder(self.folder / table)
         for table in (name for name in TABLES if (self.folder / name).is_dir()):
-            # a part counts from now on, also one whose flush failed after its rename
+            # makes every rename durable, also that of a part whose flush failed afterwards
             atomic_write.fsync(self.folder / table)
             for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
                 stale.unlink()
@@ -281,7 +281,7 @@ def _episodes(folder: Path, parts: Sequence[Part], model: str | None = None) -> 
         return pl.LazyFrame(schema=EPISODES)
     rows = _scan_parts(folder, "episodes", parts).drop("part")
     if model is not None:
-        rows = rows.filter(model=model)  # before ``unique``: a key names its model
+        rows = rows.filter(model=model)  # may precede ``unique``, since a key names its model
     return rows.unique("key", keep="first", maintain_order=True)
 
 

@@ -31,5 +31,6 @@ def check_data_path(data: str) -> None:
 
 
 def _in_copy(path: Path) -> bool:
-    """Use realpath, since ``Path.resolve`` raises RuntimeError for circular links."""
+    """Return True if the path lies in a job's copy of the checkout."""
+    # ``Path.resolve`` would raise RuntimeError for circular links
     return COPIES in Path(os.path.realpath(path)).parts

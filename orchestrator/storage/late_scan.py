@@ -9,7 +9,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 TRIES = 10
-"""Listings after which a missing file is an error; merges are seconds apart."""
+"""Attempts to list and read the files; merges are seconds apart, so a file that is missing every time is an error."""
 
 
 def late_scan(schema: pl.Schema, scan: Callable[[], pl.LazyFrame]) -> pl.LazyFrame:
@@ -31,10 +31,10 @@ def _push_down(
     return frame if columns is None else frame.select(columns)
 
 
-def _collect(frame: Callable[[], pl.LazyFrame]) -> pl.DataFrame:
+def _collect(scan: Callable[[], pl.LazyFrame]) -> pl.DataFrame:
     for _ in range(TRIES - 1):
         try:
-            return frame().collect()
+            return scan().collect()
         except FileNotFoundError:
             continue
-    return frame().collect()
+    return scan().collect()

@@ -1,4 +1,4 @@
-"""The weights that a run has loaded (``weights.json``): a model's episodes are of one commit, or of one state of a folder."""
+"""The weights that a run has loaded (``weights.json``): all episodes of a model come from the same weights."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -25,7 +25,7 @@ class Weights(TypedDict):
     revision: str
     """As in the model's entry; empty if it names none."""
     weights: str
-    """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``); of a service its replies
+    """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``); for a service its replies
     to fixed questions (``actors.engine.openai.served_identity``)."""
 
 
@@ -42,7 +42,7 @@ class LoadedWeights:
     def pin(self, model: ModelSpec) -> ModelSpec:
         """Return the entry with the commit that the run has loaded before, so that a moved branch changes nothing.
 
-        The folder may come from someone else: for a model that runs code, only a commit that this machine has already counts.
+        The folder may come from someone else, so for ``trust_remote_code`` the commit must be on this machine already.
         """
         weights = self._recorded(model)
         pinned = model.model_copy(update={"revision": weights})
@@ -50,7 +50,7 @@ class LoadedWeights:
         return pinned if usable else model
 
     def add(self, model: ModelSpec, weights: str) -> str:
-        """Record what a worker has loaded; return why it may not play, or an empty text.
+        """Record what a worker has loaded; return why it may not play, or an empty string.
 
         ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
         """
@@ -69,41 +69,41 @@ class LoadedWeights:
         return ""
 
     def forget(self, models: Collection[str]) -> None:
-        """Drop the records of models of which no episode is stored, so that they may have other weights."""
+        """Drop the records of these models, which have no stored episode, so that other weights may be loaded for them."""
         if dropped := self.models.keys() & set(models):
             self.models = {name: weights for name, weights in self.models.items() if name not in dropped}
             checksums.write(self.folder / FILE, to_json(self.models))
 
     def identities(self, models: Iterable[ModelSpec]) -> dict[str, str]:
-        """Return model -> what was loaded for it, without those of which nothing is recorded."""
+        """Return model -> its recorded weights; models without a record are left out."""
         return {model.name: weights for model in models if (weights := self._recorded(model))}
 
     def mismatch(self, model: ModelSpec) -> str:
-        """Return why this machine cannot go on with the weights of the run, and what to type; empty if it can."""
+        """Return why this machine cannot continue with the recorded weights, and what to type; empty if it can."""
         if not (before := self._recorded(model)) or weights_identity(self.pin(model)) == before:
             return ""
-        if not (here := weights_identity(model)):
+        if not (local := weights_identity(model)):
             return ""
         return (
-            f"{self.folder} was played with {shorten(before)} of {model.name}, but {model.source} has {shorten(here)} on this"
+            f"{self.folder} was played with {shorten(before)} of {model.name}, but {model.source} has {shorten(local)} on this"
             f" machine; {_remedy(model, before, f'type `hf download {model.source} --revision {before}`')},"
             " or pass another --output"
         )
 
     def differs_from(self, other: Self, model: ModelSpec) -> bool:
-        """Return True if both runs have loaded the model, and not the same weights."""
+        """Return True if both runs have loaded the model, but with different weights."""
         own, theirs = self._recorded(model), other._recorded(model)
         return bool(own and theirs) and not same_model(own, theirs)
 
     def _recorded(self, model: ModelSpec) -> str:
-        """Return what was loaded for this entry; empty if nothing, or if the entry named other weights then."""
+        """Return the recorded weights; empty if there are none, or if the entry's source or revision has changed since."""
         record = self.models.get(model.name)
         same = record is not None and (record["source"], record["revision"]) == (model.source, model.revision)
         return record["weights"] if record is not None and same else ""
 
 
 def read_weights(folder: Path) -> dict[str, Weights]:
-    """Return model -> its weights; nothing for a folder of an earlier version, or if the file is damaged."""
+    """Return model -> its weights; empty for a folder of an earlier version, or if the file is damaged."""
     try:
         return WEIGHTS.validate_python(parse_json(checksums.read_verified(folder / FILE)))
     except (OSError, ValueError):

@@ -23,11 +23,11 @@ NAME = "lock"
 WRITER = "writer.json"
 """File that names the writer in a local copy of a remote run."""
 LARGEST = 4096
-"""Bytes that are read of either file."""
+"""Most bytes that are read of either file."""
 LOCK_TRIES, LOCK_PAUSE_S = 10, 0.03
 
 _holdings: dict[Path, tuple[int, set[str]]] = {}
-"""Folders that this process holds: handle and roles."""
+"""Folder that this process has locked -> handle of its lock file, and roles."""
 
 
 class RunFolderError(UserError):
@@ -47,9 +47,9 @@ def check_distinct(folders: Iterable[Path]) -> None:
 
 
 def acquire(folder: Path, role: str) -> None:
-    """Lock the folder for this process. A ``driver`` and a ``store`` share one lock, two of a kind do not.
+    """Lock the folder for this process, in which a ``driver`` and a ``store`` share the lock.
 
-    Raises RunFolderError that names the holder if the folder is in use.
+    Raises RunFolderError that names the holder if another process, or the same role in this one, has the folder.
     """
     path = real_path(folder)
     if path in _holdings and role in _holdings[path][1]:
@@ -82,7 +82,7 @@ def hold(folder: Path, role: str) -> Iterator[None]:
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """Return host, pid and start time of the process that writes in the folder, or None."""
+    """Return host, pid and start time of the process that writes in the folder; None if there is none."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

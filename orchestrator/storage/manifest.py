@@ -1,4 +1,4 @@
-"""The manifest of a run folder (``sums.sha256``): which files are damaged, missing or not listed, named alike by every command.
+"""The manifest of a run folder (``sums.sha256``): which files are damaged, missing or not listed.
 
 Every part, and every file that a figure or the next run depends on, has a line. A folder of an earlier version has no
 ``checksums.COMPLETE`` line, and its missing parts cannot be told from merged ones.
@@ -19,9 +19,7 @@ MISSING = "is missing; rerun the same `run` command to rewrite it or to replay i
 UNLISTED = (
     "is not listed in sums.sha256, which names every file of this run; delete it if you do not know where it comes from"
 )
-NO_SUMS = (
-    "is missing or empty: damage to other files cannot be seen; delete the folder if it did not come without that file"
-)
+NO_SUMS = "is missing or empty, so damage to other files cannot be detected; delete the folder unless it came without this file"
 
 
 class Fault(NamedTuple):
@@ -36,7 +34,7 @@ class Fault(NamedTuple):
 
 
 def find_faults(folder: Path) -> list[Fault]:
-    """Return the faults of a run folder by name. While a driver writes, only damaged files are found."""
+    """Return the faults of a run folder, sorted by name. While a driver writes, only damaged files are reported."""
     damaged = checksums.damaged_files(folder)
     damaged += [path.relative_to(folder).as_posix() for path in (*damaged_parts(folder), *damaged_verdicts(folder))]
     faults = {name: Fault(name, DAMAGED) for name in damaged}
@@ -50,16 +48,17 @@ def find_faults(folder: Path) -> list[Fault]:
 
 
 def put_aside_unmended(folder: Path) -> list[str]:
-    """Move damaged files that an attempt did not rewrite to ``damaged/``, expect missing ones no longer, and return their names.
+    """Give up the damaged and missing files that an attempt did not rewrite, and return their names.
 
-    Call it at the end of an attempt, which has rewritten what it needs; the caller must hold the folder's lock.
+    Damaged ones move to ``damaged/``; none of them is reported as missing from then on. Call it at the end of an attempt,
+    which has rewritten what it needs; the caller must hold the folder's lock.
     """
     damaged = [name for name in checksums.damaged_files(folder) if not name.endswith("/")]
     missing = [name for name in missing_files(folder) if "/" not in name]
     names = sorted({*damaged, *missing})
     checksums.record_removals(folder, [folder / name for name in names])
     for name in names:
-        log.warning("%s was damaged or missing, and nothing that this run still knows can rewrite it", name)
+        log.warning("%s was damaged or missing, and this run cannot rewrite it", name)
         if (folder / name).exists():
             atomic_write.move_aside(folder, folder / name)
     return names

@@ -1,6 +1,6 @@
-"""People's labels of episodes: which option the last reply names, as lines that are only appended to ``option_labels.jsonl``.
+"""People's labels of episodes: which option the last reply names.
 
-The newest label of a person counts; the others stay in the file.
+Labels are only appended to ``option_labels.jsonl``; the newest one per person and episode counts.
 """
 
 import csv
@@ -54,9 +54,11 @@ class PairAgreement(NamedTuple):
     first: str
     second: str
     both: int
+    """Episodes that both have labeled."""
     equal: int
+    """Those of them with equal labels."""
     kappa: float | None
-    """Cohen's kappa over all labels; None if both always gave the same one."""
+    """Cohen's kappa over all labels; None if every label is the same."""
 
 
 def append_labels(folder: Path, labels: Iterable[OptionLabel]) -> None:
@@ -80,7 +82,7 @@ def read_labels(folder: Path) -> dict[tuple[str, str], OptionLabel]:
 
 
 def to_csv(labels: Iterable[OptionLabel]) -> str:
-    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler; a text like a formula gets an apostrophe before it."""
+    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler; a value that looks like a formula gets an apostrophe."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -94,7 +96,7 @@ def from_csv(path: Path) -> list[OptionLabel]:
     try:
         rows = list(csv.DictReader(io.StringIO(regular.read_bytes(path, LARGEST).decode("utf-8-sig"))))
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise RunFolderError(f"{path} is no CSV file that can be read ({problem})") from None
+        raise RunFolderError(f"{path} cannot be read as CSV ({problem})") from None
     return [_parse_row(path, number, row) for number, row in enumerate(rows, 2)]
 
 
@@ -113,7 +115,7 @@ def _parse_row(path: Path, number: int, row: dict[str, str]) -> OptionLabel:
 
 
 def agreements(labels: Iterable[OptionLabel]) -> Iterator[PairAgreement]:
-    """Yield the agreement of each two people who have labeled an episode in common."""
+    """Yield the agreement of every two people who have labeled at least one episode in common."""
     by_person: dict[str, dict[str, str]] = {}
     for label in labels:
         by_person.setdefault(label.labeler, {})[label.key] = label.label
@@ -121,7 +123,7 @@ def agreements(labels: Iterable[OptionLabel]) -> Iterator[PairAgreement]:
         keys = by_person[first].keys() & by_person[second].keys()
         if keys:
             pairs = [(by_person[first][key], by_person[second][key]) for key in keys]
-            equal = sum(one == other for one, other in pairs)
+            equal = sum(label == other_label for label, other_label in pairs)
             yield PairAgreement(first, second, len(pairs), equal, _kappa(pairs))
 
 

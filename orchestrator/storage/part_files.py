@@ -1,4 +1,4 @@
-"""The Parquet parts of a run folder: which of them count, and which are damaged, merged or without their other half."""
+"""The Parquet parts of a run folder: which of them count, and which are damaged, merged or incomplete."""
 
 import os
 import re
@@ -15,19 +15,19 @@ from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
 
 SMALL_BYTES, TOGETHER = 1 << 16, 256
-"""Bytes of a part that is decoded with others, and how many are decoded together."""
+"""Parts of at most ``SMALL_BYTES`` are decoded together, ``TOGETHER`` at once."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
-    """A pair of files, with a third if it has options; ``first`` and ``last`` are equal unless parts were merged."""
+    """A pair of files, or three if it has options; ``first`` and ``last`` are equal unless parts were merged."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, name: str) -> Self | None:
-        """Return the part with this file name, or None."""
+        """Return the part with this file name; None if it is not a part's name."""
         match = re.fullmatch(r"part-([0-9]{8,18})(?:-([0-9]{8,18}))?\.parquet", name)
         if not match:
             return None
@@ -36,11 +36,11 @@ class Part:
 
     @property
     def name(self) -> str:
-        """File name in both folders."""
+        """File name, the same in every table's folder."""
         return f"part-{self.first:08d}" + ("" if self.first == self.last else f"-{self.last:08d}") + ".parquet"
 
     def is_inside(self, merged: Self) -> bool:
-        """Return True if ``merged`` is a merge that holds this part's rows."""
+        """Return True if ``merged`` is another part whose range includes this one, so that it holds its rows."""
         return self != merged and merged.first <= self.first and self.last <= merged.last
 
 
@@ -51,40 +51,40 @@ class PartFiles:
     parts: list[Part]
     """The parts that count, in order."""
     bad: list[Path]
-    """Unusable files, with the other half of their pairs."""
+    """Unusable files, and the other files of the same parts."""
     lone: list[Path]
-    """Turns and options whose episodes were never committed, as after a crash between the two renames."""
+    """Turns and options whose episodes were never committed, as after a crash between the renames."""
     merged: list[Part]
     """The parts that a merge has replaced."""
 
 
 def list_parts(folder: Path, decode: bool = False, sums: checksums.Sums | None = None) -> PartFiles:
-    """Sort the files of both tables by their sums; ``decode`` also decodes every file, not just those without a sum.
+    """Sort the part files by their use; ``decode`` decodes every file, else only those without a sum are decoded.
 
     ``sums`` are read by default; a writer that holds the folder may pass them.
     """
     names = _list_names(folder)
     parts_by_name = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
     if sums is None:
-        sums = checksums.read_sums(folder)  # after the names: a part has its line before its name
+        sums = checksums.read_sums(folder)  # read after the names, since a sum is recorded before its part is published
     good = {
         table: _find_usable(folder / table, names[table] & parts_by_name.keys(), schema, sums, decode)
         for table, schema in TABLES.items()
     }
     with_options = {name.removeprefix("options/") for name in sums if name.startswith("options/")}
-    complete = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
-    pairs = good["episodes"] & good["turns"] & complete
+    complete_options = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
+    pairs = good["episodes"] & good["turns"] & complete_options
     live = sorted(parts_by_name[name] for name in pairs)
     merged = find_merged(parts_by_name.values(), live)
     replaced = {part.name for part in merged}
     lone = {table: good[table] - names["episodes"] - replaced for table in ("turns", "options")}
-    spare = {"episodes": pairs, **{table: pairs | without for table, without in lone.items()}}
+    not_bad = {"episodes": pairs, **{table: pairs | lone_names for table, lone_names in lone.items()}}
     bad = [
         folder / table / name
         for table in TABLES
-        for name in sorted(names[table] - spare[table] - (replaced & good[table]))
+        for name in sorted(names[table] - not_bad[table] - (replaced & good[table]))
     ]
-    lone_files = [folder / table / name for table, without in lone.items() for name in sorted(without)]
+    lone_files = [folder / table / name for table, lone_names in lone.items() for name in sorted(lone_names)]
     return PartFiles(sorted(set(live) - set(merged)), bad, lone_files, merged)
 
 
@@ -128,9 +128,9 @@ def part_names(folder: Path) -> list[str]:
 
 
 def missing_files(folder: Path, sums: checksums.Sums | None = None) -> list[str]:
-    """Return listed files that are neither there, nor merged, nor recorded as removed; by default the sums are read.
+    """Return listed files that are gone although they were neither merged nor removed by this package.
 
-    Parts are only missed in a folder with a complete list: earlier versions did not record which they removed.
+    ``sums`` are read by default. Parts count only if the list is complete: earlier versions did not record removals.
     """
     sums = checksums.read_sums(folder) if sums is None else sums
     present = set(part_names(folder))
@@ -157,9 +157,10 @@ def _parse_parts(names: Iterable[str]) -> list[Part]:
 
 
 def part_numbers(folder: Path, sums: checksums.Sums, tables: Collection[str] = tuple(TABLES)) -> Iterator[int]:
-    """Yield every number that a part has or had by these sums, since a recorded sum belongs to one part forever.
+    """Yield the numbers of all parts, past ones included, since a recorded sum belongs to one part forever.
 
-    A part may have been moved aside, so that a repaired file can be put back, or never have got its name in a crash.
+    These are the parts in the folder, those in ``damaged/`` (a repaired file can be put back), and those with a sum: after
+    a crash, a sum may be recorded whose part was never published.
     """
     patterns = [*(f"{table}/*part-*" for table in tables), *(f"damaged/{table}-part-*" for table in tables)]
     files = (path.name for pattern in patterns for path in folder.glob(pattern))
@@ -228,7 +229,7 @@ def _list_names(folder: Path) -> dict[str, set[str]]:
 
 
 def describe_parts(names: Sequence[str]) -> str:
-    """Return part names in one line, however many."""
+    """Return the name of a single part, or words for several: ``each of 3 parts from ... to ...``."""
     return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
 
 

@@ -16,9 +16,9 @@ from envs import regular
 
 FILE = "progress.jsonl"
 MAX_BYTES = 64 << 20
-"""Bytes of the file that are read."""
+"""Most bytes of the file that are read."""
 MAX_POINTS = 100_000
-"""Points that are read; a sweep writes them less often as it grows older."""
+"""Most points that are read; the longer a sweep takes, the less often it writes one."""
 METRIC_NAME = re.compile(r"[\w\-./ :]{1,200}")
 
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]

@@ -1,4 +1,4 @@
-"""The time that replicas held GPUs (``replica_time.json``): by attempt and group of workers, what they did with it.
+"""The time that replicas held GPUs (``replica_time.json``): per attempt and group of workers, by use (``HELD``).
 
 The driver rewrites the file while it plays, so a killed attempt lacks its last ``WRITE_INTERVAL_S`` seconds.
 """
@@ -19,7 +19,7 @@ FILE = "replica_time.json"
 WRITE_INTERVAL_S = 120.0
 GPU_HOURS = "GPU-hours"
 HELD = ("loading", "playing", "judging", "idle", "lost")
-"""The parts of held time; together they are all of it."""
+"""The parts of held time, which add up to it."""
 
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False), PlainSerializer(lambda value: round(value, 3))]
 
@@ -31,7 +31,7 @@ class ReplicaTime:
     gpus: Seconds = 0.0
     """GPUs of one replica; 0 for one on CPUs."""
     waiting: Seconds = 0.0
-    """Waiting in Ray for a place and a process; not held."""
+    """Waiting for Ray to place the replica and start its process; not held."""
     loading: Seconds = 0.0
     playing: Seconds = 0.0
     judging: Seconds = 0.0
@@ -77,7 +77,7 @@ def time_by_group(folder: Path) -> dict[str, ReplicaTime]:
 
 
 def weigh(groups: Sequence[ReplicaTime]) -> tuple[str, dict[str, float]]:
-    """Return the unit, and hours of waiting and of each part of held time: of GPUs, or of workers where none has a GPU."""
+    """Return the unit (GPU-hours, or worker-hours if no group has a GPU), and the hours of waiting and each part of held time."""
     on_gpus = any(group.gpus for group in groups)
     hours = {
         part: sum(getattr(group, part) * (group.gpus if on_gpus else 1) for group in groups) / 3600
@@ -87,24 +87,24 @@ def weigh(groups: Sequence[ReplicaTime]) -> tuple[str, dict[str, float]]:
 
 
 def describe(folder: Path) -> Iterator[str]:
-    """Yield one sentence about the held time of all attempts; none without the file or time."""
+    """Yield one sentence about the held time of all attempts; nothing if no time was held."""
     unit, hours = weigh([*time_by_group(folder).values()])
     waiting, total = hours.pop("waiting"), sum(hours.values())
     if not total:
         return
     parts = ", ".join(f"{100 * value / total:.0f}% {part}" for part, value in hours.items() if value >= 0.005 * total)
-    waited = f"; {_format(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
-    yield f"{_format(total, unit)} held: {parts}{waited}"
+    waited = f"; {_format_hours(waiting, unit)} waiting in Ray" if waiting >= 0.005 * total else ""
+    yield f"{_format_hours(total, unit)} held: {parts}{waited}"
 
 
 def held_shares(folder: Path) -> dict[str, float]:
-    """Return part -> its share of the held time of all attempts, without parts of no time; empty if nothing was held."""
+    """Return part -> its share of the held time of all attempts, leaving out parts that took none; empty if nothing was held."""
     hours = weigh([*time_by_group(folder).values()])[1]
     total = sum(hours[part] for part in HELD)
     return {part: hours[part] / total for part in HELD if hours[part]} if total else {}
 
 
-def _format(hours: float, unit: str) -> str:
+def _format_hours(hours: float, unit: str) -> str:
     return f"{hours:,.1f} {unit}" if hours >= 1 else f"{60 * hours:.1f} {unit.replace('hours', 'minutes')}"
 
 

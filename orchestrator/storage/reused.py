@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read_reused(folder: Path) -> pl.DataFrame:
-    """Return the ``REUSED`` rows of stored episodes and their verdicts; none if the file is absent or damaged."""
+    """Return the ``REUSED`` rows of stored episodes and their verdicts; no rows if the file is absent or damaged."""
     rows = _read_rows(folder)
     if not rows.height:
         return rows
@@ -29,7 +29,7 @@ def read_reused(folder: Path) -> pl.DataFrame:
 
 def record_reused(folder: Path, rows: pl.DataFrame) -> None:
     """Add rows (``REUSED``) of episodes about to be stored; the last row per episode or verdict counts. Raises OSError."""
-    _write(folder, pl.concat([_read_rows(folder), rows.select(REUSED.names())]))
+    _write_rows(folder, pl.concat([_read_rows(folder), rows.select(REUSED.names())]))
 
 
 def drop_unstored(folder: Path) -> None:
@@ -43,17 +43,17 @@ def drop_unstored(folder: Path) -> None:
         return
     stored_rows = read_reused(folder)
     if stored_rows.height < _read_rows(folder).height:
-        _write(folder, stored_rows)
+        _write_rows(folder, stored_rows)
 
 
 def reused_per_cell(folder: Path) -> dict[str, int]:
     """Return the number of reused episodes per cell."""
-    return dict(_episodes(folder).group_by("cell").len().sort("cell").iter_rows())
+    return dict(_read_episode_rows(folder).group_by("cell").len().sort("cell").iter_rows())
 
 
 def sentences(folder: Path) -> list[str]:
     """Return sentences per source and day: ``1,200 episodes were played in outputs/paper and taken over on 2026-11-22``."""
-    rows = _episodes(folder).with_columns(day=pl.col("taken").str.slice(0, 10))
+    rows = _read_episode_rows(folder).with_columns(day=pl.col("taken").str.slice(0, 10))
     counts = rows.group_by("folder", "day", maintain_order=True).len()
     return [
         f"{count:,} {'episode was' if count == 1 else 'episodes were'} played in {source} and taken over on {day}"
@@ -61,7 +61,7 @@ def sentences(folder: Path) -> list[str]:
     ]
 
 
-def _episodes(folder: Path) -> pl.DataFrame:
+def _read_episode_rows(folder: Path) -> pl.DataFrame:
     return read_reused(folder).filter(pl.col("judge").is_null())
 
 
@@ -73,6 +73,6 @@ def _read_rows(folder: Path) -> pl.DataFrame:
     return rows if rows.schema == REUSED else pl.DataFrame(schema=REUSED)
 
 
-def _write(folder: Path, rows: pl.DataFrame) -> None:
+def _write_rows(folder: Path, rows: pl.DataFrame) -> None:
     last = rows.unique(["key", "judge"], keep="last", maintain_order=True)
     checksums.write_table(folder / FILE, last, compression="zstd")

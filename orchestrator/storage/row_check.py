@@ -19,7 +19,7 @@ from orchestrator.storage.schemas import TABLES
 
 FILE = "damaged/rows.jsonl"
 MAX_CHARS = 2000
-"""Characters recorded of a row that cannot be stored."""
+"""Most characters that are recorded of a row that cannot be stored."""
 UNSTORABLE = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 """Errors of polars for a value that a column cannot hold."""
 
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 def make_frames(
     folder: Path, tables: Mapping[str, Columns], schemas: Mapping[str, pl.Schema]
 ) -> dict[str, pl.DataFrame]:
-    """Return one frame per table, without the keys that have a row that cannot be stored."""
+    """Return one frame per table; a key with a row that cannot be stored is left out of all of them."""
     try:
-        return {name: _frame(columns, schemas[name]) for name, columns in tables.items()}
+        return {name: _make_frame(columns, schemas[name]) for name, columns in tables.items()}
     except UNSTORABLE:
         bad: dict[Any, dict[str, str]] = {}
         for name, columns in tables.items():
             bad |= _rejected_rows(name, columns, schemas[name])
         _set_aside(folder, bad)
-        return {name: _frame(_without_keys(columns, bad), schemas[name]) for name, columns in tables.items()}
+        return {name: _make_frame(_without_keys(columns, bad), schemas[name]) for name, columns in tables.items()}
 
 
 def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any, dict[str, str]]:
@@ -46,7 +46,7 @@ def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any,
     for values in zip(*columns.values(), strict=True):
         row = dict(zip(columns, values, strict=True))
         try:
-            _frame({name: [value] for name, value in row.items()}, schema)
+            _make_frame({name: [value] for name, value in row.items()}, schema)
         except UNSTORABLE as problem:
             why = {"reason": one_line(str(problem))[:MAX_CHARS], "row": one_line(repr(row))[:MAX_CHARS]}
             rejected[row["key"]] = {"table": table, "key": str(row["key"]), **why}
@@ -71,10 +71,10 @@ def _without_keys(columns: Columns, bad: Mapping[Any, object]) -> Columns:
     }
 
 
-def _frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
+def _make_frame(columns: Columns, schema: pl.Schema) -> pl.DataFrame:
     try:
         return pl.DataFrame(columns, schema=schema)
-    except UnicodeEncodeError:  # a reply may hold half a surrogate pair, which is no text
+    except UnicodeEncodeError:  # a reply may hold a lone surrogate (half a character), which UTF-8 cannot encode
         clean = {name: [_replace_surrogates(value) for value in values] for name, values in columns.items()}
         return pl.DataFrame(clean, schema=schema)
 
@@ -84,7 +84,7 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def check_columns(tables: dict[str, Columns]) -> set[str]:
-    """Return the keys of a batch; raises ValueError for wrong columns or lengths, or an episode that is in it twice."""
+    """Return the keys of a batch; raises ValueError for wrong columns or lengths, or a duplicate episode."""
     for table, expected in TABLES.items():
         columns = tables[table]
         if columns.keys() != expected.keys():

@@ -37,9 +37,9 @@ BAD_LINES = "bad_lines.json"
 NOT_IDENTITY = {
     "output", "tracking", "cluster", "staging", "judge", "measures", "precision", "evidence", "models", "conditions"
 }  # fmt: skip
-"""Keys of a sweep that do not identify a run, or are compared by name."""
+"""Keys of a sweep that do not identify a run; models and conditions do, but are compared by name."""
 MAX_DIFFERENCES = 8
-"""Differences that an error message lists."""
+"""Most differences that an error message lists."""
 
 
 class PlannedCell(TypedDict):
@@ -64,7 +64,7 @@ def claim(
 ) -> Iterator[None]:
     """Lock a run folder for this sweep in a block, and create it if needed.
 
-    ``left_out`` are the bad lines of the data, if they were read. Raises RunFolderError if another driver holds the
+    ``left_out`` are the bad lines of the data; None if the data was not read. Raises RunFolderError if another driver holds the
     folder, or if ``update`` is false and stored episodes belong to another configuration or other bad lines.
     """
     with lock.hold(folder, "driver"):
@@ -78,7 +78,7 @@ def claim(
 
 
 def check_configuration(folder: Path, sweep: Sweep, update: bool) -> Sweep | None:
-    """Return the folder's sweep, or None. Raises RunFolderError like ``claim``, which locks the folder first."""
+    """Return the folder's sweep; None if it has none. Raises RunFolderError like ``claim``, which locks the folder first."""
     old = _stored_or_none(folder, update)
     if old is not None and not update and (changed := differences(settings(old), settings(sweep))):
         raise RunFolderError(_refusal(folder, changed))
@@ -114,7 +114,7 @@ def settings(sweep: Sweep) -> dict[str, Any]:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = ", this sweep says ") -> list[str]:
     """Return one sentence per changed key: ``sampling.max_tokens was 50, this sweep says 64``.
 
-    ``between`` stands between the two values. A model or condition that only one sweep has is named once, in its list.
+    ``between`` stands between the two values. A model or condition that only one sweep has changes only the list of names.
     """
     unshared = {kind: set(old.get(kind, ())) ^ set(new.get(kind, ())) for kind in ("models", "conditions")}
     prefixes = tuple(f"{kind}.{name}." for kind, names in unshared.items() for name in names)
@@ -144,7 +144,7 @@ def planned_cells(folder: Path) -> list[PlannedCell]:
     except FileNotFoundError:
         raise RunFolderError(f"{path} is not there: the run has not begun to play yet") from None
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise _damaged(path, problem) from None
+        raise _damaged_file(path, problem) from None
 
 
 def planned_keys(folder: Path) -> pl.LazyFrame | None:
@@ -160,7 +160,7 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
     except FileNotFoundError:
         return None
     except UNREADABLE as problem:
-        raise _damaged(path, problem) from None
+        raise _damaged_file(path, problem) from None
 
 
 def stored_sweep(folder: Path) -> Sweep:
@@ -198,7 +198,7 @@ def read_bad_lines(folder: Path) -> tuple[SkippedLines, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, TypeError, KeyError, ValueError, AttributeError) as problem:
-        raise RunFolderError(f"{_damaged(path, problem)}, with --update") from None
+        raise RunFolderError(f"{_damaged_file(path, problem)}, with --update") from None
 
 
 def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Sequence[SkippedLines] | None) -> None:
@@ -266,7 +266,7 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _damaged(path: Path, problem: BaseException) -> RunFolderError:
+def _damaged_file(path: Path, problem: BaseException) -> RunFolderError:
     return RunFolderError(f"{path} is damaged ({_reason(problem)}); rerun the same `run` command to rewrite it")
 
 

@@ -61,7 +61,7 @@ def _without_none(hint: Any) -> Any:
 
 EPISODES, TURNS, OPTIONS, VERDICTS = map(schema, (EpisodeRow, TurnRow, OptionRow, VerdictRow))
 PAIRED = {"episodes": EPISODES, "turns": TURNS}
-"""The two tables of which every part has a file."""
+"""The two tables in which every part has a file."""
 TABLES = {**PAIRED, "options": OPTIONS}
 """All tables of episodes; a part has a file in ``options`` only if it holds an episode of ``every-state``."""
 
@@ -88,7 +88,7 @@ class ColumnDoc:
 
 
 def column_docs(row: type[tuple[Any, ...]]) -> list[ColumnDoc]:
-    """Return the columns of a row type in order, each with the docstring under its field, else under that of ``EpisodeRow``."""
+    """Return the columns of a row type in order, each with the docstring under its field or the same field of ``EpisodeRow``."""
     meanings, hints = _field_docstrings(EpisodeRow) | _field_docstrings(row), get_type_hints(row)
     return [
         ColumnDoc(
@@ -108,7 +108,7 @@ def parquet_metadata(row: type[tuple[Any, ...]]) -> dict[str, str]:
 
 
 def _field_docstrings(row: type[tuple[Any, ...]]) -> dict[str, str]:
-    """Return field -> the string literal under it, in one line; its code is needed, because Python drops the literals."""
+    """Return field -> the string literal under it, in one line; read from the source, because Python drops the literals."""
     (definition,) = ast.parse(textwrap.dedent(inspect.getsource(row))).body
     assert isinstance(definition, ast.ClassDef)
     return {

@@ -136,7 +136,7 @@ def _content_hash(folder: Path) -> str:
 
 
 def _count_cells(folder: Path, planned: Sequence[PlannedCell], reasons: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the cells of ``status.json`` as the stored episodes give them."""
+    """Return the cells of ``status.json``, counted from the stored episodes."""
     errors = pl.col("ending").is_in(ERRORS).sum().alias("errors")
     failed = pl.col("ending").eq(Ending.FAILED).any().alias("failed")
     counts = planned_episodes(folder).group_by("cell").agg(pl.len(), errors, failed).collect()

@@ -18,7 +18,7 @@ from envs.types import Ending
 from orchestrator.storage import atomic_write, checksums, row_check
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.part_files import is_usable, missing_files, part_numbers
+from orchestrator.storage.part_files import describe_parts, is_usable, missing_files, part_numbers
 from orchestrator.storage.planned_episodes import key_frame
 from orchestrator.storage.schemas import VERDICTS
 
@@ -76,7 +76,7 @@ class VerdictStore:
     def _forget_missing(self) -> None:
         """Log the parts that somebody removed while this process holds the folder."""
         if gone := self._part_names - {path.name for path in _list_parts(self.folder)}:
-            log.error("%d parts of %s were removed; their answers are read again", len(gone), self.folder)
+            log.error("%s of %s was removed; its answers are read again", describe_parts(sorted(gone)), self.folder)
             checksums.record_removals(self.folder.parent, [self.folder / name for name in gone])
         self._part_names -= gone
 
@@ -96,7 +96,7 @@ class VerdictStore:
 def mend_verdicts(folder: Path) -> None:
     """Move damaged parts to ``damaged/``, and record that they and missing ones are gone; needs the run folder's lock.
 
-    A crash may leave the sum of a part that never got its name, also of the merged part of a run that has nothing left to judge.
+    A crash may leave a recorded sum whose part was never published, also by a merge after the last verdict.
     """
     for path in damaged_verdicts(folder):
         log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
@@ -104,7 +104,7 @@ def mend_verdicts(folder: Path) -> None:
         atomic_write.move_aside(folder, path)
     if f"{FOLDER}/" in checksums.removed_tables(folder):
         log.error("%s was removed; its answers are read again", folder / FOLDER)
-        atomic_write.make_folder(folder / FOLDER)  # only then its parts count as missing, and their removal is recorded
+        atomic_write.make_folder(folder / FOLDER)  # else its parts would not count as missing below
     absent = [name for name in missing_files(folder) if name.startswith(f"{FOLDER}/")]
     checksums.record_removals(folder, [folder / name for name in absent])
 
@@ -138,10 +138,10 @@ class JudgeCounts(NamedTuple):
 
     answers: int
     judged: int
-    """Answers that it was asked about."""
+    """Answers that the judge was asked about."""
     verdicts: int
     calls: int
-    """Requests about them, including those without a readable reply."""
+    """Requests to the judge, including those without a readable reply."""
 
     def sentence(self, judge: str) -> str:
         """Return ``qwen3-8b/ours-3fa9c1d2: 0 verdicts of 42 answers (20 without one, 60 calls; 22 not read yet)``."""
@@ -163,9 +163,9 @@ def judge_counts(folder: Path, episodes: pl.LazyFrame) -> dict[str, JudgeCounts]
 
 
 def pending_answers(answered: pl.LazyFrame, folder: Path, judge: str, again: bool = False) -> pl.DataFrame:
-    """Return the keys of the open-ended answers in ``answered`` that this judge has not read.
+    """Return the keys of the open-ended answers in ``answered`` that this judge was not asked about.
 
-    ``again`` adds the answers that it could not give a verdict on.
+    ``again`` adds the answers on which it gave no verdict.
     """
     read = verdicts(folder).filter(pl.col("judge") == judge)
     read = read.filter(pl.col("reason").is_null()) if again else read
@@ -185,13 +185,13 @@ def _list_parts(folder: Path) -> list[Path]:
 
 
 def _usable_parts(folder: Path) -> list[Path]:
-    """Return the usable parts. The sums are read after the names, since a part's sum is recorded before its name exists."""
+    """Return the usable parts. The sums are read after the names, since a sum is recorded before its part is published."""
     for _ in range(TRIES):
         parts = _list_parts(folder)
         sums = checksums.read_sums(folder.parent) if parts else {}
         good = [path for path in parts if is_usable(path, VERDICTS, sums)]
         if len(good) == len(parts) or parts == _list_parts(folder):
-            break  # else a merge has deleted some meanwhile, and its own part is there
+            break  # else a merge has deleted some and published its own: list again
     for path in (path for path in parts if path not in good):
         log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
     return good

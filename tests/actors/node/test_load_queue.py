@@ -133,7 +133,7 @@ def test_waiting_loader_reports_multi_gpu_engine(queue_folder, first_alone, seco
     assert second.communicate(timeout=60)[0] and second.returncode == 0
 
 
-@pytest.mark.parametrize(("gpus", "waits"), [(0.5, "part starts alone"), (1, "sizes are not known")])
+@pytest.mark.parametrize(("gpus", "waits"), [(0.5, "part starts alone"), (1, "not all sizes are known")])
 def test_the_loader_asks_to_be_alone_on_a_part_of_a_gpu(tmp_path, monkeypatch, gpus, waits):
     """The queue of a node lies in its temporary folder."""
 
@@ -191,7 +191,8 @@ def test_dead_loader_releases_its_turn_at_once(queue_folder):
     first = start_loader(queue_folder)
     second = loader(queue_folder, "second", free=1, timeout=600)
     assert (
-        "second waits for its turn to load: first is loading, together they take 24.0 GiB" in second.stdout.readline()
+        "second waits for its turn to load: first is loading; with second that takes 24.0 GiB"
+        in second.stdout.readline()
     )
     os.kill(first.pid, signal.SIGKILL)
     first.communicate()
@@ -278,7 +279,7 @@ def test_unreadable_ticket_counts_as_unknown_size(queue_folder, content):
             messages.append("loaded")
 
     assert messages == [
-        "second loads after 0 s of waiting, although another model is loading, and sizes are not known", "loaded",
+        "second loads after 0 s of waiting, although another model is loading, and not all sizes are known", "loaded",
     ]  # fmt: skip
 
 

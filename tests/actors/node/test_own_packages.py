@@ -79,7 +79,7 @@ def test_other_ray_than_the_drivers_is_refused(wheels, tmp_path):
     write_wheel(wheels, "ray", "99.0")
     write_wheel(wheels, "sweep_helper", "1.0", ["ray==99.0"])
     reason = own_packages.install(["sweep_helper"], str(tmp_path / "packages/abc"))
-    assert "they need another ray than the driver's" in reason
+    assert "they need another ray version than the driver's" in reason
 
 
 def test_unused_folders_are_deleted_when_another_is_installed(wheels, tmp_path):
@@ -200,5 +200,5 @@ def test_a_wait_for_another_installation_that_takes_too_long_is_a_sentence(tmp_p
 def test_a_release_is_named_by_version_or_by_its_address():
     direct = {"is_direct": True, "download_info": {"url": "https://e.org/x.whl"}, "metadata": {"version": "1"}}
 
-    assert own_packages._release("x", direct) == "x @ https://e.org/x.whl"
-    assert own_packages._release("x", {**direct, "is_direct": False}) == "x==1"
+    assert own_packages._format_release("x", direct) == "x @ https://e.org/x.whl"
+    assert own_packages._format_release("x", {**direct, "is_direct": False}) == "x==1"

@@ -16,9 +16,9 @@ def queue_folder(tmp_path):
     ("first", "second", "free", "reason"),
     [
         ((10 * GIB, False), (10 * GIB, False), 20 * GIB,
-         "first is loading, together they take 24.0 GiB, 20.0 GiB are free"),
-        ((None, False), (1, False), 640 * GIB, "first is loading, and sizes are not known"),
-        ((1, False), (None, False), 640 * GIB, "first is loading, and sizes are not known"),
+         "first is loading; with second that takes 24.0 GiB, 20.0 GiB are free"),
+        ((None, False), (1, False), 640 * GIB, "first is loading, and not all sizes are known"),
+        ((1, False), (None, False), 640 * GIB, "first is loading, and not all sizes are known"),
         ((1, True), (1, False), 640 * GIB, "first is loading and starts alone"),
         ((1, False), (1, True), 640 * GIB, "first is loading, and second starts alone"),
     ],
@@ -51,7 +51,7 @@ def test_all_loaders_in_progress_are_named_and_counted(queue_folder):
         with LoadQueue(queue_folder, lambda: free).turn("third", 1, messages.append, timeout=0):
             pass
     assert messages == [
-        "third loads after 0 s of waiting, although first and next is loading, together they take 6.0 GiB, 6.0 GiB are free"
+        "third loads after 0 s of waiting, although first and next are loading; with third that takes 6.0 GiB, 6.0 GiB are free"
     ]
 
 

@@ -27,7 +27,7 @@ class Answers:
     async def _lane(self, numbers) -> None:
         for number in numbers:
             try:
-                async with self.trial.answer() as outcome:
+                async with self.trial.admit() as outcome:
                     self.begun += 1
                     self.most_at_once = max(self.most_at_once, self.trial.running)
                     await asyncio.sleep(0)
@@ -40,25 +40,25 @@ class Answers:
 
 @pytest.mark.parametrize("lanes", [1, 7, 64])
 def test_twenty_answers_without_a_verdict_and_nothing_more_is_asked(lanes):
-    found = Answers(lambda number: False).judge(200, lanes)
-    assert (found.begun, found.stopped) == (FIRST_ANSWERS, lanes)
+    answers = Answers(lambda number: False).judge(200, lanes)
+    assert (answers.begun, answers.stopped) == (FIRST_ANSWERS, lanes)
     assert (
-        found.sentence
+        answers.sentence
         == "j gave no verdict on its first 20 answers, so it is stopped and asked no more; the last: no list"
     )
 
 
 @pytest.mark.parametrize("first_read", [0, 5, 19])
 def test_one_verdict_among_the_first_twenty_goes_on_with_all_lanes(first_read):
-    found = Answers(lambda number: number == first_read or number >= 20).judge(400, 64)
-    assert (found.begun, found.stopped) == (400, 0) and found.most_at_once > FIRST_ANSWERS
+    answers = Answers(lambda number: number == first_read or number >= 20).judge(400, 64)
+    assert (answers.begun, answers.stopped) == (400, 0) and answers.most_at_once > FIRST_ANSWERS
 
 
 @pytest.mark.parametrize(("read", "stops"), [(4, True), (5, False)])
 def test_fewer_than_five_percent_of_the_first_hundred_stop_it_too(read, stops):
-    found = Answers(lambda number: number < read).judge(300, 1)
-    assert (found.begun == 100) is stops and (found.stopped == 1) is stops
-    assert not stops or found.sentence.startswith("j gave 4 verdicts on its first 100 answers")
+    answers = Answers(lambda number: number < read).judge(300, 1)
+    assert (answers.begun == 100) is stops and (answers.stopped == 1) is stops
+    assert not stops or answers.sentence.startswith("j gave 4 verdicts on its first 100 answers")
 
 
 def test_a_judge_that_has_read_before_is_not_stopped_by_what_is_left():
@@ -75,13 +75,13 @@ def test_an_answer_that_ends_in_an_error_counts_neither_way_and_leaves_its_room(
         trial = JudgeTrial("j")
         for _ in range(50):
             with pytest.raises(ZeroDivisionError):
-                async with trial.answer():
+                async with trial.admit():
                     raise ZeroDivisionError
-        async with asyncio.timeout(5), trial.answer() as outcome:
+        async with asyncio.timeout(5), trial.admit() as outcome:
             outcome.reason = ""
         return trial
 
-    assert (trial := asyncio.run(judge())).judged == 1 and not trial.failed and trial.running == 0
+    assert (trial := asyncio.run(judge())).judged_count == 1 and not trial.failed and trial.running == 0
 
 
 @pytest.mark.parametrize(

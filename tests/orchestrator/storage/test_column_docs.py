@@ -36,7 +36,7 @@ def test_ls_columns_prints_every_table_as_json():
         "type": "String",
         "nullable": True,
         "values": ["suggestion", "abstention", "category", "unparsable"],
-        "meaning": "What the reply did.",
+        "meaning": "What kind of option the reply names.",
     }
 
 

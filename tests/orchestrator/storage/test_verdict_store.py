@@ -246,7 +246,7 @@ def test_a_part_that_is_removed_while_it_is_judged_is_missed_once(tmp_path, capl
     store.compact()
     store.compact()
 
-    assert caplog.messages == [f"1 parts of {tmp_path / FOLDER} were removed; their answers are read again"]
+    assert caplog.messages == [f"part-00000002.parquet of {tmp_path / FOLDER} was removed; its answers are read again"]
     removed = [name for name, sums in checksums.read_sums(tmp_path).items() if checksums.GONE in sums]
     names = ["manifest", *(f"{FOLDER}/part-{number:08d}.parquet" for number in (2, 1, 3))]
     assert sorted(removed) == sorted(names)
