@@ -20,7 +20,7 @@ from orchestrator.report.tables.table import Table, TableCell, columns, line
 
 
 def knowledge_table(run_data: RunData) -> Table:
-    """Return the share of samples that each model knows at the first picture and at any, and the moves in between."""
+    """Return the share of samples that each model knows at the first picture and at any, and the moves to the nearest."""
     title = (
         "decision map: percent of samples whose category it names at the first picture / at any that play can reach (with the "
         "interval of this); mean moves to the nearest of these (of samples that have one)"

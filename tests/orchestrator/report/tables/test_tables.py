@@ -132,8 +132,8 @@ HEADINGS = {
         ["model", "suggestions", "abstentions", "categories"],
     ),
     "ranking": (
-        "zero-shot: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the best, "
-        "and of being above the next model; difference to it in points (95% interval)",
+        "zero-shot: rank by the average over scenarios on the same samples, a missing answer counts as wrong; probability of "
+        "being the best, and of being above the next model; difference to it in points (95% interval)",
         ["model", "accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"],
     ),
     "paired": (

@@ -131,7 +131,7 @@ def test_missing_table_starts_with_averages_then_with_what_misses_most(run_data,
         ("missing", True, False, "episodes, or pairs, without an answer or cut short by a limit"),
         ("shown", True, False, "as in the other tables"),
         ("worst to best case", True, False,
-         "if all missing episodes were least, or most; in brackets the 95% intervals of both"),
+         "if all missing episodes had the lowest, or highest value; in brackets the 95% intervals of both"),
     ]  # fmt: skip
 
 
