@@ -1,8 +1,8 @@
 """Export to the logs of Inspect (``.eval``): one log per model, condition and protocol, with a sample per episode.
 
 A log is a zip of JSON members (log schema 2). Members hold every field that Inspect itself writes, because its viewer reads
-them without a check. Episodes drawn evenly have the pictures as attachments, the others name them; none is linked, so that a
-viewer requests nothing from other hosts.
+them without a check. Every n-th episode has its pictures as attachments, the others only name theirs. No picture is a link, so a
+viewer sends no request to other hosts.
 """
 
 import json
@@ -34,9 +34,9 @@ from sweeps.spec import ModelSpec, Protocol
 SCHEMA = 2
 PLAN: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
 PICTURED, PICTURE_BYTES = 300, 8_000_000
-"""Most episodes of a log that have their pictures, and most bytes of these."""
+"""Most episodes of a log with attached pictures, and most bytes of these pictures."""
 LONGEST_SUMMARY = 500
-"""Characters of a text in the list of samples; the sample itself has the full text."""
+"""Most characters of a text in the list of samples; the sample itself has the full text."""
 MEASURES = {
     Protocol.MCQA: ("acc", "ps"),
     Protocol.OEG: BITS,
