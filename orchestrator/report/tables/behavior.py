@@ -119,7 +119,7 @@ TIME_COLUMNS = (
     Column("GPUs", "of one replica"),
     Column("held", "hours of all replicas, over all attempts"),
     *(Column(f"{part} %", "share of the held time") for part in HELD),
-    Column("waiting", "hours in which replicas waited in Ray for a place and a process; not in held"),
+    Column("waiting", "hours in which replicas waited for Ray to place and start them; not in held"),
 )
 TIME_SCHEMA = {"group": pl.String, "gpus": pl.Float64, **dict.fromkeys(("waiting", *HELD), pl.Float64)}
 

@@ -58,12 +58,12 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
     name, measure = PAIRED[protocol]
     test, (margin, exploratory) = _describe_test(run_data), evidence_settings(run_data)
     scope = "all models"
-    if exploratory and run_data.sweep.evidence:
-        scope = f"all {exploratory:,} exploratory tests; means of {run_data.sweep.evidence.primary}, the primary endpoint, apart"
+    if exploratory and (evidence := run_data.sweep.evidence):
+        scope = f"all {exploratory:,} exploratory tests, and separately over means of {evidence.primary}, the primary endpoint"
     title = (
         f"{measure} against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        f"interval (* {test}, of means a score test; Holm over {scope}, p < {ALPHA}; = within {margin:g} points by two "
-        "one-sided tests)"
+        f"interval (* {test} for cells, a score test for means; Holm over {scope}, p < {ALPHA}; = within {margin:g} points by "
+        "two one-sided tests)"
     )
     heads = columns("model", [*scenarios, AVERAGE])
     return Table(name, title, heads, tuple(lines), cells, ranked, fold_baselines=True)

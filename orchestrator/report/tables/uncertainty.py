@@ -67,7 +67,7 @@ EFFECT_COLUMNS = (
     Column("p", "after Holm's correction over the conditions"),
     Column("between models", "standard deviation of the models' own changes, points"),
     Column("between scenarios", "standard deviation of the scenarios' own changes, points"),
-    Column("rest", "standard deviation of a model in a scenario beyond both, with sampling error"),
+    Column("rest", "standard deviation that neither explains, sampling error included"),
 )
 
 
@@ -122,7 +122,7 @@ def missing_table(run_data: RunData) -> Table:
     )  # fmt: skip
     lines = tuple(map(_bounds_line, rows.head(MOST_ROWS).iter_rows(named=True)))
     notes = (f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv",) if rows.height > MOST_ROWS else ()
-    title = "figures from which more than 1% is missing: worst and best case of these episodes, with the 95% intervals of both"
+    title = "figures with more than 1% of their episodes missing: worst and best case, with the 95% intervals of both"
     return Table("missing", title, MISSING_COLUMNS, lines, numbers, notes=notes, search=len(lines) > 1)
 
 

@@ -19,7 +19,7 @@ from orchestrator.report.tables.table import Style, Table, TableCell, columns, l
 from orchestrator.report.wording import pluralize
 from sweeps.protocol import ZERO_SHOT
 
-GUESS_NOTE = "a guess among four categories is right in 25%; in ROD nothing counts at the first turn"
+GUESS_NOTE = "a guess among four categories is right in 25%; in ROD no answer counts at the first turn"
 
 
 def unseen_table(run_data: RunData) -> Table:

@@ -138,8 +138,8 @@ HEADINGS = {
     ),
     "paired": (
         "accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        "interval (* McNemar, of means a score test; Holm over all models, p < 0.05; = within 2 points by two "
-        "one-sided tests)",
+        "interval (* McNemar for cells, a score test for means; Holm over all models, p < 0.05; = within 2 points by "
+        "two one-sided tests)",
         SEVEN,
     ),
 }
