@@ -86,13 +86,13 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     if data is not None:
         sweep = sweep.model_copy(update={"data": str(data)})
     plan = plan_from_folder(folder, sweep)
-    count, rows, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
+    count, turn_count, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
     with reference_process(fetch_lines(sweep), package, python) as ask:
         recordings = _recordings(plan, folder)
         while batch := list(islice(recordings, BATCH)):
             answers = ask([_comparison(episode).task(episode) for episode in batch])
             for episode, reference in zip(batch, answers, strict=True):
-                count, rows = count + 1, rows + len(episode.row["reply"])
+                count, turn_count = count + 1, turn_count + len(episode.row["reply"])
                 verdict_count += len(episode.verdicts)
                 differences += _comparison(episode).differences(episode, reference)
                 if reference["raised"]:
@@ -100,7 +100,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     of_packages, maps = _count_uncompared(plan, folder)
     plan_keys = key_frame(plan.all_keys()).lazy()
     missing = planned_episodes(folder).join(plan_keys, on="key", how="anti").select(pl.len()).collect().item()
-    return Audit(count, rows, verdict_count, tuple(differences), tuple(raised), int(missing), of_packages, maps)
+    return Audit(count, turn_count, verdict_count, tuple(differences), tuple(raised), int(missing), of_packages, maps)
 
 
 def _comparison(episode: Recording) -> ModuleType:

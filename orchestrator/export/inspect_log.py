@@ -152,10 +152,10 @@ class _Log:
     # -- samples ------------------------------------------------------------------------------------------------------
     def _sample(self, row: Row, turns: Sequence[Row]) -> Json:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-        views, _ = replay_episode(self.run_data, row, turns)
+        questions, _ = replay_episode(self.run_data, row, turns)
         attachments = self._attachments(row, turns)
         messages = [
-            message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]), attachments)
+            message for turn in turns for message in self._messages(row, turn, questions.get(turn["turn"]), attachments)
         ]
         usage = token_usage(row["prompt_tokens"], row["reply_tokens"])
         error = row["error"] or row["ending"] if row["ending"] in ERRORS else None

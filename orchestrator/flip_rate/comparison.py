@@ -66,15 +66,15 @@ def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame
     return Pairs(both, _turns(folder, repeated, both, judge, independent), rows.height - both.height)
 
 
-def rates(compared: Pairs, setting: str) -> pl.DataFrame:
+def rates(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per model (``flip_rates.RATES``): changed and total counts, percent and 95% interval of each measure.
 
     The interval is that of a proportion at the effective sample size of clusters: 40 unchanged turns of 5 samples count like 5
     independent turns.
     """
     rows = []
-    for (model,), episodes in compared.episodes.group_by("model", maintain_order=True):
-        model_turns = compared.turns.filter(model=model)
+    for (model,), episodes in pairs.episodes.group_by("model", maintain_order=True):
+        model_turns = pairs.turns.filter(model=model)
         measured = {
             "reply": _rate(model_turns, "reply_changed"),
             "verdict": _rate(model_turns, "verdict_changed"),
@@ -87,10 +87,10 @@ def rates(compared: Pairs, setting: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=RATES, orient="row")
 
 
-def cells(compared: Pairs, setting: str) -> pl.DataFrame:
+def cells(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference."""
     rows = []
-    scored = compared.episodes.drop_nulls("correct_changed")
+    scored = pairs.episodes.drop_nulls("correct_changed")
     for (cell,), episodes in scored.group_by("cell", maintain_order=True):
         before, after = (episodes[f"right_{side}"].cast(pl.Int64).to_numpy() for side in SIDES)
         low, high = score_interval([stratum_from_values(100 * (after - before), -100, 100)])
@@ -104,9 +104,9 @@ def cells(compared: Pairs, setting: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CELLS, orient="row")
 
 
-def changed_turns(compared: Pairs, setting: str) -> pl.DataFrame:
+def changed_turns(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per turn with a changed reply: setting, key, turn, and the action before and after."""
-    rows = compared.turns.filter("reply_changed")
+    rows = pairs.turns.filter("reply_changed")
     return rows.select(
         pl.lit(setting).alias("setting"), "key", "turn", "verdict_changed", "action_before", "action_after"
     )

@@ -45,7 +45,7 @@ sdk: static
 """
 
 
-class Bundled(NamedTuple):
+class BundleTotals(NamedTuple):
     """The totals of a bundle."""
 
     episodes: int
@@ -93,7 +93,7 @@ class StoredPictures(Thumbnails):
 
 def write_bundle(
     runs: Mapping[str, Path], data: Path | None, target: Path, with_pictures: bool = True
-) -> Iterator[Bundled]:
+) -> Iterator[BundleTotals]:
     """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
     indexes = {name: RunIndex(folder) for name, folder in runs.items()}
@@ -113,13 +113,13 @@ def write_bundle(
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
         sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
-        yield Bundled(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
+        yield BundleTotals(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
     pictures.flush()
     columns = {name: catalog.columns[name] for name in LIST_COLUMNS} | {"hash": hashes}
     list_bytes = _write_table(target / "list.parquet", pl.DataFrame(columns), LIST_GROUP)
     files = {"list_bytes": list_bytes, "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
     _write_page(target, catalog, indexes, files)
-    yield Bundled(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
+    yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
 
 
 def _make_folder(target: Path) -> None:

@@ -57,14 +57,14 @@ class Catalog:
         columns: dict[str, list[np.ndarray]] = {}
         height = 0
         for name, run in self.runs.items():
-            own = dict(run.columns)
-            own["cell"] = own["cell"] + np.uint32(len(self.cells))
-            own["part"] = own["part"] + np.uint16(len(self.parts))
+            columns_of_run = dict(run.columns)
+            columns_of_run["cell"] = columns_of_run["cell"] + np.uint32(len(self.cells))
+            columns_of_run["part"] = columns_of_run["part"] + np.uint16(len(self.parts))
             self.offsets[name] = height
             self.cells += [PlacedCell(name, cell) for cell in run.cells]
             self.parts += [(run.folder, part) for part in run.parts]
             height += self.heights[name]
-            for column, values in own.items():
+            for column, values in columns_of_run.items():
                 columns.setdefault(column, []).append(values)
         self.columns = {
             column: values[0] if len(values) == 1 else np.concatenate(values) for column, values in columns.items()

@@ -69,9 +69,9 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
     texts: dict[str, int] = {}
     views, thumbnails, seen = [], dict[Path | None, Thumbnails](), []
     for episode in catalog.read_episodes(positions):
-        own = samples[episode.run]
-        pictures = thumbnails.setdefault(own.pictures, Thumbnails(own.pictures, MOST_PICTURES))
-        views.append(view_episode(catalog, own, episode, pictures, texts, read_verdicts(own.folder, episode.row)))
+        run = samples[episode.run]
+        pictures = thumbnails.setdefault(run.pictures, Thumbnails(run.pictures, MOST_PICTURES))
+        views.append(view_episode(catalog, run, episode, pictures, texts, read_verdicts(run.folder, episode.row)))
         seen.append(pictures)
     _share_pictures(views, seen)
     uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]
@@ -80,7 +80,7 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
 
 def view_episode(
     catalog: Catalog,
-    own: RunSamples,
+    run: RunSamples,
     episode: StoredEpisode,
     pictures: Thumbnails,
     texts: dict[str, int],
@@ -88,8 +88,8 @@ def view_episode(
 ) -> dict[str, Any]:
     """Return the view of an episode; its texts and pictures get the next numbers in ``texts`` and ``pictures``."""
     row, turns = episode.row, episode.turns
-    sample = own.sample_of(row)
-    run_data = own.run_data(sample)
+    sample = run.sample_of(row)
+    run_data = run.run_data(sample)
     builder = EpisodeViews(run_data, pictures)
     builder.texts = texts
     kind = _kind(KINDS[catalog.columns["kind"][episode.position]], run_data, sample, row, turns)

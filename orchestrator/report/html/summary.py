@@ -112,7 +112,7 @@ def _prompt(run_data: RunData) -> str:
 
 def _judge(run_data: RunData) -> str:
     if counts := judge_counts(run_data.folder, run_data.episodes.lazy()):
-        return join_names([each.sentence(judge) for judge, each in counts.items()], 3)
+        return join_names([count.sentence(judge) for judge, count in counts.items()], 3)
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     if judge := run_data.sweep.turn_judge:

@@ -145,9 +145,9 @@ def sentences(row: Row) -> list[str]:
     )
     if row["neutral_own"] is None:
         return [point]
-    way = "too rarely" if row["neutral_own"] > 0 else "too readily"
+    direction = "too rarely" if row["neutral_own"] > 0 else "too readily"
     will = (
-        f"{name} asks {way}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
+        f"{name} asks {direction}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
         f"cannot know; any bias at all would gain at most {row['unbiased'] - row['acc']:.1f} points."
     )
     knowledge = (
@@ -199,8 +199,8 @@ def _split_cell(row: Row, planned: int = 1) -> TableCell:
         return TableCell("no overlap")
     text = " / ".join(format_signed(row[part]) for part in ("more", "better"))
     limits = "; ".join(interval_text(row, part) for part in ("more", "better"))
-    few = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
-    return TableCell(f"{text}{few}", row["better"], limits)
+    coverage = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
+    return TableCell(f"{text}{coverage}", row["better"], limits)
 
 
 def interval_text(row: Row, part: str) -> str:
