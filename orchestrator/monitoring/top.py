@@ -75,10 +75,10 @@ class Top(App[None]):
     def compose(self) -> ComposeResult:
         table: DataTable[Text] = DataTable(cursor_type="row", zebra_stripes=True)
         with Vertical():
-            yield Static(id="head", markup=False)
+            yield Static(id="head")
             yield table
-            yield Static(id="replies", markup=False)
-            yield Static(id="commands", markup=False)
+            yield Static(id="replies")
+            yield Static(id="commands")
             yield Input(placeholder="cancel MODEL/SCENARIO, set cluster.gpus=4, drain NODE ...")
         yield Footer()
 
@@ -92,7 +92,7 @@ class Top(App[None]):
         try:
             view = read_view(self.folder())
         except (RunFolderError, OSError) as error:
-            self.call_from_thread(self.query_one("#head", Static).update, one_line(str(error)))
+            self.call_from_thread(self._write, "head", one_line(str(error)))
             return
         self.call_from_thread(self._show, view)
 
@@ -107,11 +107,13 @@ class Top(App[None]):
         for name, row in rows.items():
             table.add_row(*(Text(row[heading]) for heading in headings), key=name)
         table.move_cursor(row=min(cursor, max(0, table.row_count - 1)))
-        self.query_one("#head", Static).update(
-            "\n".join(filter(None, (headline(view.snapshot), view.driver, view.held)))
-        )
-        self.query_one("#replies", Static).update("\n".join(("last replies", *view.replies)))
-        self.query_one("#commands", Static).update("\n".join(("last commands", *view.commands)))
+        self._write("head", *filter(None, (headline(view.snapshot), view.driver, view.held)))
+        self._write("replies", "last replies", *view.replies)
+        self._write("commands", "last commands", *view.commands)
+
+    def _write(self, widget: str, *lines: str) -> None:
+        """Show lines as they are: a string would be read as markup."""
+        self.query_one(f"#{widget}", Static).update(Text("\n".join(lines)))
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def action_send(self, verb: str) -> None:

@@ -63,8 +63,8 @@ class FigureContext:
 
     def progress(self, **names: str) -> float:
         """Return the finished share of the planned episodes with these names (model, condition, scenario)."""
-        finished, planned = self.numbers.progress(tuple(names)).get(tuple(names.values()), (0, 0))
-        return finished / max(1, planned)
+        counts = self.numbers.progress(tuple(names)).get(tuple(names.values()))
+        return counts[0] / max(1, counts[1]) if counts else 0.0
 
     def opacity(self, row: Row) -> float:
         """Return the opacity of a row's point: pale if its cells are unfinished."""

@@ -78,6 +78,37 @@ def test_a_training_needs_a_folder_and_a_plan_names_it(tmp_path: Path) -> None:
     assert train.training_lines(plain, [], "h200") == () and train.INTERRUPTED == 130
 
 
+def test_a_plan_has_the_lines_of_its_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file := tmp_path / "s.toml").write_text(TRAIN)
+    asked: list[Any] = []
+
+    def lines(training: Any, gpu_type: str, gpus: int | None) -> list[str]:
+        asked.append((training.train.rp, gpu_type, gpus))
+        return ["one", "two"]
+
+    monkeypatch.setattr("orchestrator.learning.plan.plan_lines", lines)
+    assert train.training_lines(file, ["train.rp=0.75"], "a100", 4) == ("one", "two")
+    assert train.training_lines(file, [], "h200") == ("one", "two") and asked[1][1:] == ("h200", None)
+    assert asked[0] == (0.75, "a100", 4)
+
+
+def test_table_3_is_printed_and_its_files_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    table = "orchestrator.learning.table"
+    monkeypatch.setattr(f"{table}.read_scores", lambda folder, data: (folder, data))
+    monkeypatch.setattr(f"{table}.learning_tables", lambda scores: ["first", "second"])
+    monkeypatch.setattr(f"{table}.write_scores", lambda folder, scores: [folder / "a.csv", scores[1] / "b.csv"])
+    monkeypatch.setattr("orchestrator.report.tables.formats.rich_table", lambda table: table)
+    monkeypatch.setattr("orchestrator.report.tables.model_input.add_notes", lambda table, notes: f"{table} {notes}")
+    monkeypatch.setattr("orchestrator.report.tables.model_input.input_notes", lambda sweep, folder: "noted")
+    monkeypatch.setattr("orchestrator.storage.run_folder.stored_sweep", lambda folder: None)
+    train.print_learned([tmp_path], Path("d"))
+    assert capsys.readouterr().out.splitlines() == [
+        "first noted", "second noted", f"{tmp_path / 'a.csv'} {Path('d/b.csv')}",
+    ]  # fmt: skip
+
+
 def test_a_prompt_is_printed_to_the_letter(demo_data: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     templates: list[str | None] = [None, None, "<s>as its template"]
     monkeypatch.setattr(

@@ -31,10 +31,7 @@ from orchestrator.cli import (
     status,
     view,
 )
-from orchestrator.flip_rate import comparison
-from orchestrator.flip_rate.flip_rate import Flips
 from orchestrator.storage import option_labels
-from tests.orchestrator.flip_rate.test_flip_rate import planted_pairs
 from tests.orchestrator.report import runs
 
 
@@ -55,69 +52,10 @@ def compact_lines(capsys: Any) -> list[str]:
     return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
 
 
-# -- flip rates and judges ---------------------------------------------------------------------------------------------
-def test_changed_cells_are_ten_in_a_terminal_and_all_in_json(folder: Path, capsys: Any) -> None:
-    pairs = planted_pairs()
-    cells = comparison.cells(pairs, "batch-1")
-    many = pl.concat([cells] * 12)
-    flips = Flips(comparison.rates(pairs, "batch-1"), many, comparison.changed_turns(pairs, "batch-1"), ("a note\x1b",))
-    repeats: Any = SimpleNamespace(share=5.0, seed=3, folder=folder, sweep=report_sweep(folder))
-    flip_rate._show(repeats, flips, Path("out"), False)
-    lines = compact_lines(capsys)
-    assert sum(line.startswith("batch-1 m/QD/hint ") for line in lines) == 10
-    assert lines[-3:] == ["and 2 more cells with changed answers", "a note\\x1b", "tables: out"]
-    same = many.with_columns(lost=pl.lit(0), won=pl.lit(0))
-    flip_rate._show(repeats, Flips(flips.rates, same, flips.changed, ()), Path("out"), False)
-    lines = compact_lines(capsys)
-    assert lines[-1] == "tables: out" and not any("m/QD/hint" in line or "more cells" in line for line in lines)
-    won = many.head(10).with_columns(lost=pl.lit(0))
-    flip_rate._show(repeats, Flips(flips.rates, won, flips.changed, ()), Path("out"), False)
-    lines = compact_lines(capsys)
-    assert sum("m/QD/hint" in line for line in lines) == 10 and not any("more cells" in line for line in lines)
-
-    flip_rate._show(repeats, flips, Path("out"), True)
-    shown = json.loads(capsys.readouterr().out)
-    assert {name: shown[name] for name in ("share", "seed", "folder", "notes")} == {
-        "share": 5.0, "seed": 3, "folder": "out", "notes": ["a note\x1b"],
-    }  # fmt: skip
-    assert list(shown)[4:] == ["rates", "cells"] and (len(shown["rates"]), len(shown["cells"])) == (1, 12)
-
-
 def report_sweep(folder: Path) -> Any:
     from orchestrator.storage.run_folder import stored_sweep
 
     return stored_sweep(folder)
-
-
-def test_agreement_needs_two_judges_and_names_people(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    judge.show_agreement(folder, as_json=True)
-    assert json.loads(capsys.readouterr().out) == []
-    pairs = [option_labels.PairAgreement("ada", "bob", 1_200, 1_000, None)]
-    pairs.append(option_labels.PairAgreement("ada", "cy", 9, 8, 0.5))
-    monkeypatch.setattr(option_labels, "agreements", lambda labels: iter(pairs))
-    judge.show_agreement(folder, as_json=False)
-    assert capsys.readouterr().out.splitlines() == [
-        "fewer than two judges have read answers of this run", "ada and bob: 1,000 of 1,200 labels equal, kappa -",
-        "ada and cy: 8 of 9 labels equal, kappa 0.50",
-    ]  # fmt: skip
-    judge.show_agreement(folder, as_json=True)
-    rows = json.loads(capsys.readouterr().out)
-    assert rows[1] == {"first": "ada", "second": "cy", "both": 9, "equal": 8, "kappa": 0.5}
-
-
-def test_two_judges_have_a_row_per_bit_and_unknown_kappa_is_a_dash(capsys: Any) -> None:
-    row = {
-        "judge": "a", "other": "b", "bit": "category", "answers": 1_234, "equal": 61.0, "kappa": 0.5, "kappa_low": 0.4,
-        "kappa_high": 0.6, "first_yes": 12.0, "other_yes": 13.456,
-    }  # fmt: skip
-    rows = pl.DataFrame([row, {**row, "kappa": None, "kappa_low": None, "kappa_high": None}])
-    judge.show(judge._agreement_table(rows))
-    assert compact_lines(capsys) == [
-        "judge other bit answers equal % kappa 95% interval yes % other's yes %",
-        "a b category 1,234 61.00 0.50 0.40 to 0.60 12.00 13.46", "a b category 1,234 61.00 - - 12.00 13.46",
-    ]  # fmt: skip
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -197,6 +135,76 @@ def test_a_judge_is_asked_for_labels_agreement_or_answers(monkeypatch: pytest.Mo
         ("labels", file, 0, False, False), ("labels", None, 3, True, False), ("agreement", Path("run"), True),
         ("answers", "run", "m", ["judge.attempts=2"], True, None, False),
     ]  # fmt: skip
+
+
+def test_models_and_judges_of_a_folder_are_named_by_the_user_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        asked.append((arguments, options))
+        raise UserError("not named")
+
+    monkeypatch.setattr("orchestrator.planning.named_by_user.check_named", refuse)
+    monkeypatch.setattr(flip_rate, "_confirm_services", lambda *arguments: pytest.fail("it would play"))
+    judging = SimpleNamespace(judge_answers=lambda *arguments: pytest.fail("it would judge"))
+    monkeypatch.setitem(sys.modules, "orchestrator.execution.attempt", judging)
+    for command, arguments in (
+        (flip_rate.flip_rate, (str(folder), 100, 0, [1])),
+        (judge._judge_answers, (str(folder), "rule-judge", [], False, None, False)),
+    ):
+        with pytest.raises(UserError, match=r"^not named$"):
+            command(*arguments)
+    (flips, _), (judged, options) = asked
+    assert [model.name for model in flips[2]] == ["oracle"] and flips[0] == judged[0] == folder
+    assert [model.name for model in judged[2]] == ["rule-judge"] and options == {"pictures": False}
+
+
+def test_agreement_is_of_a_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no run"):
+        judge.show_agreement(tmp_path, as_json=True)
+
+
+@pytest.mark.parametrize("numbers", [None, pl.DataFrame({"acc": [50.0]})])
+@pytest.mark.parametrize("rows", [(), (("a",),)])
+def test_stored_labels_are_counted_and_their_table_shown(
+    numbers: pl.DataFrame | None, rows: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    table = SimpleNamespace(numbers=numbers, rows=rows)
+    monkeypatch.setattr("orchestrator.gold.labels.samples_by_key", lambda *arguments: {})
+    monkeypatch.setattr("orchestrator.gold.labels.store_labels", lambda *arguments: (1_003, 1_002))
+    monkeypatch.setattr("orchestrator.report.tables.open_ended.corrected_table", lambda run_data: table)
+    monkeypatch.setattr("orchestrator.report.tables.model_input.add_notes", lambda table, notes: table)
+    monkeypatch.setattr("orchestrator.report.tables.formats.rich_table", lambda table: "the table")
+    labels.label_answers(str(folder), Path("labels.csv"), 0, False, True)
+    assert json.loads(capsys.readouterr().out) == ([] if numbers is None else [{"acc": 50.0}])
+    labels.label_answers(str(folder), Path("labels.csv"), 0, False, False)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"1,003 labels read, 1,002 in {folder / 'labels.csv'}"
+    few = "too few labels to correct a share: it takes 20 of a model under a condition, two in each scenario"
+    assert second == ("the table" if rows else few)
+
+
+def test_a_sheet_of_answers_is_written_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    sheet = pl.DataFrame({"key": [f"k{number}" for number in range(1_001)]})
+    monkeypatch.setattr(labels, "_draw_sheet", lambda *arguments: sheet)
+    file = tmp_path / "labels.csv"
+    labels.label_answers(str(folder), file, 1_001, False, False)
+    assert capsys.readouterr().out == (
+        f"1,001 answers in {file}; fill category and suggestion with 1 or 0, and omit --draw\n"
+    )
+    assert file.read_text().splitlines()[:2] == ["key", "k0"]
+    for arguments, sentence in (
+        ((str(folder), file, 3), f"{file} exists; name another file, or omit --draw to read its labels"),
+        ((str(folder), None, 3), "--draw needs a file to write; add --labels FILE"),
+        (("s3://b/f", file, 0), "labels are kept in a folder of this machine; copy s3://b/f to one and name that"),
+    ):
+        with pytest.raises(UserError) as refused:
+            labels.label_answers(*arguments, False, False)
+        assert str(refused.value) == sentence
 
 
 def test_one_run_is_exported_and_then_uploaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

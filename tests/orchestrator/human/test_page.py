@@ -18,6 +18,7 @@ from orchestrator.human import session
 from orchestrator.human.loopback import page_headers
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import episodes, turns
+from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.human.scripts import oracle_turns
 from tests.orchestrator.human.sitting import Visitor, person, sitting
 
@@ -261,3 +262,21 @@ def test_a_picture_that_cannot_be_shown_ends_its_episode(demo_data, tmp_path):
         visitor.say(next(text for text in visitor.options if text not in suggestions(tuple(visitor.options))))
     stored = episodes(tmp_path / "run").collect()
     assert dict(stored.select("scenario", "ending").rows()) == {"QD": "unprocessable", "ROD": "wrong"}
+
+
+def test_a_refusal_is_a_line_and_a_picture_is_png(visitor):
+    assert visitor.ask("GET", visitor.path + "picture/999") == 404 and visitor.bodies[-1] == b"Not Found\n"
+    assert visitor.ask("GET", visitor.path + "x") == 404 and visitor.bodies[-1] == b"Not Found\n"
+    assert visitor.ask("GET", "/") == 404 and visitor.bodies[-1] == b"refused\n"
+    visitor.look()
+    visitor.picture()
+    assert visitor.headers["Content-Type"] == "image/png"
+
+
+def test_a_bug_during_play_travels_up(demo_data, tmp_path, monkeypatch):
+    async def fail(*arguments):
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(session, "_play", fail)
+    with pytest.raises(KeyError, match="a bug"), sitting(person(demo_data), tmp_path / "run") as played:
+        wait_for(lambda: played.problem is not None, 20)

@@ -75,6 +75,16 @@ def test_every_held_second_is_in_one_part(tmp_path):
     assert held_metrics(tmp_path)["gpu_hours/lost"] == 2 * time.lost / 3600
 
 
+def test_no_time_has_passed_at_the_first_look(tmp_path):
+    schedule = Scheduler({"m": range(10)}, {"m": TWO_GPUS}, 8, 4)
+    schedule.on_begin(0.0)
+    clock = ReplicaClock(tmp_path, "logs/attempt-0001")
+    clock.look(schedule.slots, 50.0)
+    assert clock.times["m"].waiting == 0
+    clock.look(schedule.slots, 52.0)
+    assert clock.times["m"].waiting == 2 * 2, "two replicas"
+
+
 def test_the_file_is_written_every_two_minutes(tmp_path):
     play = Play(tmp_path)
     play.take(play.schedule.on_begin(0.0))

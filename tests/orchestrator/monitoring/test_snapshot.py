@@ -62,6 +62,24 @@ def test_judge_answers_do_not_count_as_episodes():
     assert (snapshot.done, snapshot.planned, snapshot.gpus) == (0, 1400, 8)
 
 
+def test_a_judge_counts_what_it_played_and_answered():
+    schedule, _, _ = start_schedule()
+    schedule.groups["judge:q"].played, schedule.groups["judge:q"].answered = 3, 4
+
+    assert rows_by_name(take_snapshot(schedule, RateMeter({"qwen": 1000}, {}), 10.0))["judge:q"].done == 7
+
+
+def test_a_minute_is_whole_before_its_first_look_is_dropped():
+    schedule, _, _ = start_schedule()
+    meter = RateMeter({"qwen": 1000}, {})
+    for second, done in ((0.0, 0), (1.0, 10), (60.5, 10)):
+        snapshot = take_snapshot(schedule, meter, second, {"qwen": done})
+    assert rows_by_name(snapshot)["qwen"].rate == pytest.approx(10 / 60.5)
+
+    later = take_snapshot(schedule, meter, 61.0, {"qwen": 10})
+    assert rows_by_name(later)["qwen"].rate == 0.0, "a minute after the second look"
+
+
 def test_rates_are_those_of_the_last_minute():
     schedule, _, _ = start_schedule()
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})

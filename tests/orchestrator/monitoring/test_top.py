@@ -9,8 +9,9 @@ from typer.testing import CliRunner
 from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
-from orchestrator.monitoring.top import Top, last_replies, read_view
+from orchestrator.monitoring.top import RunView, Top, last_replies, read_view
 from orchestrator.storage import control_log, lock, replica_time
+from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.replica_time import ReplicaTime
 from tests.orchestrator.report import runs
 
@@ -173,3 +174,39 @@ def test_top_without_terminal_is_refused(folder):
     done = CliRunner().invoke(app, ["top", str(folder)])
 
     assert done.exit_code == 2 and "top needs a terminal" in done.output and done.output.count("\n") == 1
+
+
+def test_every_key_is_explained_at_the_bottom():
+    bindings = {binding.key: (binding.action, binding.description, binding.show) for binding in Top.BINDINGS}
+
+    assert bindings == {
+        "p": ("send('pause')", "pause", True), "r": ("send('resume')", "resume", True),
+        "f": ("send('requeue')", "requeue failed", True), "P": ("send_to_all('pause')", "pause all", True),
+        "R": ("send_to_all('resume')", "resume all", True), "colon": ("open_input", "any command", True),
+        "escape": ("close_input", "back", False), "q": ("quit", "quit", True),
+    }  # fmt: skip
+    assert Top.TITLE == "proactive-sweep top"
+
+
+def test_markup_in_an_error_or_a_reply_is_text(folder):
+    """A reply must neither color the screen, nor offer an action to click, nor end the view by a tag that it does not open."""
+    hostile = "[/nope] [@click=app.quit]click[/]"
+
+    def refuse():
+        raise RunFolderError(f"{hostile}\nfor good")
+
+    async def pilot():
+        view = Top(str(folder), refuse)
+        async with view.run_test(size=(150, 40)):
+            await wait_until_idle(view)
+            heads = [view.query_one("#head", Static).renderable]
+            view._show(RunView(Snapshot(1.0, 1, 2, 0.0, None, 0), hostile, (hostile,), (hostile,)))
+            heads += [view.query_one(f"#{name}", Static).renderable for name in ("head", "replies", "commands")]
+            return [(text.plain, text.spans) for text in heads], view.query_one(Input).placeholder
+
+    shown, placeholder = asyncio.run(pilot())
+    assert shown == [
+        (f"{hostile} for good", []), (f"1 of 2 episodes (50%), 0/s\n{hostile}", []), (f"last replies\n{hostile}", []),
+        (f"last commands\n{hostile}", []),
+    ]  # fmt: skip
+    assert placeholder == "cancel MODEL/SCENARIO, set cluster.gpus=4, drain NODE ..."

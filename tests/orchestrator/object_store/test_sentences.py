@@ -183,3 +183,58 @@ def test_the_seconds_of_an_upload(bucket: Bucket, tmp_path: Path) -> None:
         uploading._failures = failures
         pauses.append(uploading._pause())
     assert pauses == [2, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_versions_and_conditional_writes_are_those_of_the_service(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    details = {"a": {"v": "1"}}
+    monkeypatch.setattr(bucket, "_details", details.get)
+    monkeypatch.setattr(bucket.conditions, "version_of", lambda fields: fields.get("v", ""))
+    for name in ("replace", "delete"):
+        monkeypatch.setattr(
+            bucket.conditions, name, lambda *arguments, name=name: asked.append((name, *arguments)) or "yes"
+        )
+    assert (bucket.version("a"), bucket.version("b")) == ("1", "")
+    assert bucket.replace("a", b"x", "1") == bucket.delete_version("a", "1") == "yes"
+    assert asked == [("replace", f"{bucket.root}/a", b"x", "1"), ("delete", f"{bucket.root}/a", "1")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "supported", "deleted"), [(False, True, []), (True, False, [buckets.PROBE]), (None, False, [])]
+)
+def test_a_service_supports_conditions_if_it_refuses_one(
+    answer: bool | None, supported: bool, deleted: list[str], bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def replace(path: str, content: bytes, version: str) -> bool:
+        asked.append((path, content, version))
+        if answer is None:
+            raise conditional.Unsupported
+        return answer
+
+    removed: list[str] = []
+    monkeypatch.setattr(bucket.conditions, "replace", replace)
+    monkeypatch.setattr(bucket, "delete", removed.extend)
+    assert bucket.supports_conditions() is supported and removed == deleted
+    assert asked == [(f"{bucket.root}/lock.probe", b"", "1" * 16)]
+
+
+def test_recorded_objects_that_a_list_lacks_are_requested(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = next(iter([run_location.checksums.GONE]))
+    sums = {
+        "plan.json": ("1",), "old.json": (gone,), "episodes/part-00000001-00000003.parquet": ("1",),
+        "turns/part-00000001-00000003.parquet": ("1",), "episodes/part-00000002.parquet": ("1",),
+        "turns/part-00000002.parquet": ("1",), "episodes/part-00000004.parquet": ("1",),
+    }  # fmt: skip
+    asked: list[str] = []
+    stored = buckets.StoredObject(1, "", None)
+    monkeypatch.setattr(run_location.checksums, "parse_sums", lambda content: sums)
+    monkeypatch.setattr(bucket, "stat", lambda name: asked.append(name) or (None if "00000004" in name else stored))
+    remote = {"listed.json": stored}
+    run_location._add_recorded(bucket, remote)
+    merged = {f"{table}/part-00000001-00000003.parquet" for table in ("episodes", "turns")}
+    assert asked[0] == "plan.json" and set(asked[1:3]) == merged and asked[3:] == ["episodes/part-00000004.parquet"]
+    assert set(remote) == {"listed.json", "plan.json", *merged}, "parts inside a merge are not asked for"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from types import SimpleNamespace
 
+import mlflow
 import polars as pl
 import pytest
 
@@ -12,7 +14,7 @@ from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow import rebuild, run_tree, traces
 from orchestrator.tracking.mlflow.run import METRICS_PER_CALL, MlflowRun, Update, measures
 from orchestrator.tracking.mlflow.run_tree import NestedRun
-from orchestrator.tracking.tracked_run import Roster
+from orchestrator.tracking.tracked_run import Roster, TrackedRun
 from orchestrator.tracking.transcripts import Transcript, TurnText
 from tests.orchestrator.mlflow_stores import row
 
@@ -385,3 +387,38 @@ def test_an_experiment_of_another_folder_is_never_used(tmp_path):
     assert run._open_experiment("s") == f"s (2) at {files}"
     run.local, run.uri = False, "http://host"
     assert run._open_experiment("s") == "1" and run._open_experiment("t") == "t at None"
+
+
+@pytest.mark.parametrize(("uri", "local", "title"), [("sqlite", True, "s"), ("http://host", False, "other · s")])
+def test_a_tree_of_runs_knows_whether_it_is_in_its_own_folder(tmp_path, monkeypatch, uri, local, title):
+    folder, opened = tmp_path / "s", []
+    folder.mkdir()
+    monkeypatch.setattr(run_tree, "open_client", lambda address: opened.append(address))
+    monkeypatch.setattr(run_tree.RunTree, "_open_experiment", lambda self, name: f"experiment {name}")
+    monkeypatch.setattr(run_tree.RunTree, "_open_parent", lambda self, run: ("parent", 9))
+    tree = run_tree.RunTree(TrackedRun(uri, "e", folder, title.split(" ")[0], {}))
+
+    assert (tree.local, tree.title, tree.experiment, tree.parent, tree.began) == (
+        local,
+        title,
+        "experiment e",
+        "parent",
+        9,
+    )
+    assert opened == [tree.uri] and tree.uri == (f"sqlite:///{folder.resolve()}/mlflow.db" if local else uri)
+    (entry,) = json.loads((folder / "mlflow.json").read_text()).values()
+    assert (entry["mark"], entry["experiment"], entry["parent"]) == (tree.mark, "experiment e", "parent")
+
+
+@pytest.mark.parametrize("before", [{}, {"MLFLOW_TRACKING_URI": "x", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING": "true"}])
+def test_the_environment_is_as_before_once_traces_are_sent(monkeypatch, before):
+    names = ("MLFLOW_TRACKING_URI", "MLFLOW_ENABLE_ASYNC_TRACE_LOGGING")
+    for name in names:
+        monkeypatch.setenv(name, before.get(name, ""))
+        if name not in before:
+            monkeypatch.delenv(name)
+    with traces._tracking_uri("sqlite:///unused.db"):
+        assert mlflow.get_tracking_uri() == "sqlite:///unused.db"
+        assert os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] == "false"
+
+    assert {name: os.environ[name] for name in names if name in os.environ} == before

@@ -134,3 +134,10 @@ def test_without_a_name_nothing_is_stored(reader, hostile_folder):
     form = urlencode({"run": "<b>run</b>", "key": "x", "label": "0"})
     assert reader.ask("POST", f"{reader.path}label", {"Origin": f"http://{reader.host}"}, form) == 403
     assert not (hostile_folder / FILE).exists()
+
+
+def test_a_page_is_html_and_its_answers_are_json(reader):
+    reader.look()
+    assert reader.headers["Content-Type"] == "text/html; charset=utf-8"
+    reader.read("state")
+    assert reader.headers["Content-Type"] == "application/json; charset=utf-8"

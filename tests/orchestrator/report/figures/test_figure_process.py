@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import os
+import pickle
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -93,3 +96,40 @@ def test_process_ends_with_killed_report():
             return
         time.sleep(0.1)
     pytest.fail("it still runs")
+
+
+def answer_to(request, monkeypatch):
+    """Return what the process answers to the bytes of a request, and which streams it moved."""
+    answers, moved = io.BytesIO(), []
+    answers.close = lambda: None
+    streams = SimpleNamespace(
+        dup=lambda number: number + 10, dup2=lambda *pair: moved.append(pair),
+        fdopen=lambda number, mode: moved.append((number, mode)) or answers,
+    )  # fmt: skip
+    monkeypatch.setattr(figure_process, "os", streams)
+    monkeypatch.setattr(figure_process, "sys", SimpleNamespace(stdin=SimpleNamespace(buffer=io.BytesIO(request))))
+    monkeypatch.setattr(figure_process, "end_with_parent", lambda parent: moved.append(parent))
+    figure_process.main()
+    return answers.getvalue(), moved
+
+
+def test_the_process_answers_with_files_and_images_or_a_traceback(monkeypatch):
+    class Drawn:
+        def __init__(self, numbers, baselines):
+            self.both = numbers, baselines
+
+        def files(self):
+            return {"a.svg": self.both}
+
+        def images(self):
+            if self.both[0] == "broken":
+                raise ValueError("no such column")
+            return {"a": "image"}
+
+    monkeypatch.setattr(figure_process, "RunFigures", Drawn)
+    answer, moved = answer_to(pickle.dumps((77, "numbers", False)), monkeypatch)
+    assert pickle.loads(answer) == ({"a.svg": ("numbers", False)}, {"a": "image"})
+    assert moved == [(11, "wb"), (2, 1), 77], "what a library prints goes to the errors"
+    answer, _ = answer_to(pickle.dumps((77, "broken", True)), monkeypatch)
+    assert pickle.loads(answer).endswith("ValueError: no such column\n")
+    assert answer_to(b"", monkeypatch)[0] == b"", "the parent has gone"

@@ -67,6 +67,7 @@ def test_models_stand_above_baselines_with_their_progress(context):
     assert context.models(RIGHT) == ["oracle", "cat", "bee", "ant"]
     assert [context.is_gray(name) for name in RIGHT] == [False, False, False, True]
     assert context.label(model="bee") == "bee (50%)" and context.label(model="ant") == "ant"
+    assert [context.progress(model=name) for name in ("ant", "bee", "nobody")] == [1.0, 0.5, 0.0]
     assert context.opacity({"model": "bee", "condition": "hint"}) == UNFINISHED
     assert context.opacity({"model": "ant", "scenario": "QD", "acc": 1}) == 1.0
     assert [handle.get_label() for handle in parts.style_notes(context, RIGHT)] == [
