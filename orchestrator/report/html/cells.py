@@ -46,7 +46,7 @@ CELLS = (
         "Truncated",
         "episodes whose last reply is empty because its tokens were spent: scored as not right; acc ≤ is the upper bound",
     ),
-    Column("Errors", "episodes without an answer: unprocessable, refused or failed; they count in no measure"),
+    Column("Errors", "episodes without an answer: unprocessable, refused or failed; no measure counts them"),
 )  # fmt: skip
 RESOURCES = (
     *NAMES,

@@ -169,7 +169,7 @@ def _errors(run_data: RunData) -> Iterator[str]:
         return
     kinds = {name: int(rows[name].sum()) for name in ("unprocessable", "refused", "failed")}
     yield (
-        f"without an answer, and in no measure: {pluralize(total, 'episode')} "
+        f"without an answer, left out of all measures: {pluralize(total, 'episode')} "
         f"({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)})"
     )
     causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")

@@ -159,7 +159,7 @@ def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
         for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
     ]
     unanswered = [
-        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, and in no measure "
+        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, left out of all measures "
         f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed){_format_bounds(row)}"
         for row in rows.filter(pl.col("errors") > 0).iter_rows(named=True)
     ]
@@ -173,4 +173,4 @@ def _format_bounds(row: Row) -> str:
         return ""
     right = row["acc"] * row["scored"] / 100
     least, most = (100 * count / row["finished"] for count in (right, right + missing))
-    return f"; acc is {least:.1f} to {most:.1f}, whatever they would have been"
+    return f"; acc is {least:.1f} to {most:.1f}, from all wrong to all right"

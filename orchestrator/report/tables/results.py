@@ -98,7 +98,7 @@ def _without_verdict(rows: pl.DataFrame) -> str:
 def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
     """Return notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
     meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
-    meanings["errors"] = "without an answer, and in no measure"
+    meanings["errors"] = "without an answer, left out of all measures"
     return tuple(note for mark, name in MARKS.items() for note in _name_cells(rows, name, f"{mark} {meanings[name]}"))
 
 

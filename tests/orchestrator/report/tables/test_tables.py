@@ -228,8 +228,8 @@ def test_errors_are_noted_under_table(run_data):
     count = failed.filter(ending="unprocessable").height
     right = failed.filter(pl.col("ending") != "unprocessable", cell="uniform/QD/zero-shot")["correct"].sum()
     assert note == (
-        f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, and in no measure ({count} unprocessable, 0 refused, 0 "
-        f"failed); acc is {10 * right:.1f} to {10 * (right + count):.1f}, whatever they would have been"
+        f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, left out of all measures ({count} unprocessable, "
+        f"0 refused, 0 failed); acc is {10 * right:.1f} to {10 * (right + count):.1f}, from all wrong to all right"
     )
 
 
