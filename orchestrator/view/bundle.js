@@ -46,7 +46,7 @@ const nameOf = (position, name) => bundle.cells[columns.cell[position]][name];
 const cellFits = (wanted) => Uint8Array.from(bundle.cells, (cell) => wanted.every(([name, value]) => cell[name] === value));
 const lowered = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
-/** Mark the scored episodes with another outcome than another model in their run, or than another run. */
+/** Mark the scored episodes whose outcome differs from that of the named model in their run, or of the named run. */
 function endedOtherwise(kind, name) {
   const groups = new Map(), same = kind === "model" ? "run" : "model";
   const groupOf = bundle.cells.map((cell) => {

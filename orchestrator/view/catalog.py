@@ -105,7 +105,7 @@ class Catalog:
         return np.asarray((groups_of_rows << 32) + self.columns["sample"].astype(np.int64))
 
     def ended_otherwise(self, kind: str, name: str) -> np.ndarray:
-        """Return True for scored episodes with another outcome than another model in their run, or than another run.
+        """Return True for scored episodes whose outcome differs from that of another model in their run, or of another run.
 
         Args:
             kind: What differs: ``model`` or ``run``.

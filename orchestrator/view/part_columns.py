@@ -127,7 +127,7 @@ def _action_flags() -> pl.Expr:
 def _reply_flags(turns: pl.DataFrame, owners: np.ndarray, height: int) -> np.ndarray:
     """Return the flags of each episode's replies.
 
-    ``DISAGREES``: the reply names a suggestion and a category, one by its letter and the other by its text.
+    ``DISAGREES``: the reply names a suggestion and a category, such as one by its letter and the other by its text.
     """
     reply = turns["reply"].fill_null("")
     lengths = reply.str.len_chars().to_numpy()

@@ -49,7 +49,7 @@ class ReplayedTurn:
     asks: tuple[int, ...]
     """Indexes of the suggestions that count now."""
     said: tuple[int, int]
-    """Index of the suggestion and of the category that the reply names; -1 if it names none."""
+    """Indexes of the suggestion and of the category that the reply names; -1 for a side that it does not name."""
 
 
 class EpisodeViews:
@@ -141,7 +141,7 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
 def _open_questions(
     row: Row, sample: Sample | None, condition: Condition | None, turns: Sequence[Row]
 ) -> dict[int, ReplayedTurn]:
-    """Return the questions of an open-ended episode, up to the first turn whose stored frame the readings do not lead to."""
+    """Return the questions of an open-ended episode, up to the first turn whose stored frame differs from the replayed one."""
     if sample is None or condition is None:
         return {}
     game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()

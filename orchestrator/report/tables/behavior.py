@@ -125,7 +125,7 @@ TIME_SCHEMA = {"group": pl.String, "gpus": pl.Float64, **dict.fromkeys(("waiting
 
 
 def replica_time_table(run_data: RunData) -> Table:
-    """Return a line per model or judge whose replicas were ever started; ``numbers`` are in seconds of one replica."""
+    """Return a line per model or judge whose replicas held resources; ``numbers`` are in replica-seconds."""
     times = {name: time for name, time in sorted(time_by_group(run_data.folder).items()) if time.held}
     rows = [(name, time.gpus, time.waiting, *(getattr(time, part) for part in HELD)) for name, time in times.items()]
     numbers = pl.DataFrame(rows, schema=TIME_SCHEMA, orient="row")

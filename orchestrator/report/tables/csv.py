@@ -16,7 +16,7 @@ def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:
 
 
 def _format_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
-    """Return as text each column with a nonzero number that ``digits`` decimals would print as 0 (now ``2.1e-09``)."""
+    """Return as text each column with a nonzero number that ``digits`` decimals would print as 0, written as ``2.1e-09``."""
     if digits is None:
         return []
     least, columns = 0.5 * 10**-digits, list[pl.Series]()
