@@ -18,7 +18,7 @@ from orchestrator.report.run_data import RunData
 
 MAX_PICTURES = 40
 MAX_TEXT = 4_000
-"""Characters of a text on a card."""
+"""Most characters of a text on a card."""
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -57,7 +57,7 @@ def film_strip(
     hidden_turns = view["played"] - len(cards)
     return FilmStrip(
         page.render(
-            episode=view, cards=cards, verdicts=verdicts, more=hidden_turns, error=_first(view.get("error", ""))
+            episode=view, cards=cards, verdicts=verdicts, hidden_turns=hidden_turns, error=_first(view.get("error", ""))
         )
     )
 
@@ -84,5 +84,5 @@ def _card(turn: Mapping[str, Any], texts: Sequence[str], pictures: Sequence[str]
 
 
 def _first(value: Any) -> Any:
-    """Return the text of a shortened text (``escape.cut``); other values unchanged."""
+    """Return the text of a shortened text (``html.text.cut``); other values unchanged."""
     return value[0] if isinstance(value, list) else value

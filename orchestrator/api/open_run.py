@@ -79,16 +79,19 @@ class Run:
 
     @property
     def operating_budgets(self) -> pl.DataFrame:
-        """Exact accuracy of each exact cell when only so many suggestions are allowed."""
+        """Exact accuracy of each exact cell for every number of allowed suggestions."""
         return operating_budgets(self._read)
 
     @property
     def operating_splits(self) -> pl.DataFrame:
-        """Asking more and asking better between two models, or two conditions of a model, with intervals."""
+        """Gains from asking more and from asking better between two models, or two conditions of a model, with intervals."""
         return operating_splits(self._read)
 
     def asking_split(self, before: str, after: str) -> pl.DataFrame:
-        """Return asking more and asking better for two models, or ``MODEL, CONDITION``; raises RunFolderError for others."""
+        """Return the gains from asking more and from asking better between two models, each ``MODEL`` or ``MODEL, CONDITION``.
+
+        Raises RunFolderError for an unknown name.
+        """
         return split_between(self._read, before, after)
 
     def replay(self, key: str) -> pl.DataFrame:
@@ -99,15 +102,15 @@ class Run:
         a reply differently.
         """
         row, turns = self._episode(key)
-        posed, why = replay_episode(self._read, row, turns)
-        if why and not posed:
-            raise RunFolderError(f"{key}: {why}")
+        questions, reason = replay_episode(self._read, row, turns)
+        if reason and not questions:
+            raise RunFolderError(f"{key}: {reason}")
         columns = ("reply", "option", "category", "action", "move")
         rows = [
             {
                 **{name: turn[name] for name in ("turn", "frame", "image")},
-                "prompt": posed[turn["turn"]].view.prompt,
-                "options": [*posed[turn["turn"]].view.options, *posed[turn["turn"]].view.categories],
+                "prompt": questions[turn["turn"]].view.prompt,
+                "options": [*questions[turn["turn"]].view.options, *questions[turn["turn"]].view.categories],
                 **{name: turn[name] for name in columns},
             }
             for turn in turns

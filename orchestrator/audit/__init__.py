@@ -1,1 +1,1 @@
-"""Every stored reply and verdict, asked of the package ``proactivebench`` again."""
+"""Comparison of every stored reply and verdict with the package ``proactivebench``."""

@@ -30,7 +30,7 @@ from sweeps.spec import Protocol
 BATCH = 1_000
 """Episodes sent to the package at once."""
 MAX_LINES = 20
-"""Printed differences."""
+"""Most differences that are printed, and most episodes in which the package raises."""
 STORED = (*game_turns.STORED, "read_as", "judged")
 """Columns of a turn that the audit reads."""
 VERDICT = ("judge", *open_ended.BITS, *(f"strict_{name}" for name in open_ended.BITS), "attempts", "text")
@@ -86,24 +86,25 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
     if data is not None:
         sweep = sweep.model_copy(update={"data": str(data)})
     plan = plan_from_folder(folder, sweep)
-    count, rows, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
+    count, turn_count, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
     with reference_process(fetch_lines(sweep), package, python) as ask:
         recordings = _recordings(plan, folder)
         while batch := list(islice(recordings, BATCH)):
             answers = ask([_comparison(episode).task(episode) for episode in batch])
             for episode, reference in zip(batch, answers, strict=True):
-                count, rows = count + 1, rows + len(episode.row["reply"])
+                count, turn_count = count + 1, turn_count + len(episode.row["reply"])
                 verdict_count += len(episode.verdicts)
                 differences += _comparison(episode).differences(episode, reference)
                 if reference["raised"]:
                     raised.append(f"{episode.row['key']}: the package raises {reference['raised']}")
-    own, maps = _count_uncompared(plan, folder)
+    of_packages, maps = _count_uncompared(plan, folder)
     plan_keys = key_frame(plan.all_keys()).lazy()
     missing = planned_episodes(folder).join(plan_keys, on="key", how="anti").select(pl.len()).collect().item()
-    return Audit(count, rows, verdict_count, tuple(differences), tuple(raised), int(missing), own, maps)
+    return Audit(count, turn_count, verdict_count, tuple(differences), tuple(raised), int(missing), of_packages, maps)
 
 
 def _comparison(episode: Recording) -> ModuleType:
+    """Return the module that compares episodes of this protocol."""
     return open_ended if episode.cell.protocol is Protocol.OEG else game_turns
 
 
@@ -111,11 +112,10 @@ def _count_uncompared(plan: Plan, folder: Path) -> tuple[int, int]:
     """Return the number of stored episodes of scenarios outside the paper, and of maps and curves among the others."""
     paper = pl.col("scenario").is_in(list(SCENARIOS))
     maps = pl.col("cell").is_in([cell.key for cell in plan.cells if cell.condition.unscored])
-    counts = (
-        stored_episodes(plan, folder).select((~paper).sum().alias("own"), (paper & maps).sum().alias("maps")).collect()
-    )
-    own, mapped = counts.row(0)
-    return int(own), int(mapped)
+    columns = (~paper).sum().alias("of_packages"), (paper & maps).sum().alias("maps")
+    counts = stored_episodes(plan, folder).select(columns).collect()
+    of_packages, mapped = counts.row(0)
+    return int(of_packages), int(mapped)
 
 
 def _recordings(plan: Plan, folder: Path) -> Iterator[Recording]:

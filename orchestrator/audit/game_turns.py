@@ -1,11 +1,11 @@
 """The audit of protocols that play the game: our game and the package's replay an episode's replies turn by turn.
 
-Compared: the option that each reply is parsed as, picture and crop, question and options, both verdicts, the move; then ending,
-number of turns and the counts of actions. Under random-proactive, our game draws its moves from the seed again, while the
-package gets the recorded ones (it does not specify the draw). Of open-ended answers over several turns, the stored replies of
-the judge are parsed again; of tool calls, the calls. The package gets the options that they stand for, and an empty reply for
-a malformed call. Not compared: sizes of pictures, solved examples, missing replies, the options that the package would draw
-for several turns, and earlier attempts of a judge, which are not stored.
+Compared: the option that each reply is parsed as, picture and crop, question and options, both verdicts, the move; then
+ending, number of turns and the counts of actions. Under random-proactive, our game draws its moves from the seed again, while
+the package gets the recorded ones (it does not specify the draw). Tool calls, and the judge's replies to open-ended answers
+over several turns, are parsed again; the package gets the options that they name, and an empty reply for a malformed call. Not
+compared: sizes of pictures, solved examples, missing replies, the options that the package would draw for several turns, and
+earlier attempts of a judge, which are not stored.
 """
 
 from collections import Counter
@@ -67,6 +67,7 @@ def differences(episode: Recording, reference: Mapping[str, Any]) -> Iterator[Ep
 def _total_differences(
     episode: Recording, replayed: Sequence[Mapping[str, Any]], reference: Mapping[str, Any]
 ) -> Iterator[EpisodeDifference]:
+    """Yield the differences of the ending, the number of turns and the counts of actions."""
     row = episode.row
     ours = replayed[-1]["ending"] if replayed else None
     stored = None if row["ending"] in (*ERRORS, Ending.OVERFLOW) else row["ending"]
@@ -78,9 +79,9 @@ def _total_differences(
     if not stored == ours == theirs:
         yield EpisodeDifference(row["key"], "ending", row["ending"], ours, reference["ending"])
     actions = Counter(facts["action"] for facts in replayed)
-    unplayed = row["ending"] == Ending.OVERFLOW  # the last turn has no reply
+    unanswered_turns = row["ending"] == Ending.OVERFLOW  # the last turn has no reply
     counts = {
-        "turns": len(replayed) + unplayed,
+        "turns": len(replayed) + unanswered_turns,
         "correct": ours == Ending.CORRECT,
         **{n: actions[a] for n, a in COUNTED.items()},
     }

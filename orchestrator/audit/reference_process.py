@@ -16,7 +16,7 @@ from orchestrator.storage.lock import RunFolderError
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"
 MIN_PYTHON = (3, 12)
-"""The package nests quotes in f-strings."""
+"""The package nests quotes in f-strings, which Python 3.12 allows."""
 
 
 class AuditError(RunFolderError):
@@ -25,7 +25,7 @@ class AuditError(RunFolderError):
 
 @contextlib.contextmanager
 def reference_process(data: Path, package: Path | None, python: str | None) -> Iterator[Any]:
-    """Start a process of the package; the value is a function from tasks to answers."""
+    """Start a process with the package, and yield a function from tasks to answers."""
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     interpreter = _find_python(python)
     if folder := _package_folder(package):
@@ -98,7 +98,7 @@ def _find_python(python: str | None) -> str:
 
 
 def _is_new_enough(python: str) -> bool:
-    """Return True if it starts and is new enough; shims of pyenv exist for inactive versions too."""
+    """Return True if the interpreter starts and is new enough; pyenv's shims of inactive versions do not start."""
     test = f"import sys; sys.exit(sys.version_info < {MIN_PYTHON})"
     try:
         return subprocess.run([python, "-c", test], capture_output=True, timeout=60).returncode == 0

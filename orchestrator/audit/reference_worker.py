@@ -35,7 +35,7 @@ class RecordedMoves:
         self.move: str | None = None
 
     def choice(self, words: list[str]) -> str:
-        """Return the first word for the recorded move; raise ValueError if none is admissible."""
+        """Return the first word for the recorded move; raise ValueError if no word stands for it."""
         for word in words:
             if MOVES[self.action_map[word]] == self.move:
                 return word
@@ -93,7 +93,7 @@ def read_judgments(kind: Any, entry: dict[str, Any], task: dict[str, Any], oeg: 
     except Exception as problem:
         raised = f"{type(problem).__name__}: {str(problem)[:200]}"
         return {"question": None, "accepted answers": [], "bits": [], "raised": raised}
-    bits = [[bool(one[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for one in predictions]
+    bits = [[bool(row[n]) for n in ("category_prediction", "proactive_suggestion", "aggregate")] for row in predictions]
     pieces = [piece.strip().replace(".", "") for piece in valid.split(",")]  # as in its message to the judge
     question = [state["image_path"], picture.crop_box, state["prompt"]]
     return {

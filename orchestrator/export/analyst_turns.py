@@ -1,4 +1,4 @@
-"""Export to one Parquet table with a row per turn, for SQL and data frames: no join, no episode twice."""
+"""Export to one Parquet table with a row per turn, for SQL and data frames that need no join."""
 
 import json
 from pathlib import Path

@@ -186,7 +186,7 @@ def token_usage(prompt: int, reply: int) -> dict[str, int]:
 
 
 def _messages(turn: Mapping[str, Any], question: str) -> Iterator[dict[str, Any]]:
-    """Yield the question, with its picture named, and the reply; the options of each turn follow from the game."""
+    """Yield the question with the name of its picture, then the reply; the stored turns hold no options."""
     prompt_text = f"[{turn['image']}]" + (f" {question}" if question else "")
     yield {"turn_idx": 2 * turn["turn"], "role": "user", "content": prompt_text}
     yield {"turn_idx": 2 * turn["turn"] + 1, "role": "assistant", "content": turn["reply"]}

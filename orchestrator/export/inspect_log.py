@@ -1,8 +1,8 @@
 """Export to the logs of Inspect (``.eval``): one log per model, condition and protocol, with a sample per episode.
 
 A log is a zip of JSON members (log schema 2). Members hold every field that Inspect itself writes, because its viewer reads
-them without a check. Episodes drawn evenly have the pictures as attachments, the others name them; none is linked, so that a
-viewer requests nothing from other hosts.
+them without a check. Every n-th episode has its pictures as attachments, the others only name theirs. No picture is a link, so a
+viewer sends no request to other hosts.
 """
 
 import json
@@ -34,9 +34,9 @@ from sweeps.spec import ModelSpec, Protocol
 SCHEMA = 2
 PLAN: dict[str, Any] = {"name": "plan", "steps": [], "config": {}}
 PICTURED, PICTURE_BYTES = 300, 8_000_000
-"""Most episodes of a log that have their pictures, and most bytes of these."""
+"""Most episodes of a log with attached pictures, and most bytes of these pictures."""
 LONGEST_SUMMARY = 500
-"""Characters of a text in the list of samples; the sample itself has the full text."""
+"""Most characters of a text in the list of samples; the sample itself has the full text."""
 MEASURES = {
     Protocol.MCQA: ("acc", "ps"),
     Protocol.OEG: BITS,
@@ -152,10 +152,10 @@ class _Log:
     # -- samples ------------------------------------------------------------------------------------------------------
     def _sample(self, row: Row, turns: Sequence[Row]) -> Json:
         sample = self.run_data.samples.get(row["scenario"], {}).get(row["sample_id"])
-        views, _ = replay_episode(self.run_data, row, turns)
+        questions, _ = replay_episode(self.run_data, row, turns)
         attachments = self._attachments(row, turns)
         messages = [
-            message for turn in turns for message in self._messages(row, turn, views.get(turn["turn"]), attachments)
+            message for turn in turns for message in self._messages(row, turn, questions.get(turn["turn"]), attachments)
         ]
         usage = token_usage(row["prompt_tokens"], row["reply_tokens"])
         error = row["error"] or row["ending"] if row["ending"] in ERRORS else None

@@ -54,9 +54,9 @@ class Upload:
 
 
 def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Upload:
-    """List the files to upload; the Hub is only asked about the data set.
+    """List the files to upload, and ask the Hub whether the data set exists; nothing is uploaded yet.
 
-    The content of a folder goes to the top level of the data set, a file under its own name.
+    Files keep their names and their paths inside a given folder.
     """
     if not NAME.fullmatch(name):
         raise PublishError(f"--publish {name!r} is not a data set; type OWNER/NAME")
@@ -112,12 +112,12 @@ def _files(path: Path) -> tuple[dict[str, Path], int]:
     skipped = 0
     for folder, folders, names in os.walk(path):
         parent = Path(folder)
-        hidden = [name for name in folders if name.startswith(".") or (parent / name).is_symlink()]
-        folders[:] = sorted(set(folders) - set(hidden))
+        skipped_folders = [name for name in folders if name.startswith(".") or (parent / name).is_symlink()]
+        folders[:] = sorted(set(folders) - set(skipped_folders))
 
         regular = [name for name in names if not (name.startswith(".") or (parent / name).is_symlink())]
         regular = [name for name in regular if (parent / name).is_file()]
-        skipped += len(hidden) + len(names) - len(regular)
+        skipped += len(skipped_folders) + len(names) - len(regular)
         files |= {(parent / name).relative_to(path).as_posix(): parent / name for name in regular}
     return files, skipped
 

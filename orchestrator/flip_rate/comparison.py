@@ -1,7 +1,8 @@
 """A comparison of a run with a repeat: changed replies, verdicts, endings and cells.
 
 It covers episodes with equal keys, complete on both sides and with the same pictures, and their turns that start from the same
-state of the game: up to the first changed verdict, and every turn where each picture is asked afresh (``Condition.every_frame``).
+state of the game: up to the first changed verdict, and all turns under conditions that ask about each picture separately
+(``Condition.unscored``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,16 +48,16 @@ class Pairs:
 
 def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame) -> Pairs:
     """Pair episodes of a run (``rows`` of ``EPISODES``) with those of one of its repeats."""
-    again = planned_episodes(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
+    repeat_rows = planned_episodes(repeated).filter(pl.col("ending") != Ending.FAILED).collect()
     columns = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id"]
-    both = rows.join(again.select("key"), on="key", how="semi").sort("key").select(*columns)
+    both = rows.join(repeat_rows.select("key"), on="key", how="semi").sort("key").select(*columns)
     judge = own_judge_key(sweep)
-    right = [
+    outcomes = [
         _outcomes(part, at, judge).rename({"right": f"right_{side}", "ending": f"ending_{side}"})
-        for part, at, side in zip((rows, again), (folder, repeated), SIDES, strict=True)
+        for part, at, side in zip((rows, repeat_rows), (folder, repeated), SIDES, strict=True)
     ]
-    for side in right:
-        both = both.join(side, on="key", how="left")
+    for outcome in outcomes:
+        both = both.join(outcome, on="key", how="left")
     both = both.with_columns(
         ending_changed=pl.col("ending_before") != pl.col("ending_after"),
         correct_changed=pl.col("right_before") != pl.col("right_after"),
@@ -65,15 +66,15 @@ def pair_episodes(sweep: Sweep, folder: Path, repeated: Path, rows: pl.DataFrame
     return Pairs(both, _turns(folder, repeated, both, judge, independent), rows.height - both.height)
 
 
-def rates(compared: Pairs, setting: str) -> pl.DataFrame:
+def rates(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per model (``flip_rates.RATES``): changed and total counts, percent and 95% interval of each measure.
 
-    The interval is that of a proportion at the effective sample size of clusters: no change in 40 turns of 5 samples counts like
-    no change in 5.
+    The interval is that of a proportion at the effective sample size of clusters: 40 unchanged turns of 5 samples count like 5
+    independent turns.
     """
     rows = []
-    for (model,), episodes in compared.episodes.group_by("model", maintain_order=True):
-        model_turns = compared.turns.filter(model=model)
+    for (model,), episodes in pairs.episodes.group_by("model", maintain_order=True):
+        model_turns = pairs.turns.filter(model=model)
         measured = {
             "reply": _rate(model_turns, "reply_changed"),
             "verdict": _rate(model_turns, "verdict_changed"),
@@ -86,10 +87,10 @@ def rates(compared: Pairs, setting: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=RATES, orient="row")
 
 
-def cells(compared: Pairs, setting: str) -> pl.DataFrame:
+def cells(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per cell (``flip_rates.CELLS``): acc before and after on the same episodes, and the difference."""
     rows = []
-    scored = compared.episodes.drop_nulls("correct_changed")
+    scored = pairs.episodes.drop_nulls("correct_changed")
     for (cell,), episodes in scored.group_by("cell", maintain_order=True):
         before, after = (episodes[f"right_{side}"].cast(pl.Int64).to_numpy() for side in SIDES)
         low, high = score_interval([stratum_from_values(100 * (after - before), -100, 100)])
@@ -103,9 +104,9 @@ def cells(compared: Pairs, setting: str) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=CELLS, orient="row")
 
 
-def changed_turns(compared: Pairs, setting: str) -> pl.DataFrame:
+def changed_turns(pairs: Pairs, setting: str) -> pl.DataFrame:
     """Return one row per turn with a changed reply: setting, key, turn, and the action before and after."""
-    rows = compared.turns.filter("reply_changed")
+    rows = pairs.turns.filter("reply_changed")
     return rows.select(
         pl.lit(setting).alias("setting"), "key", "turn", "verdict_changed", "action_before", "action_after"
     )
@@ -128,8 +129,8 @@ def _turns(folder: Path, repeated: Path, both: pl.DataFrame, judge: str, indepen
     verdict = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_after")) for name in columns)
     comparisons = paired.with_columns(reply_changed=pl.col("reply") != pl.col("reply_after"), verdict_changed=verdict)
     earlier = pl.col("verdict_changed").cast(pl.Int64).cum_sum().shift(1, fill_value=0).over("key")
-    named = both.select("key", "model", "condition", "scenario", "sample_id")
-    compared = comparisons.with_columns(earlier=earlier).join(named, on="key", how="left", maintain_order="left")
+    names = both.select("key", "model", "condition", "scenario", "sample_id")
+    compared = comparisons.with_columns(earlier=earlier).join(names, on="key", how="left", maintain_order="left")
     same = compared.filter((pl.col("earlier") == 0) | pl.col("condition").is_in(independent))
     return same.select(
         "key", "turn", "model", *GROUP, "reply_changed", "verdict_changed",

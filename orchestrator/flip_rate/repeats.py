@@ -20,9 +20,9 @@ from sweeps.spec import ModelSpec, Selection, Sweep
 FOLDER = "flip-rate"
 """Folder in the run folder, with one subfolder per share and seed."""
 BATCHES, WORKERS = (1, 8), (2,)
-"""Default settings."""
+"""Default batch sizes and numbers of workers."""
 CACHES_OFF = {"enable_prefix_caching": False, "mm_processor_cache_gb": 0}
-"""Options of vLLM without caches of prompts and pictures; other engines have none."""
+"""Options that turn off vLLM's caches of prompts and pictures; other engines have no such caches."""
 BATCH_OPTION = {"vllm": "max_num_seqs", "transformers": "batch"}
 """Backend -> option of the engine for its number of concurrent requests."""
 DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
@@ -31,7 +31,7 @@ DrawnIds = Mapping[bool, Mapping[str, Sequence[int]]]
 
 @dataclass(frozen=True)
 class Setting:
-    """The difference between a repeat and the run; without one it is a plain repeat."""
+    """What a repeat changes in the run; a setting without a change is a plain repeat."""
 
     batch: int | None = None
     """Concurrent episodes of a worker and its engine; None: as in the run."""
@@ -56,7 +56,7 @@ def choose_settings(
 ) -> list[Setting]:
     """Return the ``others``, one setting per batch size and one per number of workers; the defaults if all are empty.
 
-    The default has no number of workers if every model always has one.
+    The defaults leave out numbers of workers if every model always has one worker.
     """
     if not batches and not workers and not others:
         batches, workers = BATCHES, () if all(map(has_one_worker, repeated_models(sweep))) else WORKERS
@@ -154,14 +154,14 @@ def _with_batch(model: ModelSpec, batch: int | None) -> ModelSpec:
 
 
 def _with_caches(model: ModelSpec, setting: Setting) -> ModelSpec:
-    """Return the model for a setting, without vLLM's caches if it has none."""
+    """Return the model, without vLLM's caches if the setting turns them off."""
     if setting.caches or model.backend != "vllm":
         return model
     return model.model_copy(update={"options": {**model.options, **CACHES_OFF}})
 
 
 def _with_workers(cluster: Cluster, workers: int | None, models: Sequence[ModelSpec]) -> Cluster:
-    """Return a cluster with so many replicas of a model without GPU, and GPUs for so many of the largest model."""
+    """Return the cluster with ``workers`` replicas of a model without GPUs, and GPUs for as many of the largest model."""
     if workers is None:
         return cluster
     gpus = ceil(workers * max((model.gpus for model in models), default=0)) or cluster.gpus

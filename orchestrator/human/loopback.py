@@ -1,4 +1,4 @@
-"""A page that is served on this machine only, with a token in its address: the guard of every request and its headers.
+"""A page for this machine only, with a token in its address; it checks every request and sets the headers.
 
 Other hosts (DNS rebinding), origins (forms and scripts of other sites) and tokens are refused.
 """
@@ -17,12 +17,12 @@ from sweeps.sweep_file import SweepError
 
 LOOPBACK = "127.0.0.1"
 CLOSING_S = 2.0
-"""Seconds for open responses when the program ends."""
+"""Seconds that open responses get when the program ends."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class LoopbackPage:
-    """A page with its token; a subclass names its routes, below ``/{token}/``."""
+    """A page with its token; a subclass defines its routes, which begin with ``/{token}/``."""
 
     def __init__(self, routes: list[web.RouteDef], headers: dict[str, str], max_body_bytes: int) -> None:
         self.routes, self.headers, self.max_body_bytes = routes, headers, max_body_bytes
@@ -64,7 +64,7 @@ class LoopbackPage:
 async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
     """Serve the page on loopback during the block and provide its address; raises SweepError if the port is taken."""
     log = logging.getLogger(f"{__name__}.requests")
-    log.addFilter(_is_not_a_malformed_request)
+    log.addFilter(_is_worth_logging)
     runner = web.AppRunner(page.application(), access_log=None, logger=log, shutdown_timeout=CLOSING_S)
     await runner.setup()
     try:
@@ -77,7 +77,7 @@ async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a form's."""
+    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
     try:
         return dict(parse_qsl((await request.read()).decode("ascii")))
     except ValueError:
@@ -108,8 +108,8 @@ async def _listen(site: web.TCPSite, port: int) -> None:
         raise SweepError(f"port {port} is not available ({reason}); type another --port, or leave it out") from None
 
 
-def _is_not_a_malformed_request(record: logging.LogRecord) -> bool:
-    """Return False for bytes that are no HTTP: aiohttp answers 400, and their traceback says nothing about this page."""
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Return False for requests that are not HTTP: aiohttp answers 400, and their traceback says nothing about this page."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 

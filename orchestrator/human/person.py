@@ -1,6 +1,6 @@
 """An engine whose replies a person chooses, one question at a time.
 
-The person sees the input of any engine and nothing else of the game. An answer counts once, for the question it names.
+The person sees what every engine gets, and nothing else of the game. Only the first answer to the open question counts.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MAX_BYTES = 1 << 20
 
 
 class Unfinished:
-    """The replies of one episode; empty if the file is unreadable or belongs to another episode."""
+    """The stored replies of an interrupted episode; empty if the file is unreadable or belongs to another episode."""
 
     def __init__(self, folder: Path) -> None:
         self.path, self.key = folder / NAME, ""

@@ -3,7 +3,7 @@
   const form = document.querySelector("form");
   if (!form) return;
   const choices = [...form.elements.choice];
-  const letters = [...form.querySelectorAll("kbd")].map((one) => one.textContent);
+  const letters = [...form.querySelectorAll("kbd")].map((key) => key.textContent);
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey) return;
     const choice = choices[letters.indexOf(event.key.toUpperCase())];
@@ -14,6 +14,6 @@
   });
   form.addEventListener("submit", () => { form.querySelector("button").disabled = true; });
   addEventListener("pageshow", () => { form.querySelector("button").disabled = false; });
-  history.scrollRestoration = "manual"; // every question has the same address, and begins at itself
+  history.scrollRestoration = "manual"; // every question has the same address; the page scrolls to the current one
   if (document.querySelectorAll(".message").length > 1) document.getElementById("now").scrollIntoView();
 })();

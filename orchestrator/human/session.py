@@ -1,6 +1,6 @@
 """A session: the pending episodes of a sweep whose only model is a person, played on the page one after another.
 
-Each episode is stored durably before the next one. The runner is that of all models.
+Each episode is stored durably before the next one. The episode runner is the same as for models.
 """
 
 import asyncio

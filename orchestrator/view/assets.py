@@ -10,7 +10,7 @@ from orchestrator.view.part_columns import MAPPED
 from sweeps.conditions import CONDITIONS
 
 MOST_ROWS = 100
-"""Rows of a page of the list."""
+"""Number of rows on a page of the list."""
 
 
 def _text(package: str, name: str) -> str:
@@ -18,7 +18,7 @@ def _text(package: str, name: str) -> str:
 
 
 def _script(*sources: str) -> str:
-    """Return the page's script; ``sources`` answer what the list and the episode ask."""
+    """Return the page's script; ``sources`` define ``ask``, which answers the page's requests."""
     names = [
         ("orchestrator.report.html", "report.js"),
         ("orchestrator.report.html", "episode_view.js"),

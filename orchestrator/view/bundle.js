@@ -1,4 +1,4 @@
-// What the page asks, answered from static files; the answers are those of `page.py`, and positions stand for episodes.
+// Answers the page's requests from static files, as `page.py` does on a server; the id of an episode is its position.
 const bundle = content.bundle;
 const NUMBER_ARRAYS = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: Int8Array, turns: Uint32Array, flags: Uint8Array, seconds: Float32Array, read: Uint32Array, written: Uint32Array, hash: Uint32Array };
 const columns = {};
@@ -46,7 +46,7 @@ const nameOf = (position, name) => bundle.cells[columns.cell[position]][name];
 const cellFits = (wanted) => Uint8Array.from(bundle.cells, (cell) => wanted.every(([name, value]) => cell[name] === value));
 const lowered = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
-/** Mark the scored episodes that ended otherwise than that of another model in their run, or of another run. */
+/** Mark the scored episodes whose outcome differs from that of the named model in their run, or of the named run. */
 function endedOtherwise(kind, name) {
   const groups = new Map(), same = kind === "model" ? "run" : "model";
   const groupOf = bundle.cells.map((cell) => {
@@ -66,7 +66,7 @@ function endedOtherwise(kind, name) {
 }
 
 /** Return one test per filter that is set, by its name; the text of replies is not among them. */
-function tests(query) {
+function filterTests(query) {
   const all = {};
   for (const name of CELL_NAMES) if (query[name]) { const fits = cellFits([[name, query[name]]]); all[name] = (at) => fits[columns.cell[at]]; }
   if (query.kind) { const kind = bundle.kinds.indexOf(query.kind); all.kind = (at) => columns.kind[at] === kind; }
@@ -88,7 +88,7 @@ function passing(checks, without = "") {
   return passed;
 }
 
-/** Clear the marks of episodes without the text in any reply, file by file; a newer request ends it. */
+/** Clear the marks of episodes without the text in any reply, file by file; stop at a newer request. */
 async function keepReplies(passed, text) {
   const request = latest, wanted = lowered(text);
   const files = bundle.episode_bytes.length;
@@ -125,7 +125,7 @@ function countAll(passed) {
   return counted;
 }
 
-/** Return the counts of each filter's values that the other filters leave; with a text, those that all filters leave. */
+/** Return per filter the counts of its values under the other filters; with a text, under all filters. */
 function countsOf(query, checks, passed) {
   const counted = countAll(passed);
   if (!query.text.trim()) for (const name of Object.keys(counted)) if (query[name]) counted[name] = countAll(passing(checks, name))[name];
@@ -156,7 +156,7 @@ const listed = new Map();
 async function filtered(query) {
   const name = JSON.stringify(query);
   if (!listed.has(name)) {
-    const request = latest, checks = tests(query), passed = passing(checks);
+    const request = latest, checks = filterTests(query), passed = passing(checks);
     if (query.text.trim()) await keepReplies(passed, query.text.trim());
     if (request !== latest) return null;
     listed.set(name, { positions: ordered(passed, query.sort), counts: countsOf(query, checks, passed) });
@@ -218,7 +218,7 @@ async function storedView(position) {
   return JSON.parse(view);
 }
 
-/** Raise the numbers of an episode's texts. */
+/** Add an offset to the text numbers of an episode, whose texts follow those of another. */
 function renumber(episode, by) {
   for (const turn of episode.turns) {
     for (const name of ["image", "reply", "prompt"]) if (turn[name] !== undefined) turn[name] += by;

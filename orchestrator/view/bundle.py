@@ -1,4 +1,4 @@
-"""``view --bundle``: all episodes of run folders as static files, which any web server shows.
+"""``view --bundle``: all episodes of run folders as static files for any web server.
 
 ``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips and replies, and
 ``pictures-*.parquet`` the pictures. Row groups are small, so that an episode costs one range request; files are small too, for
@@ -30,7 +30,7 @@ from orchestrator.view.query import NAMES, OUTCOMES
 from orchestrator.view.run_index import RunIndex
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
-"""Episodes of a file and of a row group."""
+"""Number of episodes per file and per row group."""
 FILE_PICTURES, GROUP_PICTURES = 2_048, 16
 LIST_GROUP = 131_072
 LIST_COLUMNS = ("cell", "sample", "kind", "right", "turns", "flags", "seconds", "read", "written")
@@ -45,8 +45,8 @@ sdk: static
 """
 
 
-class Bundled(NamedTuple):
-    """What a bundle holds."""
+class BundleTotals(NamedTuple):
+    """The totals of a bundle."""
 
     episodes: int
     pictures: int
@@ -93,8 +93,8 @@ class StoredPictures(Thumbnails):
 
 def write_bundle(
     runs: Mapping[str, Path], data: Path | None, target: Path, with_pictures: bool = True
-) -> Iterator[Bundled]:
-    """Write the bundle, and yield what it holds after each file. Raises RunFolderError."""
+) -> Iterator[BundleTotals]:
+    """Write the bundle, and yield its totals after each file of episodes and at the end. Raises RunFolderError."""
     _make_folder(target)
     indexes = {name: RunIndex(folder) for name, folder in runs.items()}
     for index in indexes.values():
@@ -103,9 +103,9 @@ def write_bundle(
     samples = {name: RunSamples(index.folder, data) for name, index in indexes.items()}
     pictures, hashes, sizes = PictureWriter(target), np.zeros(catalog.height, np.uint32), list[int]()
     thumbnails = dict[Path | None, Thumbnails]()
-    for own in samples.values():
-        folder = own.pictures if with_pictures else None
-        thumbnails.setdefault(own.pictures, StoredPictures(folder, pictures))
+    for run in samples.values():
+        folder = run.pictures if with_pictures else None
+        thumbnails.setdefault(run.pictures, StoredPictures(folder, pictures))
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = np.arange(start, min(start + FILE_EPISODES, catalog.height))
         try:
@@ -113,13 +113,13 @@ def write_bundle(
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
         sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
-        yield Bundled(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
+        yield BundleTotals(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
     pictures.flush()
     columns = {name: catalog.columns[name] for name in LIST_COLUMNS} | {"hash": hashes}
     list_bytes = _write_table(target / "list.parquet", pl.DataFrame(columns), LIST_GROUP)
     files = {"list_bytes": list_bytes, "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
     _write_page(target, catalog, indexes, files)
-    yield Bundled(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
+    yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
 
 
 def _make_folder(target: Path) -> None:
@@ -146,19 +146,19 @@ def _episode_table(
     """Return the film strips (JSON) and replies of episodes, and the CRC-32 of their keys."""
     views, replies, hashes = list[str](), list[str](), list[int]()
     episodes = list(catalog.read_episodes(positions))
-    judged = _read_judged(samples, episodes)
+    judged = _read_verdicts(samples, episodes)
     for episode in episodes:
-        own, texts = samples[episode.run], dict[str, int]()
+        run, texts = samples[episode.run], dict[str, int]()
         key = str(episode.row["key"])
         rows = judged[episode.run].get(key, [])
-        view = view_episode(catalog, own, episode, thumbnails[own.pictures], texts, rows)
+        view = view_episode(catalog, run, episode, thumbnails[run.pictures], texts, rows)
         views.append(json.dumps({"episode": view, "texts": list(texts)}, separators=(",", ":"), allow_nan=False))
         replies.append("\0".join(str(turn["reply"] or "") for turn in episode.turns))
         hashes.append(zlib.crc32(key.encode()))
     return pl.DataFrame({"view": views, "replies": replies}), hashes
 
 
-def _read_judged(
+def _read_verdicts(
     samples: Mapping[str, RunSamples], episodes: list[StoredEpisode]
 ) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Return run -> key -> verdicts of these episodes."""

@@ -18,9 +18,9 @@ from sweeps.conditions import CONDITIONS
 ORDERS = {"scenario": list(SCENARIOS), "condition": list(CONDITIONS)}
 """Names that lists put first, in this order."""
 MOST_NEIGHBORS = 1_000
-"""Episodes of one sample that a list offers."""
+"""Most episodes of a sample that the page offers for comparison."""
 NEAR = 64
-"""Rows between two episodes of a part that are still read together."""
+"""Largest distance in rows at which two episodes of a part are read together."""
 
 
 class PlacedCell(NamedTuple):
@@ -57,14 +57,14 @@ class Catalog:
         columns: dict[str, list[np.ndarray]] = {}
         height = 0
         for name, run in self.runs.items():
-            own = dict(run.columns)
-            own["cell"] = own["cell"] + np.uint32(len(self.cells))
-            own["part"] = own["part"] + np.uint16(len(self.parts))
+            columns_of_run = dict(run.columns)
+            columns_of_run["cell"] = columns_of_run["cell"] + np.uint32(len(self.cells))
+            columns_of_run["part"] = columns_of_run["part"] + np.uint16(len(self.parts))
             self.offsets[name] = height
             self.cells += [PlacedCell(name, cell) for cell in run.cells]
             self.parts += [(run.folder, part) for part in run.parts]
             height += self.heights[name]
-            for column, values in own.items():
+            for column, values in columns_of_run.items():
                 columns.setdefault(column, []).append(values)
         self.columns = {
             column: values[0] if len(values) == 1 else np.concatenate(values) for column, values in columns.items()
@@ -82,7 +82,7 @@ class Catalog:
         return np.array(fits or [False])
 
     def count_names(self, name: str, sizes: Sequence[int]) -> list[tuple[str, int]]:
-        """Return the values of a name with the numbers of their episodes, given those of the cells, in the paper's order."""
+        """Return each value of a name with its number of episodes, from the ``sizes`` of all cells, in the paper's order."""
         totals: dict[str, int] = {}
         for cell, size in zip(self.cells, sizes, strict=True):
             value = _name(cell, name)
@@ -98,17 +98,17 @@ class Catalog:
         return np.asarray(by_cell[self.columns["cell"]])
 
     def _question_numbers(self, same: str) -> np.ndarray:
-        """Return equal numbers for episodes of one question under one condition, and of one run or model (``same``)."""
+        """Return a number per episode, equal for the same sample, condition, protocol and run (or model: ``same``)."""
         groups: dict[tuple[str, ...], int] = {}
         numbers = [groups.setdefault((*cell.names[1:], _name(cell, same)), len(groups)) for cell in self.cells]
         groups_of_rows = np.array(numbers or [0], np.int64)[self.columns["cell"]]
         return np.asarray((groups_of_rows << 32) + self.columns["sample"].astype(np.int64))
 
     def ended_otherwise(self, kind: str, name: str) -> np.ndarray:
-        """Return which scored episodes ended otherwise than that of another model in their run, or of another run.
+        """Return True for scored episodes whose outcome differs from that of another model in their run, or of another run.
 
         Args:
-            kind: ``model`` or ``run``: what differs.
+            kind: What differs: ``model`` or ``run``.
             name: The other model or run.
         """
         if kind not in ("model", "run"):
@@ -119,8 +119,8 @@ class Catalog:
         if not len(theirs):
             return np.zeros(self.height, bool)
         theirs = theirs[np.argsort(questions[theirs], kind="stable")]
-        places = np.searchsorted(questions[theirs], questions).clip(0, len(theirs) - 1)
-        partners = theirs[places]
+        indexes = np.searchsorted(questions[theirs], questions).clip(0, len(theirs) - 1)
+        partners = theirs[indexes]
         is_pair = ~other & (right >= 0) & (questions[partners] == questions)
         return np.asarray(is_pair & (right[partners] != right))
 
@@ -163,7 +163,7 @@ class Catalog:
         return None
 
     def read_episodes(self, positions: Sequence[int] | np.ndarray) -> Iterator[StoredEpisode]:
-        """Yield episodes in this order; neighbors are read together. Raises ``storage.schemas.UNREADABLE``."""
+        """Yield episodes in this order; nearby rows are read together. Raises ``storage.schemas.UNREADABLE``."""
         ordered = np.asarray(positions, np.int64)
         parts, rows = self.columns["part"][ordered].astype(np.int64), self.columns["row"][ordered].astype(np.int64)
         steps = np.diff(rows)
@@ -198,7 +198,7 @@ def hash_key(key: str) -> int:
 
 
 def run_names(folders: Sequence[Path]) -> dict[str, Path]:
-    """Return a short distinct name for each folder: its last part, or all of it if two end alike."""
+    """Return a short distinct name for each folder: its last component, or the whole path if several share it."""
     last = [folder.resolve().name for folder in folders]
     return {
         (name if last.count(name) == 1 else str(folder)): folder for name, folder in zip(last, folders, strict=True)

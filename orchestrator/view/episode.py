@@ -26,7 +26,7 @@ from orchestrator.view.part_columns import KINDS
 from sweeps.sweep_file import SweepError
 
 MOST_PICTURES = 100
-"""Pictures of the strips that are open."""
+"""Most pictures of the open film strips."""
 Row = Mapping[str, Any]
 
 
@@ -69,9 +69,9 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
     texts: dict[str, int] = {}
     views, thumbnails, seen = [], dict[Path | None, Thumbnails](), []
     for episode in catalog.read_episodes(positions):
-        own = samples[episode.run]
-        pictures = thumbnails.setdefault(own.pictures, Thumbnails(own.pictures, MOST_PICTURES))
-        views.append(view_episode(catalog, own, episode, pictures, texts, read_verdicts(own.folder, episode.row)))
+        run = samples[episode.run]
+        pictures = thumbnails.setdefault(run.pictures, Thumbnails(run.pictures, MOST_PICTURES))
+        views.append(view_episode(catalog, run, episode, pictures, texts, read_verdicts(run.folder, episode.row)))
         seen.append(pictures)
     _share_pictures(views, seen)
     uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]
@@ -80,7 +80,7 @@ def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions
 
 def view_episode(
     catalog: Catalog,
-    own: RunSamples,
+    run: RunSamples,
     episode: StoredEpisode,
     pictures: Thumbnails,
     texts: dict[str, int],
@@ -88,14 +88,14 @@ def view_episode(
 ) -> dict[str, Any]:
     """Return the view of an episode; its texts and pictures get the next numbers in ``texts`` and ``pictures``."""
     row, turns = episode.row, episode.turns
-    sample = own.sample_of(row)
-    run_data = own.run_data(sample)
-    maker = EpisodeViews(run_data, pictures)
-    maker.texts = texts
+    sample = run.sample_of(row)
+    run_data = run.run_data(sample)
+    builder = EpisodeViews(run_data, pictures)
+    builder.texts = texts
     kind = _kind(KINDS[catalog.columns["kind"][episode.position]], run_data, sample, row, turns)
-    maker.add({**row, "kind": kind}, turns, judged)
+    builder.add({**row, "kind": kind}, turns, judged)
     choices = [] if sample is None else [*sample.options, *sample.categories]
-    return {**maker.views[0], "run": episode.run, "choices": choices}
+    return {**builder.views[0], "run": episode.run, "choices": choices}
 
 
 def _share_pictures(views: list[dict[str, Any]], seen: Sequence[Thumbnails]) -> None:
@@ -111,7 +111,7 @@ def _share_pictures(views: list[dict[str, Any]], seen: Sequence[Thumbnails]) -> 
 
 
 def _kind(kind: str, run_data: RunData, sample: Sample | None, row: Row, turns: Sequence[Row]) -> str:
-    """Return the kind; a wrong guess is early or clear by the rules of the game if the sample is there."""
+    """Return the kind; with the sample, the rules of the game tell early wrong guesses from those with a clear view."""
     if kind != EndingKind.GUESSED or sample is None or not turns:
         return kind
     condition = run_data.conditions.get(row["condition"])

@@ -1,4 +1,4 @@
-// The list: its filters and its page are in the address; the server holds the episodes.
+// The list: its filters and its order are in the address; the server or the bundle holds the episodes.
 const filters = byId("filters");
 const FIELDS = ["run", "model", "scenario", "condition", "kind", "text", "protocol", "outcome", "action", "flag", "differs", "sample"];
 const state = { sort: "" };
@@ -28,7 +28,7 @@ function option(value, label, selected) {
   return node;
 }
 
-/** Offer in a list the values that the other filters leave, with their counts. */
+/** Fill the list of a filter with the values that the other filters leave, with their counts. */
 function offer(name, counts) {
   const select = filters.elements[name];
   const known = counts.some(([value]) => value === state[name]);
@@ -42,14 +42,14 @@ function offerOthers() {
     node.append(...counts.map(([name]) => option(`${kind}:${name}`, name, state.differs === `${kind}:${name}`)));
     return counts.length > 1 ? node : null;
   };
-  const groups = [group("the model", "model", everything.model), group("the run", "run", everything.run)].filter(Boolean);
+  const groups = [group("the model", "model", unfiltered.model), group("the run", "run", unfiltered.run)].filter(Boolean);
   filters.elements.differs.replaceChildren(option("", "any", !state.differs), ...groups);
 }
 
-let everything = { model: [], run: [] };
+let unfiltered = { model: [], run: [] };
 
 function showFilters() {
-  for (const name of ["model", "run"]) if (!state.differs && !FIELDS.some((field) => state[field])) everything[name] = page.counts[name];
+  for (const name of ["model", "run"]) if (!state.differs && !FIELDS.some((field) => state[field])) unfiltered[name] = page.counts[name];
   for (const [name, counts] of Object.entries(page.counts)) offer(name, counts);
   for (const name of ["run", "protocol"]) byId(`l-${name}`).hidden = page.counts[name].length < 2 && !state[name];
   offerOthers();

@@ -1,6 +1,6 @@
 """The page on all episodes of some run folders: its list, its film strips, and the files that make it.
 
-All texts reach the page as JSON and become text nodes there; names and filters come back and are only compared.
+All texts reach the page as JSON and become text nodes there; names and filters that it sends are only compared with stored ones.
 """
 
 import asyncio
@@ -27,23 +27,23 @@ from orchestrator.view.query import Query
 from orchestrator.view.run_index import RunIndex
 
 REFRESH_S = 1.0
-"""Seconds between two looks at the folders."""
+"""Seconds between two refreshes from the folders."""
 LISTS = 6
-"""Filtered lists that are kept, the newest last."""
+"""Number of filtered lists in the cache."""
 TRIES = 3
-"""Reads of an episode while a run merges its parts."""
+"""Attempts to read an episode while a run merges its parts."""
 MAX_BODY_BYTES = 16_384
 
 
 class EpisodeName(NamedTuple):
-    """An episode of a run, or of the first that has it."""
+    """The name of an episode: a run and the hash of its key; without a known run, the first run with the key is meant."""
 
     run: str
     key_hash: int
 
 
 class ViewPage(LoopbackPage):
-    """The page and what it asks for."""
+    """The page and the handlers of its requests."""
 
     def __init__(self, runs: Mapping[str, Path], data: Path | None = None, labeler: str = "") -> None:
         """Accept labels if ``labeler`` names a person."""
@@ -67,7 +67,7 @@ class ViewPage(LoopbackPage):
         self._lock = threading.Lock()
 
     def refresh(self) -> None:
-        """Read what is new in the folders: one part first, then twice as many."""
+        """Read new parts in steps of 1, 2, 4 and more, and publish a catalog after each, so that the page shows them early."""
         step, more = 1, True
         while more:
             more = any([index.refresh(step) for index in self.indexes.values()])
@@ -78,7 +78,7 @@ class ViewPage(LoopbackPage):
         self.is_complete = True
 
     async def watch(self) -> None:
-        """Refresh for ever, and load the samples once."""
+        """Refresh forever, and load the samples once."""
         loading = asyncio.create_task(asyncio.to_thread(self._load_samples))
         while True:
             await asyncio.to_thread(self.refresh)
@@ -120,7 +120,7 @@ class ViewPage(LoopbackPage):
         return _json(await asyncio.to_thread(self._list, query, start, episode, step))
 
     def _list(self, query: Query, start: int, episode: EpisodeName | None, step: str) -> dict[str, Any]:
-        """Return a page of the list: from ``start`` on, or the one that holds an episode or its next failure (``step``)."""
+        """Return a page of the list: from ``start`` on, or with an episode, or with the next failure after it (``step``)."""
         catalog = self.catalog
         positions, counts = self._filtered(catalog, query)
         row = None
@@ -179,7 +179,7 @@ class ViewPage(LoopbackPage):
         return None
 
     async def _label(self, request: web.Request) -> web.Response:
-        """Store a label of the person who labels."""
+        """Store a label by ``labeler``."""
         if not self.labeler:
             raise web.HTTPForbidden
         form = await read_form(request)

@@ -1,6 +1,6 @@
-"""The columns of one part that the list of episodes filters and sorts, some twenty bytes an episode.
+"""The columns of one part that the list of episodes filters and sorts, about forty bytes per episode.
 
-Texts, keys and names stay on disk: a row names its cell by a number, and its texts by its place in the part.
+Texts, keys and names stay on disk: an episode holds the number of its cell, and its row in the part, where its texts are.
 """
 
 from enum import IntFlag
@@ -24,7 +24,7 @@ NOT_SCORED = -1
 
 
 class Flag(IntFlag):
-    """What an episode holds that a reader may look for."""
+    """Properties of an episode that the list can filter by."""
 
     DISAGREES = 1
     EMPTY = 2
@@ -113,7 +113,7 @@ def _cell_numbers(rows: pl.DataFrame, cells: dict[CellNames, int]) -> pl.Series:
 
 
 def _right() -> pl.Expr:
-    """Return 1 or 0 for a scored episode; an error is never a zero."""
+    """Return 1 or 0 for a scored episode, ``NOT_SCORED`` for an error or an answer that a judge reads."""
     unscored = pl.col("correct").is_null() | pl.col("ending").is_in(ERRORS)
     return pl.when(unscored).then(NOT_SCORED).otherwise(pl.col("correct").cast(pl.Int8)).cast(pl.Int8)
 
@@ -127,14 +127,14 @@ def _action_flags() -> pl.Expr:
 def _reply_flags(turns: pl.DataFrame, owners: np.ndarray, height: int) -> np.ndarray:
     """Return the flags of each episode's replies.
 
-    Letter and text disagree across the two sides if a reply is read as a suggestion by one and as a category by the other.
+    ``DISAGREES``: the reply names a suggestion and a category, such as one by its letter and the other by its text.
     """
     reply = turns["reply"].fill_null("")
     lengths = reply.str.len_chars().to_numpy()
-    read = [(turns[side] != "mismatch").fill_null(False).to_numpy() for side in ("option", "category")]
+    named = [(turns[side] != "mismatch").fill_null(False).to_numpy() for side in ("option", "category")]
     same = (reply == reply.shift(1)).fill_null(False).to_numpy() & (owners == np.roll(owners, 1))
     turn_flags = {
-        Flag.DISAGREES: read[0] & read[1], Flag.EMPTY: lengths == 0, Flag.REPEATED: same, Flag.LONG: lengths >= LONG_REPLY,
+        Flag.DISAGREES: named[0] & named[1], Flag.EMPTY: lengths == 0, Flag.REPEATED: same, Flag.LONG: lengths >= LONG_REPLY,
     }  # fmt: skip
     flags = np.zeros(height, np.uint8)
     for flag, marked in turn_flags.items():

@@ -1,6 +1,6 @@
 """Filters and orders of the list, as the page's address holds them, and the rows that they leave.
 
-Every filter is a mask over the columns of ``Catalog``; the counts beside a filter's values leave that filter out.
+Every filter is a mask over the columns of ``Catalog``; the counts beside a filter's values ignore that filter.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ SORTS: dict[str, Callable[[Catalog], np.ndarray]] = {
 }
 """Name of an order -> values to sort by; without one, rows are in stored order."""
 LONGEST = 300
-"""Characters of a filter's value."""
+"""Most characters of a filter's value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Query:
     sample: str = ""
     text: str = ""
     differs: str = ""
-    """``model:NAME`` or ``run:NAME``: the same sample ended otherwise there."""
+    """``model:NAME`` or ``run:NAME``: only episodes with another outcome than NAME's on the same sample."""
     sort: str = ""
     """A name in ``SORTS``, with a minus for the largest first."""
 
@@ -59,7 +59,7 @@ class Query:
 
 
 def mask(catalog: Catalog, query: Query, without: str = "") -> np.ndarray:
-    """Return which episodes pass all filters, or all but one."""
+    """Return True for the episodes that pass all filters except ``without``."""
     passed = np.ones(catalog.height, bool)
     names = {name: getattr(query, name) for name in NAMES if name != without}
     if any(names.values()):
@@ -107,13 +107,12 @@ def order(catalog: Catalog, query: Query, passed: np.ndarray) -> np.ndarray:
 
 
 def counts(catalog: Catalog, query: Query) -> dict[str, list[tuple[str, int]]]:
-    """Return for each filter its values that the other filters leave, with their numbers of episodes."""
-    everything = mask(catalog, query)
-    counted = _count_all(catalog, everything)
-    for name in counted:
+    """Return per filter its values and their numbers of episodes under the other filters; empty values are left out."""
+    by_filter = _count_all(catalog, mask(catalog, query))
+    for name in by_filter:
         if getattr(query, name):
-            counted[name] = _count_all(catalog, mask(catalog, query, name))[name]
-    return {name: [pair for pair in pairs if pair[1]] for name, pairs in counted.items()}
+            by_filter[name] = _count_all(catalog, mask(catalog, query, name))[name]
+    return {name: [pair for pair in pairs if pair[1]] for name, pairs in by_filter.items()}
 
 
 def _count_all(catalog: Catalog, rows: np.ndarray) -> dict[str, list[tuple[str, int]]]:

@@ -34,7 +34,7 @@ class RunIndex:
         self.planned = 0
         self._state: object = None
         self._modified: dict[Part, int] = {}
-        """Part -> when its episodes were written, as it was read; a run rewrites a part of which it plays episodes again."""
+        """Part -> modification time of the file that was read; a run rewrites a part when it plays its episodes again."""
         self._unreadable: set[Part] = set()
 
     @property
@@ -43,7 +43,7 @@ class RunIndex:
         return len(self.columns["cell"])
 
     def refresh(self, most_parts: int | None = None) -> bool:
-        """Read new parts, at most so many; return True if more are left to read."""
+        """Read new parts, at most ``most_parts``; return True if more are left to read."""
         state = self._folder_state()
         if state == self._state:
             return False
@@ -64,7 +64,7 @@ class RunIndex:
         return not is_complete
 
     def _folder_state(self) -> object:
-        """Return what changes when the folder does: the parts, and when they and the plan were written."""
+        """Return a value that changes with the folder: the modification times of its parts and its plan."""
         parts = [
             sorted((path.name, _modified(path)) for path in (self.folder / table).glob("*.parquet"))
             for table in ("episodes", "turns", "verdicts")
@@ -72,9 +72,9 @@ class RunIndex:
         return parts, _modified(self.folder / KEYS)
 
     def _publish(self, parts: list[PartColumns]) -> None:
-        """Replace the columns by those of these parts that belong to the plan, each key once."""
+        """Replace the columns by the planned episodes of these parts, each key once."""
         frames = [columns.episodes.with_columns(part=pl.lit(n, pl.UInt16)) for n, columns in enumerate(parts)]
-        rows = _belonging(pl.concat([EMPTY, *frames]), planned_keys(self.folder))
+        rows = _planned_rows(pl.concat([EMPTY, *frames]), planned_keys(self.folder))
         arrays = _arrays(rows)
         if any(cell.protocol == Protocol.OEG for cell in self.cells):
             arrays["right"] = _with_verdicts(self.folder, arrays)
@@ -98,7 +98,7 @@ def _arrays(rows: pl.DataFrame) -> dict[str, np.ndarray]:
     return {name: rows[name].rechunk().to_numpy() for name in rows.columns}
 
 
-def _belonging(rows: pl.DataFrame, planned: pl.LazyFrame | None) -> pl.DataFrame:
+def _planned_rows(rows: pl.DataFrame, planned: pl.LazyFrame | None) -> pl.DataFrame:
     """Return the rows of the plan, as ``storage.planned_episodes`` decides, each key once."""
     rows = rows.filter(pl.col("hash").is_first_distinct())
     if planned is None:

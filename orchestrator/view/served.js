@@ -1,4 +1,4 @@
-// What the page asks, answered by its server.
+// Sends the page's requests to its server.
 async function ask(path, query) {
   const response = await fetch(`${path}?${query}`, { credentials: "omit" });
   return response.ok ? response.json() : null;

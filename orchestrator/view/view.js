@@ -1,6 +1,5 @@
 // The episode, the keys, and what changes while a run writes.
 let open = { id: "", run: "" };
-let shownEpisodes = [];
 const POLL_MS = 2000, TYPING_MS = 250;
 
 function picker(view) {
@@ -25,7 +24,7 @@ function picker(view) {
 
 function tools(view) {
   const step = (name, id, act) => { const button = make("button", { type: "button", id }, name); button.addEventListener("click", act); return button; };
-  return make("div", { class: "ep-tools" }, picker(view), step("Previous", "previous", () => move(-1)), step("Next", "next", () => move(1)), step("Next failure", "next-failure", () => fail("next")));
+  return make("div", { class: "ep-tools" }, picker(view), step("Previous", "previous", () => move(-1)), step("Next", "next", () => move(1)), step("Next failure", "next-failure", () => openFailure("next")));
 }
 
 function facts(episode) {
@@ -68,7 +67,6 @@ function labelForm(view) {
 function showEpisode(view) {
   content.texts = view.texts;
   content.pictures = view.pictures;
-  shownEpisodes = view.episodes;
   const [own, other] = view.episodes;
   open = { id: view.ids[0], run: own.run };
   const title = `${own.model}, ${own.scenario}, ${own.condition}: ${own.kind}`;
@@ -111,17 +109,17 @@ async function move(by) {
   const at = page.rows.findIndex((row) => row.id === open.id && row.run === open.run);
   const next = at < 0 ? 0 : at + by;
   if (page.rows[next]) return openRow(page.rows[next]);
-  if (next < 0 ? await turn(-1) : await turn(1)) await openRow(next < 0 ? page.rows.at(-1) : page.rows[0]);
+  if (next < 0 ? await turnPage(-1) : await turnPage(1)) await openRow(next < 0 ? page.rows.at(-1) : page.rows[0]);
 }
 
-async function fail(step) {
+async function openFailure(step) {
   const answer = await loadRows({ episode_id: open.id, episode_run: open.run, step, start: page.start });
   if (answer && answer.row !== null) await openRow(answer.rows[answer.row - answer.start]);
   else if (answer) byId("matches").textContent += ", no further failure";
 }
 
 /** Go to the next or previous page of the list; return false at its ends. */
-async function turn(by) {
+async function turnPage(by) {
   const start = page.start + by * content.rows;
   if (start < 0 || start >= page.matches) return false;
   await loadRows({ start });
@@ -160,7 +158,7 @@ function clear() {
 }
 
 const KEYS = {
-  j: () => move(1), k: () => move(-1), f: () => fail("next"), d: () => fail("previous"), "[": () => turn(-1), "]": () => turn(1),
+  j: () => move(1), k: () => move(-1), f: () => openFailure("next"), d: () => openFailure("previous"), "[": () => turnPage(-1), "]": () => turnPage(1),
   u: () => byId("episode").querySelector("[name=unsure]")?.click(),
   "/": () => filters.elements.text.focus(), b: () => byId("beside")?.focus(), c: clear, "?": () => byId("help").showModal(),
 };
@@ -187,8 +185,8 @@ filters.addEventListener("change", (event) => { if (event.target.tagName === "SE
 filters.addEventListener("submit", (event) => event.preventDefault());
 filters.addEventListener("reset", (event) => { event.preventDefault(); clear(); });
 byId("sort").addEventListener("change", narrow);
-byId("page-back").addEventListener("click", () => turn(-1));
-byId("page-on").addEventListener("click", () => turn(1));
+byId("page-back").addEventListener("click", () => turnPage(-1));
+byId("page-on").addEventListener("click", () => turnPage(1));
 byId("help-open").addEventListener("click", () => byId("help").showModal());
 addEventListener("popstate", follow);
 follow().then(() => { if (!content.bundle) setTimeout(poll, POLL_MS); });

@@ -122,7 +122,7 @@ def budget_figure(context: FigureContext) -> Figure | None:
     for panel, name in zip(panels, names, strict=False):
         for other in curves.values():
             panel.plot(other["budget"], other["acc"], color=FAINT, linewidth=0.6, drawstyle="steps-post", zorder=1)
-        _curve(context, panel, name, curves[name])
+        _draw_curve(context, panel, name, curves[name])
     _budget_axes(list(panels[: len(names)]), across, curves)
     for panel in panels[len(names) :]:
         panel.set_visible(False)
@@ -139,7 +139,7 @@ def _curves(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     return {name: curve.filter(pl.col("budget") <= longest) for name, curve in curves.items()}
 
 
-def _curve(context: FigureContext, panel: Axes, name: str, curve: pl.DataFrame) -> None:
+def _draw_curve(context: FigureContext, panel: Axes, name: str, curve: pl.DataFrame) -> None:
     color = GRAY if context.is_gray(name) else CONDITIONS[ZERO_SHOT][0]
     style = "-" if context.progress(model=name, condition=ZERO_SHOT) == 1 else "--"
     budget = curve["budget"]
@@ -169,13 +169,13 @@ def _budget_legend(figure: Figure) -> None:
 
 
 def _level_budget(curve: pl.DataFrame) -> int:
-    """Return the budget from which a curve is level."""
+    """Return the smallest budget with the last accuracy of a curve."""
     level = np.asarray(curve["acc"] == curve["acc"][-1])
     return int(curve["budget"][int(level.argmax())])
 
 
 MOST_CURVES = 8
-"""Curves of a panel that can be told apart."""
+"""Most curves that a reader can tell apart in a panel."""
 
 
 def operating_figure(context: FigureContext) -> Figure | None:
@@ -186,7 +186,7 @@ def operating_figure(context: FigureContext) -> Figure | None:
     if not names:
         return None
     looks = {name: plot_style.series_look(number) for number, name in enumerate(names)}
-    handles = _legend(looks)
+    handles = _operating_legend(looks)
     scenarios = in_paper_order(curves["scenario"])
     across = min(4 if context.page else 2, len(scenarios))
     down = -(-len(scenarios) // across)
@@ -196,8 +196,8 @@ def operating_figure(context: FigureContext) -> Figure | None:
     for panel, scenario in zip(panels, scenarios, strict=False):
         for name, look in looks.items():
             chosen = [frame.filter(scenario=scenario, model=name[0], condition=name[1]) for frame in (curves, points)]
-            _draw(panel, chosen[0], chosen[1], look)
-        _limits(panel, points.filter(scenario=scenario))
+            _draw_operating(panel, chosen[0], chosen[1], look)
+        _draw_limits(panel, points.filter(scenario=scenario))
         panel.set_title(scenario, pad=2)
         panel.set_ylim(0, 104)
         panel.grid(axis="both")
@@ -209,7 +209,7 @@ def operating_figure(context: FigureContext) -> Figure | None:
     return figure
 
 
-def _draw(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:
+def _draw_operating(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:
     color, marker = look
     panel.plot(curve["ps"], curve["acc"], color=color, linewidth=1.1, zorder=2)
     for row in points.iter_rows(named=True):
@@ -221,7 +221,7 @@ def _draw(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[st
             )
 
 
-def _limits(panel: Axes, points: pl.DataFrame) -> None:
+def _draw_limits(panel: Axes, points: pl.DataFrame) -> None:
     """Draw uniform chance, and the oracle, which asks until the answer is visible."""
     for turns, accuracy, marker in (("chance_ps", "chance_acc", "x"), ("oracle_ps", "recognition", "*")):
         known = points.drop_nulls([turns, accuracy])
@@ -229,7 +229,7 @@ def _limits(panel: Axes, points: pl.DataFrame) -> None:
             panel.plot(known[turns][0], known[accuracy][0], marker, color=GRAY, markersize=5, zorder=3)
 
 
-def _legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
+def _operating_legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
     several = len({condition for _, condition in looks}) > 1
     curves: list[Handle] = [
         Line2D([], [], color=color, marker=marker, linewidth=1.1, markersize=4,

@@ -32,7 +32,7 @@ FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
 }
 """Name -> function that draws the figure; it returns None if the run has nothing to draw."""
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
-"""Inches, end of the file names, and file formats."""
+"""Width in inches, suffix of the file names, and file formats."""
 LARGEST_SVG = 400_000
 """Bytes above which the page holds a figure as PNG."""
 
@@ -44,7 +44,7 @@ class FigureImage(NamedTuple):
     """``svg+xml`` or ``png``."""
     content: bytes
     width: int
-    """CSS pixels, as ``height``."""
+    """In CSS pixels, like ``height``."""
     height: int
 
     @property
@@ -113,7 +113,7 @@ class RunFigures:
 
 
 def write_figures(run_data: RunData, figures: FigureSet | None = None) -> list[Path]:
-    """Write every figure into ``figures/``, and return the sorted paths; ``figures`` are those drawn elsewhere.
+    """Write every figure into ``figures/`` and return the sorted paths; pass ``figures`` if another process draws them.
 
     ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column (3.25 in).
     """

@@ -24,7 +24,7 @@ Handle = Line2D | Patch
 FEWEST = 3
 """Fewest models of a figure: with fewer, a table says more in less space."""
 HEAD = 0.6
-"""Inches of a row of panels in addition to its models: title, ticks and the label under them."""
+"""Inches that a row of panels needs beside the lines of its models: for title, ticks and axis label."""
 LABEL = 0.12
 """Inches that a model's label needs."""
 LEGEND_LINE, LEGEND_MARK = 0.17, 26.0
@@ -80,7 +80,7 @@ class FigureContext:
 def new_rows_figure(
     context: FigureContext, names: Sequence[str], line: float, down: int, handles: Sequence[Handle]
 ) -> Figure:
-    """Return an empty figure with a legend, for ``down`` rows of panels with a line (inches) per model.
+    """Return a figure with a legend and room for ``down`` rows of panels, in which each model takes ``line`` inches.
 
     The lines shrink where a page is too short for them.
     """
@@ -121,7 +121,7 @@ def add_legend(
     handles: Sequence[Handle],
     location: Literal["outside upper left", "outside lower left"] = "outside upper left",
 ) -> None:
-    """Add a legend outside the panels, read line by line, with as many entries to a line as the width takes."""
+    """Add a legend outside the panels, read line by line, with as many entries per line as fit."""
     across = _across(figure.get_figwidth(), handles)
     by_column = [handle for column in range(across) for handle in handles[column::across]]
     figure.legend(handles=by_column, loc=location, ncols=across)

@@ -1,6 +1,6 @@
-"""Draws the figures of a large run in a process of its own, while this process makes the tables and the page.
+"""Draws the figures of a large run in another process, while this one makes the tables and the page.
 
-The figures of a small run are drawn here, because starting the process would take longer. It ends when this process ends.
+The figures of a small run are drawn here, because starting a process would take longer. The other process ends with this one.
 """
 
 import os
@@ -17,7 +17,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.storage.lock import RunFolderError
 
 LARGE = 100_000
-"""Episodes above which a process of its own is worth its start, a second of one processor."""
+"""Number of episodes from which another process saves more than its start costs, a second of one processor."""
 
 
 class FiguresFailed(RuntimeError):
@@ -80,7 +80,7 @@ class FigureProcess:
 
 @contextmanager
 def figure_set(run_data: RunData, baselines: bool = True) -> Iterator[FigureSet]:
-    """Give the figures of a run; those of a large run are drawn in another process, which ends with the block."""
+    """Yield the figures of a run; those of a large run are drawn in another process, which ends with the block."""
     if run_data.episodes.height < LARGE:
         yield run_figures(run_data, baselines)
         return

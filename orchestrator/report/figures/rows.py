@@ -37,12 +37,15 @@ CHANGES = (
     ("accuracy against zero-shot, points\n(paired 95% intervals)", ("difference", "difference_low", "difference_high")),
     ("suggestions per episode against zero-shot\n(paired 95% intervals)", ("ps_difference", "ps_low", "ps_high")),
 )
-"""Title and columns (value, low, high) of ``compare_condition_averages``."""
+"""Axis label, and columns (value, low, high) of ``compare_condition_averages``."""
 
 
 # -- accuracy against reference ----------------------------------------------------------------------------------------
 def reference_figure(context: FigureContext) -> Figure | None:
-    """Draw zero-shot accuracy and accuracy on the clear image: a panel per scenario and the average; in a column the average."""
+    """Draw zero-shot accuracy and accuracy on the clear image: a panel per scenario and for the average.
+
+    At column width it draws the average alone.
+    """
     averages = context.averages([ZERO_SHOT, REFERENCE])
     if averages["condition"].n_unique() < 2 or not has_enough_models(averages["model"]):
         return None
@@ -50,7 +53,7 @@ def reference_figure(context: FigureContext) -> Figure | None:
     names = context.models(averages["model"])
     scenarios = in_paper_order(cells["scenario"]) if context.page else []
     if not has_room(len(names), -(-(len(scenarios) + 1) // 4)):
-        scenarios = []  # the average alone, for the labels of so many models would overlap
+        scenarios = []  # only the average: the labels of so many models would overlap
     across = min(4, len(scenarios) + 1)
     down = -(-(len(scenarios) + 1) // across)
     entries = [
@@ -99,7 +102,7 @@ def _look(context: FigureContext, name: str, condition: str) -> tuple[str, str]:
 def actions_figure(context: FigureContext) -> Figure | None:
     """Draw shares of answers by action, averaged over scenarios: zero-shot, with hints and with random suggestions.
 
-    A column shows zero-shot alone. The line at the end of a bar's first part is the interval of the share of suggestions.
+    At column width it draws zero-shot alone. The line on a bar is the interval of the share of suggestions.
     """
     conditions = (ZERO_SHOT, "hint", "random-proactive")
     rows = context.averages(conditions).filter(pl.col("share_suggestion").is_not_null())
@@ -140,7 +143,7 @@ def _draw_shares(context: FigureContext, panel: Axes, row: Row, level: float) ->
 def changes_figure(context: FigureContext, everywhere: bool) -> Figure | None:
     """Draw the change of accuracy and suggestions against zero-shot under each condition.
 
-    The conditions are those that exist in all scenarios if ``everywhere``, else in some only, as solved examples do.
+    With ``everywhere`` it draws the conditions of all scenarios, otherwise those of some scenarios only (solved examples).
     """
     conditions_by_name = context.numbers.conditions
     played = {name: condition for name, condition in conditions_by_name.items() if condition.mode is not Mode.REFERENCE}
@@ -160,7 +163,7 @@ def changes_figure(context: FigureContext, everywhere: bool) -> Figure | None:
 
 
 def share_changes_figure(context: FigureContext) -> Figure | None:
-    """Draw the change of the shares of answers under hints and random suggestions; in a column the share of suggestions."""
+    """Draw the change of the shares of answers under hints and random suggestions; at column width, suggestions alone."""
     rows = context.numbers.share_changes
     rows = rows if context.baselines else rows.filter(~pl.col("model").is_in(list(context.numbers.baselines)))
     if not has_enough_models(rows["model"]):
@@ -180,7 +183,7 @@ def share_changes_figure(context: FigureContext) -> Figure | None:
 def _changes_panels(
     context: FigureContext, names: Sequence[str], conditions: Sequence[str], across: int
 ) -> tuple[Figure, Sequence[Axes]]:
-    """Return an empty figure with panels of the models, a line of each for every condition."""
+    """Return an empty figure and its panels, with room for a line per model and condition."""
     entries = [legend_dot(_condition_look(name, number), name) for number, name in enumerate(conditions)]
     handles = [*entries, *style_notes(context, names)]
     figure = new_rows_figure(context, names, 0.06 + 0.075 * len(conditions), 1, handles)
@@ -195,7 +198,7 @@ def _draw_changes(
     rows: pl.DataFrame,
     columns: Sequence[str],
 ) -> None:
-    """Draw the columns (value, low, high) of each model as points, one under another for the conditions."""
+    """Draw a point with its interval (``columns``: value, low, high) per model and condition."""
     panel.axvline(0, color=INK, linewidth=0.7, zorder=1)
     for row in rows.iter_rows(named=True):
         number, name = conditions.index(row["condition"]), row["model"]

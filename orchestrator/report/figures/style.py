@@ -1,6 +1,6 @@
 """Sizes, colors, markers and file formats of figures.
 
-Colors also differ in gray, or by hatch and marker; equal figures are equal bytes.
+Colors stay distinct in grayscale, or differ by hatch or marker too; equal figures give equal bytes.
 """
 
 import io
@@ -23,9 +23,9 @@ from sweeps.protocol import ZERO_SHOT
 COLUMN, PAGE = 3.25, 6.75
 """Widths in inches of a column and of a page in two-column papers; figures are drawn at these, to be included unscaled."""
 TALLEST = 9.0
-"""Inches of a figure at most: the height of a page's text."""
+"""Largest height of a figure in inches: the height of a page's text."""
 SMALLEST = 7.0
-"""Points of the smallest text."""
+"""Size of the smallest text in points."""
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": SMALLEST,
@@ -59,11 +59,11 @@ STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
     "text.parse_math": False,
 }
-"""Dollar signs of names are no formulas. SVG holds glyphs as outlines, which look the same everywhere; PDF holds text with
+"""Dollar signs in names do not start formulas. SVG holds glyphs as outlines, which look the same everywhere; PDF holds text with
 its TrueType font, as publishers require."""
 DPI = 200
 METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",)}
-"""File format -> metadata that is left out, so that equal figures are equal bytes."""
+"""File format -> metadata that is left out, so that equal figures give equal bytes."""
 INK, GRAY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
 """Text and rules; baselines; background curves."""
 UNFINISHED = 0.4
@@ -99,7 +99,7 @@ def series_look(number: int) -> tuple[str, str]:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Draw and save figures in the house style inside the block; nothing outside is touched."""
+    """Draw and save figures in the house style inside the block; settings outside stay unchanged."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def short_label(name: str) -> str:
 
 
 GROUND, TEXT = "#1b1e22", "#e4e5e7"
-"""Color of the ground and of text in the dark."""
+"""Background and text color of a dark page."""
 DARK = {
     "#ffffff": GROUND,
     "#000000": TEXT,
@@ -167,13 +167,13 @@ DARK = {
     "#8a8a8a": "#8f959d",
     "#666666": "#a3a8af",
 }
-"""Color of a figure -> its color in the dark; those of text and marks have a contrast of 3 or more with ``GROUND``."""
+"""Color of a figure -> its color on a dark page; those of text and marks have a contrast of 3 or more with ``GROUND``."""
 _COLOR = re.compile(rb"((?:fill|stroke)(?:: |=\"))(#[0-9a-f]{6})")
-"""A color of a style, or of the ground of a hatch, which is an attribute."""
+"""A color in a style, or in the attribute that fills the background of a hatch."""
 
 
 def with_dark_colors(svg: bytes) -> bytes:
-    """Return the SVG with variables in place of colors; without a dark page it looks the same."""
+    """Return the SVG with variables in place of colors; on a light page it looks the same."""
     colors = sorted({match[2].decode() for match in _COLOR.finditer(svg)})
     light = "".join(f"--c{color[1:]}:{color};" for color in colors)
     dark = "".join(f"--c{color[1:]}:{dark_color(color)};" for color in colors)
@@ -185,7 +185,7 @@ def with_dark_colors(svg: bytes) -> bytes:
 
 
 def dark_color(color: str) -> str:
-    """Return the color that stands for ``color`` in the dark: its own, or that of mirrored lightness."""
+    """Return the color of a dark page for ``color``: that of ``DARK``, else the same hue with mirrored lightness."""
     if color in DARK:
         return DARK[color]
     hue, lightness, saturation = rgb_to_hls(*to_rgb(color))

@@ -1,4 +1,4 @@
-"""Writes ``report.html``: one file that opens from disk, requests nothing, and takes no text of a model for markup.
+"""Writes ``report.html``: one file that opens from disk, sends no request, and escapes all text of models.
 
 The same folder, data and seed give the same bytes.
 """
@@ -48,7 +48,7 @@ CAPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """All that the template shows."""
+    """Everything that the template shows."""
 
     title: str
     facts: Sequence[Fact]

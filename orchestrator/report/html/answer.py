@@ -29,7 +29,7 @@ class Point(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A condition, with the accuracy of blind choice and that of the oracle; None if it is not known."""
+    """A condition, with the accuracy of blind choice and of the oracle (None if unknown)."""
 
     condition: str
     chance: float | None
@@ -79,8 +79,9 @@ def _panel(run_data: RunData, scored: pl.DataFrame, condition: str) -> Panel:
 
 
 def _unfinished(run_data: RunData) -> set[tuple[str, str]]:
-    short = run_data.rows.filter(pl.col("finished") < pl.col("planned"), protocol="mcqa")
-    return set(short.select("model", "condition").iter_rows())
+    """Return the models and conditions with unfinished cells."""
+    unfinished_rows = run_data.rows.filter(pl.col("finished") < pl.col("planned"), protocol="mcqa")
+    return set(unfinished_rows.select("model", "condition").iter_rows())
 
 
 def _best(run_data: RunData, scored: pl.DataFrame, rows: pl.DataFrame, panel: Panel) -> str | None:
@@ -88,10 +89,10 @@ def _best(run_data: RunData, scored: pl.DataFrame, rows: pl.DataFrame, panel: Pa
     shown = rows.filter(condition=panel.condition).sort("acc", descending=True)
     if shown.height < 2 or shown["acc"][0] == shown["acc"][1]:
         return None
-    own = [*rows["model"], *run_data.models_of_policy("oracle")]
-    others = scored.filter(~pl.col("model").is_in(own), condition=panel.condition)["acc"]
-    level = max([panel.chance or 0.0, *others])
-    return str(shown["model"][0]) if shown["acc"][0] > level else None
+    excluded = [*rows["model"], *run_data.models_of_policy("oracle")]
+    others = scored.filter(~pl.col("model").is_in(excluded), condition=panel.condition)["acc"]
+    floor = max([panel.chance or 0.0, *others])
+    return str(shown["model"][0]) if shown["acc"][0] > floor else None
 
 
 def _caption(panels: Sequence[Panel], points: Mapping[tuple[str, str], Point], scenarios: int) -> str:
@@ -101,5 +102,5 @@ def _caption(panels: Sequence[Panel], points: Mapping[tuple[str, str], Point], s
         *(["bold: highest of its column, and above all baselines"] if any(p.is_best for p in points.values()) else []),
         *(["pale: unfinished"] if any(p.is_unfinished for p in points.values()) else []),
     ]
-    what = f"Accuracy in percent with its 95% interval, mean over {pluralize(scenarios, 'scenario')}"
-    return f"{what}; {'; '.join(marks)}." if marks else f"{what}."
+    subject = f"Accuracy in percent with its 95% interval, mean over {pluralize(scenarios, 'scenario')}"
+    return f"{subject}; {'; '.join(marks)}." if marks else f"{subject}."

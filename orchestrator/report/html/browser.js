@@ -22,7 +22,7 @@ function fits(episode, except) {
     && words.every((word) => haystack(episode).includes(word));
 }
 
-/** Offer in a list the values that the other filters leave, with their counts. */
+/** Fill the list of a filter with the values that the other filters leave, with their counts. */
 function offer(field) {
   const counts = new Map();
   for (const episode of content.episodes) counts.set(episode[field], counts.get(episode[field]) || 0);
@@ -66,7 +66,7 @@ function narrow() {
 }
 
 /** Return the episodes of the same sample, those of the same model first. */
-function neighbours(episode) {
+function neighbors(episode) {
   const same = content.episodes.filter((other) => other !== episode && other.scenario === episode.scenario && other.sample === episode.sample && other.protocol === episode.protocol);
   const rank = (other) => { const at = content.conditions.indexOf(other.condition); return at < 0 ? 99 : at; };
   return same.sort((a, b) => (a.model !== episode.model) - (b.model !== episode.model) || compare(a.model, b.model) || rank(a) - rank(b));
@@ -75,7 +75,7 @@ function neighbours(episode) {
 function picker(episode) {
   const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing"));
   const groups = new Map();
-  for (const other of neighbours(episode)) {
+  for (const other of neighbors(episode)) {
     const name = other.model === episode.model ? "Other conditions, same model" : other.model;
     if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
     const option = make("option", { value: other.key }, `${other.condition} – ${other.kind}`);

@@ -46,7 +46,7 @@ CELLS = (
         "Truncated",
         "episodes whose last reply is empty because its tokens were spent: scored as not right; acc ≤ is the upper bound",
     ),
-    Column("Errors", "episodes without an answer: unprocessable, refused or failed; they count in no measure"),
+    Column("Errors", "episodes without an answer: unprocessable, refused or failed; no measure counts them"),
 )  # fmt: skip
 RESOURCES = (
     *NAMES,
@@ -62,8 +62,8 @@ PAPER = (
     Column("Ours"),
     Column("Published"),
     Column("Difference"),
-    Column("Episodes", "decoded as the package does: least number of episodes that ended differently, or of suggestions for ps"),
-    Column("Agrees", "no episode differs, rounding allowed; decoded differently or open-ended: it lies in our interval"),
+    Column("Episodes", "fewest episodes (ps: suggestions) that explain the difference; only if decoded as the package does"),
+    Column("Agrees", "no episode differs, up to rounding; if decoded differently or open-ended: it lies in our interval"),
 )  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _names(row: Row) -> tuple[str, ...]:
 
 
 def _sort(run_data: RunData, rows: pl.DataFrame) -> pl.DataFrame:
-    """Models first, then baselines; scenarios and conditions in the paper's order."""
+    """Sort models before baselines, and scenarios and conditions in the paper's order."""
     model = rank_of("model", order_models(rows["model"], run_data.baselines))
     return rows.sort(model, rank_of("scenario", SCENARIOS), rank_of("condition", CONDITIONS), "condition", "protocol")
 
@@ -166,7 +166,7 @@ def _readable(row: Row | None) -> TableCell:
 
 
 def played_cell(row: Row, link: str = "") -> TableCell:
-    """Return the finished episodes, of the planned ones if some are missing."""
+    """Return the cell with the number of finished episodes; ``3/10`` if the row is unfinished."""
     text = f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
     return TableCell(text, row["finished"] / max(row["planned"], 1), style=progress_style(row), link=link)
 
@@ -184,7 +184,7 @@ def _cut_short(row: Row, ending: str) -> TableCell:
 
 # -- resources ---------------------------------------------------------------------------------------------------------
 def resources_table(run_data: RunData) -> Table | None:
-    """Return the cost of each cell; None if no cell took money, tokens or GPU time, as among policies."""
+    """Return the cost of each cell; None if no cell used tokens, money or GPU time, as in runs of policies."""
     rows = resources(run_data).iter_rows(named=True)
     lines = tuple(_resources(row) for row in rows if row["prompt_tokens"] or row["cost"] or row["gpu_hours"])
     return Table("took", "Cost of each cell", RESOURCES, lines, search=True) if lines else None

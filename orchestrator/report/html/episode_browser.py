@@ -90,7 +90,7 @@ def sample_episodes(endings: pl.DataFrame, most: int, seed: int, linked: Sequenc
         endings: Rows key, cell, scenario, protocol, sample_id, kind (``measures.endings``).
         most: Largest number of keys.
         seed: Seed of the draw.
-        linked: list[str] that a table links to; they come first.
+        linked: Keys that a table links to; they come first.
     """
     rounds = _sample_rounds(endings, seed)
     first = next(rounds, [])
@@ -99,9 +99,9 @@ def sample_episodes(endings: pl.DataFrame, most: int, seed: int, linked: Sequenc
 
 
 def _sample_rounds(endings: pl.DataFrame, seed: int) -> Iterator[list[str]]:
-    """Yield, round by round, one more sample of every scenario, with its episodes of all models and conditions.
+    """Yield the keys of each round: one sample per scenario, with its episodes of all models and conditions.
 
-    Samples that more cells have played come first, so that an unfinished sweep still has something to compare.
+    The samples with the most episodes come first, so that the page of an unfinished sweep can compare models.
     """
     groups = endings.group_by("scenario", "protocol", "sample_id").agg(pl.col("key").sort())
     queues: dict[tuple[str, str], list[tuple[int, float, list[str]]]] = {}
@@ -115,7 +115,7 @@ def _sample_rounds(endings: pl.DataFrame, seed: int) -> Iterator[list[str]]:
 
 
 def _strata(endings: pl.DataFrame, present: Collection[str], seed: int) -> Iterable[str]:
-    """Return one episode of every ending of every cell that is not present yet, in an order drawn by seed."""
+    """Return an episode per cell and ending without an episode in ``present``, in an order drawn by ``seed``."""
     groups = endings.group_by("cell", "kind").agg(pl.col("key").sort()).sort("cell", "kind")
     picks = [
         Random(f"{seed}/{cell}/{kind}/page").choice(keys)

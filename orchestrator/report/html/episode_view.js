@@ -9,12 +9,12 @@ function dot(episode) {
 }
 
 function shot(turn) {
-  const what = text(turn.image);
+  const name = text(turn.image);
   if (typeof turn.picture === "number") {
-    const picture = make("img", { src: content.pictures[turn.picture], alt: `What the model saw at turn ${turn.turn + 1}`, title: what, loading: "lazy" });
+    const picture = make("img", { src: content.pictures[turn.picture], alt: `What the model saw at turn ${turn.turn + 1}`, title: name, loading: "lazy" });
     return make("div", { class: "shot" }, picture);
   }
-  return make("div", { class: "shot" }, make("p", {}, `No picture: ${turn.picture}`, make("br"), visible(what)));
+  return make("div", { class: "shot" }, make("p", {}, `No picture: ${turn.picture}`, make("br"), visible(name)));
 }
 
 /** List the options in the order of the prompt, lettered across suggestions and categories. */
@@ -45,10 +45,10 @@ function replyBox(turn) {
 
 function reading(turn) {
   if (turn.action === null) return null; // an open question, which only a judge reads
-  const colour = turn.action === "category" ? (turn.category === "correct" ? "right-category" : "wrong-category") : turn.action;
+  const color = turn.action === "category" ? (turn.category === "correct" ? "right-category" : "wrong-category") : turn.action;
   const move = turn.move ? ` → ${turn.move}` : "";
   const sides = `as suggestion: ${turn.option} · as category: ${turn.category}`;
-  return make("p", { class: "act" }, make("i", { class: `k-${colour}` }), visible(`${turn.action}${move}`), make("small", {}, visible(sides)));
+  return make("p", { class: "act" }, make("i", { class: `k-${color}` }), visible(`${turn.action}${move}`), make("small", {}, visible(sides)));
 }
 
 function card(turn, before) {

@@ -1,7 +1,7 @@
 """One episode as the browser shows it: its pictures, questions, options and replies.
 
 The store holds replies, not options. The sample is loaded from the data folder and its stored replies are played through the
-game again; question and options are shown only if that gives the stored readings, otherwise the view has the reason.
+game again; question and options are shown only if that gives the stored readings; otherwise the view gives a reason.
 """
 
 import json
@@ -28,7 +28,7 @@ from sweeps.conditions import Condition
 from sweeps.protocol import Protocol
 
 LONGEST_REPLY = 2_000
-"""Characters of a reply, an error or a judge's reasoning that a page holds."""
+"""Most characters of a reply, an error or a judge's reasoning that a page holds."""
 FIRST, LAST = 16, 4
 """Turns of a long episode that are shown, from its beginning and from its end."""
 VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts", "text")
@@ -36,7 +36,7 @@ VERDICT = ("judge", "category", "suggestion", "aggregate", "reason", "attempts",
 CHUNK = 2_000
 """Number of episodes whose turns are read at once."""
 MOST_BYTES = 5_000_000
-"""Bytes of all views of a page, without pictures."""
+"""Most bytes of all views of a page, without pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class ReplayedTurn:
 
     view: View
     answer: int
-    """Index of the right category; -1 if it cannot count yet."""
+    """Index of the right category; -1 while no category counts as right."""
     asks: tuple[int, ...]
     """Indexes of the suggestions that count now."""
     said: tuple[int, int]
-    """Indexes of the suggestion side's and of the category side's option that the reply names; -1 for none."""
+    """Indexes of the suggestion and of the category that the reply names; -1 for a side that it does not name."""
 
 
 class EpisodeViews:
-    """The episodes of one page, until its bytes are spent."""
+    """The episodes of one page, up to its limit on bytes."""
 
     def __init__(self, run_data: RunData, thumbnails: Thumbnails, most_bytes: int = MOST_BYTES) -> None:
         self.run_data, self.thumbnails, self.most_bytes = run_data, thumbnails, most_bytes
@@ -141,7 +141,7 @@ def replay_episode(run_data: RunData, row: Row, turns: Sequence[Row]) -> tuple[d
 def _open_questions(
     row: Row, sample: Sample | None, condition: Condition | None, turns: Sequence[Row]
 ) -> dict[int, ReplayedTurn]:
-    """Return the questions of an open-ended episode, as far as the readings lead to the stored frames."""
+    """Return the questions of an open-ended episode, up to the first turn whose stored frame differs from the replayed one."""
     if sample is None or condition is None:
         return {}
     game, questions = SCENARIOS[sample.scenario], dict[int, ReplayedTurn]()

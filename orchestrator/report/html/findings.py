@@ -154,8 +154,8 @@ def _asking(rows: pl.DataFrame) -> Iterator[Finding]:
 
 def _changes(run_data: RunData) -> Iterator[Finding]:
     """Yield the condition that changes most cells significantly."""
-    others = ["reference", *run_data.unseen_conditions]
-    cells = compare_conditions(run_data).filter(~pl.col("condition").is_in(others), protocol="mcqa")
+    excluded = ["reference", *run_data.unseen_conditions]
+    cells = compare_conditions(run_data).filter(~pl.col("condition").is_in(excluded), protocol="mcqa")
     cells = run_data.models_or_baselines(cells)
     if cells.is_empty():
         return

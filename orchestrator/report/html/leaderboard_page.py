@@ -1,6 +1,6 @@
 """Writes a leaderboard as one HTML file that opens from disk, with links into the runs' own report pages.
 
-Like the report's page it sends no request, and no text of a run is markup in it.
+Like ``report.html``, it sends no request and escapes all text of runs.
 """
 
 import os
@@ -111,7 +111,7 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
 
 
 def _rank(row: Row, models: int) -> Line:
-    """Return rank, bounds, and the probability to be best, which few models do not have."""
+    """Return rank, bounds, and the probability of being best, which needs ``FEWEST_FOR_BEST`` models."""
     if row["rank"] is None:
         return (MISSING,) * 3
     bounds = TableCell(f"{row['rank_low']}–{row['rank_high']}", row["rank_low"])

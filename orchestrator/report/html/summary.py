@@ -112,7 +112,7 @@ def _prompt(run_data: RunData) -> str:
 
 def _judge(run_data: RunData) -> str:
     if counts := judge_counts(run_data.folder, run_data.episodes.lazy()):
-        return join_names([each.sentence(judge) for judge, each in counts.items()], 3)
+        return join_names([count.sentence(judge) for judge, count in counts.items()], 3)
     if "oeg" in set(run_data.rows["protocol"]):
         return "open-ended answers are not judged yet"
     if judge := run_data.sweep.turn_judge:
@@ -169,7 +169,7 @@ def _errors(run_data: RunData) -> Iterator[str]:
         return
     kinds = {name: int(rows[name].sum()) for name in ("unprocessable", "refused", "failed")}
     yield (
-        f"without an answer, and in no measure: {pluralize(total, 'episode')} "
+        f"without an answer, left out of all measures: {pluralize(total, 'episode')} "
         f"({', '.join(f'{n:,} {name}' for name, n in kinds.items() if n)})"
     )
     causes = run_data.episodes.filter(pl.col("error").is_not_null()).group_by("error").len().sort("len", "error")

@@ -14,14 +14,14 @@ from actors.text.printable import list_first, spell_invisible
 from envs import SCENARIOS
 
 LONGEST_NAME = 200
-"""Characters of a name or a reason that a table shows."""
+"""Most characters of a name or a reason that a table shows."""
 MOST_NAMES = 4
-"""Names that a sentence lists before it only counts."""
+"""Number of names that a sentence lists; it counts the rest."""
 _INERT = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"}
 
 
 def visible(text: Any, longest: int = LONGEST_NAME) -> str:
-    """Return one line with control, zero-width and direction characters as ``U+202E``, cut if it is too long."""
+    """Return the text on one line, cut if too long, with invisible characters as code points (``U+202E``)."""
     raw = str(text)
     line = spell_invisible(raw[:longest])
     return line if len(raw) <= longest else f"{line}… ({len(raw):,} characters)"
@@ -45,7 +45,7 @@ def paper_order(names: Iterable[str], order: Iterable[str] = SCENARIOS) -> list[
 
 
 def inert(content: Mapping[str, Any]) -> str:
-    """Return JSON that no HTML parser can leave: ASCII without ``<``, ``>`` and ``&``, the same bytes for equal content."""
+    """Return JSON that cannot end its ``script`` element: ASCII without ``<``, ``>`` and ``&``, equal bytes for equal content."""
     text = json.dumps(content, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.translate(_INERT)
 

@@ -1,4 +1,4 @@
-"""Thumbnails of the pictures that the models saw, cropped as they were; turns with the same picture share one.
+"""Thumbnails of the pictures that the models saw, with the same crops; turns with equal pictures share one.
 
 Their number and bytes are bounded. A picture that is left out or cannot be shown has a reason in its place.
 """
@@ -18,15 +18,15 @@ EDGE = 208
 """Pixels of a thumbnail's longer side."""
 QUALITY = 72
 MOST_BYTES = 6_000_000
-"""Bytes of all thumbnails of a page, in the page."""
-CACHE = 64 << 20
+"""Most bytes that all thumbnails take in a page."""
+CACHE_BYTES = 64 << 20
 
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _KEY = re.compile(rf"(.*?)(?:@({_NUMBER}),({_NUMBER}),({_NUMBER}),({_NUMBER}))?(#grey)?(?:\^(\d{{1,6}}))?", re.DOTALL)
 
 
 def picture_folder(run_data: RunData, data: Path | None = None) -> Path | None:
-    """Return the data folder, by default the one that the run was read with, if it is here and holds the samples of the run."""
+    """Return the data folder (default: the one that the run was read with); None if it is absent or lacks the run's samples."""
     folder = data or run_data.data or data_folder(run_data.sweep)
     return folder if run_data.samples and folder.is_dir() else None
 
@@ -45,7 +45,7 @@ class Thumbnails:
 
     def __init__(self, data: Path | None, most: int, most_bytes: int = MOST_BYTES) -> None:
         """``data`` is the benchmark folder, None if it is not available; ``most`` bounds the number of pictures."""
-        self.renderer = None if data is None else Renderer(data, CACHE)
+        self.renderer = None if data is None else Renderer(data, CACHE_BYTES)
         self.most, self.most_bytes = most, most_bytes
         self.uris: list[str] = []
         self.bytes = 0

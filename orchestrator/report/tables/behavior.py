@@ -20,7 +20,7 @@ KIND_COLUMNS = KINDS | {SAME_LETTER: "always the same letter"}
 
 
 def reply_kinds_table(run_data: RunData) -> Table:
-    """Return the shares over all scenarios; empty if no model gave such a reply. Its CSV file has every cell."""
+    """Return the share of each kind of reply over all scenarios, empty if there is none; the CSV file has every cell."""
     rows = reply_kinds(run_data)
     heads = columns("model", ("replies", *KIND_COLUMNS.values()))
     if rows.is_empty() or not rows.select(pl.sum_horizontal(*KIND_COLUMNS).sum()).item():
@@ -29,7 +29,9 @@ def reply_kinds_table(run_data: RunData) -> Table:
     for model, condition, part in model_conditions(run_data, rows):
         replies = int(part["replies"].sum())
         shares = {kind: float((part[kind] * part["replies"]).sum() / replies) for kind in KIND_COLUMNS}
-        lines.append(line(f"{model}, {condition}", [TableCell(str(replies), replies), *map(_cell, shares.values())]))
+        lines.append(
+            line(f"{model}, {condition}", [TableCell(str(replies), replies), *map(_share_cell, shares.values())])
+        )
         high = [f"{share:.0f}% {KIND_COLUMNS[kind]}" for kind, share in shares.items() if share > WARNING_PERCENT]
         notes += [f"{model}, {condition}: {', '.join(high)}"] if high else []
     title = (
@@ -40,7 +42,7 @@ def reply_kinds_table(run_data: RunData) -> Table:
     return Table("reply-kinds", title, heads, tuple(lines), rows, notes=tuple(notes))
 
 
-def _cell(share: float) -> TableCell:
+def _share_cell(share: float) -> TableCell:
     return TableCell(f"{share:.1f}{' !' if share > WARNING_PERCENT else ''}", share)
 
 
@@ -78,7 +80,7 @@ def malformed_calls_table(run_data: RunData) -> Table:
 
 
 HARDEST = 5
-"""Samples of each scenario that are shown."""
+"""Number of samples shown per scenario."""
 
 
 def hard_samples_table(run_data: RunData) -> Table:
@@ -117,13 +119,13 @@ TIME_COLUMNS = (
     Column("GPUs", "of one replica"),
     Column("held", "hours of all replicas, over all attempts"),
     *(Column(f"{part} %", "share of the held time") for part in HELD),
-    Column("waiting", "hours in which replicas waited in Ray for a place and a process; not in held"),
+    Column("waiting", "hours in which replicas waited for Ray to place and start them; not in held"),
 )
 TIME_SCHEMA = {"group": pl.String, "gpus": pl.Float64, **dict.fromkeys(("waiting", *HELD), pl.Float64)}
 
 
 def replica_time_table(run_data: RunData) -> Table:
-    """Return a line per model or judge whose replicas held anything; numbers in seconds of replicas."""
+    """Return a line per model or judge whose replicas held resources; ``numbers`` are in replica-seconds."""
     times = {name: time for name, time in sorted(time_by_group(run_data.folder).items()) if time.held}
     rows = [(name, time.gpus, time.waiting, *(getattr(time, part) for part in HELD)) for name, time in times.items()]
     numbers = pl.DataFrame(rows, schema=TIME_SCHEMA, orient="row")

@@ -1,4 +1,4 @@
-"""Frames as CSV that a spreadsheet can open: no text of a model or data file is computed as a formula."""
+"""Frames as CSV files: a spreadsheet never evaluates text from a model or a data file."""
 
 import polars as pl
 
@@ -6,17 +6,17 @@ from actors.text.formulas import FORMULA
 
 
 def csv_text(frame: pl.DataFrame, digits: int | None = 6) -> str:
-    """Return the frame as CSV with so many decimals, and smaller numbers with their power of ten.
+    """Return the frame as CSV with ``digits`` decimals; numbers too small for them are in scientific notation.
 
-    A text that begins like a formula gets an apostrophe before it.
+    A text that begins like a formula gets a leading apostrophe.
     """
     texts = pl.col(pl.String)
     safe = pl.when(texts.str.contains(FORMULA)).then(pl.lit("'") + texts).otherwise(texts).name.keep()
-    return frame.with_columns(safe, *_exact_tiny(frame, digits)).write_csv(float_precision=digits)
+    return frame.with_columns(safe, *_format_tiny(frame, digits)).write_csv(float_precision=digits)
 
 
-def _exact_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
-    """Return the columns with numbers that so many decimals would print as 0, as texts that keep them (``2.1e-09``)."""
+def _format_tiny(frame: pl.DataFrame, digits: int | None) -> list[pl.Series]:
+    """Return as text each column with a nonzero number that ``digits`` decimals would print as 0, written as ``2.1e-09``."""
     if digits is None:
         return []
     least, columns = 0.5 * 10**-digits, list[pl.Series]()

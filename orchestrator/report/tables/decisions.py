@@ -20,10 +20,10 @@ from orchestrator.report.tables.table import Table, TableCell, columns, line
 
 
 def knowledge_table(run_data: RunData) -> Table:
-    """Return the share of samples that each model knows at the first picture and at any, and the moves in between."""
+    """Return the share of samples that each model knows at the first picture and at any, and the moves to the nearest."""
     title = (
-        "decision map: percent of samples whose category it names at the first picture / at any that play can reach (with the "
-        "interval of this); mean moves to the nearest of these (of samples that have one)"
+        "decision map: percent of samples whose category the model names at the first picture / at any reachable picture (with "
+        "its interval); mean moves to the nearest such picture (over samples that have one)"
     )
     return _table(run_data, "decision-map", title, KNOWLEDGE_COLUMNS, _knowledge, "{model}")
 
@@ -31,8 +31,8 @@ def knowledge_table(run_data: RunData) -> Table:
 def regret_table(run_data: RunData) -> Table:
     """Return how well the questions and answers of each condition agree with the model's own map."""
     title = (
-        "percent of episodes that asked although it knew / answered although it could not know; mean turns of regret (moves "
-        "asked for too many, and moves that were still needed; with the interval), by the decision map of the same model"
+        "by the model's own decision map: percent of episodes that asked although it knew / answered although it could not know; "
+        "mean turns of regret, with its interval (suggestions at known pictures, plus moves still needed)"
     )
     return _table(run_data, "decisions", title, DECISION_COLUMNS, _regret, "{model}, {condition}")
 

@@ -1,4 +1,4 @@
-"""The tables after the paper's own: paired differences, ranks, replicates, and other readings of the replies."""
+"""The tables that go beyond the paper's: paired differences, ranks, replicates, and other readings of the replies."""
 
 from collections.abc import Iterable
 
@@ -40,7 +40,7 @@ PAIRED = {
     Protocol.TOOLS: ("tools-paired", "tool calls, accuracy"),
     Protocol.OEG_MULTI: ("open-ended-turns-paired", "open-ended over several turns, accuracy"),
 }
-"""Name and measure of the paired table."""
+"""Protocol -> name of its paired table, and the measure that the title names."""
 
 
 def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table:
@@ -58,12 +58,12 @@ def paired_table(run_data: RunData, protocol: Protocol = Protocol.MCQA) -> Table
     name, measure = PAIRED[protocol]
     test, (margin, exploratory) = _describe_test(run_data), evidence_settings(run_data)
     scope = "all models"
-    if exploratory and run_data.sweep.evidence:
-        scope = f"all {exploratory:,} exploratory tests; means of {run_data.sweep.evidence.primary}, the primary endpoint, apart"
+    if exploratory and (evidence := run_data.sweep.evidence):
+        scope = f"all {exploratory:,} exploratory tests, and separately over means of {evidence.primary}, the primary endpoint"
     title = (
         f"{measure} against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        f"interval (* {test}, of means a score test; Holm over {scope}, p < {ALPHA}; = within {margin:g} points by two "
-        "one-sided tests)"
+        f"interval (* {test} for cells, a score test for means; Holm over {scope}, p < {ALPHA}; = within {margin:g} points by "
+        "two one-sided tests)"
     )
     heads = columns("model", [*scenarios, AVERAGE])
     return Table(name, title, heads, tuple(lines), cells, ranked, fold_baselines=True)
@@ -107,8 +107,8 @@ def ranking_table(run_data: RunData) -> Table:
     heads = ["accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"]
     heads += ["ranks whatever is missing"] * bounded
     title = (
-        f"{ZERO_SHOT}: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the "
-        "best, and of being above the next model; difference to it in points (95% interval)"
+        f"{ZERO_SHOT}: rank by the average over scenarios on the same samples, a missing answer counts as wrong; probability of "
+        "being the best, and of being above the next model; difference to it in points (95% interval)"
     )
     return Table("ranking", title, columns("model", heads), lines, numbers, len(lines))
 
@@ -166,7 +166,7 @@ def _reading(row: Row, name: str) -> TableCell:
 
 
 def _range(low: TableCell, high: TableCell) -> TableCell:
-    """Return both figures; their interval reaches from the lower bound of the one to the upper bound of the other."""
+    """Return both figures in one cell; its interval reaches from the lower bound of ``low`` to the upper bound of ``high``."""
     if low.text == high.text:
         return low
     note = f"{low.note.split('–')[0]}–{high.note.split('–')[-1]}" if low.note and high.note else ""

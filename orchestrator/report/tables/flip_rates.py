@@ -83,7 +83,7 @@ def read_rates(folder: Path) -> pl.DataFrame:
 
 
 def measured_flips(folder: Path) -> dict[str, float]:
-    """Return the upper bound of changed right-or-not answers per model, in percent, over all shares and settings."""
+    """Return per model the percentage of episodes that became right or wrong: the highest upper bound over all settings."""
     bounds = read_rates(folder).drop_nulls("correct_high").group_by("model").agg(pl.col("correct_high").max())
     return dict(bounds.iter_rows())
 

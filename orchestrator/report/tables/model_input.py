@@ -12,12 +12,12 @@ from orchestrator.report.tables.table import Table
 from sweeps.spec import Sweep
 
 COLUMNS = dict.fromkeys(("model", "engine", "certificate", "outcome", "weights"), pl.String)
-NONE = "missing"
-"""Status of a model that a run has no certificate of."""
+NO_CERTIFICATE = "missing"
+"""Status of a model without a certificate."""
 
 
 def input_notes(sweep: Sweep, folder: Path) -> list[str]:
-    """Return why the input of some models of a run is not certified to be the package's, one sentence at most."""
+    """Return sentences on models whose input is not certified to equal the package's, or that have packages of their own."""
     return footnotes(sweep.models, read_certificates(folder))
 
 
@@ -36,7 +36,7 @@ def add_notes(table: Table, notes: Sequence[str]) -> Table:
 
 
 def certificate_rows(run_data: RunData) -> pl.DataFrame:
-    """Return one row per model with an input: the status and outcome of its certificate (``COLUMNS``)."""
+    """Return one row per model that has a certificate or needs one: the status and outcome of its certificate (``COLUMNS``)."""
     certificates = read_certificates(run_data.folder)
     rows = []
     for model in run_data.sweep.models:
@@ -44,5 +44,5 @@ def certificate_rows(run_data: RunData) -> pl.DataFrame:
             outcome, weights = certificate.describe(), certificate.weights
             rows.append((model.name, model.backend, certificate.status, outcome, weights))
         elif model.backend in ENGINES:
-            rows.append((model.name, model.backend, NONE, "", ""))
+            rows.append((model.name, model.backend, NO_CERTIFICATE, "", ""))
     return pl.DataFrame(rows, schema=COLUMNS, orient="row")

@@ -98,7 +98,7 @@ def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
 
 
 def corrected_table(run_data: RunData) -> Table:
-    """Return the averages as the judge counts them, and corrected for its errors; no rows if nothing corrects them."""
+    """Return the averages as judged and corrected for the judge's errors; no rows without a gold check or labels."""
     numbers = corrected_shares(run_data)
     sources = [source for source in SOURCES if numbers[source].count()]
     if len(sources) == 1:

@@ -19,7 +19,7 @@ SURPRISING_Z = 3.0
 """Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
 NORMAL_95 = 1.96
 FEW_CLUSTERS = 30
-"""Samples, or clusters, of a scenario below which intervals hold the true value less often than they say."""
+"""With fewer samples (or clusters) in a scenario, its 95% intervals cover the true value in less than 95% of cases."""
 POINTS = {
     "acc": "own point", "greedy_acc": "greedy", "auc_own": "AUC, own map", "auc_others": "AUC, others' map",
     "neutral_own": "neutral b", "position_sd": "order sd", "position_effect": "published order",
@@ -90,12 +90,12 @@ def _notes(run_data: RunData) -> tuple[str, ...]:
 
 
 def _scored() -> pl.Expr:
-    """Return whether an engine computed a row's probabilities."""
+    """Return an expression for rows whose probabilities an engine computed."""
     return pl.col("exact") | (pl.col("thoughts") > 0)
 
 
 def _sampling_notes(rows: pl.DataFrame, scored: pl.DataFrame) -> Iterator[str]:
-    """Yield which models' replies or thoughts were sampled."""
+    """Yield notes on the models whose replies or thoughts were sampled."""
     if sampled := rows.filter(~_scored())["model"].unique().sort().to_list():
         yield (
             f"{', '.join(sampled)}: the engine gives no probabilities, so shares of sampled replies estimate the own point alone"
@@ -108,7 +108,7 @@ def _sampling_notes(rows: pl.DataFrame, scored: pl.DataFrame) -> Iterator[str]:
 
 
 def _small_notes(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield in which scenarios intervals are too narrow."""
+    """Yield a note on the scenarios whose intervals are too narrow."""
     few = rows.filter(pl.col("scenario").is_not_null(), pl.col("clusters") < FEW_CLUSTERS)["scenario"].unique()
     if len(few):
         yield (
@@ -118,7 +118,7 @@ def _small_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _difference_notes(run_data: RunData) -> Iterator[str]:
-    """Yield where played values differ from exact ones, and the kinds of replies that explain it."""
+    """Yield a note per cell whose played values differ from the exact ones, with the kinds of replies that explain it."""
     for row in filter(_differs, exact_and_played(run_data).iter_rows(named=True)):
         kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
         yield (
@@ -129,7 +129,7 @@ def _difference_notes(run_data: RunData) -> Iterator[str]:
 
 
 def _differs(row: Row) -> bool:
-    """Return True if played values differ from exact ones by more than decoding explains: at all, if greedy."""
+    """Return True if played values differ from exact ones by more than chance allows; greedy decoding allows nothing."""
     if row["point"] == "greedy":
         return any(abs(row[f"exact_{name}"] - row[f"played_{name}"]) > 1e-6 for name in ("acc", "ps"))
     return any(abs(row[name] or 0.0) > SURPRISING_Z for name in ("z", "z_ps"))
@@ -145,9 +145,9 @@ def sentences(row: Row) -> list[str]:
     )
     if row["neutral_own"] is None:
         return [point]
-    way = "too rarely" if row["neutral_own"] > 0 else "too readily"
+    direction = "too rarely" if row["neutral_own"] > 0 else "too readily"
     will = (
-        f"{name} asks {way}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
+        f"{name} asks {direction}: its odds of asking times {_factor(row['neutral_own'])} would be even between what it can and "
         f"cannot know; any bias at all would gain at most {row['unbiased'] - row['acc']:.1f} points."
     )
     knowledge = (
@@ -159,7 +159,7 @@ def sentences(row: Row) -> list[str]:
 
 
 def _bounds(row: Row, measure: str) -> str:
-    """Return the limits as a sentence has them."""
+    """Return the interval for a sentence, ``no interval`` without one."""
     return _limits(row, measure) or "no interval"
 
 
@@ -199,8 +199,8 @@ def _split_cell(row: Row, planned: int = 1) -> TableCell:
         return TableCell("no overlap")
     text = " / ".join(format_signed(row[part]) for part in ("more", "better"))
     limits = "; ".join(interval_text(row, part) for part in ("more", "better"))
-    few = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
-    return TableCell(f"{text}{few}", row["better"], limits)
+    coverage = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
+    return TableCell(f"{text}{coverage}", row["better"], limits)
 
 
 def interval_text(row: Row, part: str) -> str:
@@ -223,7 +223,7 @@ def exact_table(run_data: RunData) -> Table:
 
 
 def _spread_notes(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return how far played values are from exact ones, if they were sampled."""
+    """Return a note on the distances of sampled values from exact ones; none if nothing was sampled."""
     z = rows["z"].drop_nulls()
     if z.is_empty():
         return ()

@@ -39,23 +39,26 @@ def main_table(run_data: RunData) -> Table:
 
 
 def conditions_table(run_data: RunData) -> Table:
-    """Return models x conditions, averaged over scenarios; next to solved examples zero-shot over their scenarios."""
+    """Return models x conditions, averaged over scenarios.
+
+    Conditions with solved examples have fewer scenarios, so zero-shot over just these stands before them.
+    """
     cells, averages = (frame.filter(protocol="mcqa") for frame in estimate(run_data))
-    few = _average_over(cells.filter(condition=ZERO_SHOT), WITH_EXAMPLES)
+    subset_cells = _average_over(cells.filter(condition=ZERO_SHOT), WITH_EXAMPLES)
     names = [name for name in conditions_of(run_data, averages) if name != "reference"]
     examples = [name for name in names if run_data.conditions[name].scenarios]
     everywhere = [name for name in names if name not in examples]
-    few_heading = [f"zero-shot ({', '.join(WITH_EXAMPLES)})"] if examples else []
+    subset_head = [f"zero-shot ({', '.join(WITH_EXAMPLES)})"] if examples else []
     lines = {}
     for model in order_models(averages["model"], run_data.baselines):
         rows = by_column(averages.filter(model=model), "condition")
         lines[model] = [
             *(average_cell(run_data, rows.get(name)) for name in everywhere),
-            *(few.get(model, MISSING) for _ in few_heading),
+            *(subset_cells.get(model, MISSING) for _ in subset_head),
             *(average_cell(run_data, rows.get(name)) for name in examples),
         ]
     title = "conditions: accuracy in percent / mean number of suggestions, averaged over scenarios"
-    return ranked_table(run_data, "conditions", title, [*everywhere, *few_heading, *examples], lines, averages, "mcqa")
+    return ranked_table(run_data, "conditions", title, [*everywhere, *subset_head, *examples], lines, averages, "mcqa")
 
 
 def reference_table(run_data: RunData) -> Table:
@@ -124,7 +127,7 @@ def _scenario_table(
 
 
 def _average_over(cells: pl.DataFrame, scenarios: Sequence[str]) -> dict[str, TableCell]:
-    """Return the unweighted mean of each model over these scenarios."""
+    """Return per model the cell of its unweighted mean over these scenarios."""
     part = cells.filter(pl.col("scenario").is_in(scenarios))
     finished = (missing_episodes(part.columns) == 0).all()
     means = part.group_by("model").agg(

@@ -40,7 +40,7 @@ def model_conditions(run_data: RunData, rows: pl.DataFrame) -> Iterator[tuple[st
 
 
 def average_heading(scenarios: Sequence[str]) -> str:
-    """Return the heading of the mean over these scenarios: the paper's name only for its seven."""
+    """Return the heading of the mean over scenarios: ``avg`` for the paper's seven, else ``avg of N``."""
     return AVERAGE if set(scenarios) == set(SCENARIOS) else f"avg of {len(scenarios)}"
 
 
@@ -64,13 +64,13 @@ def ranked_table(
     numbers: pl.DataFrame,
     protocol: str,
 ) -> Table:
-    """Return a table with a line per model, best and second marked among models; among baselines if there are only these.
+    """Return a table with a line per model that marks the best and the second model, or baseline if there are no models.
 
-    A model's mark says that it is above all baselines but the oracle, too.
+    A marked model is also above every baseline except the oracle.
     """
     ranked = [model not in run_data.baselines for model in lines]
     oracles = set(run_data.models_of_policy("oracle"))
-    baselines = [not model and name not in oracles for name, model in zip(lines, ranked, strict=True)]
+    baselines = [not is_model and model not in oracles for model, is_model in zip(lines, ranked, strict=True)]
     rows = [line(model, cells) for model, cells in lines.items()]
     marked = (
         mark_best(rows, ranked, baselines) if any(ranked) else mark_best(rows, [True] * len(rows), [False] * len(rows))
@@ -110,7 +110,7 @@ def average_cell(run_data: RunData, row: Row | None, text: Format | None = None)
 
 
 def change_cell(row: Row | None, interval: bool = False) -> TableCell:
-    """Return the cell of a paired difference in points: by corrected tests, ``*`` if it is not 0, ``=`` if within the margin."""
+    """Return the cell of a paired difference in points: ``*`` if significant, ``=`` if proven to be within the margin."""
     if row is None or row["difference"] is None:
         return MISSING
     limits = f" ({format_limits(row, 'difference')})" if interval else ""
@@ -119,12 +119,12 @@ def change_cell(row: Row | None, interval: bool = False) -> TableCell:
 
 
 def number_cell(value: float | None) -> TableCell:
-    """Return a number with one decimal."""
+    """Return the cell of a number, with one decimal."""
     return MISSING if value is None else TableCell(f"{value:.1f}", value)
 
 
 def signed_cell(value: float | None, digits: int = 1) -> TableCell:
-    """Return a difference with its sign."""
+    """Return the cell of a difference, with its sign."""
     return MISSING if value is None else TableCell(format_signed(value, digits), value)
 
 
@@ -159,7 +159,7 @@ def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
         for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
     ]
     unanswered = [
-        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, and in no measure "
+        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, left out of all measures "
         f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed){_format_bounds(row)}"
         for row in rows.filter(pl.col("errors") > 0).iter_rows(named=True)
     ]
@@ -167,10 +167,10 @@ def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
 
 
 def _format_bounds(row: Row) -> str:
-    """Return the accuracy if all missing episodes were wrong, or right; empty if no more than 1% is missing."""
+    """Return the accuracy if all missing episodes were wrong and if all were right; empty if at most 1% is missing."""
     missing = row["errors"] + sum(row[ending] for ending in CUT_SHORT)
     if missing <= LEAST_MISSING * row["finished"] or row["acc"] is None:
         return ""
     right = row["acc"] * row["scored"] / 100
     least, most = (100 * count / row["finished"] for count in (right, right + missing))
-    return f"; acc is {least:.1f} to {most:.1f}, whatever they would have been"
+    return f"; acc is {least:.1f} to {most:.1f}, from all wrong to all right"

@@ -23,7 +23,7 @@ from sweeps.conditions import CONDITIONS
 from sweeps.registry import registry
 
 MOST_CELLS = 6
-"""Cells that a note names before it only counts."""
+"""Number of cells that a note names; it counts the rest."""
 MARKS = {"!": "errors", "~": "overflow", "^": "truncated"}
 """Mark after a cell -> the column that counts its cause."""
 
@@ -57,14 +57,14 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     if MAP_COLUMN in rows.columns:  # a decision map has no accuracy
         rows = rows.filter(~pl.col(MAP_COLUMN))
-    rows = rows.filter(~_plays_no_game(rows.columns))
+    rows = rows.filter(~_is_unscored(rows.columns))
     for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
         cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
         yield _table(part, str(condition), cell_format.with_measures(measure_names(rows.columns)))
 
 
-def _plays_no_game(names: Sequence[str]) -> pl.Expr:
-    """Return True for cells whose episodes have no score and no judge, as those of operating curves."""
+def _is_unscored(names: Sequence[str]) -> pl.Expr:
+    """Return an expression for cells with neither scored nor judged episodes, such as those of operating curves."""
     answered = pl.col("answered").fill_null(0) if "answered" in names else pl.lit(0)
     return (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
 
@@ -96,14 +96,14 @@ def _without_verdict(rows: pl.DataFrame) -> str:
 
 
 def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return the cells with episodes that have no answer, or that a limit cut short."""
+    """Return notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
     meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
-    meanings["errors"] = "without an answer, and in no measure"
+    meanings["errors"] = "without an answer, left out of all measures"
     return tuple(note for mark, name in MARKS.items() for note in _name_cells(rows, name, f"{mark} {meanings[name]}"))
 
 
 def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:
-    """Yield one line with the first few cells that have such episodes, their counts and the bounds that they leave."""
+    """Yield one note with the first cells that have episodes in this column, with their counts and bounds of accuracy."""
     if (affected := rows.filter(pl.col(column) > 0)).is_empty():
         return
     names = [_name_cell(row, column) for row in affected.head(MOST_CELLS).iter_rows(named=True)]

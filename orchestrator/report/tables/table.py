@@ -108,7 +108,7 @@ def columns(subject: str, names: Iterable[str]) -> tuple[Column, ...]:
 
 
 def line(label: str, cells: Iterable[TableCell]) -> Line:
-    """Return a row with its name."""
+    """Return a row: its label, then its cells."""
     return (TableCell(label), *cells)
 
 
@@ -128,27 +128,27 @@ def mark_best(rows: Sequence[Line], ranked: Sequence[bool], baselines: Sequence[
         _column_marks([row[number] for row in rows], ranked, baselines) for number in range(len(rows[0]) if rows else 0)
     ]
     return tuple(
-        tuple(replace(cell, style=marks[n].get(_rank(cell), cell.style)) for n, cell in enumerate(row))
-        if counts
+        tuple(replace(cell, style=marks[n].get(_score(cell), cell.style)) for n, cell in enumerate(row))
+        if is_ranked
         else row
-        for row, counts in zip(rows, ranked, strict=True)
+        for row, is_ranked in zip(rows, ranked, strict=True)
     )
 
 
 def _column_marks(cells: Sequence[TableCell], ranked: Sequence[bool], baselines: Sequence[bool]) -> dict[float, Style]:
     """Return value -> mark for the ranked cells of a column."""
-    level = max((_rank(cell) for cell, is_baseline in zip(cells, baselines, strict=True) if is_baseline), default=0.0)
-    compared = [_rank(cell) for cell, counts in zip(cells, ranked, strict=True) if counts and _is_ranked(cell)]
+    floor = max((_score(cell) for cell, is_baseline in zip(cells, baselines, strict=True) if is_baseline), default=0.0)
+    compared = [_score(cell) for cell, is_ranked in zip(cells, ranked, strict=True) if is_ranked and _is_ranked(cell)]
     if len(compared) < 2:
         return {}
     best, *others = sorted(set(compared), reverse=True)
     marks: dict[float, Style] = {best: "best"}
     if others:
         marks[others[0]] = "second"
-    return {rank: mark for rank, mark in marks.items() if rank > level}
+    return {rank: mark for rank, mark in marks.items() if rank > floor}
 
 
-def _rank(cell: TableCell) -> float:
+def _score(cell: TableCell) -> float:
     """Return the value by which a cell is ranked; 0 if it is not ranked."""
     return round(cell.value, 1) if _is_ranked(cell) and isinstance(cell.value, float | int) else 0.0
 

@@ -1,4 +1,4 @@
-"""The tables of what bears on the figures: clusters of samples, mean effects, missing episodes, cells that stopped early."""
+"""Tables on how certain the figures are: clusters of samples, mean effects, missing episodes, cells that stopped early."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -67,7 +67,7 @@ EFFECT_COLUMNS = (
     Column("p", "after Holm's correction over the conditions"),
     Column("between models", "standard deviation of the models' own changes, points"),
     Column("between scenarios", "standard deviation of the scenarios' own changes, points"),
-    Column("rest", "standard deviation of a model in a scenario beyond both, with sampling error"),
+    Column("rest", "standard deviation that neither explains, sampling error included"),
 )
 
 
@@ -102,11 +102,14 @@ MISSING_COLUMNS = (
     Column("measure", number=False, filter=True),
     Column("missing", "episodes, or pairs, without an answer or cut short by a limit"),
     Column("shown", "as in the other tables"),
-    Column("worst to best case", "if all missing episodes were least, or most; in brackets the 95% intervals of both"),
+    Column(
+        "worst to best case",
+        "if all missing episodes had the lowest, or highest value; in brackets the 95% intervals of both",
+    ),
 )
 LABELS = {"acc": "accuracy", "ps": "suggestions", "loops": "loops"}
 MOST_ROWS = 40
-"""Rows that are shown; ``missing.csv`` has all."""
+"""Number of rows shown; ``missing.csv`` has all."""
 
 
 def missing_table(run_data: RunData) -> Table:
@@ -119,7 +122,7 @@ def missing_table(run_data: RunData) -> Table:
     )  # fmt: skip
     lines = tuple(map(_bounds_line, rows.head(MOST_ROWS).iter_rows(named=True)))
     notes = (f"{pluralize(rows.height - MOST_ROWS, 'more row')} in missing.csv",) if rows.height > MOST_ROWS else ()
-    title = "figures from which more than 1% is missing: worst and best case of these episodes, with the 95% intervals of both"
+    title = "figures with more than 1% of their episodes missing: worst and best case, with the 95% intervals of both"
     return Table("missing", title, MISSING_COLUMNS, lines, numbers, notes=notes, search=len(lines) > 1)
 
 
@@ -155,10 +158,10 @@ Cells = Mapping[str, Mapping[str, Any]]
 
 @cached_per_run
 def stopped_averages(run_data: RunData) -> pl.DataFrame:
-    """Return a row per average over scenarios with a stopped cell, and with ``difference`` one per condition against zero-shot.
+    """Return a row per average that includes a stopped cell, and per condition against zero-shot if the rule has ``difference``.
 
-    Columns: model, condition, against (empty for an accuracy), value with low and high (percent, or points), samples (that
-    count) and full (of the full sets). Empty if nothing stopped.
+    Columns: model, condition, against (empty for an accuracy), value with low and high (percent, or points), samples
+    (planned) and full (size of the full sets). Empty if nothing stopped.
     """
     stopped, rule = stopped_cells(run_data.rows), run_data.sweep.precision
     if rule is None or not stopped:
@@ -183,7 +186,7 @@ def stopped_averages(run_data: RunData) -> pl.DataFrame:
 def _difference(run_data: RunData, cells: Cells, base: Cells, points: float) -> tuple[float | None, float, float]:
     """Return the mean difference over the shared scenarios, up to the first stop, and its interval; in points."""
     shared = [name for name in cells if name in base]
-    pairs = [(_correct(run_data, cells[name]), _correct(run_data, base[name])) for name in shared]
+    pairs = [(_right_or_wrong(run_data, cells[name]), _right_or_wrong(run_data, base[name])) for name in shared]
     sizes = [cells[name]["full"] for name in shared]
     stops = [min(map(len, pair)) for pair, size in zip(pairs, sizes, strict=True) if min(map(len, pair)) < size]
     rounds = min(stops, default=max(sizes))
@@ -194,7 +197,7 @@ def _difference(run_data: RunData, cells: Cells, base: Cells, points: float) -> 
     return value, 200 * low - 100, 200 * high - 100
 
 
-def _correct(run_data: RunData, row: Mapping[str, Any]) -> NDArray[np.float64]:
+def _right_or_wrong(run_data: RunData, row: Mapping[str, Any]) -> NDArray[np.float64]:
     """Return 1 or 0 for each episode of a cell in the order of the draw, nan if there is no answer."""
     episodes = sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed)
     answered = pl.when(~pl.col("ending").is_in(UNSCORED)).then(pl.col("correct").cast(pl.Float64))

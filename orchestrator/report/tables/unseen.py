@@ -19,7 +19,7 @@ from orchestrator.report.tables.table import Style, Table, TableCell, columns, l
 from orchestrator.report.wording import pluralize
 from sweeps.protocol import ZERO_SHOT
 
-GUESS_NOTE = "a guess among four categories is right in 25%; in ROD nothing counts at the first turn"
+GUESS_NOTE = "a guess among four categories is right in 25%; in ROD no answer counts at the first turn"
 
 
 def unseen_table(run_data: RunData) -> Table:
@@ -69,7 +69,7 @@ def unseen_sentence(run_data: RunData) -> tuple[str, str]:
 
 
 def _with_picture(run_data: RunData, rows: pl.DataFrame, names: list[str]) -> pl.DataFrame:
-    """Return each probe's ``acc`` with zero-shot's as ``seen``, of models, or of baselines if nothing else was played."""
+    """Return each probe's ``acc`` and zero-shot's as ``seen``: of models, or of baselines if no model was played."""
     scored = _select(rows, [ZERO_SHOT, *run_data.unseen_conditions]).filter(pl.col("acc").is_not_null())
     scored = run_data.models_or_baselines(scored)
     zero_shot = scored.filter(condition=ZERO_SHOT).select(*names, pl.col("acc").alias("seen"))
@@ -77,7 +77,7 @@ def _with_picture(run_data: RunData, rows: pl.DataFrame, names: list[str]) -> pl
 
 
 def _select(rows: pl.DataFrame, conditions: list[str]) -> pl.DataFrame:
-    """Return the rows of these conditions of multiple choice; none if no probe is among them."""
+    """Return the multiple-choice rows of these conditions; empty if only zero-shot is among them."""
     part = rows.filter(pl.col("condition").is_in(conditions), protocol="mcqa")
     return part if set(part["condition"]) - {ZERO_SHOT} else part.clear()
 

@@ -89,6 +89,7 @@ def test_a_strip_says_how_many_turns_it_leaves_out_and_why_an_episode_failed(run
     whole = shown(row)
     assert "turns in between" not in whole and whole.partition("Turn 1")[0].count("<p ") == 1
     assert " · 5 turns in between are not shown" in shown({**row, "turns": 25})
+    assert " · 1 turn in between is not shown" in shown({**row, "turns": 21})
     assert "the picture is damaged" in shown({**row, "ending": "unprocessable", "error": "the picture is damaged"})
 
 

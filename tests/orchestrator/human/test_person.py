@@ -12,7 +12,7 @@ from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import State
 from orchestrator.human import session
-from orchestrator.human.loopback import _is_not_a_malformed_request, _listen, page_headers
+from orchestrator.human.loopback import _is_worth_logging, _listen, page_headers
 from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
 from orchestrator.human.session import PlayPage, _describe_stop, order
 from orchestrator.planning.build_plan import build_plan
@@ -142,7 +142,7 @@ def test_bytes_that_are_no_request_are_not_logged_and_bugs_are():
         found = None if problem is None else (type(problem), problem, None)
         return logging.LogRecord("x", logging.ERROR, "x.py", 1, "x", (), found)
 
-    logged = [_is_not_a_malformed_request(record(problem)) for problem in (None, ValueError(), BadHttpMessage("x"))]
+    logged = [_is_worth_logging(record(problem)) for problem in (None, ValueError(), BadHttpMessage("x"))]
     assert logged == [True, True, False]
 
 

@@ -15,7 +15,7 @@ import pytest
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.view import bundle
-from orchestrator.view.bundle import Bundled, PictureWriter, write_bundle
+from orchestrator.view.bundle import BundleTotals, PictureWriter, write_bundle
 from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -56,7 +56,7 @@ def test_a_bundle_has_every_episode_once_and_the_page_knows_its_parts(
     states = list(write_bundle({"<run>": run}, demo_data, target))
     stored = episodes(run).collect()
     assert [state.episodes for state in states] == [3, 6, 8, 8]
-    assert states[-1] == Bundled(8, states[-1].pictures, sum(path.stat().st_size for path in target.iterdir()))
+    assert states[-1] == BundleTotals(8, states[-1].pictures, sum(path.stat().st_size for path in target.iterdir()))
     assert states[-1].pictures > 0 and [state.bytes for state in states] == sorted(state.bytes for state in states)
 
     parts = [pl.read_parquet(target / f"episodes-000{number}.parquet") for number in range(3)]

@@ -91,7 +91,7 @@ def test_process_ends_with_killed_report():
     )
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=60)
     status = Path(f"/proc/{int(done.stdout)}/status")
-    for _ in range(100):
+    for _ in range(600):
         if not status.exists() or "State:\tZ" in status.read_text():
             return
         time.sleep(0.1)

@@ -112,7 +112,7 @@ def test_columns_say_what_they_hold():
     )
     assert about["Cost"] == "paid to the service, in the currency of its prices; in brackets, per 1,000 episodes"
     assert about["Agrees"] == (
-        "no episode differs, rounding allowed; decoded differently or open-ended: it lies in our interval"
+        "no episode differs, up to rounding; if decoded differently or open-ended: it lies in our interval"
     )
     assert all(about[name] for name in about if name not in {"Model", "Scenario", "Condition", "Measure"} | {
         "Ours", "Published", "Difference"

@@ -91,7 +91,7 @@ def test_errors_list_the_three_commonest_causes(run_data):
     rows = [episode(n, "m/QD/hint", "failed", error=cause) for n, cause in enumerate(causes)]
 
     assert list(summary._errors(replace_episodes(run_data, rows))) == [
-        "without an answer, and in no measure: 8 episodes (8 failed)", "3 times: c", "2 times: b", "2 times: a",
+        "without an answer, left out of all measures: 8 episodes (8 failed)", "3 times: c", "2 times: b", "2 times: a",
     ]  # fmt: skip
 
 

@@ -157,7 +157,7 @@ def test_long_reply_is_cut_and_its_length_shown(content):
 def test_errors_are_escaped_in_summary(html, run_data):
     page = build_page(run_data, None, 0, 10)
     problems = " ".join(page.problems)
-    assert "without an answer, and in no measure: 50 episodes (50 unprocessable)" in problems
+    assert "without an answer, left out of all measures: 50 episodes (50 unprocessable)" in problems
     assert "\\u202eby the processor" in problems, "the store has it escaped already"
     assert "&lt;b&gt;refused&lt;/b&gt; \\u202eby" in html and "<b>refused</b>" not in html
 

@@ -60,7 +60,7 @@ def test_the_primary_endpoint_is_corrected_over_its_models_alone(planted):
     models = compare_model_averages(run)
     assert models["p_holm"].to_list() == pytest.approx(holm(models["p"].to_numpy(), tests).tolist())
     assert (
-        f"Holm over all {tests} exploratory tests; means of hint, the primary endpoint, apart"
+        f"Holm over all {tests} exploratory tests, and separately over means of hint, the primary endpoint"
         in paired_table(run).title
     )
     assert compare_condition_averages(planted)["endpoint"].null_count() == 4, "no question is declared"

@@ -117,5 +117,5 @@ def test_episodes_without_a_score_have_no_malformed_call(run_data):
 def test_columns_of_held_time_are_explained():
     assert [column.about for column in behavior.TIME_COLUMNS] == [
         "", "of one replica", "hours of all replicas, over all attempts", *["share of the held time"] * len(behavior.HELD),
-        "hours in which replicas waited in Ray for a place and a process; not in held",
+        "hours in which replicas waited for Ray to place and start them; not in held",
     ]  # fmt: skip

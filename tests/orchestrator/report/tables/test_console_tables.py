@@ -42,7 +42,7 @@ def test_complete_run_has_average_without_marks(rows):
 def test_cell_with_unanswered_episodes_is_marked(rows):
     text = render_rows(change_rows(rows, "COCO", errors=3, unprocessable=3, scored=7))
 
-    assert "! without an answer, and in no measure: uniform/COCO 3" in text
+    assert "! without an answer, left out of all measures: uniform/COCO 3" in text
     assert text.count("!") == 2 and "unfinished" not in text
 
 

@@ -32,13 +32,13 @@ def test_tables_say_what_their_figures_are(run_data):
     knowledge, regret = decisions.knowledge_table(empty), decisions.regret_table(empty)
     assert (knowledge.name, knowledge.title) == (
         "decision-map",
-        "decision map: percent of samples whose category it names at the first picture / at any that play can reach (with the "
-        "interval of this); mean moves to the nearest of these (of samples that have one)",
+        "decision map: percent of samples whose category the model names at the first picture / at any reachable picture (with "
+        "its interval); mean moves to the nearest such picture (over samples that have one)",
     )
     assert (regret.name, regret.title) == (
         "decisions",
-        "percent of episodes that asked although it knew / answered although it could not know; mean turns of regret (moves "
-        "asked for too many, and moves that were still needed; with the interval), by the decision map of the same model",
+        "by the model's own decision map: percent of episodes that asked although it knew / answered although it could not know; "
+        "mean turns of regret, with its interval (suggestions at known pictures, plus moves still needed)",
     )
     assert {table.columns[0].name for table in (knowledge, regret)} == {"model"}
 

@@ -154,11 +154,11 @@ def error_notes(run_data, monkeypatch, *rows):
 
 
 def test_errors_have_bounds_beyond_one_percent(run_data, monkeypatch):
-    begin = "m/QD/hint: 2 of 200 episodes without an answer, and in no measure (1 unprocessable, 1 refused, 0 failed)"
+    begin = "m/QD/hint: 2 of 200 episodes without an answer, left out of all measures (1 unprocessable, 1 refused, 0 failed)"
 
     assert error_notes(run_data, monkeypatch, ERRORS) == (begin,)
     (note,) = error_notes(run_data, monkeypatch, {**ERRORS, "finished": 199, "scored": 197})
-    assert note == f"{begin.replace('200', '199')}; acc is 49.5 to 50.5, whatever they would have been"
+    assert note == f"{begin.replace('200', '199')}; acc is 49.5 to 50.5, from all wrong to all right"
     assert error_notes(run_data, monkeypatch, {**ERRORS, "finished": 2, "scored": 0, "acc": None}) == (
         begin.replace("200", "2"),
     )
@@ -173,6 +173,6 @@ def test_cut_short_episodes_are_noted_before_errors(run_data, monkeypatch):
     assert error_notes(run_data, monkeypatch, row) == (
         f"m/QD/hint: 3 of 98 episodes outgrew the model, {end}",
         f"m/QD/hint: 1 of 98 episodes spent a reply's tokens before its first word, {end}",
-        "m/QD/hint: 2 of 100 episodes without an answer, and in no measure (1 unprocessable, 1 refused, 0 failed); acc is 49.0 "
-        "to 55.0, whatever they would have been",
+        "m/QD/hint: 2 of 100 episodes without an answer, left out of all measures (1 unprocessable, 1 refused, 0 failed); "
+        "acc is 49.0 to 55.0, from all wrong to all right",
     )

@@ -77,7 +77,7 @@ def test_marks_stand_after_their_cells_and_are_explained():
     assert texts(table) == [["m", "41.3 / 1.3~^", "41.3 / 1.3 (8/10)!", "3/10!", "41.3 / 1.3 (4/10)", "unfinished"]]
     assert [cell.style for cell in table.rows[0]] == ["", "", "unfinished", "", "unfinished", ""]
     assert table.notes == (
-        "! without an answer, and in no measure: m/CIT 1, m/QD 2",
+        "! without an answer, left out of all measures: m/CIT 1, m/QD 2",
         "~ outgrew the model, and counted as not right: m/ROD 1 (acc at most 50.0)",
         "^ spent a reply's tokens before its first word, and counted as not right: m/ROD 1 (acc at most 50.0)",
     )

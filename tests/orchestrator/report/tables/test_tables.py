@@ -132,14 +132,14 @@ HEADINGS = {
         ["model", "suggestions", "abstentions", "categories"],
     ),
     "ranking": (
-        "zero-shot: rank by the average over scenarios on the same samples, no answer is wrong; probability of being the best, "
-        "and of being above the next model; difference to it in points (95% interval)",
+        "zero-shot: rank by the average over scenarios on the same samples, a missing answer counts as wrong; probability of "
+        "being the best, and of being above the next model; difference to it in points (95% interval)",
         ["model", "accuracy", "samples", "rank", "ranks not excluded", "best of all", "above the next", "difference"],
     ),
     "paired": (
         "accuracy against zero-shot on the same samples, points; last, the mean over the condition's scenarios with its 95% "
-        "interval (* McNemar, of means a score test; Holm over all models, p < 0.05; = within 2 points by two "
-        "one-sided tests)",
+        "interval (* McNemar for cells, a score test for means; Holm over all models, p < 0.05; = within 2 points by "
+        "two one-sided tests)",
         SEVEN,
     ),
 }
@@ -228,8 +228,8 @@ def test_errors_are_noted_under_table(run_data):
     count = failed.filter(ending="unprocessable").height
     right = failed.filter(pl.col("ending") != "unprocessable", cell="uniform/QD/zero-shot")["correct"].sum()
     assert note == (
-        f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, and in no measure ({count} unprocessable, 0 refused, 0 "
-        f"failed); acc is {10 * right:.1f} to {10 * (right + count):.1f}, whatever they would have been"
+        f"uniform/QD/zero-shot: {count} of 10 episodes without an answer, left out of all measures ({count} unprocessable, "
+        f"0 refused, 0 failed); acc is {10 * right:.1f} to {10 * (right + count):.1f}, from all wrong to all right"
     )
 
 

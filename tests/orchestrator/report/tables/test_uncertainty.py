@@ -75,7 +75,7 @@ def test_effect_of_a_condition_names_its_protocol():
         ("p", True, "after Holm's correction over the conditions"),
         ("between models", True, "standard deviation of the models' own changes, points"),
         ("between scenarios", True, "standard deviation of the scenarios' own changes, points"),
-        ("rest", True, "standard deviation of a model in a scenario beyond both, with sampling error"),
+        ("rest", True, "standard deviation that neither explains, sampling error included"),
     ]
 
 
@@ -124,14 +124,14 @@ def test_missing_table_starts_with_averages_then_with_what_misses_most(run_data,
     assert [row[0].text for row in table.rows] == ["all", "zebra", "oracle", "few"], "of equals, baselines are last"
     assert (table.name, table.notes, table.search) == ("missing", (), True)
     assert table.title == (
-        "figures from which more than 1% is missing: worst and best case of these episodes, with the 95% intervals of both"
+        "figures with more than 1% of their episodes missing: worst and best case, with the 95% intervals of both"
     )
     assert [(column.name, column.number, column.filter, column.about) for column in table.columns] == [
         *((name, False, True, "") for name in ("model", "condition", "scenario", "measure")),
         ("missing", True, False, "episodes, or pairs, without an answer or cut short by a limit"),
         ("shown", True, False, "as in the other tables"),
         ("worst to best case", True, False,
-         "if all missing episodes were least, or most; in brackets the 95% intervals of both"),
+         "if all missing episodes had the lowest, or highest value; in brackets the 95% intervals of both"),
     ]  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def test_unseen_table_says_what_its_figures_are(probed_run):
     assert table.notes == (
         "50.0% of episodes end right under blank, without the sample's picture (swapped 50.0%, text-only 50.0%), and 100.0% with "
         "it; means over scenarios of 2 models. Highest: reader in COCO, 100.0% (100.0% with it).",
-        "a guess among four categories is right in 25%; in ROD nothing counts at the first turn",
+        "a guess among four categories is right in 25%; in ROD no answer counts at the first turn",
     )
     assert table.rows[0][0].text == "looker, zero-shot" and table.rows[-1][0].text == "guess, text-only"
     assert table.numbers.filter(scenario="avg").height == 12 and table.numbers.height == 48
