@@ -1,9 +1,9 @@
 """Prepares requests outside the event loop: each is opened in one of several threads, then rendered in a single one.
 
-Results reach the event loop in the order in which they were rendered. While others are still prepared, those of ``TOGETHER_S``
-arrive with one wake-up, to save thread switches: a request switches threads three times, while an ``await`` per step would switch
-eight times, each time waiting for the interpreter lock. The threads take requests from queues, because an executor's future per
-step would cost as much as a turn of the game.
+Results reach the event loop in the order in which they were rendered. While more requests are being prepared, the results of
+``TOGETHER_S`` seconds arrive with one wake-up, to save thread switches: a request then switches threads three times. With an
+``await`` per step, it would switch eight times, each time waiting for the interpreter lock. The threads take requests from
+queues, because an executor's future per step would cost as much as a turn of the game.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 TOGETHER_S = 0.03
-"""Seconds that a rendered request waits for others: one step of an engine, which takes no requests meanwhile."""
+"""Longest wait of a rendered request for others, in seconds: one step of an engine, which takes no requests meanwhile."""
 
 Input = TypeVar("Input")
 Opened = TypeVar("Opened")
@@ -101,7 +101,7 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         self._done.append(job)
         others = not (self._to_open.empty() and self._to_render.empty())
         if others and monotonic() - self._drained_at < TOGETHER_S:
-            return  # the last of them wakes the loop
+            return  # the last of the others wakes the loop
         if not self._woken:
             self._woken = True
             with suppress(RuntimeError):  # the loop is closed: no caller waits

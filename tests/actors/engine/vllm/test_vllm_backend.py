@@ -314,7 +314,7 @@ def test_stages_are_as_wide_as_their_nodes() -> None:
 def test_model_that_vllm_cannot_split_is_refused_in_one_sentence(folder: Path) -> None:
     options = {"pipeline_parallel_size": 2, "distributed_executor_backend": "mp", "max_model_len": 512}
     model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
-    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; leave"):
+    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; remove"):
         open_engine(model, folder)
 
 
