@@ -1,8 +1,8 @@
 """The transformers backend: each row of a batch is answered as if it were alone (left padding, its own seeded noise).
 
-It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most a batch, and
-generates; later requests join the next batch, so no episode waits for the slowest one. A full waiting batch is prepared
-during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
+It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most one batch, and
+generates their replies; later requests join the next batch, so no episode waits for the slowest one. If enough requests for a
+full batch wait, that batch is prepared during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ from actors.engine.in_flight import BATCH
 from sweeps.spec import ModelSpec
 
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
-"""Errors of processors for a picture or a text that they refuse."""
+"""Errors with which processors refuse a picture or a text."""
 CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
 
@@ -72,7 +72,7 @@ class TransformersBackend(LocalBackend):
         self.thread.start()
 
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises Unprocessable, or BackendDied if the device is lost."""
+        """Answer the request; raises Unprocessable, or BackendDied if the device is lost."""
         reply: Reply = await self._ask(request)
         return reply
 
@@ -123,7 +123,7 @@ class TransformersBackend(LocalBackend):
                 return
 
     def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Return tensors for the jobs that the processor takes; the others raise Unprocessable or Overflow."""
+        """Return the batch of the jobs that the processor takes; the others fail with Unprocessable or Overflow."""
         jobs = [job for job in jobs if not job.answer.done()]
         try:
             return PreparedBatch(jobs, self.model.inputs(jobs)) if jobs else None
@@ -138,7 +138,7 @@ class TransformersBackend(LocalBackend):
         return self._without_refused(jobs)
 
     def _without_refused(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Drop the jobs that the processor refuses alone; if it takes each alone, use batches of one from now on."""
+        """Try each job alone and drop the refused ones; if the processor refuses none, use batches of one from now on."""
         alone = [batch for job in jobs if (batch := self._prepare([job])) is not None]
         accepted = [job for batch in alone for job in batch.jobs]
         if len(accepted) < len(jobs):
@@ -174,7 +174,7 @@ class TransformersBackend(LocalBackend):
                 self._answer(batch)
 
     def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
-        """Raise a bug in its callers; end the backend if the device is lost."""
+        """Raise the error in the callers of these jobs; end the backend if the device is lost."""
         if isinstance(error, torch.AcceleratorError):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
             self.waiting.close(error)
@@ -211,7 +211,7 @@ class ModelAndProcessor:
         if not self.model.faithful and all(has_start_token(text, self.tokenizer) for text in texts):
             arguments["add_special_tokens"] = False
         pictures = [job.pictures[ref] for job in jobs for ref in images_of(job.request.messages)]
-        if pictures:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
+        if pictures:  # one flat list, as in the package: LLaVA-OneVision does not tile pictures of nested lists
             arguments["images"] = pictures
         tensors = self.processor(**arguments)
         needed = int(tensors["attention_mask"].sum(dim=1).max())
@@ -237,17 +237,18 @@ class ModelAndProcessor:
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
 
     def scored(self, batch: PreparedBatch) -> list[ScoredReplies]:
-        """Return the scores of the replies of a batch of one job."""
+        """Return the scores of the replies of a batch's only job, in a list like ``replies``."""
         (job,), inputs = batch.jobs, self._on_device(batch.inputs)
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
-        thought, *ids = (self.decoder(t, add_special_tokens=False)["input_ids"] for t in (job.thought, *job.replies))
+        texts = (job.thought, *job.replies)
+        thought, *ids = (self.decoder(text, add_special_tokens=False)["input_ids"] for text in texts)
         scores = score_replies(self.network, extend_inputs(inputs, thought) if thought else inputs, ids, stops)
         prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
         return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
 
     def _on_device(self, tensors: Any) -> dict[str, Any]:
-        """Return the tensors on the device, floats in the network's type."""
+        """Return the tensors on the device, with floats in the network's type."""
         inputs = tensors.to(self.device)
         return {k: v.to(self.network.dtype) if torch.is_floating_point(v) else v for k, v in inputs.items()}
 
@@ -257,7 +258,7 @@ class ModelAndProcessor:
         return decoding(request.sampling, self.checkpoint_decoding, model.repetition_penalty, model.faithful)
 
     def _reply(self, job: Job, stops: Container[int], tokens: list[int], prompt: int) -> Reply:
-        """Return the text up to the first end token, which counts as a token."""
+        """Return the reply up to its first end token, which counts as one of its tokens."""
         end = next((index for index, token in enumerate(tokens) if token in stops), None)
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
         return Reply(self.decode(tokens[:end]), prompt, length, finish, perf_counter() - job.created, cached_tokens=0)
