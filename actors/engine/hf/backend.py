@@ -241,8 +241,7 @@ class ModelAndProcessor:
         (job,), inputs = batch.jobs, self._on_device(batch.inputs)
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
-        texts = (job.thought, *job.replies)
-        thought, *ids = (self.decoder(text, add_special_tokens=False)["input_ids"] for text in texts)
+        thought, *ids = (self.decoder(t, add_special_tokens=False)["input_ids"] for t in (job.thought, *job.replies))
         scores = score_replies(self.network, extend_inputs(inputs, thought) if thought else inputs, ids, stops)
         prompt, written, seconds = inputs[IDS].shape[1], sum(map(len, ids)), perf_counter() - job.created
         return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]

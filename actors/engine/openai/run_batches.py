@@ -94,7 +94,8 @@ class RunBatches:
     async def finish(self, batch: ServiceBatch, requests: int = 0) -> ServiceBatch:
         """Wait until the batch has ended.
 
-        Raises FileTooLarge or ModelStopped if its file of so many ``requests`` was refused; 0 accepts a failed batch.
+        ``requests``: the number in its file; raises FileTooLarge or ModelStopped if the service refused that file. With 0, a
+        failed batch is returned like any other.
         """
         pause = FIRST_POLL_S
         while batch.status not in FINAL:
@@ -112,7 +113,7 @@ class RunBatches:
         return batch
 
     async def read_lines(self, batch: ServiceBatch) -> list[ResultLine] | None:
-        """Return the lines of a batch's files, answers first; None if the service has deleted them all."""
+        """Return the lines of a batch's files, answers first; None if the service has no file of it."""
         lines: list[ResultLine] | None = None
         for file in filter(None, (batch.output_file_id, batch.error_file_id)):
             try:
@@ -135,7 +136,7 @@ class RunBatches:
             self.report(f"input file {batch.input_file_id} stays at the service: {problem}")
 
     async def _call_or_stop(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-        """Call as ``_call``; a refusal stops the model, because it concerns no single request."""
+        """Call as ``_call``; a refusal stops the model, because it does not concern a single request."""
         try:
             return await self._call(call, patience)
         except (Unprocessable, Refused) as problem:

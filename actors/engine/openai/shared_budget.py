@@ -16,6 +16,7 @@ from actors.engine.backend import BudgetSpent
 from actors.engine.openai.rate_limit import Budget, Price, ReservationKind
 
 PAID: ContextVar[Paid] = ContextVar("paid")
+"""The payments for the request that the current task sends."""
 EVERYTHING = "all services"
 """Name of the sweep's own budget in messages."""
 
@@ -25,9 +26,9 @@ class Paid:
     """The payments of a task for its request."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
-    """Costs of the answers, and of their prompts."""
+    """Cost of each answer, and the prompt's part of it."""
     cut_off: int = 0
-    """Times that it was sent and cut off before its answer."""
+    """How often the request was sent and cut off before its answer."""
 
 
 class Reservation(NamedTuple):
@@ -72,8 +73,8 @@ class Ledger:
     async def release(self, ticket: int, cost: float, prompt_cost: float | None = None, cut_off: int = 0) -> None:
         """End a reservation and charge the request's cost; a second call changes nothing.
 
-        ``prompt_cost`` is the part of its prompts, None if there was no answer; ``cut_off`` counts the times that it was cut
-        off in flight, and each is charged with the most that it may cost.
+        ``prompt_cost`` is the largest cost of a prompt among its answers, None if there was no answer; ``cut_off`` is how often
+        the request was cut off in flight, and each time is charged with the most that it may cost.
         """
         if reservation := self.tickets.pop(ticket, None):
             model, price = reservation.model, None if prompt_cost is None else reservation.price
@@ -110,7 +111,7 @@ class Ledger:
 
 
 class RemoteBudget:
-    """A worker's side of the shared ledger; a substitute for ``rate_limit.Budget``."""
+    """A worker's side of the shared ledger, with the interface of ``rate_limit.Budget``."""
 
     def __init__(self, ledger: Any, model: str, holder: str) -> None:
         """``ledger`` is the handle of the process that holds it; ``holder`` names this worker."""
