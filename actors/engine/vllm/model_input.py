@@ -1,4 +1,4 @@
-"""Describes a rendered prompt of vLLM: the pictures that are sent, and for certificates its input and decoding parameters."""
+"""Describes a rendered prompt of vLLM: its pictures, and for certificates its hashed input and decoding parameters."""
 
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ CHOICES = (
 )  # fmt: skip
 """Fields of vLLM's parameters that shape a reply."""
 SLICED = ("minicpmv4_6",)
-"""Model types whose processor makes one row of all slices, which vLLM cuts into slices of equal length."""
+"""Model types whose processor puts all slices in one row, which vLLM cuts into slices padded to equal length."""
 
 
 class SentPictures(NamedTuple):
@@ -39,7 +39,7 @@ def count_pictures(prompt: Any) -> SentPictures:
 
 
 def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> ModelInput:
-    """Return ids, hashes and choices of a prompt that was rendered with empty caches; ``config`` is vLLM's of the model."""
+    """Return the description of a prompt that was rendered with empty caches; ``config`` is vLLM's ``ModelConfig``."""
     pictures = _picture_data(prompt)
     names = dict.fromkeys(name for picture in pictures for name in picture)
     tensors = {name: [picture[name] for picture in pictures if name in picture] for name in names}

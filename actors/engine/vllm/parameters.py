@@ -1,9 +1,8 @@
 """The flags of a vLLM engine and the decoding parameters of a request, all explicit so that no default applies.
 
-The longest prompt is never beyond the positions that the rotary embedding has. vLLM 0.32 computes the rotary embedding of
-``max_position_embeddings`` positions, and reads beyond that table, without an error, if ``max_model_len`` is larger: with
-``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and for dynamic scaling, where it multiplies the length but not the table by ``factor``.
-transformers computes any position.
+No prompt may be longer than the table of the rotary embedding. vLLM 0.32 computes that table for ``max_position_embeddings``
+positions, and reads beyond it, without an error, if ``max_model_len`` is larger: with ``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and
+with dynamic scaling, whose ``factor`` multiplies the length but not the table. transformers computes any position.
 """
 
 from typing import Any
@@ -20,9 +19,9 @@ from sweeps.spec import ModelSpec
 LONGEST = 1 << 19
 """Positions of models that may exceed their context: 157 pictures of 3,330 tokens (InternVL, history)."""
 AUTOMATIC = -1
-"""Value of ``max_model_len``: the positions, or fewer if the cache of keys and values has no room for so many tokens."""
+"""Value of ``max_model_len`` that means: all positions, or as many as the key-value cache has room for."""
 SCALED_AT_ANY_LENGTH = {"alpha", "max_trained_positions"}
-"""Parameters with which vLLM's dynamic scaling differs from no scaling also within the table."""
+"""Parameters that make vLLM's dynamic scaling change positions within the table, too."""
 SAME_AT_ANY_LENGTH = {"default", "llama3"}
 """Kinds of scaling whose angles do not depend on the number of positions."""
 MAX_NUM_BATCHED_TOKENS = 16384
@@ -70,12 +69,12 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         flags["mm_processor_kwargs"] = model.processor
     if model.lora:
         flags["enable_lora"] = True
-    ours = {"batch_invariant", *(("max_model_len",) if model.limited_by_memory else ())}
-    return {**flags, **{name: value for name, value in model.options.items() if name not in ours}}
+    not_for_vllm = {"batch_invariant", *(("max_model_len",) if model.limited_by_memory else ())}
+    return {**flags, **{name: value for name, value in model.options.items() if name not in not_for_vllm}}
 
 
 def is_greedy(decoding: Decoding) -> bool:
-    """Return True if the temperature is below ``COLDEST``, which vLLM would raise (Qwen2.5-VL's file has 1e-6)."""
+    """Return True if the temperature is below ``COLDEST``, to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)."""
     return decoding.temperature < COLDEST
 
 
@@ -113,7 +112,7 @@ def extend_positions(config: Any) -> Any:
 
 
 def keep_positions(config: Any) -> Any:
-    """Make vLLM refuse prompts beyond the table of a dynamic scaling, which has no effect up to there; return ``config``."""
+    """Remove a dynamic scaling that has no effect within the table, so that vLLM refuses longer prompts; return ``config``."""
     text = config.get_text_config()
     if _scaling(text) == "dynamic" and not SCALED_AT_ANY_LENGTH & text.rope_parameters.keys():
         others = {name: value for name, value in text.rope_parameters.items() if name not in ("factor", "type")}

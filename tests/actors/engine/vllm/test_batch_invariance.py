@@ -98,4 +98,4 @@ def test_mode_is_checked_before_vllm_import():
     )
     root = Path(__file__).parents[4]
     output = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert output.strip().endswith("leave it out, or run it where it can hold False") and "gpus = 0" in output
+    assert output.strip().endswith("remove it, or run it where it is available False") and "gpus = 0" in output
