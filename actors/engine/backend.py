@@ -119,9 +119,9 @@ class Reply:
     cached_tokens: int | None = None
     """Prompt tokens whose keys and values came from a cache; None if the engine does not report them."""
     pictures: int | None = None
-    """Pictures of the prompt; None where ``cached_pictures`` is None."""
+    """Number of pictures in the prompt; None if ``cached_pictures`` is None."""
     cached_pictures: int | None = None
-    """Pictures preprocessed for an earlier request; None if the engine does not report them."""
+    """How many of them were preprocessed for an earlier request; None if the engine does not report it."""
 
 
 class ReplyScore(NamedTuple):

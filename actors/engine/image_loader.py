@@ -21,7 +21,7 @@ from sweeps.spec import ModelSpec
 T = TypeVar("T")
 
 MAX_THREADS = 8
-"""Decoding releases the interpreter lock; beyond this the disk or the lock is the limit."""
+"""Decoding pictures releases the interpreter lock; with more threads, the disk or the lock is the limit."""
 
 
 def thread_count() -> int:

@@ -12,7 +12,7 @@ from sweeps.spec import ModelSpec
 MAX_NUM_SEQS = 256
 """Sequences of one step of vLLM, unless the entry sets ``options.max_num_seqs``."""
 BATCH = 16
-"""Rows of a batch of transformers, unless the entry sets ``options.batch``."""
+"""Rows per batch of the transformers backend, unless the entry sets ``options.batch``."""
 SERVICE = 64
 """Episodes of a service, whose ``Pace`` allows at most so many requests in flight, and of a policy."""
 BATCHED = 50_000

@@ -46,7 +46,7 @@ class ServedModelCheck:
         self.identity = ""
         """Identity of the model with which the run began; empty until it is known."""
         self.shows_functions = False
-        """True once the service has counted more tokens for a question with a function than without."""
+        """True once ``check_functions`` has passed."""
         self.fingerprint: object = None
         """``system_fingerprint`` of the last answer."""
         self.lock = asyncio.Lock()

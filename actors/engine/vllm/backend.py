@@ -2,9 +2,9 @@
 
 Facts behind the choices (vLLM 0.32, from its sources and from measurements on CPU):
 
-- AsyncLLM's default context batches 128 sequences and 2,048 tokens on any GPU, so both limits are always set.
-- A picture's ``uuid`` is its identity in every cache: it is made of the file's content, crop and size. The pixels are sent
-  each time.
+- AsyncLLM's default usage context limits batches to 128 sequences and 2,048 tokens on any GPU, so we always set both limits.
+- A picture's ``uuid`` is its identity in every cache: it is made of the file's content, crop and size. The renderer gets the
+  pixels each time.
 - Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
   is awaited between rendering and submitting. If the caches still differ, a request ends with reason ``error``, and rendering
   it again fixes it.
@@ -199,7 +199,7 @@ class VLLMBackend(LocalBackend):
             handler.cancel()  # else it reports the shutdown as a failure
         self.pictures.close()
         self.prompts.close()
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._end_processes)
 
     def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
         pictures = self.pictures.load_blocking(request.messages)
@@ -253,14 +253,14 @@ class VLLMBackend(LocalBackend):
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
-                self._end_if_lost()
+                self._die_if_lost()
                 await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
             except Exception as problem:  # a dying engine may raise any error
                 self._die(f"the engine process died: {type(problem).__name__}")
 
-    def _end_if_lost(self) -> None:
+    def _die_if_lost(self) -> None:
         """Treat the engine as dead if a request is beyond its deadline."""
         now = perf_counter()
         for deadline, seconds in self.in_flight.values():
@@ -276,7 +276,7 @@ class VLLMBackend(LocalBackend):
                     timeout.reschedule(0.0)
         return self.dead
 
-    def _end(self) -> None:
+    def _end_processes(self) -> None:
         self.engine.shutdown(timeout=CLOSE_TIMEOUT_S)
         running = [child for child in self.children if child.is_running()]
         for child in running:
@@ -292,7 +292,7 @@ def engine_processes(engine: AsyncLLM) -> list[psutil.Process]:
 
 
 def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
-    """Return Overflow if a refused input exceeds the model, else Unprocessable.
+    """Return Overflow if a refused input exceeds a limit of the model, else Unprocessable.
 
     vLLM 0.32 sets ``parameter`` except for a prompt that is too long because of its pictures (``InputProcessor``).
     """

@@ -36,7 +36,7 @@ def cores() -> int:
 
 @contextmanager
 def engine_threads() -> Iterator[None]:
-    """Give processes that start in this context a thread for all cores but one; without it, Ray's limit of one thread applies."""
+    """Let processes that start in this context use all cores but one; Ray would limit them to one thread."""
     before = os.environ.get(THREADS)
     if one_process_flags():
         os.environ[THREADS] = str(max(1, cores() - 1))

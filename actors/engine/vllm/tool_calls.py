@@ -58,7 +58,7 @@ class ToolCalls:
             self.parser: Any = ToolParserManager.get_tool_parser(model.tools)
         except KeyError:
             names = ", ".join(sorted(ToolParserManager.list_registered()))
-            raise ValueError(f"tools = {model.tools!r} is no tool parser of vLLM; write one of {names}") from None
+            raise ValueError(f"tools = {model.tools!r} is not a tool parser of vLLM; write one of {names}") from None
         if not template_takes_functions(renderer, template):
             raise ValueError(
                 f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
