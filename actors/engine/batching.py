@@ -59,7 +59,7 @@ class JobQueue:
             raise self.closed
 
     def take(self, limit: int) -> list[Job]:
-        """Take the oldest job and similar ones, at most ``limit``; block while there is none, return [] once closed.
+        """Take the oldest job and similar ones, at most ``limit``; wait while the queue is empty, return [] once it is closed.
 
         Jobs of cancelled callers are dropped.
         """

@@ -17,8 +17,8 @@ Chat = list[dict[str, Any]]
 
 JPEG_QUALITY = 95
 SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
-"""Edges in pixels: OpenAI's models shrink pictures to fit a square of the first (OpenAI's guide on vision, "high" detail). A
-picture too large for a service is shrunk to that square, then to half its edge each time, down to the second."""
+"""Edges of squares in pixels: OpenAI's models shrink pictures to fit the first (OpenAI's guide on vision, "high" detail). A
+picture with too many bytes for a service is shrunk to fit the first, then half that edge and so on, down to the second."""
 FUNCTION_PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
 """A function for testing whether a chat template writes functions."""
 

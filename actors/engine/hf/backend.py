@@ -237,7 +237,7 @@ class ModelAndProcessor:
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
 
     def scored(self, batch: PreparedBatch) -> list[ScoredReplies]:
-        """Return the scores of the replies of a batch's only job, in a list like ``replies``."""
+        """Return the scores of the replies of the batch's only job, as a list of one."""
         (job,), inputs = batch.jobs, self._on_device(batch.inputs)
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)

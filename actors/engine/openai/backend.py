@@ -250,7 +250,7 @@ class OpenAIBackend(Backend):
         return error_of_status(status, code, f"{code} {message}", reason, rest, tools)
 
     def _unreadable_error(self, problem: UnreadableAnswer) -> RetryableError:
-        """Return a retryable error, and note that the service answered at all."""
+        """Return a retryable error, and record that the service answers."""
         self.last_answer_at = monotonic()
         return RetryableError(self._clean(str(problem)), unreadable=True)
 

@@ -27,7 +27,7 @@ class RetryableError(Exception):
     rest: float | None = None
     """Seconds that the service asks to wait."""
     throttled: bool = False
-    """True if the service has too many requests (HTTP 429)."""
+    """True if the service refused because it gets too many requests (HTTP 429)."""
     unreadable: bool = False
     """True if the service answered, but the answer violates the protocol."""
 

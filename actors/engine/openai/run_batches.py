@@ -94,8 +94,8 @@ class RunBatches:
     async def finish(self, batch: ServiceBatch, requests: int = 0) -> ServiceBatch:
         """Wait until the batch has ended.
 
-        ``requests``: the number in its file; raises FileTooLarge or ModelStopped if the service refused that file. With 0, a
-        failed batch is returned like any other.
+        Raises FileTooLarge or ModelStopped if the service refused its file, which has so many ``requests``. With 0 requests (a
+        batch of an earlier attempt), a failed batch is returned like any other.
         """
         pause = FIRST_POLL_S
         while batch.status not in FINAL:
@@ -136,7 +136,7 @@ class RunBatches:
             self.report(f"input file {batch.input_file_id} stays at the service: {problem}")
 
     async def _call_or_stop(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-        """Call as ``_call``; a refusal stops the model, because it does not concern a single request."""
+        """Call as ``_call``; a refusal stops the model, because it concerns more than one request."""
         try:
             return await self._call(call, patience)
         except (Unprocessable, Refused) as problem:

@@ -57,13 +57,13 @@ async def score_replies(
     If ``stops`` is None, every end token of the model ends a reply.
     """
     tokenizer = backend.engine.renderer.get_tokenizer()
-    thinking, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
+    thought_ids, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
     ends = all_end_tokens(backend) if stops is None else stops
     wanted = tokens_after_prefixes(ids, ends)
-    first = await _next_token(backend, request, thinking, wanted[()])  # fills the cache for the others
+    first = await _next_token(backend, request, thought_ids, wanted[()])  # fills the cache for the others
     others = [prefix for prefix in wanted if prefix]
     later = await asyncio.gather(
-        *(_next_token(backend, request, (*thinking, *prefix), wanted[prefix]) for prefix in others)
+        *(_next_token(backend, request, (*thought_ids, *prefix), wanted[prefix]) for prefix in others)
     )
     next_tokens = {(): first} | dict(zip(others, later, strict=True))
     seconds = first.usage.seconds + max((token.usage.seconds for token in later), default=0.0)
