@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 1 << 24
+MAX_OUTPUT_BYTES = 1 << 24
 """Most bytes of an output file that are read; a start writes about ten thousand."""
 DOWNLOAD = re.compile(r"Time spent downloading weights for \S{1,300}: ([0-9]{1,9}\.[0-9]{1,9}) seconds")
 READ = re.compile(r"Loading weights took ([0-9]{1,9}\.[0-9]{1,9}) seconds")
@@ -52,7 +52,7 @@ def read_phases(files: Iterable[str], seconds: float) -> StartPhases | None:
     for file in files:
         try:
             with Path(file).open("rb") as output:
-                texts.append(output.read(LARGEST).decode("utf-8", "replace"))
+                texts.append(output.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace"))
         except OSError:
             continue
     return parse_phases("\n".join(texts), seconds)

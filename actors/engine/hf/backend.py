@@ -38,7 +38,7 @@ from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
-from actors.engine.in_flight import BATCH
+from actors.engine.in_flight import BATCH_ROWS
 from sweeps.spec import ModelSpec
 
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
@@ -63,10 +63,10 @@ class TransformersBackend(LocalBackend):
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model = ModelAndProcessor(model)
         self.name = model.name
-        self.size = int(model.options.get("batch", BATCH))
+        self.size = int(model.options.get("batch", BATCH_ROWS))
         """Rows per batch; halved for good when the device runs out of memory."""
         self.pictures = PictureLoader(data, model)
-        self.waiting = JobQueue()
+        self.queue = JobQueue()
         self.preparer = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self.thread = Thread(target=self._work, name=f"generate-{model.name}", daemon=True)
         self.thread.start()
@@ -83,9 +83,9 @@ class TransformersBackend(LocalBackend):
         return scored
 
     async def _ask(self, request: Request, replies: tuple[str, ...] = (), thought: str = "") -> Any:
-        self.waiting.check()
+        self.queue.check()
         job = Job(request, await self.pictures.load(request.messages), replies, thought)
-        self.waiting.put(job)
+        self.queue.put(job)
         return await asyncio.wrap_future(job.answer)
 
     async def token_ids(self, request: Request) -> list[int]:
@@ -103,7 +103,7 @@ class TransformersBackend(LocalBackend):
 
     async def close(self) -> None:
         """End the thread after its batch and free the device; safe to call twice."""
-        self.waiting.close(BackendDied(f"{self.name} is closed"))
+        self.queue.close(BackendDied(f"{self.name} is closed"))
         await asyncio.to_thread(self.thread.join, CLOSE_TIMEOUT_S)
         self.preparer.shutdown(wait=False, cancel_futures=True)
         self.pictures.close()
@@ -113,13 +113,13 @@ class TransformersBackend(LocalBackend):
     def _work(self) -> None:
         upcoming: Future[PreparedBatch | None] | None = None
         while True:
-            batch = upcoming.result() if upcoming else self._prepare(self.waiting.take(self.size))
+            batch = upcoming.result() if upcoming else self._prepare(self.queue.take(self.size))
             upcoming = None
-            if self.waiting.has_batch(self.size):
-                upcoming = self.preparer.submit(self._prepare, self.waiting.take(self.size))
+            if self.queue.has_batch(self.size):
+                upcoming = self.preparer.submit(self._prepare, self.queue.take(self.size))
             if batch is not None:
                 self._answer(batch)
-            elif upcoming is None and self.waiting.closed is not None:
+            elif upcoming is None and self.queue.closed is not None:
                 return
 
     def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:
@@ -144,7 +144,7 @@ class TransformersBackend(LocalBackend):
         if len(accepted) < len(jobs):
             return self._prepare(accepted)
         self.size = 1
-        self.waiting.put_back(accepted[1:])
+        self.queue.put_back(accepted[1:])
         return alone[0]
 
     def _answer(self, batch: PreparedBatch) -> None:
@@ -177,7 +177,7 @@ class TransformersBackend(LocalBackend):
         """Raise the error in the callers of these jobs; end the backend if the device is lost."""
         if isinstance(error, torch.AcceleratorError):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
-            self.waiting.close(error)
+            self.queue.close(error)
         for job in jobs:
             if not job.answer.done():
                 job.answer.set_exception(error)

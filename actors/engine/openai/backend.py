@@ -171,7 +171,7 @@ class OpenAIBackend(Backend):
                 raise
 
     async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
-        async with self.pace.slot(chance) as round_:
+        async with self.pace.slot(chance) as reductions:
             try:
                 await self.served.check()
                 if "tools" in body:
@@ -181,8 +181,8 @@ class OpenAIBackend(Backend):
                 return reply
             except RetryableError as error:
                 if error.throttled:
-                    rest = backoff(self.pace.round, chance) if error.rest is None else error.rest
-                    self.pace.slow_down(round_, rest)
+                    rest = backoff(self.pace.reductions, chance) if error.rest is None else error.rest
+                    self.pace.slow_down(reductions, rest)
                     error.rest = 0.0  # the pace delays every caller, this one included
                 raise
 

@@ -29,11 +29,11 @@ GATHER_S = 1.0
 """Seconds without a new request, while every episode in play waits, after which a file is sent."""
 TRIES = 3
 """Batches in which a request fails before its episode ends."""
-RENDERED = 16
+MAX_RENDERED = 16
 """Maximum number of requests with their pictures in memory."""
 UNKNOWN_PICTURE = 4_096
 """Tokens assumed per picture for the ceiling, if no rule of the provider is known."""
-MARKS = 16
+MARK_TOKENS = 16
 """Most tokens that a message has in addition to its text, which has at most one token per byte."""
 
 
@@ -43,15 +43,15 @@ class OpenAIBatchBackend(OpenAIBackend):
     def __init__(self, model: ModelSpec, data: Path) -> None:
         super().__init__(model, data)
         self.batches = RunBatches(self.client, model, "", self.classify, self._clean)
-        self.playing = 0
+        self.episodes_in_play = 0
         """Episodes in play: a file is sent when as many requests wait."""
         self.waiting: dict[str, asyncio.Future[ResultLine]] = {}
         """``custom_id`` -> future outcome of each request without an answer."""
-        self.open = BatchFile()
+        self.open_file = BatchFile()
         """The file that takes new requests."""
         self.earlier: dict[str, deque[ResultLine]] = {}
         """``custom_id`` -> answers of batches that earlier attempts sent, in the order to use them."""
-        self.rendering = asyncio.Semaphore(RENDERED)
+        self.rendering = asyncio.Semaphore(MAX_RENDERED)
         self.adopting: asyncio.Task[None] | None = None
         """The task that fills ``earlier``; None before the first request."""
         self.sending: set[asyncio.Task[None]] = set()
@@ -63,11 +63,11 @@ class OpenAIBatchBackend(OpenAIBackend):
 
     @contextmanager
     def in_play(self) -> Iterator[None]:
-        self.playing += 1
+        self.episodes_in_play += 1
         try:
             yield
         finally:
-            self.playing -= 1
+            self.episodes_in_play -= 1
             self._restart_timer()
 
     def join_run(self, run: str, budget: RemoteBudget | None) -> None:
@@ -102,7 +102,7 @@ class OpenAIBatchBackend(OpenAIBackend):
             task.cancel()
         if self.timer:
             self.timer.cancel()
-        self.open.close()
+        self.open_file.close()
         await self.batches.api.close()
         await super().close()
 
@@ -115,9 +115,9 @@ class OpenAIBatchBackend(OpenAIBackend):
             if earlier := self.earlier.get(name):
                 return earlier.popleft(), False
             content = request_line(name, body)
-        if not self.open.fits(content):
+        if not self.open_file.fits(content):
             self._send_file()
-        self.open.add(name, content, ceiling)
+        self.open_file.add(name, content, ceiling)
         answer = self.waiting[name] = asyncio.get_running_loop().create_future()
         self._restart_timer()
         try:
@@ -135,7 +135,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         body = self.body(request, urls)
         extra = body.pop("extra_body")
         picture_tokens = token_rule(self.model.source) or (lambda width, height: UNKNOWN_PICTURE)
-        prompt = sum(MARKS + len(message.text.encode()) for message in request.messages)
+        prompt = sum(MARK_TOKENS + len(message.text.encode()) for message in request.messages)
         prompt += len(json.dumps(body.get("tools", "")))
         prompt += sum(picture_tokens(*pictures[ref][1]) for ref in images_of(request.messages))
         longest = request.sampling.max_tokens + self.endpoint.reserve
@@ -148,11 +148,11 @@ class OpenAIBatchBackend(OpenAIBackend):
         self.timer = asyncio.get_running_loop().call_later(GATHER_S, self._send_if_all_wait)
 
     def _send_if_all_wait(self) -> None:
-        if self.open.ceilings and len(self.waiting) >= self.playing:
+        if self.open_file.ceilings and len(self.waiting) >= self.episodes_in_play:
             self._send_file()
 
     def _send_file(self) -> None:
-        file, self.open = self.open, BatchFile()
+        file, self.open_file = self.open_file, BatchFile()
         task = asyncio.create_task(self._deliver_or_fail(file))
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)

@@ -65,20 +65,20 @@ class Pace:
         self.in_flight = 0
         self.resting_until = 0.0
         """Monotonic time before which no request is sent."""
-        self.round = 0
+        self.reductions = 0
         """Number of times that ``allowed`` was halved; a request sent before the last time does not halve it again."""
         self.free = asyncio.Condition()
 
     @asynccontextmanager
     async def slot(self, chance: Random) -> AsyncIterator[int]:
-        """Hold a place among the requests in flight; yield ``round``. ``chance`` spreads callers that waited together."""
+        """Hold a place among the requests in flight; yield ``reductions``. ``chance`` spreads callers that waited together."""
         # The condition's lock is never held across an await, so that a cancellation cannot interrupt the exit.
         async with self.free:
             await self.free.wait_for(lambda: self.in_flight < int(self.allowed))
             self.in_flight += 1
         try:
             await self._rest(chance)
-            yield self.round
+            yield self.reductions
         finally:
             async with self.free:
                 self.in_flight -= 1
@@ -94,14 +94,14 @@ class Pace:
 
     def speed_up(self) -> None:
         """Allow more requests: the service answered."""
-        growth = 1.0 if self.round == 0 else 1.0 / self.allowed
+        growth = 1.0 if self.reductions == 0 else 1.0 / self.allowed
         self.allowed = min(float(self.max_in_flight), self.allowed + growth)
 
-    def slow_down(self, round_: int, rest: float) -> None:
-        """Pause all requests for ``rest`` seconds and allow fewer: the service throttled one of ``round_``."""
+    def slow_down(self, reductions: int, rest: float) -> None:
+        """Pause all requests for ``rest`` seconds; halve ``allowed``, unless it was halved since ``slot`` gave ``reductions``."""
         self.resting_until = max(self.resting_until, monotonic() + rest)
-        if round_ == self.round:
-            self.round += 1
+        if reductions == self.reductions:
+            self.reductions += 1
             self.allowed = max(1.0, self.allowed / 2)
 
 

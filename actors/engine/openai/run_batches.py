@@ -26,7 +26,7 @@ BATCH_PATIENCE_S = 26 * 3600.0
 """Seconds for which a service may be unreachable while a batch runs: its 24-hour window and two hours."""
 DELETE_PATIENCE_S = 10.0
 """Seconds spent on deleting an input file that is no longer needed."""
-FULL = "token_limit_exceeded"
+QUEUE_FULL = "token_limit_exceeded"
 """Error code of a batch that does not fit into the account's queue at present."""
 RUN, MODEL, CEILING, REQUESTS = "proactive-sweep-run", "model", "ceiling", "requests"
 """Keys of a batch's metadata."""
@@ -109,7 +109,7 @@ class RunBatches:
             reason = self.clean(
                 f"{self.model.name}: the service refused a batch of {requests:,} requests: {error.code}: {error.message}"
             )
-            raise FileTooLarge(reason) if error.code == FULL and requests > 1 else ModelStopped(reason)
+            raise FileTooLarge(reason) if error.code == QUEUE_FULL and requests > 1 else ModelStopped(reason)
         return batch
 
     async def read_lines(self, batch: ServiceBatch) -> list[ResultLine] | None:

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from actors.engine.backend import BudgetSpent
 from actors.engine.openai.rate_limit import Budget, Price, ReservationKind
 
-PAID: ContextVar[Paid] = ContextVar("paid")
+PAYMENTS: ContextVar[Payments] = ContextVar("paid")
 """The payments for the request that the current task sends."""
-EVERYTHING = "all services"
+ALL_SERVICES = "all services"
 """Name of the sweep's own budget in messages."""
 
 
 @dataclass
-class Paid:
+class Payments:
     """The payments of a task for its request."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Ledger:
         """``limits``: model -> ``max_cost``; ``total``: the sweep's limit; ``spent``: model -> cost of earlier attempts."""
         self.spent = {model: spent.get(model, 0.0) for model in (*limits, *spent)}
         self.budgets = {model: Budget(limit, model) for model, limit in limits.items()}
-        self.total = Budget(total, EVERYTHING)
+        self.total = Budget(total, ALL_SERVICES)
         for model, budget in self.budgets.items():
             budget.spent = self.spent[model]
         self.total.spent = sum(self.spent.values())
@@ -123,22 +123,22 @@ class RemoteBudget:
         ticket, reason = await self._reserve(price, kind)
         if not ticket:
             raise BudgetSpent(reason)
-        token = PAID.set(paid := Paid())
+        token = PAYMENTS.set(paid := Payments())
         try:
             yield
         finally:
-            PAID.reset(token)
+            PAYMENTS.reset(token)
             cost = sum(cost for cost, _ in paid.answers)
             prompt_cost = max((prompt for _, prompt in paid.answers), default=None)
             await self.ledger.release.remote(ticket, cost, prompt_cost, paid.cut_off)
 
     def pay(self, cost: float, price: Price | None = None, prompt_cost: float = 0.0) -> None:
         """Charge the cost of an answer to this task's request; ``prompt_cost`` is the prompt's part."""
-        PAID.get().answers.append((cost, prompt_cost))
+        PAYMENTS.get().answers.append((cost, prompt_cost))
 
     def pay_cut_off(self, price: Price) -> None:
         """Charge the most that this task's request may cost: it was cut off in flight, and the service may bill it."""
-        PAID.get().cut_off += 1
+        PAYMENTS.get().cut_off += 1
 
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""

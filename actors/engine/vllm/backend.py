@@ -62,7 +62,7 @@ WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120
 """Seconds between two health checks of the engine, and to wait for an answer (a CPU has long steps)."""
 CLOSE_TIMEOUT_S = 3.0
 """Seconds for the engine to shut down by itself; the driver waits for five."""
-REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
+REQUEST_TIMEOUT_S, SLOWEST_TOKENS_PER_S = 300.0, 4.0
 """A request is lost after so many seconds, plus the time that ``max_tokens`` take at the slowest rate (tokens per second)."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
 """Errors with which renderers and processors refuse an input."""
@@ -152,7 +152,7 @@ class VLLMBackend(LocalBackend):
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
+        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST_TOKENS_PER_S
         try:
             async with self.slots, asyncio.timeout(None) as timeout:  # rescheduled by ``_die``
                 start = perf_counter()

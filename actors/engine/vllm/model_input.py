@@ -15,7 +15,7 @@ from actors.engine.hf.input_hashes import (
     join_slices,
 )
 
-CHOICES = (
+FIELDS = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens",
     "min_tokens", "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens",
 )  # fmt: skip
@@ -46,7 +46,7 @@ def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> Mode
     if tensors and config.hf_config.model_type in SLICED:
         tensors = join_slices(tensors)
     ids = list(prompt["prompt_token_ids"])
-    choices = {name: getattr(parameters, name) for name in CHOICES} | {"banned": sorted(parameters.logit_bias or ())}
+    choices = {name: getattr(parameters, name) for name in FIELDS} | {"banned": sorted(parameters.logit_bias or ())}
     hashes, raw = hash_tensors({IDS: ids, **tensors}, config.dtype), holds_raw_pixels(tensors)
     if raw:
         normalization = _load_norm_params(config)

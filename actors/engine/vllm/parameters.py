@@ -16,7 +16,7 @@ from actors.engine.vllm.on_cpu import MEMORY_SHARE, one_process_flags
 from actors.node.gpu_check import DEFAULT_GPU_SHARE
 from sweeps.spec import ModelSpec
 
-LONGEST = 1 << 19
+EXTENDED_POSITIONS = 1 << 19
 """Positions of models that may exceed their context: 157 pictures of 3,330 tokens (InternVL, history)."""
 AUTOMATIC = -1
 """Value of ``max_model_len`` that means: all positions, or as many as the key-value cache has room for."""
@@ -28,14 +28,14 @@ MAX_NUM_BATCHED_TOKENS = 16384
 """Tokens of one step, unless the entry's options say otherwise."""
 MAX_IMAGES = 512
 """Pictures per prompt unless the entry sets a limit: more than in the longest sample (VSOD has about 230 frames)."""
-UNUSED = {"video": 0, "audio": 0}
+UNUSED_MODALITIES = {"video": 0, "audio": 0}
 """Modalities that no scenario uses: without these limits, a video model reserves its encoder's cache for the longest video
 (Qwen2.5-VL: 114,688 tokens instead of 16,384) and loads its audio parts. vLLM 0.32 ignores limits of modalities that a model
 does not have (``allowed_mm_limits`` of ``vllm.multimodal.processing``)."""
-COLDEST = 0.01
+MIN_TEMPERATURE = 0.01
 """The smallest temperature above 0 that vLLM takes (``_MAX_TEMP`` of ``vllm.sampling_params``)."""
 
-NEVER = -100.0
+BAN_BIAS = -100.0
 """Bias of a banned token: the lowest that vLLM takes."""
 
 
@@ -53,7 +53,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "enable_prefix_caching": True,
         # Without a chat template, vLLM 0.32 would leave its own mark ``<##IMAGE##>`` in the text (PaliGemma).
         "interleave_mm_strings": "no chat template" not in model.limits,
-        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED},
+        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED_MODALITIES},
         "disable_log_stats": True,
         **one_process_flags(),
         **context_arguments(model),
@@ -74,8 +74,8 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
 
 
 def is_greedy(decoding: Decoding) -> bool:
-    """Return True if the temperature is below ``COLDEST``, to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)."""
-    return decoding.temperature < COLDEST
+    """Return True if the temperature is below ``MIN_TEMPERATURE``, to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)."""
+    return decoding.temperature < MIN_TEMPERATURE
 
 
 def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
@@ -91,7 +91,7 @@ def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special
         stop=None, stop_token_ids=None if decoding.stops is None else list(decoding.stops),
         ignore_eos=decoding.stops is not None,  # else vLLM adds the tokenizer's end token
         max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
-        logit_bias=dict.fromkeys(decoding.banned, NEVER) or None,
+        logit_bias=dict.fromkeys(decoding.banned, BAN_BIAS) or None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough
     )  # fmt: skip
@@ -104,10 +104,10 @@ def context_arguments(model: ModelSpec) -> dict[str, Any]:
 
 
 def extend_positions(config: Any) -> Any:
-    """Give a configuration ``LONGEST`` positions, unless its scaling depends on their number; return it."""
+    """Give a configuration ``EXTENDED_POSITIONS`` positions, unless its scaling depends on their number; return it."""
     text = config.get_text_config()
     if _scaling(text) in SAME_AT_ANY_LENGTH:
-        text.max_position_embeddings = max(LONGEST, text.max_position_embeddings)
+        text.max_position_embeddings = max(EXTENDED_POSITIONS, text.max_position_embeddings)
     return keep_positions(config)
 
 

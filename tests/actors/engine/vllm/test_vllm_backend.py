@@ -353,7 +353,7 @@ def test_engine_gets_limits_and_entry_overrides_them() -> None:
 def test_engine_that_drops_a_request_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
         monkeypatch.setattr(vllm_backend, name, seconds)
-    monkeypatch.setattr(vllm_backend, "SLOWEST", 1e6)
+    monkeypatch.setattr(vllm_backend, "SLOWEST_TOKENS_PER_S", 1e6)
     talk = Talk(folder)
 
     async def wait() -> None:
