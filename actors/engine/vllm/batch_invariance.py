@@ -45,10 +45,10 @@ def _find_obstacle(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | N
     try:
         least = min(nvml.capabilities() if capabilities is None else capabilities, default=None)
     except DriverUnavailable as reason:
-        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and there is {reason}"
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher: {reason}"
     if least is None or least < CAPABILITY:
-        here = "none is here" if least is None else f"{_dotted(least)} is here"
-        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and {here}"
+        has = "this node has none" if least is None else f"a GPU of this node has {_dotted(least)}"
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, but {has}"
     return ""
 
 
