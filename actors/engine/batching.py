@@ -42,21 +42,21 @@ class JobQueue:
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
-        self.closed: BaseException | None = None
+        self.closing_error: BaseException | None = None
         """The error that callers get once the queue is closed; None while it is open."""
         self.changed = Condition()
 
     def put(self, job: Job) -> None:
-        """Append a job; raises ``closed`` if the queue is closed."""
+        """Append a job; raises ``closing_error`` if the queue is closed."""
         with self.changed:
             self.check()
             self.jobs.append(job)
             self.changed.notify()
 
     def check(self) -> None:
-        """Raise ``closed`` if the queue is closed."""
-        if self.closed is not None:
-            raise self.closed
+        """Raise ``closing_error`` if the queue is closed."""
+        if self.closing_error is not None:
+            raise self.closing_error
 
     def take(self, limit: int) -> list[Job]:
         """Take the oldest job and similar ones, at most ``limit``; wait while the queue is empty, return [] once it is closed.
@@ -64,15 +64,15 @@ class JobQueue:
         Jobs of cancelled callers are dropped.
         """
         with self.changed:
-            self.changed.wait_for(lambda: self.jobs or self.closed is not None)
+            self.changed.wait_for(lambda: self.jobs or self.closing_error is not None)
             batch = similar_jobs(self.jobs, limit)
             self.jobs = [job for job in self.jobs if job not in batch]
         return [job for job in batch if job.answer.running() or job.answer.set_running_or_notify_cancel()]
 
     def put_back(self, jobs: Sequence[Job]) -> None:
-        """Put taken jobs back at the front; they fail with ``closed`` if the queue is closed."""
+        """Put taken jobs back at the front; they fail with ``closing_error`` if the queue is closed."""
         with self.changed:
-            reason = self.closed
+            reason = self.closing_error
             if reason is None:
                 self.jobs = [*jobs, *self.jobs]
                 self.changed.notify()
@@ -87,7 +87,7 @@ class JobQueue:
     def close(self, reason: BaseException) -> None:
         """Refuse further jobs and fail the waiting ones with ``reason``; the first reason stays."""
         with self.changed:
-            self.closed = self.closed or reason
+            self.closing_error = self.closing_error or reason
             waiting, self.jobs = self.jobs, []
             self.changed.notify_all()
         for job in waiting:

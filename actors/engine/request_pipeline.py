@@ -54,7 +54,7 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         self._to_open: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
         self._to_render: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
         self._done: deque[_Job[Input, Opened, Rendered]] = deque()
-        self._woken = False
+        self._drain_pending = False
         """True while the event loop has a pending call to drain ``_done``."""
         self._drained_at = 0.0
         """Monotonic time of the last drain."""
@@ -102,13 +102,13 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         others = not (self._to_open.empty() and self._to_render.empty())
         if others and monotonic() - self._drained_at < TOGETHER_S:
             return  # the last of the others wakes the loop
-        if not self._woken:
-            self._woken = True
+        if not self._drain_pending:
+            self._drain_pending = True
             with suppress(RuntimeError):  # the loop is closed: no caller waits
                 job.loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._drained_at = monotonic()
-        self._woken = False  # before the queue is read: later additions wake the loop again
+        self._drain_pending = False  # before the queue is read: later additions wake the loop again
         while self._done:
             self._done.popleft().settle()

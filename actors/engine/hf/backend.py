@@ -119,7 +119,7 @@ class TransformersBackend(LocalBackend):
                 upcoming = self.preparer.submit(self._prepare, self.queue.take(self.size))
             if batch is not None:
                 self._answer(batch)
-            elif upcoming is None and self.queue.closed is not None:
+            elif upcoming is None and self.queue.closing_error is not None:
                 return
 
     def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:

@@ -159,7 +159,7 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Choice
         return Choice(text, message.refusal or "content_filter", "content_filter")
     calls = _read_calls(message.tool_calls) if tools else ()
     if not text and not calls and (message.tool_calls or message.function_call):
-        raise UnreadableAnswer("it calls a tool, and none was offered")
+        raise UnreadableAnswer("it calls a tool, but the request offered no tools")
     if calls and finish in ("tool_calls", "function_call"):
         finish = "stop"
     if not isinstance(finish, str) or finish not in FINISHES:

@@ -70,9 +70,11 @@ class ServedModelCheck:
         return now
 
     def notice_idle(self, last_answer_at: float) -> None:
+        """Make the check due if the service was idle long enough to be restarted unnoticed."""
         self.due |= self.active and monotonic() - last_answer_at > IDLE_S
 
     def notice_failure(self) -> None:
+        """Make the check due, because the service may be restarting."""
         self.due = self.active
 
     async def notice_answer(self, fingerprint: object) -> None:
