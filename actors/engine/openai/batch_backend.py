@@ -111,19 +111,19 @@ class OpenAIBatchBackend(OpenAIBackend):
         """Return the outcome of a request, and True if it was sent now, not by an earlier attempt."""
         async with self.rendering:
             body, ceiling = await self._render(request)
-            name = request_id(request.key, body)
-            if earlier := self.earlier.get(name):
+            custom_id = request_id(request.key, body)
+            if earlier := self.earlier.get(custom_id):
                 return earlier.popleft(), False
-            content = request_line(name, body)
+            content = request_line(custom_id, body)
         if not self.open_file.fits(content):
             self._send_file()
-        self.open_file.add(name, content, ceiling)
-        answer = self.waiting[name] = asyncio.get_running_loop().create_future()
+        self.open_file.add(custom_id, content, ceiling)
+        answer = self.waiting[custom_id] = asyncio.get_running_loop().create_future()
         self._restart_timer()
         try:
             return await answer, True
         finally:
-            self.waiting.pop(name, None)
+            self.waiting.pop(custom_id, None)
 
     async def _render(self, request: Request) -> tuple[dict[str, Any], float]:
         """Return a request's body, with extra fields among the others, and the most that the request may cost."""
