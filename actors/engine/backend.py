@@ -1,10 +1,10 @@
-"""The interface of everything that replies: ``await backend.reply(request)`` returns a ``Reply`` or raises a named error.
+"""The interface of engines and policies: ``await backend.reply(request)`` returns a ``Reply`` or raises a named error.
 
 Errors::
 
     BackendError
     ├── Unprocessable     this request can never be answered (a bad picture): its episode ends, counted as an error
-    │   └── Overflow      it exceeds the model (context, pictures, memory): its episode ends as OVERFLOW, no error
+    │   └── Overflow      it exceeds a limit (context, pictures, memory): its episode ends as OVERFLOW, not as an error
     ├── Refused           the provider declined (content filter): its episode ends as REFUSED
     ├── BackendDied       the engine is gone: the worker is replaced, its unfinished episodes are pending again
     └── ModelStopped      key refused, quota used up, no such model: a new worker would not help, episodes stay pending
@@ -54,6 +54,7 @@ class BudgetSpent(ModelStopped):
 
 
 ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
+"""Errors that end the request's episode and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Situation:
     dialogue: bool = False
     """True if a judge reads one answer of several (``envs.dialogue``)."""
     calls: tuple[tuple[Call, str], ...] = ()
-    """The offered function calls, each with its option; empty if none may be called."""
+    """The offered function calls, each with its option; empty if no functions are offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ class Request:
     """Seed of this turn's decoding: differs by turn, same for every model."""
     situation: Situation
     key: str = ""
-    """The key of its episode; empty if a later attempt need not find the answer."""
+    """The key of its episode, by which a later attempt finds a batch's answer; empty if no attempt looks for it."""
     tools: tuple[Function, ...] = ()
-    """Functions offered with the messages; the text of a reply that calls any is ``envs.tool_calls.encode_calls``."""
+    """Functions offered with the messages; ``envs.tool_calls.encode_calls`` writes a reply's calls as its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,15 @@ class Reply:
     cost: float = 0.0
     """In the currency of the model's price entry; 0 where nothing is billed."""
     cached_tokens: int | None = None
-    """Prompt tokens whose attention came from a cache; None if the engine does not report it."""
+    """Prompt tokens whose keys and values came from a cache; None if the engine does not report them."""
     pictures: int | None = None
-    """Pictures of the prompt; None if ``cached_pictures`` is."""
+    """Number of pictures in the prompt; None if ``cached_pictures`` is None."""
     cached_pictures: int | None = None
-    """Pictures preprocessed for an earlier request; None if the engine does not report it."""
+    """How many of them were preprocessed for an earlier request; None if the engine does not report it."""
 
 
 class ReplyScore(NamedTuple):
-    """The probability that a model writes exactly one reply and ends."""
+    """The probability that a model writes exactly this reply and stops."""
 
     log_probability: float
     """Natural logarithm, at temperature 1, without top-p, top-k and penalties."""
@@ -133,16 +134,16 @@ class ReplyScore(NamedTuple):
 
 
 class ScoredReplies(NamedTuple):
-    """The scores of some replies to one request, and what asking for them took."""
+    """The scores of some replies to one request, with the usage of the scoring."""
 
     scores: tuple[ReplyScore, ...]
     """One per reply, in order."""
     usage: Reply
-    """Tokens, time and cost; its text is empty."""
+    """A reply without text that holds tokens, time and cost."""
 
 
 class FirstToken(NamedTuple):
-    """A token with which a reply may begin."""
+    """A possible first token of a reply."""
 
     text: str
     log_probability: float
@@ -153,36 +154,36 @@ class FirstTokenReply(Reply):
     """A reply cut off after one token, with the probabilities of the most probable first tokens."""
 
     first: tuple[FirstToken, ...] = ()
-    """In falling order."""
+    """The most probable first tokens, in descending order of probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInput:
-    """What an engine makes of a request before any network computes."""
+    """The input that an engine prepares from a request, before the network runs."""
 
     ids: tuple[int, ...] = ()
-    """Token ids of the prompt, pictures expanded; empty behind a service."""
+    """Token ids of the prompt, pictures expanded; empty for a model behind a service."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """Name of each tensor -> its SHA-256; for a service only ``request``, the body that is sent."""
     decoding: Mapping[str, Any] = field(default_factory=dict)
-    """Decoding choices as the engine receives them."""
+    """Decoding parameters as the engine receives them."""
     dtype: str = ""
-    """Type of the network's floats, such as ``bfloat16``; empty behind a service."""
+    """Type of the network's floats, such as ``bfloat16``; empty for a model behind a service."""
     raw_pixels: bool = False
-    """True if pictures are bytes here, and the engine normalizes them on its device (vLLM 0.32 for Qwen)."""
+    """True if the tensors hold bytes of pictures, which the engine normalizes on its device (vLLM 0.32 for Qwen)."""
 
 
 class Backend(ABC):
     """The interface of an engine; only ``reply`` has no default."""
 
     scores_replies: bool = False
-    """True if the engine has ``option_log_probabilities``."""
+    """True if the engine implements ``option_log_probabilities``."""
     load_seconds: float = 0.0
-    """Seconds that its load took, without the wait for a turn; 0 if it loads nothing."""
+    """Seconds that loading took, without waiting for other engines to load; 0 if the backend loads nothing."""
 
     @abstractmethod
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises a ``BackendError``."""
+        """Answer the request; raises a ``BackendError``."""
 
     async def option_log_probabilities(
         self, request: Request, replies: Sequence[str], thought: str = ""
@@ -203,22 +204,22 @@ class Backend(ABC):
 
     @property
     def cache_tokens(self) -> int | None:
-        """Tokens that the key-value cache holds; None if there is no such cache, or its size is unknown."""
+        """Capacity of the key-value cache in tokens; None if there is no such cache, or its size is unknown."""
         return None
 
     async def model_input(self, request: Request) -> ModelInput | None:
-        """Return what the engine makes of a request; None for a policy. Raises as ``reply`` and errors of its processor.
+        """Return the engine's input for a request; None for a policy. Raises as ``reply``, and errors of the processor.
 
         Call this only while no request is in flight.
         """
         return None
 
     async def identify(self, before: str = "") -> str:
-        """Return what identifies the model of a service, to compare with ``before``, the run's record; empty if unknown."""
+        """Return the present identity of a service's model, empty if unknown; ``before`` is the one that the run recorded."""
         return ""
 
     def in_play(self) -> AbstractContextManager[None]:
-        """Return a context for one episode, for engines that wait until every episode in play has sent a request."""
+        """Return a context that lasts for one episode: some engines wait until every episode in play has sent a request."""
         return nullcontext()
 
     def limit_in_flight(self, requests: int) -> None:
@@ -226,7 +227,7 @@ class Backend(ABC):
         return None
 
     def join_run(self, run: str, budget: Any | None) -> None:
-        """Bind a paid engine to a run folder's name, and to the ``RemoteBudget`` of its sweep if that has one."""
+        """Tell a paid engine the name of its run folder, and the ``RemoteBudget`` of the sweep; None if it has no budget."""
         return None
 
 
@@ -235,7 +236,7 @@ class LocalBackend(Backend):
 
     @abstractmethod
     async def token_ids(self, request: Request) -> list[int]:
-        """Return the ids that the model reads, pictures expanded; raises errors of its processor."""
+        """Return the token ids of the prompt, pictures expanded; raises errors of the processor."""
 
 
 class ScriptedBackend(Backend):

@@ -39,19 +39,19 @@ def always_ask(situation: Situation, seed: int) -> str:
 
 
 def abstain(situation: Situation, seed: int) -> str:
-    """Reply with the abstention, or nothing in reference."""
+    """Reply with the option to abstain; in reference, which has none, reply with an empty text."""
     asks = suggestions(situation.view.options)
     return next((option for option in situation.view.options if option not in asks), "")
 
 
 def uniform(situation: Situation, seed: int) -> str:
-    """Reply with any option, each as likely: the chance level of a model that only follows the format."""
+    """Reply with a random option or category, all equally likely: the chance level of a model that follows the format."""
     options = situation.view.options + situation.view.categories
     return options[_below(seed, len(options))]
 
 
 def guess(situation: Situation, seed: int) -> str:
-    """Reply with any category, each as likely: the chance level of a model that never asks."""
+    """Reply with a random category, all equally likely: the chance level of a model that never asks."""
     return situation.view.categories[_below(seed, len(situation.view.categories))]
 
 
@@ -61,9 +61,9 @@ def first_option(situation: Situation, seed: int) -> str:
 
 
 def ask_properly(situation: Situation, seed: int) -> str:
-    """Ask in a sentence for what the scenario offers; in multiple choice, choose that suggestion.
+    """Ask in a sentence for the first suggestion that the scenario offers; in multiple choice, choose it.
 
-    Without a suggestion (the clear picture, the end of a video), decline, or guess in multiple choice.
+    If there is no suggestion (the clear picture, the end of a video), decline; in multiple choice, guess.
     """
     sample, state = situation.sample, situation.state
     can_play = state.mode is Mode.PLAY
@@ -77,14 +77,14 @@ def ask_properly(situation: Situation, seed: int) -> str:
 
 
 def guess_aloud(situation: Situation, seed: int) -> str:
-    """Name any category in a sentence, each as likely; in multiple choice as ``guess``."""
+    """Name a random category in a sentence; in multiple choice, reply as ``guess`` does."""
     if not situation.open_ended:
         return guess(situation, seed)
     return f"In this picture I think I see the following: {guess(situation, seed)}"
 
 
 def refuse(situation: Situation, seed: int) -> str:
-    """Decline to answer, without a request; in multiple choice as ``abstain``."""
+    """Decline to answer, without asking for anything; in multiple choice, reply as ``abstain`` does."""
     if not situation.open_ended:
         return abstain(situation, seed)
     return "I am sorry. From this picture alone nobody could tell."
@@ -98,7 +98,7 @@ def rule_judge(situation: Situation, seed: int) -> str:
 
 
 def malformed_calls(situation: Situation, seed: int) -> str:
-    """Answer samples with an even id with the five kinds of malformed calls in turn, the others as ``oracle``."""
+    """Reply with the five ``MALFORMED`` calls in turn to samples with an even id; reply to the others as ``oracle`` does."""
     pair, odd = divmod(situation.sample.id, 2)
     return oracle(situation, seed) if odd else MALFORMED[pair % len(MALFORMED)]
 
@@ -122,7 +122,7 @@ POLICIES: dict[str, Policy] = {
 
 
 SEEDLESS = frozenset({"oracle", "always-ask", "abstain", "first-option"})
-"""Policies whose reply is certain."""
+"""Policies that reply alike for every seed, so their reply has probability 1."""
 
 
 class Baseline(Backend):
@@ -134,7 +134,7 @@ class Baseline(Backend):
         self.policy: Policy = POLICIES.get(policy) or load_function("policy", policy, identity)
 
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises Unprocessable if the policy raises or returns no text, because it would do so again."""
+        """Answer the request; raises Unprocessable if the policy raises or returns no text, because it would do so again."""
         situation = request.situation
         try:
             reply = self.policy(situation, request.seed)

@@ -19,7 +19,7 @@ class Job:
     pictures: Mapping[ImageRef, Any]
     """Cropped and resized pixels."""
     replies: tuple[str, ...] = ()
-    """Replies to score (``Backend.option_log_probabilities``); empty if the model shall answer."""
+    """Replies to score (``Backend.option_log_probabilities``); empty if the model is to write a reply."""
     thought: str = ""
     """The text that comes before each of ``replies``."""
     answer: Future[Any] = field(default_factory=Future)
@@ -42,37 +42,37 @@ class JobQueue:
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
-        self.closed: BaseException | None = None
-        """The reason for refusing jobs; None while the queue is open."""
+        self.closing_error: BaseException | None = None
+        """The error that callers get once the queue is closed; None while it is open."""
         self.changed = Condition()
 
     def put(self, job: Job) -> None:
-        """Queue a job; raises the reason if the queue is closed."""
+        """Append a job; raises ``closing_error`` if the queue is closed."""
         with self.changed:
             self.check()
             self.jobs.append(job)
             self.changed.notify()
 
     def check(self) -> None:
-        """Raise the reason if the queue is closed."""
-        if self.closed is not None:
-            raise self.closed
+        """Raise ``closing_error`` if the queue is closed."""
+        if self.closing_error is not None:
+            raise self.closing_error
 
     def take(self, limit: int) -> list[Job]:
-        """Take the oldest job and the similar ones, at most ``limit``; block until there is one, return [] once closed.
+        """Take the oldest job and similar ones, at most ``limit``; wait while the queue is empty, return [] once it is closed.
 
         Jobs of cancelled callers are dropped.
         """
         with self.changed:
-            self.changed.wait_for(lambda: self.jobs or self.closed is not None)
+            self.changed.wait_for(lambda: self.jobs or self.closing_error is not None)
             batch = similar_jobs(self.jobs, limit)
             self.jobs = [job for job in self.jobs if job not in batch]
         return [job for job in batch if job.answer.running() or job.answer.set_running_or_notify_cancel()]
 
     def put_back(self, jobs: Sequence[Job]) -> None:
-        """Put taken jobs back to the front; they fail with the reason if the queue is closed."""
+        """Put taken jobs back at the front; they fail with ``closing_error`` if the queue is closed."""
         with self.changed:
-            reason = self.closed
+            reason = self.closing_error
             if reason is None:
                 self.jobs = [*jobs, *self.jobs]
                 self.changed.notify()
@@ -87,7 +87,7 @@ class JobQueue:
     def close(self, reason: BaseException) -> None:
         """Refuse further jobs and fail the waiting ones with ``reason``; the first reason stays."""
         with self.changed:
-            self.closed = self.closed or reason
+            self.closing_error = self.closing_error or reason
             waiting, self.jobs = self.jobs, []
             self.changed.notify_all()
         for job in waiting:
@@ -96,7 +96,7 @@ class JobQueue:
 
 
 def similar_jobs(jobs: list[Job], limit: int) -> list[Job]:
-    """Return the first job and those of its kind nearest to it in length, at most ``limit``; replies are scored alone."""
+    """Return the first job and those of its kind nearest in length, at most ``limit``; a job that scores replies is alone."""
     if jobs and jobs[0].replies:
         return jobs[:1]
     same_kind = [job for job in jobs if job.kind == jobs[0].kind]

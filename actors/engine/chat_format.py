@@ -1,4 +1,4 @@
-"""Writes a conversation in the chat format of each engine; the formats differ only in the pictures."""
+"""Writes a conversation in the chat format of each engine; the formats differ only in how they hold pictures."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +17,8 @@ Chat = list[dict[str, Any]]
 
 JPEG_QUALITY = 95
 SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
-"""Pixels: OpenAI's models fit each picture into the first square (OpenAI's guide on vision, "high" detail); if a service takes
-less, the square is halved until the picture fits, down to the second."""
+"""Edges of squares in pixels: OpenAI's models shrink pictures to fit the first (OpenAI's guide on vision, "high" detail). A
+picture with too many bytes for a service is shrunk to fit the first, then half that edge and so on, down to the second."""
 FUNCTION_PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
 """A function for testing whether a chat template writes functions."""
 
@@ -44,7 +44,7 @@ def with_picture_marks(messages: Sequence[Message], mark: str) -> Chat:
 
 
 def template_variables(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the variables of a chat template; ``today`` (``2026-11-01``) becomes the clock that templates ask for the date."""
+    """Return a chat template's variables; ``today`` (``2026-11-01``) becomes the function that templates call for the date."""
     variables = dict(chat)
     if today := variables.pop("today", None):
         variables["strftime_now"] = date.fromisoformat(today).strftime
@@ -52,7 +52,7 @@ def template_variables(chat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def has_start_token(text: str, tokenizer: Any) -> bool:
-    """Return True if a rendered conversation begins with the tokenizer's start token, so that no second one may be added.
+    """Return True if a rendered conversation already begins with the tokenizer's start token and needs no other.
 
     The package always adds one: templates of LLaVA-1.5 and LLaVA-NeXT rely on that, and Idefics3 gets two there
     (docs/decisions/0008).
@@ -61,7 +61,7 @@ def has_start_token(text: str, tokenizer: Any) -> bool:
 
 
 def data_url(image: Image, form: Literal["png", "jpeg"] = "png", limit: int | None = None) -> str:
-    """Return a picture as a ``data:`` URL of at most ``limit`` bytes, shrunk if longer; equal pixels give equal bytes."""
+    """Return a picture as a ``data:`` URL, shrunk until that has at most ``limit`` bytes; equal pixels give equal bytes."""
     url, edge = _encode(image, form), SERVICE_EDGE
     while limit is not None and len(url) > limit and edge >= SMALLEST_EDGE:
         smaller = image.copy()

@@ -39,7 +39,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
 }
 """Fields of a generation configuration that change greedy replies and that no engine follows -> values without effect.
 
-Zero and what is empty never have an effect."""
+Zero and empty values never have an effect."""
 UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
     "epsilon_cutoff": (),
     "eta_cutoff": (),
@@ -47,23 +47,24 @@ UNSUPPORTED_SAMPLING: dict[str, tuple[Any, ...]] = {
     "top_h": (),
     "typical_p": (1,),
 }
-"""The same for fields that change sampled replies alone."""
+"""The same for fields that change only sampled replies."""
 REFUSED: dict[str, Callable[[Any], bool]] = {
     "cache_implementation": lambda value: value == "quantized",
     "repetition_penalty": lambda value: value <= 0,
 }
-"""Fields that engines follow or need not -> values with which ``generate`` replies otherwise, or raises."""
+"""Fields that engines follow or may ignore -> exceptional values: with these, ``generate`` raises or replies differently."""
 REFUSED_SAMPLING: dict[str, Callable[[Any], bool]] = {
     "temperature": lambda value: value <= 0,
     "top_k": lambda value: value < 0,
     "top_p": lambda value: value < 0,
 }
-"""The same for fields of sampled replies, with which it raises."""
+"""The same for fields that only sampled replies use; ``generate`` raises for these values."""
 
 FOLLOWED = frozenset({
     "bad_words_ids", "bos_token_id", "do_sample", "eos_token_id", "pad_token_id", "repetition_penalty", "suppress_tokens",
     "temperature", "top_k", "top_p",
 })  # fmt: skip
+"""Fields that every engine follows."""
 WITHOUT_EFFECT = frozenset({
     "assistant_confidence_threshold", "assistant_early_exit", "assistant_ensemble_weight", "assistant_lookbehind",
     "cache_config", "cache_implementation", "compile_config", "continuous_batching_config", "decoder_start_token_id",
@@ -74,7 +75,7 @@ WITHOUT_EFFECT = frozenset({
     "return_dict_in_generate", "speculation_type", "target_lookbehind", "transformers_version",
     "use_cache", "use_mtp",
 })  # fmt: skip
-"""Fields about what is measured or stored, about speed, and about lengths that each request states."""
+"""Fields that change no reply: they set outputs, speed, or lengths that each request states itself."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class Decoding:
     banned: tuple[int, ...] = ()
     """Tokens that are never generated."""
     stops: tuple[int, ...] | None = None
-    """Tokens that end a reply, as in ``generate``; None: every end token of configuration and tokenizer."""
+    """Tokens that end a reply, as in ``generate``; None stands for every end token of configuration and tokenizer."""
 
 
 def decoding(
@@ -99,8 +100,8 @@ def decoding(
     """Return the parameters of one request; ``checkpoint`` is the ``to_diff_dict`` of the model's generation configuration.
 
     The checkpoint's repetition penalty always applies, unless the model's entry sets a ``penalty``. With
-    ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too, and only its end tokens;
-    ``faithful`` is enough for the end tokens.
+    ``sampling.checkpoint``, its ``do_sample``, ``temperature``, ``top_p`` and ``top_k`` apply too. With that or ``faithful``,
+    only the checkpoint's own end tokens end a reply.
 
     Raises:
         Unprocessable: With ``sampling.checkpoint``, if the checkpoint sets a field that ``generate`` follows and no engine does.
@@ -110,42 +111,42 @@ def decoding(
         value = checkpoint.get(name)
         return default if value is None else float(value)
 
-    weight = own("repetition_penalty", PENALTY) if penalty is None else penalty
+    repetition = own("repetition_penalty", PENALTY) if penalty is None else penalty
     if not sampling.checkpoint:
-        ends = end_tokens(checkpoint.get("eos_token_id")) if faithful else None
-        return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, weight, stops=ends)
+        stops = end_tokens(checkpoint.get("eos_token_id")) if faithful else None
+        return Decoding(sampling.temperature, sampling.top_p, sampling.top_k, repetition, stops=stops)
     sampled = bool(sampling.sampled or checkpoint.get("do_sample"))
     if unfollowed := unfollowed_fields(checkpoint, sampled):
         raise Unprocessable(
             f'sampling = "checkpoint" cannot follow {", ".join(unfollowed)} of generation_config.json; '
             "state the sampling in the sweep"
         )
-    tokens = (_banned_tokens(checkpoint), end_tokens(checkpoint.get("eos_token_id")))
+    banned, stops = _banned_tokens(checkpoint), end_tokens(checkpoint.get("eos_token_id"))
     if not sampled:
-        return Decoding(0.0, 1.0, -1, weight, *tokens)
+        return Decoding(0.0, 1.0, -1, repetition, banned, stops)
     top_k = int(own("top_k", TOP_K)) or -1
-    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, weight, *tokens)
+    return Decoding(own("temperature", TEMPERATURE), own("top_p", TOP_P), top_k, repetition, banned, stops)
 
 
 def unfollowed_fields(checkpoint: Mapping[str, Any], sampled: bool) -> list[str]:
     """Return the checkpoint's fields, with their values, that would change replies and cannot be followed."""
     fields = UNSUPPORTED | (UNSUPPORTED_SAMPLING if sampled else {})
     neutral: tuple[Any, ...] = (None, 0, [], {}, "")
-    ignored = [
+    unfollowed = [
         f"{name} = {checkpoint[name]!r}"
         for name, values in fields.items()
         if checkpoint.get(name) not in (*neutral, *values)
     ]
     if any(len(word) > 1 for word in checkpoint.get("bad_words_ids") or ()):
-        ignored.append("bad_words_ids of several tokens")
+        unfollowed.append("bad_words_ids of several tokens")
     for name, is_refused in (REFUSED | (REFUSED_SAMPLING if sampled else {})).items():
         if (value := checkpoint.get(name)) is not None and is_refused(value):
-            ignored.append(f"{name} = {value!r}")
-    return ignored
+            unfollowed.append(f"{name} = {value!r}")
+    return unfollowed
 
 
 def unknown_fields(checkpoint: Mapping[str, Any]) -> list[str]:
-    """Return the fields of a file that no engine knows, and so ignores."""
+    """Return the fields of a generation configuration that no list above names; every engine ignores them."""
     listed = FOLLOWED | WITHOUT_EFFECT | UNSUPPORTED.keys() | UNSUPPORTED_SAMPLING.keys()
     return sorted(name for name in checkpoint.keys() - listed if not name.startswith("_"))
 
@@ -157,9 +158,9 @@ def _banned_tokens(checkpoint: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def end_tokens(*stated: Any) -> tuple[int, ...]:
-    """Return the tokens that end a reply by what configurations state, each one token, several or None.
+    """Return the end tokens of several configurations; each states one token, several, or None.
 
-    None at all means for ``generate`` that only ``max_tokens`` ends a reply.
+    If all state None, only ``max_tokens`` ends a reply, as in ``generate``.
     """
     lists = (ends if isinstance(ends, list | tuple) else [ends] for ends in stated if ends is not None)
     return tuple(token for tokens in lists for token in tokens)

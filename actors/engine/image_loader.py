@@ -21,7 +21,7 @@ from sweeps.spec import ModelSpec
 T = TypeVar("T")
 
 MAX_THREADS = 8
-"""Decoding releases the interpreter lock; beyond this the disk or the lock is the limit."""
+"""Decoding pictures releases the interpreter lock; with more threads, the disk or the lock is the limit."""
 
 
 def thread_count() -> int:
@@ -33,7 +33,7 @@ class PictureLoader:
     """A loader of one benchmark folder's pictures for an engine."""
 
     def __init__(self, data: Path, model: ModelSpec | None = None) -> None:
-        """``model`` gets the pictures; for Qwen's models they are fitted first."""
+        """``model`` reads the pictures; those for Qwen's models are first fitted to ``picture_bounds``."""
         self.renderer = Renderer(data, fit=picture_bounds(model) if model else None)
         self.threads = ThreadPoolExecutor(thread_count(), thread_name_prefix="pictures")
 
@@ -41,14 +41,14 @@ class PictureLoader:
         """Return each picture of a conversation as RGB pixels; raises ``envs.render.UnreadablePicture``."""
         return await self.load_as(messages, lambda image: image)
 
-    async def load_as(self, messages: Sequence[Message], form: Callable[[Image], T]) -> dict[ImageRef, T]:
-        """Return each picture of a conversation, converted by ``form`` in the same threads; raises as ``load``."""
+    async def load_as(self, messages: Sequence[Message], convert: Callable[[Image], T]) -> dict[ImageRef, T]:
+        """Return each picture of a conversation, converted by ``convert`` in the same threads; raises as ``load``."""
 
-        def convert(ref: ImageRef) -> T:
-            return form(self.renderer.picture(ref))
+        def load_one(ref: ImageRef) -> T:
+            return convert(self.renderer.picture(ref))
 
         loop, refs = asyncio.get_running_loop(), list(dict.fromkeys(images_of(messages)))
-        converted = await asyncio.gather(*(loop.run_in_executor(self.threads, convert, ref) for ref in refs))
+        converted = await asyncio.gather(*(loop.run_in_executor(self.threads, load_one, ref) for ref in refs))
         return dict(zip(refs, converted, strict=True))
 
     def load_blocking(self, messages: Sequence[Message]) -> dict[ImageRef, tuple[Image, str]]:
@@ -67,7 +67,7 @@ def encode_png(picture: Image) -> bytes:
 
 
 def picture_bounds(model: ModelSpec) -> Fit | None:
-    """Return the bounds to which a model's pictures are fitted before the crop; None for all but Qwen's models."""
+    """Return the bounds to which a model's pictures are fitted before the crop; None for models other than Qwen's."""
     if not model.fits_pictures:
         return None
     bounds = Fit()

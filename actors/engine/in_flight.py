@@ -1,6 +1,6 @@
-"""The number of episodes that a worker plays at once: the entry's, else derived from what its engine answers at once.
+"""The number of episodes that a worker plays at once: the entry's, else derived from the requests its engine answers at once.
 
-Fewer leave the engine idle; more than 1.5 times as many only wait, with their pictures in memory.
+With fewer episodes than requests, the engine idles; beyond 1.5 episodes per request, episodes only wait and fill the memory.
 """
 
 from collections.abc import Mapping
@@ -11,18 +11,18 @@ from sweeps.spec import ModelSpec
 
 MAX_NUM_SEQS = 256
 """Sequences of one step of vLLM, unless the entry sets ``options.max_num_seqs``."""
-BATCH = 16
-"""Rows of a batch of transformers, unless the entry sets ``options.batch``."""
-SERVICE = 64
-"""Requests to a service, whose pace stays below that, and episodes of a policy."""
-BATCHED = 50_000
+BATCH_ROWS = 16
+"""Rows per batch of the transformers backend, unless the entry sets ``options.batch``."""
+SERVICE_EPISODES = 64
+"""Episodes of a service, whose ``Pace`` allows at most so many requests in flight, and of a policy."""
+BATCH_API_EPISODES = 50_000
 """Episodes that use a service's Batch API: as many as one of its files takes."""
 PROMPT_TOKENS = 3000
 """Tokens of a typical prompt: a picture of 640 x 480 has 400 (Qwen2.5-VL) to 3,300 (InternVL3), its question about 100."""
-FEWEST = 4
-"""Fewest sequences, even if the cache hardly holds a prompt: the next ones are prepared meanwhile."""
-AHEAD = 2
-"""Requests that vLLM answers at once per request that is prepared meanwhile, ready when another ends."""
+FEWEST_SEQUENCES = 4
+"""Fewest sequences assumed, even if the cache hardly holds one prompt: the next prompts are prepared meanwhile."""
+REQUESTS_PER_PREPARED = 2
+"""While vLLM answers so many requests, one more is prepared, ready when one of them ends."""
 
 
 class InFlight(NamedTuple):
@@ -41,15 +41,15 @@ class StartReport(NamedTuple):
     lines: list[str]
     """Log lines about its devices, the order of loading, and the episodes it plays at once."""
     in_flight: int = 0
-    """Episodes that it plays at once; 0 for policies, which answer one by one as fast."""
+    """Episodes that it plays at once; 0 for policies, which are as fast one by one."""
     weights: Mapping[str, str] = {}
-    """Model -> what it has loaded (``weights_identity``); models without weights are left out."""
+    """Model -> identity of the loaded weights (``weights_identity``); models without weights are left out."""
     phases: StartPhases | None = None
     """The phases of its engine's start; None if the engine does not log them."""
 
 
 def expected_in_flight(model: ModelSpec) -> int:
-    """Return the episodes in flight that the entry implies, for leases before the worker is ready."""
+    """Return the episodes in flight that the entry alone implies, for leases before the worker is ready."""
     return choose_in_flight(model).episodes
 
 
@@ -58,21 +58,21 @@ def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFli
     if model.in_flight is not None:
         return InFlight(model.in_flight, "in_flight of its entry")
     if model.backend == "transformers":
-        batch = int(model.options.get("batch", BATCH))
+        batch = int(model.options.get("batch", BATCH_ROWS))
         return InFlight(2 * batch, "two batches: one is prepared while the other is answered")
+    if model.batch:
+        return InFlight(BATCH_API_EPISODES, "as many as a batch takes")
     if model.backend != "vllm":
-        return (
-            InFlight(BATCHED, "as many as a batch takes") if model.batch else InFlight(SERVICE, "a service or a policy")
-        )
+        return InFlight(SERVICE_EPISODES, "a service or a policy")
     sequences = int(model.options.get("max_num_seqs", MAX_NUM_SEQS))
-    episodes, reason = with_prepared_ahead(sequences), f"max_num_seqs {sequences} and those prepared ahead"
+    episodes, reason = with_prepared_ahead(sequences), f"max_num_seqs {sequences} plus requests prepared ahead"
     if cache_tokens is None:
         return InFlight(episodes, reason)
-    fitting = max(FEWEST, cache_tokens // PROMPT_TOKENS)
+    fitting = max(FEWEST_SEQUENCES, cache_tokens // PROMPT_TOKENS)
     cache = f"a cache of {cache_tokens:,} tokens at {PROMPT_TOKENS:,} a prompt"
     return InFlight(min(episodes, with_prepared_ahead(fitting)), f"{reason}, {cache}")
 
 
 def with_prepared_ahead(sequences: int) -> int:
-    """Return the requests that vLLM answers at once plus those prepared meanwhile."""
-    return sequences + sequences // AHEAD
+    """Return the number of requests that vLLM answers at once plus those prepared meanwhile."""
+    return sequences + sequences // REQUESTS_PER_PREPARED

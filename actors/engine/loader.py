@@ -1,4 +1,4 @@
-"""Loads a worker's engine on checked GPUs, in turn if host memory is short or two engines would disturb each other.
+"""Loads a worker's engine on checked GPUs: one after another if host memory is short or two engines would disturb each other.
 
 Every wait and every measurement is a line of the worker's log.
 """
@@ -26,14 +26,14 @@ from sweeps.spec import ModelSpec
 MEMORY_PER_WEIGHTS = 1.2
 """Least GPU memory of an engine other than vLLM, as a multiple of its weights."""
 FIRST_WITHOUT_PORT = Version("0.28.0")
-"""The first vLLM whose processes on one node meet at a file."""
+"""The first vLLM whose processes on one node meet at a file instead of a port."""
 
 
 def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report: Callable[[str], None]) -> Backend:
     """Return the model's engine, ready; ``data`` is the benchmark folder, ``assigned`` are the GPUs from Ray.
 
-    Raises HubUnreachable if the Hub answers no retry (outside the turn), GpuUnavailable if the devices are not as requested,
-    and errors of ``open_engine``.
+    Between retries of the Hub, other engines may load. Raises HubUnreachable if no retry succeeds, GpuUnavailable if the devices
+    are not as requested, and errors of ``open_engine``.
     """
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
@@ -59,9 +59,9 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
 def must_load_alone(model: ModelSpec) -> bool:
     """Return True if no other engine of the node may load at the same time.
 
-    An engine on a part of a GPU measures its free memory. An engine whose processes meet at a port took one that was free, and
-    another engine may take it before they meet (vllm issues 39015, 43206): vLLM before 0.28 with several GPUs, and any vLLM with
-    GPUs on several nodes.
+    An engine on a part of a GPU measures the GPU's free memory, which another load would change. An engine whose processes meet
+    at a port chooses a free one, and another engine may take it before they meet (vllm issues 39015, 43206). This concerns vLLM
+    before 0.28 with several GPUs, and any vLLM with GPUs on several nodes.
     """
     if model.backend != "vllm" or model.gpus <= 1:
         return 0 < model.gpus < 1
@@ -79,15 +79,15 @@ def gpu_request(model: ModelSpec, size: int | None) -> GpuRequest:
     """Return the device needs of a model with ``size`` bytes of weights."""
     share = DEFAULT_GPU_SHARE * min(1, model.gpus)
     if model.backend != "vllm" and size is not None:
-        each = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
-        return GpuRequest(model.name, model.gpus, model.accelerator, size=each)
+        size_per_gpu = int(MEMORY_PER_WEIGHTS * size / max(1, model.gpus))
+        return GpuRequest(model.name, model.gpus, model.accelerator, size=size_per_gpu)
     if model.backend == "vllm":
         share = float(model.options.get("gpu_memory_utilization", share))
     return GpuRequest(model.name, model.gpus, model.accelerator, share)
 
 
 def weight_bytes(model: ModelSpec) -> int | None:
-    """Return the bytes of the weights: of local files, else estimated from the number of parameters, else None."""
+    """Return the size of the weights in bytes, from local files or else the number of parameters; None if both are unknown."""
     if size := sum(path.stat().st_size for path in weight_files(model)):
         return size
     if model.parameters is None:
@@ -96,7 +96,7 @@ def weight_bytes(model: ModelSpec) -> int | None:
 
 
 def weight_files(model: ModelSpec) -> list[Path]:
-    """Return the files of the weights that this machine has: of a local folder, else of a snapshot in the Hub's cache."""
+    """Return the weight files on this machine: those of a local folder, else those of a snapshot in the Hub's cache."""
     for folder in (Path(model.source), *_cached(model)):
         if files := sorted(path for path in folder.glob("*") if path.suffix in WEIGHT_SUFFIXES):
             return files

@@ -1,4 +1,4 @@
-"""Opens the backend of a model entry, with weights or only its input path; a heavy package is imported only if it is used."""
+"""Opens the backend of a model entry, with or without weights; a heavy package is imported only if it is used."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ from sweeps.spec import ModelSpec
 HEAVY = ("openai", "peft", "torch", "transformers", "vllm")
 """The optional packages of the backends; peft loads adapters for transformers."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "VLLM_LOGGING_LEVEL": "ERROR"}
-"""Environment variables of the engines' packages, read at import; existing values take precedence."""
+"""Variables that keep the engines' packages offline and quiet, read at import; existing values take precedence."""
 
 
 def open_engine(model: ModelSpec, data: Path) -> Backend:
@@ -29,7 +29,7 @@ def open_engine(model: ModelSpec, data: Path) -> Backend:
             raise
         kind = model.architecture or "its architecture"
         raise ValueError(
-            f"vLLM cannot split {model.name} ({kind}) into pipeline stages; leave options.{STAGES} out, with gpus for one node"
+            f"vLLM cannot split {model.name} ({kind}) into pipeline stages; remove options.{STAGES} and set gpus for one node"
         ) from refusal
     except ModuleNotFoundError as missing:
         if missing.name not in HEAVY:
@@ -64,9 +64,9 @@ def _open(model: ModelSpec, data: Path) -> Backend:
 
 
 async def token_ids(model: ModelSpec, data: Path, request: Request) -> list[int]:
-    """Return the ids that a model of backend vllm or transformers reads, pictures expanded.
+    """Return the token ids of a prompt for a model of backend vllm or transformers, pictures expanded.
 
-    Raises OSError, ValueError or ImportError if the input path cannot be built, and its errors for a refused prompt or picture.
+    Raises OSError, ValueError or ImportError if the processor cannot be built, and its errors for a refused prompt or picture.
     """
     backend = open_without_weights(model, data)
     try:

@@ -1,9 +1,9 @@
 """Prepares requests outside the event loop: each is opened in one of several threads, then rendered in a single one.
 
-Results reach the event loop in the order in which they were rendered. While others are still prepared, those of ``TOGETHER_S``
-arrive with one wake-up, to save thread switches: a request switches threads three times, while an ``await`` per step would switch
-eight times, each time waiting for the interpreter lock. The threads take requests from queues, because an executor's future per
-step would cost as much as a turn of the game.
+Results reach the event loop in the order in which they were rendered. While more requests are being prepared, the results of
+``TOGETHER_S`` seconds arrive with one wake-up, to save thread switches: a request then switches threads three times. With an
+``await`` per step, it would switch eight times, each time waiting for the interpreter lock. The threads take requests from
+queues, because an executor's future per step would cost as much as a turn of the game.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 TOGETHER_S = 0.03
-"""Seconds that a rendered request waits for others: one step of an engine, which takes no requests meanwhile."""
+"""Longest wait of a rendered request for others, in seconds: one step of an engine, which takes no requests meanwhile."""
 
 Input = TypeVar("Input")
 Opened = TypeVar("Opened")
@@ -54,7 +54,7 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         self._to_open: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
         self._to_render: SimpleQueue[_Job[Input, Opened, Rendered] | None] = SimpleQueue()
         self._done: deque[_Job[Input, Opened, Rendered]] = deque()
-        self._woken = False
+        self._drain_pending = False
         """True while the event loop has a pending call to drain ``_done``."""
         self._drained_at = 0.0
         """Monotonic time of the last drain."""
@@ -101,14 +101,14 @@ class RequestPipeline(Generic[Input, Opened, Rendered]):
         self._done.append(job)
         others = not (self._to_open.empty() and self._to_render.empty())
         if others and monotonic() - self._drained_at < TOGETHER_S:
-            return  # the last of them wakes the loop
-        if not self._woken:
-            self._woken = True
+            return  # the last of the others wakes the loop
+        if not self._drain_pending:
+            self._drain_pending = True
             with suppress(RuntimeError):  # the loop is closed: no caller waits
                 job.loop.call_soon_threadsafe(self._drain)
 
     def _drain(self) -> None:
         self._drained_at = monotonic()
-        self._woken = False  # before the queue is read: later additions wake the loop again
+        self._drain_pending = False  # before the queue is read: later additions wake the loop again
         while self._done:
             self._done.popleft().settle()

@@ -1,4 +1,4 @@
-"""A replica whose pipeline stages are on several nodes: its GPUs are checked where they are, and vLLM finds the cluster.
+"""A replica whose pipeline stages are on several nodes: each GPU is checked on its node, and vLLM finds the Ray cluster.
 
 vLLM's Ray executor starts one process per GPU in the worker's placement group. The engine's own process joins Ray as a driver;
 without RAY_ADDRESS it would start a cluster of its own.
@@ -20,7 +20,7 @@ from sweeps.spec import ModelSpec
 
 
 def join_nodes(model: ModelSpec) -> Iterator[str]:
-    """Prepare this worker for an engine over its placement group; yield a line for the log per check of a GPU.
+    """Prepare this worker for an engine over its placement group; check each GPU and yield the log lines of the checks.
 
     Raises GpuUnavailable if one of the devices is not as requested.
     """

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-LARGEST = 1 << 24
-"""Bytes of an output file that are read: a start writes some ten thousand."""
+MAX_OUTPUT_BYTES = 1 << 24
+"""Most bytes of an output file that are read; a start writes about ten thousand."""
 DOWNLOAD = re.compile(r"Time spent downloading weights for \S{1,300}: ([0-9]{1,9}\.[0-9]{1,9}) seconds")
 READ = re.compile(r"Loading weights took ([0-9]{1,9}\.[0-9]{1,9}) seconds")
 COMPILE = re.compile(r"init engine \([^()]{1,99}\) took [0-9.]{1,19} s \(compilation: ([0-9]{1,9}\.[0-9]{1,9}) s")
@@ -16,7 +16,7 @@ COMPILE = re.compile(r"init engine \([^()]{1,99}\) took [0-9.]{1,19} s \(compila
 
 @dataclass(frozen=True, slots=True)
 class StartPhases:
-    """Seconds of the phases of one start, without the wait for a turn."""
+    """The seconds of each phase of one start, without waiting for other engines to load."""
 
     download: float = 0.0
     """Fetching weights that the node did not have."""
@@ -29,7 +29,7 @@ class StartPhases:
 
     @property
     def cached(self) -> float:
-        """Seconds of a start alone on a node that has the weights and the compiled kernels."""
+        """Seconds of a start on a node that already has the weights and the compiled kernels."""
         return self.read + self.warm
 
     def scaled(self, factor: float) -> StartPhases:
@@ -37,7 +37,7 @@ class StartPhases:
 
 
 def parse_phases(output: str, seconds: float) -> StartPhases | None:
-    """Return the phases of a start of so many seconds from an engine's output; None if it has no line of reading."""
+    """Return the phases of a start that took ``seconds``; None if the engine's output reports no reading of weights."""
     read = READ.findall(output)
     if not read:
         return None
@@ -52,7 +52,7 @@ def read_phases(files: Iterable[str], seconds: float) -> StartPhases | None:
     for file in files:
         try:
             with Path(file).open("rb") as output:
-                texts.append(output.read(LARGEST).decode("utf-8", "replace"))
+                texts.append(output.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace"))
         except OSError:
             continue
     return parse_phases("\n".join(texts), seconds)

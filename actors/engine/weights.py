@@ -23,7 +23,7 @@ SETTINGS = (
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Suffixes of weight files."""
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16
-"""Parts of each weight file that are hashed, and their bytes: training changes every part, and all of 150 GB takes minutes."""
+"""Number of hashed parts per weight file, and bytes of a part: training changes every part, and hashing 150 GB takes minutes."""
 
 
 def weights_identity(model: ModelSpec) -> str:
@@ -42,7 +42,7 @@ def weights_identity(model: ModelSpec) -> str:
 
 
 def loaded_weights(models: Iterable[ModelSpec]) -> dict[str, str]:
-    """Return model -> ``weights_identity``, without those that have none or whose files cannot be read."""
+    """Return model -> ``weights_identity``, without models that have no weights here or whose files cannot be read."""
     identities: dict[str, str] = {}
     for model in models:
         with contextlib.suppress(OSError):
@@ -97,7 +97,7 @@ def hash_folder(folder: Path) -> str:
 
 
 def setting_hashes(model: ModelSpec) -> dict[str, str]:
-    """Return name -> SHA-256 of the settings beside a model's weights; nothing if they are not on this disk or unreadable."""
+    """Return file name -> SHA-256 of the settings beside a model's weights; empty if they are not on this disk or unreadable."""
     folder = checkpoint_folder(resolve_embedded(model))
     try:
         files = _setting_files(folder) if folder else []

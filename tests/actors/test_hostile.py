@@ -76,4 +76,4 @@ def test_odd_token_count_is_reported_and_budgeted_at_its_maximum(tmp_path, capsy
     reply, _ = asyncio.run(ask_service(tmp_path, lambda *_: MODES["usage 10**30"].answer))
 
     assert (reply.prompt_tokens, reply.reply_tokens, reply.cost) == (0, 0, 0.0)
-    assert "m: odd token counts of the service are stored as 0: prompt_tokens is 1000" in capsys.readouterr().out
+    assert "m: invalid token counts of the service are stored as 0: prompt_tokens is 1000" in capsys.readouterr().out

@@ -83,7 +83,7 @@ def test_request_without_functions_is_unchanged_and_call_unreadable(tmp_path):
     problem, bodies = ask_service(tmp_path, lambda *_: call_answer(call()), tools=())
 
     assert "tools" not in bodies[0] and "tool_choice" not in bodies[0]
-    assert isinstance(problem, Unprocessable) and "none was offered" in str(problem) and len(bodies) == UNREADABLE_TRIES
+    assert isinstance(problem, Unprocessable) and "offered no tools" in str(problem) and len(bodies) == UNREADABLE_TRIES
 
 
 READ = {

@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModelForImageTextToText
 from vllm import SamplingParams
 
-from actors.engine.vllm.parameters import COLDEST
+from actors.engine.vllm.parameters import MIN_TEMPERATURE
 from actors.engine.vllm.token_input import open_without_engine
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
@@ -65,7 +65,7 @@ def test_vllm_gets_what_generate_uses(folder: Path, says: str, forced: bool) -> 
     banned = {*FILES[says].get("suppress_tokens", ()), *(word[0] for word in FILES[says].get("bad_words_ids", ()))}
     assert set(params.logit_bias or {}) == banned
     assert ({"SuppressTokensLogitsProcessor", "NoBadWordsLogitsProcessor"} <= steps.keys()) == bool(banned)
-    if not sampled or temperature < COLDEST:
+    if not sampled or temperature < MIN_TEMPERATURE:
         assert (params.temperature, params.top_p, params.top_k) == (0.0, 1.0, 0)
         return
     assert (params.temperature, params.seed) == (temperature, 7)

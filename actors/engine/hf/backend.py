@@ -1,8 +1,8 @@
 """The transformers backend: each row of a batch is answered as if it were alone (left padding, its own seeded noise).
 
-It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most a batch, and
-generates; later requests join the next batch, so no episode waits for the slowest one. A full waiting batch is prepared
-during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
+It serves models that vLLM does not, and machines without vLLM. A thread takes the waiting requests, at most one batch, and
+generates their replies; later requests join the next batch, so no episode waits for the slowest one. If enough requests for a
+full batch wait, that batch is prepared during generation. Runs on one GPU, on several (``device_map``), or on the CPU.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ from actors.engine.hf.sampling import logits_processors
 from actors.engine.hf.scoring import extend_inputs, score_replies
 from actors.engine.hf.template import prompt_text
 from actors.engine.image_loader import PictureLoader
-from actors.engine.in_flight import BATCH
+from actors.engine.in_flight import BATCH_ROWS
 from sweeps.spec import ModelSpec
 
 REFUSALS = (Overflow, ValueError, TypeError, ArithmeticError)
-"""Errors of processors for a picture or a text that they refuse."""
+"""Errors with which processors refuse a picture or a text."""
 CLOSE_TIMEOUT_S = 30.0
 """Seconds that closing waits for the running batch."""
 
@@ -63,16 +63,16 @@ class TransformersBackend(LocalBackend):
     def __init__(self, model: ModelSpec, data: Path) -> None:
         self.model = ModelAndProcessor(model)
         self.name = model.name
-        self.size = int(model.options.get("batch", BATCH))
+        self.size = int(model.options.get("batch", BATCH_ROWS))
         """Rows per batch; halved for good when the device runs out of memory."""
         self.pictures = PictureLoader(data, model)
-        self.waiting = JobQueue()
+        self.queue = JobQueue()
         self.preparer = ThreadPoolExecutor(1, thread_name_prefix="prepare")
         self.thread = Thread(target=self._work, name=f"generate-{model.name}", daemon=True)
         self.thread.start()
 
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises Unprocessable, or BackendDied if the device is lost."""
+        """Answer the request; raises Unprocessable, or BackendDied if the device is lost."""
         reply: Reply = await self._ask(request)
         return reply
 
@@ -83,9 +83,9 @@ class TransformersBackend(LocalBackend):
         return scored
 
     async def _ask(self, request: Request, replies: tuple[str, ...] = (), thought: str = "") -> Any:
-        self.waiting.check()
+        self.queue.check()
         job = Job(request, await self.pictures.load(request.messages), replies, thought)
-        self.waiting.put(job)
+        self.queue.put(job)
         return await asyncio.wrap_future(job.answer)
 
     async def token_ids(self, request: Request) -> list[int]:
@@ -103,7 +103,7 @@ class TransformersBackend(LocalBackend):
 
     async def close(self) -> None:
         """End the thread after its batch and free the device; safe to call twice."""
-        self.waiting.close(BackendDied(f"{self.name} is closed"))
+        self.queue.close(BackendDied(f"{self.name} is closed"))
         await asyncio.to_thread(self.thread.join, CLOSE_TIMEOUT_S)
         self.preparer.shutdown(wait=False, cancel_futures=True)
         self.pictures.close()
@@ -113,17 +113,17 @@ class TransformersBackend(LocalBackend):
     def _work(self) -> None:
         upcoming: Future[PreparedBatch | None] | None = None
         while True:
-            batch = upcoming.result() if upcoming else self._prepare(self.waiting.take(self.size))
+            batch = upcoming.result() if upcoming else self._prepare(self.queue.take(self.size))
             upcoming = None
-            if self.waiting.has_batch(self.size):
-                upcoming = self.preparer.submit(self._prepare, self.waiting.take(self.size))
+            if self.queue.has_batch(self.size):
+                upcoming = self.preparer.submit(self._prepare, self.queue.take(self.size))
             if batch is not None:
                 self._answer(batch)
-            elif upcoming is None and self.waiting.closed is not None:
+            elif upcoming is None and self.queue.closing_error is not None:
                 return
 
     def _prepare(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Return tensors for the jobs that the processor takes; the others raise Unprocessable or Overflow."""
+        """Return the batch of the jobs that the processor takes; the others fail with Unprocessable or Overflow."""
         jobs = [job for job in jobs if not job.answer.done()]
         try:
             return PreparedBatch(jobs, self.model.inputs(jobs)) if jobs else None
@@ -138,13 +138,13 @@ class TransformersBackend(LocalBackend):
         return self._without_refused(jobs)
 
     def _without_refused(self, jobs: list[Job]) -> PreparedBatch | None:
-        """Drop the jobs that the processor refuses alone; if it takes each alone, use batches of one from now on."""
+        """Try each job alone and drop the refused ones; if the processor refuses none, use batches of one from now on."""
         alone = [batch for job in jobs if (batch := self._prepare([job])) is not None]
         accepted = [job for batch in alone for job in batch.jobs]
         if len(accepted) < len(jobs):
             return self._prepare(accepted)
         self.size = 1
-        self.waiting.put_back(accepted[1:])
+        self.queue.put_back(accepted[1:])
         return alone[0]
 
     def _answer(self, batch: PreparedBatch) -> None:
@@ -174,10 +174,10 @@ class TransformersBackend(LocalBackend):
                 self._answer(batch)
 
     def _fail(self, jobs: Sequence[Job], error: Exception) -> None:
-        """Raise a bug in its callers; end the backend if the device is lost."""
+        """Raise the error in the callers of these jobs; end the backend if the device is lost."""
         if isinstance(error, torch.AcceleratorError):
             error = BackendDied(f"{self.name}: the device failed: {str(error).splitlines()[0]}")
-            self.waiting.close(error)
+            self.queue.close(error)
         for job in jobs:
             if not job.answer.done():
                 job.answer.set_exception(error)
@@ -211,7 +211,7 @@ class ModelAndProcessor:
         if not self.model.faithful and all(has_start_token(text, self.tokenizer) for text in texts):
             arguments["add_special_tokens"] = False
         pictures = [job.pictures[ref] for job in jobs for ref in images_of(job.request.messages)]
-        if pictures:  # flat, as in the package: LLaVA-OneVision tiles no picture of a list in a list
+        if pictures:  # one flat list, as in the package: LLaVA-OneVision does not tile pictures of nested lists
             arguments["images"] = pictures
         tensors = self.processor(**arguments)
         needed = int(tensors["attention_mask"].sum(dim=1).max())
@@ -237,7 +237,7 @@ class ModelAndProcessor:
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]
 
     def scored(self, batch: PreparedBatch) -> list[ScoredReplies]:
-        """Return the scores of the replies of a batch of one job."""
+        """Return the scores of the replies of the batch's only job, as a list of one."""
         (job,), inputs = batch.jobs, self._on_device(batch.inputs)
         choices = self.decoding(job.request)
         stops = self.stops if choices.stops is None else frozenset(choices.stops)
@@ -247,7 +247,7 @@ class ModelAndProcessor:
         return [ScoredReplies(tuple(scores), Reply("", prompt, written, "stop", seconds, cached_tokens=0))]
 
     def _on_device(self, tensors: Any) -> dict[str, Any]:
-        """Return the tensors on the device, floats in the network's type."""
+        """Return the tensors on the device, with floats in the network's type."""
         inputs = tensors.to(self.device)
         return {k: v.to(self.network.dtype) if torch.is_floating_point(v) else v for k, v in inputs.items()}
 
@@ -257,7 +257,7 @@ class ModelAndProcessor:
         return decoding(request.sampling, self.checkpoint_decoding, model.repetition_penalty, model.faithful)
 
     def _reply(self, job: Job, stops: Container[int], tokens: list[int], prompt: int) -> Reply:
-        """Return the text up to the first end token, which counts as a token."""
+        """Return the reply up to its first end token, which counts as one of its tokens."""
         end = next((index for index, token in enumerate(tokens) if token in stops), None)
         length, finish = (len(tokens), "length") if end is None else (end + 1, "stop")
         return Reply(self.decode(tokens[:end]), prompt, length, finish, perf_counter() - job.created, cached_tokens=0)

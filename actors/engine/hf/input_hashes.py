@@ -1,4 +1,4 @@
-"""Hashes of what a network receives: equal for equal values, however an engine cuts and pads its tensors."""
+"""Hashes of the tensors that a network receives: equal for equal values, however an engine cuts and pads them."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,23 +8,23 @@ import torch
 
 IDS = "input_ids"
 NORMALIZATION = "normalization"
-"""Name of the hash of how raw pixels are normalized on the device."""
+"""Name of the hash of the normalization that an engine applies to raw pixels on its device."""
 
 
 def hash_tensors(tensors: Mapping[str, Any], dtype: torch.dtype) -> dict[str, str]:
     """Return name -> SHA-256 of each tensor, or of the tensors in nested lists, one per picture.
 
-    Floats are compared in the network's ``dtype``, to which every call converts them; integers and truth values in 64 bits.
-    Zeros that pad pictures to equal sizes or numbers of tiles are left out, because vLLM adds them in its engine: planes (the
-    last two of three or more dimensions) of zeros, and their last rows and columns of zeros. So are ``labels``, the targets of
-    training that PaliGemma's processor adds: no reply depends on them.
+    Floats are hashed in the network's ``dtype``, to which every call converts them; integers and booleans as 64-bit integers.
+    Zeros that pad pictures to equal sizes or numbers of tiles are left out, because vLLM adds them later, in its engine: a plane
+    (the last two of three or more dimensions) loses its last rows and columns of zeros, and a plane of zeros is skipped.
+    ``labels`` are left out, too: PaliGemma's processor adds these training targets, and no reply depends on them.
     """
     hashes = {}
     for name, value in sorted((name, value) for name, value in tensors.items() if name != "labels"):
         digest = hashlib.sha256()
         for tensor in _leaves(value):
-            floats = torch.is_floating_point(tensor)
-            for part in _without_padding(tensor.detach().cpu().to(dtype if floats else torch.int64)):
+            is_float = torch.is_floating_point(tensor)
+            for part in _without_padding(tensor.detach().cpu().to(dtype if is_float else torch.int64)):
                 digest.update(part.contiguous().flatten().view(torch.uint8).numpy().tobytes())
         hashes[str(name)] = digest.hexdigest()
     return hashes
@@ -38,7 +38,7 @@ def holds_raw_pixels(tensors: Mapping[str, Any]) -> bool:
 
 
 def hash_normalization(mean: Sequence[float], deviation: Sequence[float], factor: float) -> dict[str, str]:
-    """Return the hash of a normalization: mean and standard deviation of each color, and the factor before them."""
+    """Return the hash of a normalization: mean and standard deviation of each color, and the factor applied before them."""
     return hash_tensors({NORMALIZATION: [*map(float, (*mean, *deviation, factor))]}, torch.float32)
 
 
@@ -62,7 +62,7 @@ def join_slices(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Return ``bfloat16`` and the like."""
+    """Return the name of a type, such as ``bfloat16``."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -96,5 +96,5 @@ def _without_padding(tensor: torch.Tensor) -> Sequence[torch.Tensor]:
 
 
 def _end(used: torch.Tensor) -> int:
-    """Return the number of rows or columns up to the last one that is used."""
+    """Return the number of rows or columns up to the last used one, padding excluded."""
     return int(used.nonzero()[-1]) + 1

@@ -1,4 +1,4 @@
-"""Builds the network of a checkpoint for the transformers backend: with its weights, or for the front end without them."""
+"""Builds the network of a checkpoint for the transformers backend: with weights, or without them to prepare inputs only."""
 
 import contextlib
 import os
@@ -13,10 +13,10 @@ from sweeps.spec import ModelSpec
 
 
 def load_network(model: ModelSpec, device: str, source: Mapping[str, Any]) -> Any:
-    """Return the network of a model; the option ``device_map = "meta"`` reads no weights, which need not be on this disk."""
+    """Return the network of a model; with the option ``device_map = "meta"``, no weights are read or needed on this disk."""
     config = AutoConfig.from_pretrained(model.source, **source)
-    pictured = type(config) in AutoModelForImageTextToText._model_mapping
-    family = AutoModelForImageTextToText if pictured else AutoModelForCausalLM
+    reads_pictures = type(config) in AutoModelForImageTextToText._model_mapping
+    family = AutoModelForImageTextToText if reads_pictures else AutoModelForCausalLM
     options = {name: value for name, value in model.options.items() if name != "batch"}
     if options.get("device_map") == "meta":
         return _without_weights(model, family, config, source)
@@ -34,7 +34,7 @@ def _without_weights(model: ModelSpec, family: Any, config: Any, source: Mapping
     dtype = config.dtype if model.dtype == "auto" else getattr(torch, model.dtype)
     with torch.device("meta"):
         network = family.from_config(config, dtype=dtype, trust_remote_code=model.trust_remote_code)
-    with contextlib.suppress(OSError):  # without the file, the network has what its configuration says
+    with contextlib.suppress(OSError):  # without this file, the network derives it from its own configuration
         network.generation_config = GenerationConfig.from_pretrained(model.source, revision=source["revision"])
     return network.eval()
 
@@ -46,7 +46,7 @@ def all_end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
 
 
 def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
-    """Replace the checkpoint's sampling defaults, also those of an inner language model."""
+    """Replace the checkpoint's generation defaults with greedy ones, also those of an inner language model."""
     for module in network.modules():
         if getattr(module, "generation_config", None) is not None:
             module.generation_config = GenerationConfig(
@@ -55,7 +55,7 @@ def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
 
 
 def pad_token(tokenizer: Any) -> int:
-    """Return the padding token; models without one pad with the end token, which the mask hides."""
+    """Return the padding token; a tokenizer without one is set to pad with the end token, which the mask hides."""
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return int(tokenizer.pad_token_id)

@@ -1,4 +1,4 @@
-"""The call of a checkpoint as in the package proactivebench, through transformers: the reference for our engines.
+"""Calls a checkpoint through transformers as the package proactivebench does: the reference for our engines.
 
 Source: the package's example ``tests/mcqa.py`` (0.1.1): ``processor.apply_chat_template(conversation,
 add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` with pictures as one flat list, then
@@ -21,7 +21,7 @@ from sweeps.spec import ModelSpec
 
 
 class PackageCall:
-    """One checkpoint: its processor, and its network once a reply is requested."""
+    """One checkpoint's processor, and its network, which is loaded for the first reply."""
 
     def __init__(self, model: ModelSpec) -> None:
         """Load the processor; raises what transformers raises."""
@@ -38,10 +38,10 @@ class PackageCall:
     def hashes(
         self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], engine: ModelInput
     ) -> tuple[dict[str, str], bool]:
-        """Return the hash of every tensor in the type of an engine's network, and True if the prompt repeats its start token.
+        """Return each tensor's hash, floats in the type of the engine's network, and True if the start token is repeated.
 
-        A start token that the engine has once is then left out (docs/decisions/0008). Pictures are normalized unless the engine
-        does that on the device: then the hash of the processor's normalization is added.
+        It is repeated if it occurs twice here but once in the engine; it is then hashed once (docs/decisions/0008). If the engine
+        normalizes pictures on its device, the pixels are hashed unnormalized, and the processor's normalization has its own hash.
         """
         raw = {"do_rescale": False, "do_normalize": False} if engine.raw_pixels else {}
         inputs = dict(self._inputs(messages, pictures, **raw))
@@ -86,7 +86,7 @@ class PackageCall:
         if not (self.processor.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
             return messages[-1].text
         if isinstance(self.processor, Phi4MultimodalProcessor):
-            return self._joined(messages)
+            return self._phi4_chat(messages)
         conversation = [
             {
                 "role": message.role,
@@ -95,13 +95,13 @@ class PackageCall:
             for message in messages
         ]
         chat = dict(self.model.chat)
-        if day := chat.pop("today", ""):  # the package renders the day of its call
+        if day := chat.pop("today", ""):  # the package itself renders today's date
             chat["strftime_now"] = lambda form: datetime.fromisoformat(day).strftime(form)
         text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **chat)
         return text
 
-    def _joined(self, messages: Sequence[Message]) -> str:
-        """Render as transformers' tests do for Phi-4 (``<|user|><|image|>?<|end|><|assistant|>``)."""
+    def _phi4_chat(self, messages: Sequence[Message]) -> str:
+        """Render the conversation as transformers' tests do for Phi-4 (``<|user|><|image|>?<|end|><|assistant|>``)."""
         turns = [f"<|{message.role}|>{'<|image|>' * len(message.images)}{message.text}<|end|>" for message in messages]
         return "".join(turns) + "<|assistant|>"
 

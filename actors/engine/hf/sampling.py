@@ -47,7 +47,7 @@ class RepetitionPenalty(LogitsProcessor):
 
 
 def logits_processors(decoding: Decoding, seeds: Sequence[int], device: str, mask: torch.Tensor) -> LogitsProcessorList:
-    """Return the processors of a batch, only penalty and bans if greedy; ``mask`` is 0 where rows are padded."""
+    """Return the processors of a batch; greedy decoding has only penalty and bans. ``mask`` is 0 where rows are padded."""
     steps = LogitsProcessorList()
     if decoding.repetition_penalty != 1.0:
         steps.append(RepetitionPenalty(decoding.repetition_penalty, mask))

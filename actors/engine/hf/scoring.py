@@ -1,8 +1,8 @@
 """The probabilities that a model writes given replies: the prompt is computed once, the replies continue its cache.
 
-A reply's probability is that of its tokens and of any token that ends a reply. One question at a time, so that each model finds
-the positions of its tokens itself. A model whose cache cannot be copied for several replies (InstructBLIP, linear attention)
-computes the prompt with each reply.
+A reply's probability is that of its tokens followed by any end token. Prompts are not batched, so that each model computes the
+positions of its tokens itself. A model whose cache cannot be copied for several replies (InstructBLIP, linear attention) computes
+the prompt again with each reply.
 """
 
 import inspect
@@ -17,7 +17,7 @@ from actors.engine.backend import ReplyScore
 ROWS = 64
 """Replies that are computed at once; each has a copy of the prompt's cache."""
 PER_TOKEN = ("mm_token_type_ids", "token_type_ids")
-"""Input tensors with a number per token; those of a reply are 0, for text."""
+"""Input tensors with a number per token; for the tokens of a reply it is 0, which means text."""
 
 
 @torch.inference_mode()
@@ -30,13 +30,13 @@ def score_replies(
     prefix = network(**inputs, use_cache=True, **arguments)
     first = prefix.logits[:, -1].float().log_softmax(-1)
     writable = sorted(stop for stop in stops if stop < first.shape[-1])
-    paths, ends = _longest(replies), torch.tensor(writable, device=first.device)
+    paths, ends = _drop_prefixes(replies), torch.tensor(writable, device=first.device)
     cache = getattr(prefix, "past_key_values", None)
-    repeats = cache is not None and all(hasattr(layer, "batch_repeat_interleave") for layer in cache.layers)
+    can_copy = cache is not None and all(hasattr(layer, "batch_repeat_interleave") for layer in cache.layers)
     scores: dict[tuple[int, ...], ReplyScore] = {}
     for start in range(0, len(paths), ROWS):
         rows = paths[start : start + ROWS]
-        later = _continue_cache(network, inputs, cache, rows) if repeats else _pass_whole(network, inputs, rows)
+        later = _continue_cache(network, inputs, cache, rows) if can_copy else _pass_whole(network, inputs, rows)
         for row, path in enumerate(rows):
             steps = torch.cat([first, later[row][: len(path)]])
             scores |= {
@@ -47,8 +47,8 @@ def score_replies(
     return [scores[tuple(reply)] for reply in replies]
 
 
-def _longest(replies: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Return the replies that begin no other one: the others are read from the same row."""
+def _drop_prefixes(replies: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return the replies without those that begin a longer one, whose row also has their probabilities."""
     distinct = sorted({tuple(reply) for reply in replies})
     return [reply for reply, after in zip(distinct, [*distinct[1:], ()], strict=True) if after[: len(reply)] != reply]
 
@@ -56,8 +56,8 @@ def _longest(replies: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 def _continue_cache(network: Any, inputs: Any, cache: Any, rows: Sequence[Sequence[int]]) -> Sequence[torch.Tensor]:
     """Return the log-probabilities after each token of each reply, (tokens, vocabulary) per reply.
 
-    Without padding in the prompt no mask is given, because Qwen's models count positions of the whole mask, not of the new
-    tokens. Shorter replies are filled with their last token, which comes after all that is read of them.
+    If the prompt has no padding, no mask is passed, because Qwen's models would compute positions for the whole mask instead of
+    the new tokens. Shorter replies are filled up with their last token; the probabilities after these tokens are not used.
     """
     longest, mask = max(map(len, rows)), inputs["attention_mask"]
     ids = torch.tensor([[*row, *[row[-1]] * (longest - len(row))] for row in rows], device=mask.device)
@@ -70,7 +70,7 @@ def _continue_cache(network: Any, inputs: Any, cache: Any, rows: Sequence[Sequen
 
 
 def _pass_whole(network: Any, inputs: Any, rows: Sequence[Sequence[int]]) -> Sequence[torch.Tensor]:
-    """Return what ``_continue_cache`` does, from one pass over prompt and reply for each reply."""
+    """Return the same as ``_continue_cache``, from one pass over prompt and reply for each reply."""
     return [
         network(**extend_inputs(inputs, row)).logits[0, -len(row) :].float().log_softmax(-1) if row else torch.empty(0)
         for row in rows
@@ -78,7 +78,7 @@ def _pass_whole(network: Any, inputs: Any, rows: Sequence[Sequence[int]]) -> Seq
 
 
 def extend_inputs(inputs: Any, reply: Sequence[int]) -> dict[str, Any]:
-    """Return the input tensors of one row with a reply after the prompt."""
+    """Return the input tensors of one row with a reply appended to the prompt."""
     ids = torch.tensor([list(reply)], device=inputs["input_ids"].device)
     added = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     added |= {name: torch.zeros_like(ids) for name in PER_TOKEN if name in inputs}
@@ -89,7 +89,7 @@ def extend_inputs(inputs: Any, reply: Sequence[int]) -> dict[str, Any]:
 
 
 def _score(steps: torch.Tensor, reply: Sequence[int], ends: torch.Tensor) -> ReplyScore:
-    """Return the score of a reply from the log-probabilities before each of its tokens and at its end."""
+    """Return the score of a reply; ``steps`` are the log-probabilities before each of its tokens and at its end."""
     written = sum((steps[index, token].double().item() for index, token in enumerate(reply)), 0.0)
     ended = steps[-1, ends].double().logsumexp(0).item()
     best = steps.argmax(-1).tolist()

@@ -21,8 +21,8 @@ COUNTING_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, 
 def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
     """Render a prompt with the processor's own chat template, before pictures become tokens.
 
-    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more, and for pictures to
-    a model that reads text only.
+    A model without template (InstructBLIP) takes one question with one picture; raises ValueError for more, and for pictures if
+    the model reads text only.
     """
     tokenizer = getattr(processor, "tokenizer", processor)
     if processor is tokenizer and any(message.images for message in messages):
@@ -62,13 +62,13 @@ class TokenCounter:
         self.tokenizer = getattr(processor, "tokenizer", processor)
 
     def text(self, text: str) -> int:
-        """Return the tokens of a text."""
+        """Return the number of tokens of a text."""
         return len(self.tokenizer(text)["input_ids"])
 
     def pictures(self, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
-        """Return tokens per picture of each (height, width); None if the processor takes none.
+        """Return the number of tokens of a picture of each (height, width); None if the processor cannot count them.
 
-        A processor that does not report them is called with gray pictures.
+        A processor that does not report these numbers is called with gray pictures.
         """
         if self.processor is self.tokenizer:
             return None
@@ -93,13 +93,13 @@ class TokenCounter:
 
 
 def token_counter(model: ModelSpec) -> TokenCounter | None:
-    """Return a counter of the model's tokens; None if its files are not on this disk, or make no processor here."""
+    """Return a counter of the model's tokens; None if its files are not on this disk, or no processor can be built here."""
     processor = _processor(model)
     return None if processor is None else TokenCounter(processor, model.chat)
 
 
 def _processor(model: ModelSpec) -> Any:
-    """Return the model's processor; None if its files are not on this disk, or do not make a processor here."""
+    """Return the model's processor; None if its files are not on this disk, or no processor can be built here."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     model = resolve_embedded(model)
     try:

@@ -1,6 +1,6 @@
 """The backend for services with OpenAI's chat completions, such as ``vllm serve``.
 
-A refused request ends its episode, a temporary error is retried, a final refusal stops the model; nothing else is raised.
+A refused request ends its episode, a temporary error is retried, and an error that every request would get stops the model.
 The SDK's own retries are off, because this module decides which errors to retry.
 """
 
@@ -78,11 +78,12 @@ class OpenAIBackend(Backend):
         self.gives_logprobs = model.endpoint.decoding
         """False for reasoning models, and once the service has refused to return log-probabilities."""
         self.stopped: BackendError | None = None
+        """The error that every further request raises; None while the model accepts requests."""
         self.warned = False
         """True once an invalid token count has been reported."""
 
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
+        """Answer the request; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
         return await self._pay_and_send(request, await self._load_body(request))
 
     async def first_tokens(self, request: Request) -> FirstTokenReply | None:
@@ -151,7 +152,7 @@ class OpenAIBackend(Backend):
     # -- retries ------------------------------------------------------------------------------------------------------
     async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
-        first, failures, unreadable = 0.0, 0, 0
+        first_failed_at, failures, unreadable = 0.0, 0, 0
         if not self.pace.in_flight:
             self.served.notice_idle(self.last_answer_at)
         while True:
@@ -160,17 +161,17 @@ class OpenAIBackend(Backend):
             try:
                 return await self._send(body, chance, price)
             except RetryableError as error:
-                first = first or monotonic()
+                first_failed_at = first_failed_at or monotonic()
                 failures += not error.throttled
                 unreadable += error.unreadable
-                self._check_limits(first, failures, unreadable, error.reason)
+                self._check_limits(first_failed_at, failures, unreadable, error.reason)
                 await asyncio.sleep(backoff(failures, chance) if error.rest is None else error.rest)
             except ModelStopped as reason:
                 self.stopped = reason
                 raise
 
     async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
-        async with self.pace.slot(chance) as round_:
+        async with self.pace.slot(chance) as reductions:
             try:
                 await self.served.check()
                 if "tools" in body:
@@ -180,8 +181,8 @@ class OpenAIBackend(Backend):
                 return reply
             except RetryableError as error:
                 if error.throttled:
-                    rest = backoff(self.pace.round, chance) if error.rest is None else error.rest
-                    self.pace.slow_down(round_, rest)
+                    rest = backoff(self.pace.reductions, chance) if error.rest is None else error.rest
+                    self.pace.slow_down(reductions, rest)
                     error.rest = 0.0  # the pace delays every caller, this one included
                 raise
 
@@ -204,7 +205,7 @@ class OpenAIBackend(Backend):
         return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body), answer.get("system_fingerprint")
 
     async def _post(self, body: dict[str, Any], price: Price | None) -> bytes:
-        """Return the answer's bytes; a request that is cut off in flight is charged its maximum."""
+        """Return the answer's bytes; a request that is cut off in flight is charged with the most that it may cost."""
         try:
             async with asyncio.timeout(self.endpoint.deadline):
                 response = await self.client.chat.completions.with_raw_response.create(**body)
@@ -214,15 +215,15 @@ class OpenAIBackend(Backend):
                 self.budget.pay_cut_off(price)
             raise
 
-    def _check_limits(self, first: float, failures: int, unreadable: int, reason: str) -> None:
-        """Raise if a retry is useless: the service is silent for all requests, or fails only on this one."""
+    def _check_limits(self, first_failed_at: float, failures: int, unreadable: int, reason: str) -> None:
+        """Raise if a retry is useless: the service answers no request at all, or fails only on this one."""
         if unreadable >= UNREADABLE_TRIES:
             raise Unprocessable(
                 f"{self.model.name} gave {unreadable} answers that cannot be read; last error: {reason}"
             )
-        if monotonic() - max(first, self.last_answer_at) > self.endpoint.patience:
+        if monotonic() - max(first_failed_at, self.last_answer_at) > self.endpoint.patience:
             raise BackendDied(f"{self.model.name}: no answer for {self.endpoint.patience:g} s; last error: {reason}")
-        if failures >= TRIES and self.last_answer_at > first:
+        if failures >= TRIES and self.last_answer_at > first_failed_at:
             raise Unprocessable(
                 f"{self.model.name} failed {failures} times on this request alone; last error: {reason}"
             )
@@ -249,12 +250,12 @@ class OpenAIBackend(Backend):
         return error_of_status(status, code, f"{code} {message}", reason, rest, tools)
 
     def _unreadable_error(self, problem: UnreadableAnswer) -> RetryableError:
-        """Return the error to retry; the service itself works."""
+        """Return a retryable error, and record that the service answers."""
         self.last_answer_at = monotonic()
         return RetryableError(self._clean(str(problem)), unreadable=True)
 
     def _clean(self, text: str) -> str:
-        """Return one line without control characters and key; cut last, because half a key is not recognized."""
+        """Return one short line without control characters and key; it is cut last, because half a key is not recognized."""
         return one_line(redact_key(text, self.key))[:REASON_LENGTH]
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ class OpenAIBackend(Backend):
         return add_first_tokens(reply, answer)
 
     def _charge(self, tokens: Tokens, price: Price | None) -> float:
-        """Pay for an answer, readable or not, and return its cost; invalid counts charge the budget the estimate."""
+        """Pay for an answer, readable or not, and return its cost; with invalid counts, pay at least the estimate."""
         cost = self._cost(tokens)
         prompt_cost = self._cost(Tokens(tokens.prompt)) if price else 0.0
         self.budget.pay(max(cost, sum(price or ())) if tokens.invalid else cost, price, prompt_cost)
@@ -285,7 +286,7 @@ class OpenAIBackend(Backend):
     def _warn_of(self, tokens: Tokens) -> None:
         if tokens.invalid and not self.warned:
             self.warned = True
-            line = f"{self.model.name}: odd token counts of the service are stored as 0: {tokens.invalid}"
+            line = f"{self.model.name}: invalid token counts of the service are stored as 0: {tokens.invalid}"
             print(self._clean(line), flush=True)
 
     def _price(self, request: Request) -> Price:

@@ -68,16 +68,16 @@ class BatchApi:
 
     async def list_batches(self, metadata: Mapping[str, str]) -> list[ServiceBatch]:
         """Return the account's batches that carry this metadata, oldest first."""
-        matching, last = list[ServiceBatch](), ""
+        matching, last_id = list[ServiceBatch](), ""
         for _ in range(MAX_PAGES):
-            after: dict[str, Any] = {"after": last} if last else {}
+            after: dict[str, Any] = {"after": last_id} if last_id else {}
             response = await self.client.batches.with_raw_response.list(limit=PAGE_SIZE, **after)
             page = validate(_Page, parse_object(response.content))
             batches = [parse_batch(fields) for fields in page.data if isinstance(fields, dict)]
             matching += [batch for batch in batches if batch.carries(metadata)]
-            if page.has_more is not True or not batches or batches[-1].id == last:
+            if page.has_more is not True or not batches or batches[-1].id == last_id:
                 break
-            last = batches[-1].id
+            last_id = batches[-1].id
         return sorted(matching, key=lambda batch: (batch.created_at, batch.id))
 
     async def read_lines(self, file_id: str, seconds: float) -> list[ResultLine]:

@@ -1,7 +1,7 @@
 """The backend for services with OpenAI's Batch API: half the price, up to 24 hours per turn.
 
 Every request is paid once: batches of earlier attempts carry the run's name in their metadata, and are awaited and read before
-a new request is sent (docs/decisions/0013). Requests collect in a file until every episode in play waits.
+a new request is sent (docs/decisions/0013). Requests collect in a file until every episode in play waits for an answer.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ GATHER_S = 1.0
 """Seconds without a new request, while every episode in play waits, after which a file is sent."""
 TRIES = 3
 """Batches in which a request fails before its episode ends."""
-RENDERED = 16
+MAX_RENDERED = 16
 """Maximum number of requests with their pictures in memory."""
 UNKNOWN_PICTURE = 4_096
 """Tokens assumed per picture for the ceiling, if no rule of the provider is known."""
-MARKS = 16
-"""Tokens that a message may have in addition to its text, whose bytes bound its tokens."""
+MARK_TOKENS = 16
+"""Most tokens that a message has in addition to its text, which has at most one token per byte."""
 
 
 class OpenAIBatchBackend(OpenAIBackend):
@@ -43,28 +43,31 @@ class OpenAIBatchBackend(OpenAIBackend):
     def __init__(self, model: ModelSpec, data: Path) -> None:
         super().__init__(model, data)
         self.batches = RunBatches(self.client, model, "", self.classify, self._clean)
-        self.playing = 0
+        self.episodes_in_play = 0
         """Episodes in play: a file is sent when as many requests wait."""
         self.waiting: dict[str, asyncio.Future[ResultLine]] = {}
-        self.open = BatchFile()
+        """``custom_id`` -> future outcome of each request without an answer."""
+        self.open_file = BatchFile()
+        """The file that takes new requests."""
         self.earlier: dict[str, deque[ResultLine]] = {}
-        """Answers of batches that earlier attempts sent, in the order to use them."""
-        self.rendering = asyncio.Semaphore(RENDERED)
+        """``custom_id`` -> answers of batches that earlier attempts sent, in the order to use them."""
+        self.rendering = asyncio.Semaphore(MAX_RENDERED)
         self.adopting: asyncio.Task[None] | None = None
+        """The task that fills ``earlier``; None before the first request."""
         self.sending: set[asyncio.Task[None]] = set()
         self.timer: asyncio.TimerHandle | None = None
 
     async def first_tokens(self, request: Request) -> None:
-        """Return None: a batch has replies alone."""
+        """Return None: batches only return replies."""
         return None
 
     @contextmanager
     def in_play(self) -> Iterator[None]:
-        self.playing += 1
+        self.episodes_in_play += 1
         try:
             yield
         finally:
-            self.playing -= 1
+            self.episodes_in_play -= 1
             self._restart_timer()
 
     def join_run(self, run: str, budget: RemoteBudget | None) -> None:
@@ -72,7 +75,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         self.batches.run = run
 
     async def reply(self, request: Request) -> Reply:
-        """Answer, up to a day later; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
+        """Answer the request, up to a day later; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
         await self._adopt_once()
         failures = 0
         while True:
@@ -99,31 +102,31 @@ class OpenAIBatchBackend(OpenAIBackend):
             task.cancel()
         if self.timer:
             self.timer.cancel()
-        self.open.close()
+        self.open_file.close()
         await self.batches.api.close()
         await super().close()
 
     # -- sending ------------------------------------------------------------------------------------------------------
     async def _answer(self, request: Request) -> tuple[ResultLine, bool]:
-        """Return the outcome of a request, and True if it was sent for this call."""
+        """Return the outcome of a request, and True if it was sent now, not by an earlier attempt."""
         async with self.rendering:
             body, ceiling = await self._render(request)
-            name = request_id(request.key, body)
-            if earlier := self.earlier.get(name):
+            custom_id = request_id(request.key, body)
+            if earlier := self.earlier.get(custom_id):
                 return earlier.popleft(), False
-            content = request_line(name, body)
-        if not self.open.fits(content):
+            content = request_line(custom_id, body)
+        if not self.open_file.fits(content):
             self._send_file()
-        self.open.add(name, content, ceiling)
-        answer = self.waiting[name] = asyncio.get_running_loop().create_future()
+        self.open_file.add(custom_id, content, ceiling)
+        answer = self.waiting[custom_id] = asyncio.get_running_loop().create_future()
         self._restart_timer()
         try:
             return await answer, True
         finally:
-            self.waiting.pop(name, None)
+            self.waiting.pop(custom_id, None)
 
     async def _render(self, request: Request) -> tuple[dict[str, Any], float]:
-        """Return a request's body as plain chat completions have it, and the most that it may cost."""
+        """Return a request's body, with extra fields among the others, and the most that the request may cost."""
         form, limit = self.endpoint.pictures, self.endpoint.largest_picture
         pictures = await self.pictures.load_as(
             request.messages, lambda image: (data_url(image, form, limit), image.size)
@@ -132,24 +135,24 @@ class OpenAIBatchBackend(OpenAIBackend):
         body = self.body(request, urls)
         extra = body.pop("extra_body")
         picture_tokens = token_rule(self.model.source) or (lambda width, height: UNKNOWN_PICTURE)
-        prompt = sum(MARKS + len(message.text.encode()) for message in request.messages)
+        prompt = sum(MARK_TOKENS + len(message.text.encode()) for message in request.messages)
         prompt += len(json.dumps(body.get("tools", "")))
         prompt += sum(picture_tokens(*pictures[ref][1]) for ref in images_of(request.messages))
         longest = request.sampling.max_tokens + self.endpoint.reserve
         return {**body, **extra}, self._cost(Tokens(prompt, longest))
 
     def _restart_timer(self) -> None:
-        """Check in ``GATHER_S`` whether every episode waits."""
+        """Check again after ``GATHER_S`` seconds whether every episode waits."""
         if self.timer:
             self.timer.cancel()
         self.timer = asyncio.get_running_loop().call_later(GATHER_S, self._send_if_all_wait)
 
     def _send_if_all_wait(self) -> None:
-        if self.open.ceilings and len(self.waiting) >= self.playing:
+        if self.open_file.ceilings and len(self.waiting) >= self.episodes_in_play:
             self._send_file()
 
     def _send_file(self) -> None:
-        file, self.open = self.open, BatchFile()
+        file, self.open_file = self.open_file, BatchFile()
         task = asyncio.create_task(self._deliver_or_fail(file))
         self.sending.add(task)
         task.add_done_callback(self.sending.discard)
@@ -217,7 +220,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         raise self.classify_status(line.status, line.code, line.message, tools=tools)
 
     def _lines_cost(self, lines: Sequence[ResultLine], ceilings: Mapping[str, float]) -> float:
-        """Return what the answers cost; for those with invalid counts, the most that they may have cost."""
+        """Return the cost of the answers; one with invalid token counts costs at least its ceiling."""
         cost = 0.0
         for line in lines:
             if line.status == 200:
@@ -228,12 +231,13 @@ class OpenAIBatchBackend(OpenAIBackend):
 
     # -- batches of earlier attempts ----------------------------------------------------------------------------------
     async def _adopt_once(self) -> None:
-        """Wait until all earlier batches of this run are read; the first caller starts it."""
+        """Wait until the batches of earlier attempts are read; the first caller starts reading."""
         if self.adopting is None:
             self.adopting = asyncio.create_task(self._adopt())
         await asyncio.shield(self.adopting)
 
     async def _adopt(self) -> None:
+        """Await the batches of earlier attempts, charge their cost and collect their answers in ``earlier``."""
         batches = await self.batches.list_earlier()
         ended = [batch for batch in batches if batch.status in FINAL]
         lines = {batch.id: await self.batches.read_lines(batch) for batch in ended}
@@ -241,7 +245,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         running = [batch for batch in batches if batch.status not in FINAL]
         if batches:
             self.batches.report(
-                f"{len(batches):,} batches of this run are at the service, {len(running):,} of them under way"
+                f"{len(batches):,} batches of this run are at the service, {len(running):,} of them still running"
             )
         answers = await asyncio.gather(*map(self._await_earlier, running))
         lines |= {batch.id: answer for batch, answer in zip(running, answers, strict=True)}
@@ -261,7 +265,7 @@ class OpenAIBatchBackend(OpenAIBackend):
         return lines
 
     def _batch_cost(self, batch: ServiceBatch, lines: Sequence[ResultLine] | None) -> float:
-        """Return what a batch cost; if its files are deleted, the most that it may have cost."""
+        """Return the cost of a batch; if its files are deleted (``lines`` is None), the most that it may have cost."""
         ceiling = batch.number(CEILING)
         if lines is None:
             return ceiling if batch.status == "completed" else 0.0

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 MAX_REQUESTS, MAX_BYTES = 50_000, 200_000_000
-"""Of one file (OpenAI's guide "Batch API", and its API reference: 50,000 requests and 200 MB)."""
+"""Limits of one file (OpenAI's guide "Batch API", and its API reference: 50,000 requests and 200 MB)."""
 URL = "/v1/chat/completions"
 
 
@@ -20,7 +20,7 @@ class BatchFile:
     """The requests of one batch."""
 
     def __init__(self) -> None:
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this is
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as this object
         self.ceilings: dict[str, float] = {}
         """``custom_id`` -> the most that the request may cost."""
         self.size = 0
@@ -37,7 +37,7 @@ class BatchFile:
         return self._digest.hexdigest()
 
     def fits(self, line: bytes) -> bool:
-        """Return True if the limits leave room for this line; an empty file takes any, and the service decides."""
+        """Return True if the limits leave room for this line; an empty file takes any line, which the service may refuse."""
         return not self.ceilings or (len(self.ceilings) < MAX_REQUESTS and self.size + len(line) <= MAX_BYTES)
 
     def add(self, name: str, line: bytes, ceiling: float) -> None:
@@ -63,7 +63,7 @@ class BatchFile:
 
 
 def request_id(key: str, body: Mapping[str, Any]) -> str:
-    """Return a request's ``custom_id``: 40 hex digits of its episode's key and content, equal in every attempt."""
+    """Return a request's ``custom_id``: 40 hex digits that hash its episode's key and its body, equal in every attempt."""
     return sha256(f"{key}\n{json.dumps(body, sort_keys=True)}".encode()).hexdigest()[:40]
 
 

@@ -1,4 +1,4 @@
-"""Parses the responses of a service's Batch API: batch objects and lines of result files, all untrusted JSON.
+"""Parses the responses of a service's Batch API (untrusted JSON): batch objects and lines of result files.
 
 Unreadable JSON raises ``UnreadableAnswer``; an optional field of the wrong type gets its default.
 """
@@ -19,6 +19,7 @@ MISSING = "missing"
 
 
 def _or(default: Any) -> WrapValidator:
+    """Return a validator that replaces an invalid value with ``default``."""
 
     def replace_invalid(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -34,7 +35,7 @@ Text = Annotated[str, Field(max_length=10_000), _or("")]
 Number = Annotated[float, Field(ge=0, lt=1e12), _or(0.0)]
 Pairs = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
 Metadata = Annotated[Pairs, Field(max_length=16), _or({})]
-"""The API's own limits: a page of batches is kept in memory."""
+"""Bounded by the API's own limits, because a page of batches is kept in memory."""
 
 
 class ServiceError(Untrusted):
@@ -70,7 +71,7 @@ class ServiceBatch(Untrusted):
 
     @property
     def first_error(self) -> ServiceError:
-        """The first error of its validation; empty if there is none."""
+        """The first error with which the service refused the batch; empty if there is none."""
         return self.errors.data[0] if self.errors.data else ServiceError()
 
     @property
@@ -80,11 +81,11 @@ class ServiceBatch(Untrusted):
         return max(0.0, ended - self.created_at)
 
     def carries(self, metadata: Mapping[str, str]) -> bool:
-        """Return True if all of this metadata is the batch's."""
+        """Return True if the batch's metadata contains all of these pairs."""
         return metadata.items() <= self.metadata.items()
 
     def number(self, name: str) -> float:
-        """Return a number of the metadata; 0 if it is none."""
+        """Return a value of the metadata as a number; 0 if it is missing or not a number."""
         try:
             number = float(str(self.metadata.get(name, "")))
         except ValueError:
@@ -118,11 +119,11 @@ class ResultLine(NamedTuple):
     code: str = ""
     message: str = ""
     seconds: float = 0.0
-    """From the batch's creation to its end."""
+    """Seconds from the batch's creation to its end."""
 
 
 def parse_batch(fields: Mapping[str, Any]) -> ServiceBatch:
-    """Return a batch; raises UnreadableAnswer without an id and a status."""
+    """Return a batch; raises UnreadableAnswer if its id or status is missing."""
     return validate(ServiceBatch, fields)
 
 

@@ -15,7 +15,7 @@ MOST_TOKENS = 20
 
 
 class NoLogprobs(Unprocessable):
-    """A service that refuses to return log-probabilities."""
+    """The error of a service that refuses to return log-probabilities."""
 
 
 class _Token(Untrusted):
@@ -38,11 +38,11 @@ def first_token_body(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def add_first_tokens(reply: Reply, answer: Mapping[str, Any]) -> Reply:
-    """Return the reply with the first token's probabilities if a validated answer has them; without, the reply itself."""
+    """Return the reply with the first token's probabilities if the validated answer has them; else the reply unchanged."""
     try:
         content = _Logprobs.model_validate(answer["choices"][0].get("logprobs")).content
         tokens = _Position.model_validate(content[0]).top_logprobs
     except ValidationError:
         return reply
-    first = [FirstToken(each.token, each.logprob) for each in tokens if each.logprob > -inf]
-    return FirstTokenReply(**asdict(reply), first=tuple(sorted(first, key=lambda each: -each.log_probability)))
+    first = [FirstToken(token.token, token.logprob) for token in tokens if token.logprob > -inf]
+    return FirstTokenReply(**asdict(reply), first=tuple(sorted(first, key=lambda token: -token.log_probability)))

@@ -10,7 +10,7 @@ from openai import DefaultAsyncHttpxClient
 from sweeps.spec import ModelSpec
 
 MAX_RESPONSE_BYTES = 16 * 2**20
-"""A reply of 131,072 tokens is about one MiB."""
+"""Limit of a response; a reply of 131,072 tokens is about one MiB."""
 
 
 class _Bounded(httpx.AsyncByteStream):
@@ -51,7 +51,7 @@ def open_client(limit: int = MAX_RESPONSE_BYTES) -> httpx.AsyncClient:
 
 
 def read_key(model: ModelSpec) -> str:
-    """Return the key from the environment; raises ValueError if it is not set."""
+    """Return the key from the environment, empty for a service without one; raises ValueError if it is not set."""
     name = model.endpoint.key_env
     if name and not os.environ.get(name):
         raise ValueError(

@@ -32,7 +32,7 @@ PATCH, MAX_PATCHES = 32, 1536
 """Pixels of a patch's edge, and the most patches of a picture."""
 BYTES_PER_TOKEN, MESSAGE_TOKENS = 4, 4
 PIXELS_PER_TOKEN = 750
-"""For models without a published rule: most engines use some 1,300 tokens per megapixel."""
+"""Pixels per token for models without a published rule: most engines use some 1,300 tokens per megapixel."""
 MIN_PICTURE_TOKENS = 64
 """Tokens of the smallest picture, for models without a published rule."""
 
@@ -75,12 +75,12 @@ def text_tokens(request: Request) -> int:
 
 def picture_tokens(request: Request, source: str, size: Callable[[ImageRef], tuple[int, int]]) -> int:
     """Return the estimated tokens of a request's pictures for the model ``source``; ``size``: picture -> width and height."""
-    rule, tokens = token_rule(source) or _unpublished_rule, 0
+    rule, tokens = token_rule(source) or _fallback_rule, 0
     for image in images_of(request.messages):
         with suppress(UnreadablePicture):
             tokens += rule(*size(image))
     return tokens
 
 
-def _unpublished_rule(width: int, height: int) -> int:
+def _fallback_rule(width: int, height: int) -> int:
     return max(MIN_PICTURE_TOKENS, ceil(width * height / PIXELS_PER_TOKEN))

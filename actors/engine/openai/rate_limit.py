@@ -14,27 +14,29 @@ from typing import NamedTuple
 from actors.engine.backend import BudgetSpent
 
 FIRST_ALLOWED = 4
-"""Requests in flight at first; doubles with every round until the first refusal."""
+"""Requests in flight at first; they double with every round trip until the service throttles."""
 MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
-"""Seconds: the smallest and the largest ceiling of the back-off."""
+"""Smallest and largest upper bound of a back-off, in seconds."""
 
 
 @dataclass(eq=False)
 class RetryableError(Exception):
-    """A failed request to retry."""
+    """A failure after which the request is retried."""
 
     reason: str
     rest: float | None = None
     """Seconds that the service asks to wait."""
     throttled: bool = False
+    """True if the service refused because it gets too many requests (HTTP 429)."""
     unreadable: bool = False
-    """True if the service answered, but not by the protocol."""
+    """True if the service answered, but the answer violates the protocol."""
 
 
 class ReservationKind(Enum):
     """The purpose of a reservation; batches (``actors.engine.openai.batch_backend``) report their cost later."""
 
     SINGLE = "no"
+    """A single request."""
     NEW = "new"
     """A new batch, whose ceiling is known without an earlier answer."""
     SENT = "sent"
@@ -42,7 +44,7 @@ class ReservationKind(Enum):
 
 
 class Price(NamedTuple):
-    """The most that a request may cost: its longest reply, and an estimate of its prompt, which answers correct."""
+    """The most that a request may cost: its longest reply, and an estimate of its prompt (earlier answers correct that)."""
 
     reply: float
     text: float = 0.0
@@ -50,12 +52,12 @@ class Price(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The part of the prompt whose cost an answer shows."""
+        """The part of the prompt whose true cost the answer reveals."""
         return "pictures" if self.pictures else "text"
 
 
 class Pace:
-    """The number of requests allowed in flight: it grows by one per round and halves when the service throttles."""
+    """The number of requests allowed in flight: it grows by one per round trip and halves when the service throttles."""
 
     def __init__(self, max_in_flight: int) -> None:
         self.max_in_flight = max_in_flight
@@ -63,20 +65,20 @@ class Pace:
         self.in_flight = 0
         self.resting_until = 0.0
         """Monotonic time before which no request is sent."""
-        self.round = 0
-        """Number of cuts so far: requests sent before a cut do not cut again."""
+        self.reductions = 0
+        """Number of times that ``allowed`` was halved; a request sent before the last time does not halve it again."""
         self.free = asyncio.Condition()
 
     @asynccontextmanager
     async def slot(self, chance: Random) -> AsyncIterator[int]:
-        """Hold a place among the requests in flight; yield its round. ``chance`` spreads callers that waited together."""
+        """Hold a place among the requests in flight; yield ``reductions``. ``chance`` spreads callers that waited together."""
         # The condition's lock is never held across an await, so that a cancellation cannot interrupt the exit.
         async with self.free:
             await self.free.wait_for(lambda: self.in_flight < int(self.allowed))
             self.in_flight += 1
         try:
             await self._rest(chance)
-            yield self.round
+            yield self.reductions
         finally:
             async with self.free:
                 self.in_flight -= 1
@@ -92,27 +94,27 @@ class Pace:
 
     def speed_up(self) -> None:
         """Allow more requests: the service answered."""
-        growth = 1.0 if self.round == 0 else 1.0 / self.allowed
+        growth = 1.0 if self.reductions == 0 else 1.0 / self.allowed
         self.allowed = min(float(self.max_in_flight), self.allowed + growth)
 
-    def slow_down(self, round_: int, rest: float) -> None:
-        """Pause all requests for ``rest`` seconds and allow fewer: the service throttled one of ``round_``."""
+    def slow_down(self, reductions: int, rest: float) -> None:
+        """Pause all requests for ``rest`` seconds; halve ``allowed``, unless it was halved since ``slot`` gave ``reductions``."""
         self.resting_until = max(self.resting_until, monotonic() + rest)
-        if round_ == self.round:
-            self.round += 1
+        if reductions == self.reductions:
+            self.reductions += 1
             self.allowed = max(1.0, self.allowed / 2)
 
 
 class Budget:
-    """Money: a request is sent only if the most that it may cost is left."""
+    """The money for one model or several: a request is sent only if the most that it may cost is left."""
 
     def __init__(self, max_cost: float | None, model: str) -> None:
         self.max_cost = math.inf if max_cost is None else max_cost
         self.model = model
         self.spent = 0.0
         self.ratios: dict[tuple[str, str], float] = {}
-        """Model, and ``text`` or ``pictures`` -> the highest ratio of its cost to its estimate, once an answer has shown it;
-        until then such requests are sent one by one."""
+        """(model, ``text`` or ``pictures``) -> highest ratio of true to estimated cost in the answers so far; before the first
+        answer, such requests are sent one by one."""
         self.reserved: list[tuple[str, Price]] = []
         """Model and price of the requests in flight; their ceilings rise with the ratios."""
         self.changed = asyncio.Condition()
@@ -121,7 +123,7 @@ class Budget:
     async def reserve(
         self, price: Price, kind: ReservationKind = ReservationKind.SINGLE, model: str = ""
     ) -> AsyncIterator[None]:
-        """Reserve the most that a request may cost while it runs; ``model`` is its model, if the budget is for several.
+        """Reserve the most that a request may cost while it runs; a budget for several models needs ``model``.
 
         Waits for other reservations to end; raises BudgetSpent if too little is left even then.
         """
@@ -149,10 +151,10 @@ class Budget:
         self.spent += cost
         if price is not None:
             key = (model or self.model, price.kind)
-            cost_shown, estimate = (
+            true_cost, estimate = (
                 (prompt_cost - price.text, price.pictures) if price.pictures else (prompt_cost, price.text)
             )
-            self.ratios[key] = max(self.ratios.get(key, 0.0), cost_shown / estimate if estimate else 0.0)
+            self.ratios[key] = max(self.ratios.get(key, 0.0), true_cost / estimate if estimate else 0.0)
 
     def pay_cut_off(self, price: Price) -> None:
         """Charge the most that a request may cost: it was cut off in flight, and the service may bill it."""
@@ -163,7 +165,7 @@ class Budget:
         self.spent = max(self.spent, cost)
 
     def ceiling(self, model: str, price: Price) -> float:
-        """Return the most that a request may cost, by the answers so far; before the first one, its reply alone."""
+        """Return the most that a request may cost, corrected by earlier answers; before the first, only its reply counts."""
         if (model, price.kind) not in self.ratios:
             return price.reply
         text, pictures = (self.ratios.get((model, part), 1.0) for part in ("text", "pictures"))
@@ -176,7 +178,7 @@ class Budget:
 
 
 def backoff(failures: int, chance: Random) -> float:
-    """Return seconds to wait after so many failures: full jitter with a ceiling that doubles up to a minute."""
+    """Return the seconds to wait after this many failures: full jitter below a bound that doubles up to a minute."""
     return chance.uniform(0, min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(failures, 16)))
 
 

@@ -16,11 +16,11 @@ from envs.tool_calls import reject_duplicates
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
 FINISHES = frozenset(("stop", "length", "eos_token", "end_turn", "stop_sequence", "max_tokens"))
-"""Values of a finished reply: the first two are OpenAI's and vLLM's, the others those of TGI and Anthropic."""
+"""``finish_reason`` of a finished reply: the first two are OpenAI's and vLLM's, the others TGI's and Anthropic's."""
 TRUNCATED = ("length", "max_tokens")
-"""Values of a reply that used up its tokens."""
+"""``finish_reason`` of a reply that reached its token limit."""
 MAX_CALLS, MAX_NAME, MAX_ARGUMENTS = 16, 100, 10_000
-"""Maximum of stored function calls per reply, and of characters of a name and of arguments."""
+"""Most function calls that are stored of a reply, and most characters of a call's name and of its arguments."""
 MAX_SHOWN = 40
 """Maximum characters of a service's value in a message."""
 
@@ -83,9 +83,9 @@ class Tokens:
     prompt: int = 0
     reply: int = 0
     invalid: str = ""
-    """Description of the values that are not counts; empty if there are none."""
+    """Description of the invalid counts; empty if all are valid."""
     cached: int | None = None
-    """Prompt tokens from the service's cache; None if it does not report them, or reports more than there are."""
+    """Prompt tokens from the service's cache; None if it does not report them, or reports more than the prompt has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def parse_object(content: bytes) -> dict[str, Any]:
 
 
 def validate(model: type[Model], fields: object) -> Model:
-    """Return the fields as a model; raises UnreadableAnswer with the first problem."""
+    """Return the fields as an instance of ``model``; raises UnreadableAnswer with the first problem."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -123,7 +123,7 @@ def validate(model: type[Model], fields: object) -> Model:
 
 
 def read_usage(answer: Mapping[str, Any]) -> Tokens:
-    """Return the token counts under ``usage``; one that is not an integer from 0 to ``MAX_TOKENS`` is 0 and described."""
+    """Return the token counts of ``usage``; one that is not an integer from 0 to ``MAX_TOKENS`` becomes 0 and is described."""
     usage = answer.get("usage")
     if usage is None:
         return Tokens()
@@ -149,7 +149,8 @@ def _cached_tokens(usage: Mapping[str, Any], prompt: int) -> int | None:
 def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Choice:
     """Return the first choice; raises UnreadableAnswer if it is not a chat completion.
 
-    ``tools``: the request offered functions. Null content is an empty text, unless a function is called without ``tools``.
+    ``tools``: the request offered functions. Null content becomes an empty text; without ``tools``, a reply that has no text but
+    calls a function raises UnreadableAnswer, too.
     """
     choice = validate(_Choice, validate(_Completion, answer).choices[0])
     message, finish = choice.message, choice.finish_reason
@@ -158,7 +159,7 @@ def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Choice
         return Choice(text, message.refusal or "content_filter", "content_filter")
     calls = _read_calls(message.tool_calls) if tools else ()
     if not text and not calls and (message.tool_calls or message.function_call):
-        raise UnreadableAnswer("it calls a tool, and none was offered")
+        raise UnreadableAnswer("it calls a tool, but the request offered no tools")
     if calls and finish in ("tool_calls", "function_call"):
         finish = "stop"
     if not isinstance(finish, str) or finish not in FINISHES:
@@ -176,7 +177,7 @@ def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
 
 
 def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call's name and its arguments, a flat object if the JSON text holds one; both bounded."""
+    """Return a call's name and arguments, both bounded; the arguments become an object if their JSON text is a flat one."""
     text, values = arguments[:MAX_ARGUMENTS], None
     with suppress(ValueError, RecursionError):
         if not arguments.strip():

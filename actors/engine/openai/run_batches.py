@@ -26,7 +26,7 @@ BATCH_PATIENCE_S = 26 * 3600.0
 """Seconds for which a service may be unreachable while a batch runs: its 24-hour window and two hours."""
 DELETE_PATIENCE_S = 10.0
 """Seconds spent on deleting an input file that is no longer needed."""
-FULL = "token_limit_exceeded"
+QUEUE_FULL = "token_limit_exceeded"
 """Error code of a batch that does not fit into the account's queue at present."""
 RUN, MODEL, CEILING, REQUESTS = "proactive-sweep-run", "model", "ceiling", "requests"
 """Keys of a batch's metadata."""
@@ -94,7 +94,8 @@ class RunBatches:
     async def finish(self, batch: ServiceBatch, requests: int = 0) -> ServiceBatch:
         """Wait until the batch has ended.
 
-        Raises FileTooLarge or ModelStopped if its file of so many ``requests`` was refused; 0 accepts a failed batch.
+        Raises FileTooLarge or ModelStopped if the service refused its file, which has so many ``requests``. With 0 requests (a
+        batch of an earlier attempt), a failed batch is returned like any other.
         """
         pause = FIRST_POLL_S
         while batch.status not in FINAL:
@@ -108,11 +109,11 @@ class RunBatches:
             reason = self.clean(
                 f"{self.model.name}: the service refused a batch of {requests:,} requests: {error.code}: {error.message}"
             )
-            raise FileTooLarge(reason) if error.code == FULL and requests > 1 else ModelStopped(reason)
+            raise FileTooLarge(reason) if error.code == QUEUE_FULL and requests > 1 else ModelStopped(reason)
         return batch
 
     async def read_lines(self, batch: ServiceBatch) -> list[ResultLine] | None:
-        """Return the lines of a batch's files, answers first; None if the service has deleted them all."""
+        """Return the lines of a batch's files, answers first; None if the service has no file of it."""
         lines: list[ResultLine] | None = None
         for file in filter(None, (batch.output_file_id, batch.error_file_id)):
             try:
@@ -135,7 +136,7 @@ class RunBatches:
             self.report(f"input file {batch.input_file_id} stays at the service: {problem}")
 
     async def _call_or_stop(self, call: Callable[[], Awaitable[Answer]], patience: float) -> Answer:
-        """Call as ``_call``; a refusal stops the model, because it concerns no single request."""
+        """Call as ``_call``; a refusal stops the model, because it concerns more than one request."""
         try:
             return await self._call(call, patience)
         except (Unprocessable, Refused) as problem:

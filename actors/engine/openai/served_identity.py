@@ -12,16 +12,16 @@ MAX_DISTANCE = 0.05
 """Largest distance between the first-token probabilities of equal weights. Measured on SmolLM2-135M in bfloat16: 0.004 if other
 requests share the batch, 0.06 if the rotary base is a third."""
 PREFIX = "served:"
-"""Begins the identity of a served model; those of loaded weights begin differently."""
+"""First characters of the identity of a served model; identities of loaded weights begin differently."""
 
 
 class Probe(NamedTuple):
     """The reply of a served model to one of the questions."""
 
     prompt_tokens: int
-    """Differ if the tokenizer or the chat template differs."""
+    """Another number means another tokenizer or chat template."""
     first: dict[str, float]
-    """First token -> probability; empty if the service gives none."""
+    """First token -> probability; empty if the service returns no probabilities."""
     text: str
 
 
@@ -29,7 +29,7 @@ _PROBES = TypeAdapter(list[Probe])
 
 
 def is_checked(model: ModelSpec) -> bool:
-    """Return True if the model's identity is checked: its server is one's own (vLLM, llama.cpp, or any that needs no key)."""
+    """Return True if the model's identity is checked: its server is self-hosted (vLLM, llama.cpp, or any without a key)."""
     endpoint = model.endpoint
     is_self_hosted = endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)
     return bool(is_self_hosted) and endpoint.decoding and not model.batch

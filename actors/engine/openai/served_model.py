@@ -1,6 +1,6 @@
-"""Notices that another model answers under a service's name, or one that is not shown functions, by fixed questions.
+"""Asks a service fixed questions, to notice that another model answers under the same name, or that it is not shown functions.
 
-Only services of one's own are asked: behind a provider's name, models and hardware may change at any time.
+Only self-hosted services are asked: behind a provider's name, models and hardware may change at any time.
 """
 
 import asyncio
@@ -35,18 +35,18 @@ Ask = Callable[[dict[str, Any]], Awaitable[tuple[Reply, object]]]
 
 
 class ServedModelCheck:
-    """The check of one service: the identity that it had, and whether it is due to be asked for it again."""
+    """The check of one service: the identity of its model, and whether the questions are due again."""
 
     def __init__(self, model: ModelSpec, client: AsyncOpenAI, ask: Ask) -> None:
         self.model, self.client, self.ask = model, client, ask
         self.active = False
-        """True for a service to check that lists the model, or was down when it was asked for its list."""
+        """True if the service is to be checked: it lists the model, or could not be reached when asked for its list."""
         self.due = False
         """True if the service may have been restarted since it was identified."""
         self.identity = ""
-        """Of the model that the run has played; empty until it is known."""
+        """Identity of the model with which the run began; empty until it is known."""
         self.shows_functions = False
-        """True once the service has counted more tokens for a question with a function than without."""
+        """True once ``check_functions`` has passed."""
         self.fingerprint: object = None
         """``system_fingerprint`` of the last answer."""
         self.lock = asyncio.Lock()
@@ -70,9 +70,11 @@ class ServedModelCheck:
         return now
 
     def notice_idle(self, last_answer_at: float) -> None:
+        """Make the check due if the service was idle long enough to be restarted unnoticed."""
         self.due |= self.active and monotonic() - last_answer_at > IDLE_S
 
     def notice_failure(self) -> None:
+        """Make the check due, because the service may be restarting."""
         self.due = self.active
 
     async def notice_answer(self, fingerprint: object) -> None:
@@ -93,7 +95,7 @@ class ServedModelCheck:
             self.due = False
 
     async def check_functions(self) -> None:
-        """Raise ModelStopped if the service leaves functions out of the prompt, as chat templates without them do silently.
+        """Raise ModelStopped if the service silently leaves functions out of the prompt, as some chat templates do.
 
         Asks once per start; raises as ``ask``, too.
         """
@@ -123,10 +125,11 @@ class ServedModelCheck:
 
     async def _probe(self) -> str:
         """Return the identity of the model that answers; empty if the service refuses to answer the questions."""
-        probes = [probe for question in QUESTIONS if (probe := await self._answer(question))]
+        probes = [probe for question in QUESTIONS if (probe := await self._ask_question(question))]
         return to_identity(probes) if len(probes) == len(QUESTIONS) else ""
 
-    async def _answer(self, question: str) -> Probe | None:
+    async def _ask_question(self, question: str) -> Probe | None:
+        """Return the model's reply to a question; None if the service refuses it."""
         body = self._question(question)
         try:
             reply, _ = await self.ask({**body, "logprobs": True, "top_logprobs": MOST_TOKENS})
@@ -136,7 +139,7 @@ class ServedModelCheck:
             return None
         first = reply.first if isinstance(reply, FirstTokenReply) else ()
         return Probe(
-            reply.prompt_tokens, {each.text: round(exp(each.log_probability), 4) for each in first}, reply.text
+            reply.prompt_tokens, {token.text: round(exp(token.log_probability), 4) for token in first}, reply.text
         )
 
     def _question(self, text: str) -> dict[str, Any]:

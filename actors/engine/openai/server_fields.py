@@ -15,12 +15,12 @@ MOST_LONGER = 16
 
 
 def length_field(endpoint: Endpoint) -> str:
-    """Return the field of a reply's most tokens; llama-cpp-python 0.3.36 ignores OpenAI's newer name."""
+    """Return the name of the field that limits a reply's tokens; llama-cpp-python 0.3.36 ignores OpenAI's newer name."""
     return "max_tokens" if endpoint.server == LLAMA_CPP else "max_completion_tokens"
 
 
 def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
-    """Return the fields for which the SDK has no argument."""
+    """Return the request fields for which the SDK has no argument."""
     extra: dict[str, Any] = {}
     if model.endpoint.server == "vllm":
         extra = {"min_p": 0.0} if sampling.checkpoint else {"top_k": sampling.top_k, "min_p": 0.0}
@@ -37,7 +37,7 @@ def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
 
 
 def check_length(model: ModelSpec, reply_tokens: int, body: Mapping[str, Any]) -> None:
-    """Raise ModelStopped if a service of one's own ignores the limit of a reply."""
+    """Raise ModelStopped if a self-hosted service ignores the limit of a reply."""
     limit = body.get(length_field(model.endpoint))
     if limit is None or "tools" in body or not is_checked(model) or reply_tokens <= 2 * limit + MOST_LONGER:
         return

@@ -15,19 +15,20 @@ from typing import Any, NamedTuple
 from actors.engine.backend import BudgetSpent
 from actors.engine.openai.rate_limit import Budget, Price, ReservationKind
 
-PAID: ContextVar[Paid] = ContextVar("paid")
-EVERYTHING = "all services"
+PAYMENTS: ContextVar[Payments] = ContextVar("paid")
+"""The payments for the request that the current task sends."""
+ALL_SERVICES = "all services"
 """Name of the sweep's own budget in messages."""
 
 
 @dataclass
-class Paid:
+class Payments:
     """The payments of a task for its request."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
-    """Costs of the answers, and of their prompts."""
+    """Cost of each answer, and the prompt's part of it."""
     cut_off: int = 0
-    """Times that it was sent and cut off before its answer."""
+    """How often the request was sent and cut off before its answer."""
 
 
 class Reservation(NamedTuple):
@@ -47,7 +48,7 @@ class Ledger:
         """``limits``: model -> ``max_cost``; ``total``: the sweep's limit; ``spent``: model -> cost of earlier attempts."""
         self.spent = {model: spent.get(model, 0.0) for model in (*limits, *spent)}
         self.budgets = {model: Budget(limit, model) for model, limit in limits.items()}
-        self.total = Budget(total, EVERYTHING)
+        self.total = Budget(total, ALL_SERVICES)
         for model, budget in self.budgets.items():
             budget.spent = self.spent[model]
         self.total.spent = sum(self.spent.values())
@@ -72,8 +73,8 @@ class Ledger:
     async def release(self, ticket: int, cost: float, prompt_cost: float | None = None, cut_off: int = 0) -> None:
         """End a reservation and charge the request's cost; a second call changes nothing.
 
-        ``prompt_cost`` is the part of its prompts, None if there was no answer; ``cut_off`` counts the times that it was cut
-        off in flight, and each is charged with the most that it may cost.
+        ``prompt_cost`` is the largest cost of a prompt among its answers, None if there was no answer; ``cut_off`` is how often
+        the request was cut off in flight, and each time is charged with the most that it may cost.
         """
         if reservation := self.tickets.pop(ticket, None):
             model, price = reservation.model, None if prompt_cost is None else reservation.price
@@ -110,7 +111,7 @@ class Ledger:
 
 
 class RemoteBudget:
-    """A worker's side of the shared ledger; a substitute for ``rate_limit.Budget``."""
+    """A worker's side of the shared ledger, with the interface of ``rate_limit.Budget``."""
 
     def __init__(self, ledger: Any, model: str, holder: str) -> None:
         """``ledger`` is the handle of the process that holds it; ``holder`` names this worker."""
@@ -122,22 +123,22 @@ class RemoteBudget:
         ticket, reason = await self._reserve(price, kind)
         if not ticket:
             raise BudgetSpent(reason)
-        token = PAID.set(paid := Paid())
+        token = PAYMENTS.set(paid := Payments())
         try:
             yield
         finally:
-            PAID.reset(token)
+            PAYMENTS.reset(token)
             cost = sum(cost for cost, _ in paid.answers)
             prompt_cost = max((prompt for _, prompt in paid.answers), default=None)
             await self.ledger.release.remote(ticket, cost, prompt_cost, paid.cut_off)
 
     def pay(self, cost: float, price: Price | None = None, prompt_cost: float = 0.0) -> None:
         """Charge the cost of an answer to this task's request; ``prompt_cost`` is the prompt's part."""
-        PAID.get().answers.append((cost, prompt_cost))
+        PAYMENTS.get().answers.append((cost, prompt_cost))
 
     def pay_cut_off(self, price: Price) -> None:
         """Charge the most that this task's request may cost: it was cut off in flight, and the service may bill it."""
-        PAID.get().cut_off += 1
+        PAYMENTS.get().cut_off += 1
 
     async def raise_spent_to(self, cost: float) -> None:
         """Record that the service reports at least this cost in total."""

@@ -1,4 +1,4 @@
-"""The error that an HTTP status of a service stands for, by the words that services use."""
+"""Maps an HTTP status of a service to an error, by the error codes and words that services use."""
 
 import re
 
@@ -9,20 +9,21 @@ from actors.engine.openai.rate_limit import RetryableError
 FILTERED = {"content_filter", "content_policy_violation", "invalid_prompt", "moderation_blocked"}
 """Error codes with which services decline a prompt."""
 MISCONFIGURED = {"unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"}
-"""Codes of a 400 that every request would get."""
+"""Error codes, sent with HTTP 400, that every request would get."""
 TOO_LONG = re.compile(
     r"context_length_exceeded|maximum (?:context|model) length|context window|at most \d+ image|too many images", re.I
 )
 """Messages of OpenAI, vLLM's server and others about a prompt that is too long or has too many pictures."""
 NO_TOOLS = re.compile(r"tool[ _-]?(?:choice|use|call|s\b)|function[ _-]?call", re.I)
-"""Messages of services without function calls: vLLM's server without ``--enable-auto-tool-choice``, and others by model."""
+"""Messages of services without function calls: vLLM's server without ``--enable-auto-tool-choice``, others for some models."""
 OUT_OF_MONEY = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"}
+"""Error codes, sent with HTTP 429, that no retry cures."""
 
 
 def error_of_status(
     status: int, code: str, words: str, reason: str, rest: float | None = None, tools: bool = False
 ) -> Exception:
-    """Return the error for an HTTP status other than 200; ``words`` are the service's, ``reason`` is the error's message.
+    """Return the error for an HTTP status other than 200; ``words`` are the service's, ``reason`` becomes the message.
 
     ``rest``: seconds that the service asks to wait; ``tools``: functions were sent.
     """

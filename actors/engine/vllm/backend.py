@@ -2,9 +2,9 @@
 
 Facts behind the choices (vLLM 0.32, from its sources and from measurements on CPU):
 
-- AsyncLLM's default context batches 128 sequences and 2,048 tokens on any GPU, so both limits are always set.
-- A picture's ``uuid`` is its identity in every cache: it is made of the file's content, crop and size. The pixels are sent
-  each time.
+- AsyncLLM's default usage context limits batches to 128 sequences and 2,048 tokens on any GPU, so we always set both limits.
+- A picture's ``uuid`` is its identity in every cache: it is made of the file's content, crop and size. The renderer gets the
+  pixels each time.
 - Front end and engine keep two picture caches in step by the order of requests: one thread renders them all, and nothing
   is awaited between rendering and submitting. If the caches still differ, a request ends with reason ``error``, and rendering
   it again fixes it.
@@ -62,10 +62,10 @@ WATCHDOG_INTERVAL_S, WATCHDOG_TIMEOUT_S, WATCHDOG_TIMEOUT_CPU_S = 3.0, 30.0, 120
 """Seconds between two health checks of the engine, and to wait for an answer (a CPU has long steps)."""
 CLOSE_TIMEOUT_S = 3.0
 """Seconds for the engine to shut down by itself; the driver waits for five."""
-REQUEST_TIMEOUT_S, SLOWEST = 300.0, 4.0
-"""Seconds after which a request is lost, plus one second per ``SLOWEST`` tokens of ``max_tokens``."""
+REQUEST_TIMEOUT_S, SLOWEST_TOKENS_PER_S = 300.0, 4.0
+"""A request is lost after so many seconds, plus the time that ``max_tokens`` take at the slowest rate (tokens per second)."""
 REFUSALS = (VLLMClientError, ValueError, TypeError, ArithmeticError)
-"""Errors of renderers and processors for an input that they refuse."""
+"""Errors with which renderers and processors refuse an input."""
 
 
 class VLLMBackend(LocalBackend):
@@ -74,7 +74,7 @@ class VLLMBackend(LocalBackend):
     scores_replies = True
 
     def __init__(self, model: ModelSpec, data: Path, engine: Any = None) -> None:
-        """Start an engine, unless ``engine`` is one (``actors.engine.vllm.token_input``)."""
+        """Start an engine, unless ``engine`` is given (by ``actors.engine.vllm.token_input``)."""
         self.name, self.penalty, self.faithful = model.name, model.repetition_penalty, model.faithful
         fixed = {"add_generation_prompt": True, "continue_final_message": False, "tokenize": False}
         self.chat = fixed | template_variables(model.chat)
@@ -92,7 +92,7 @@ class VLLMBackend(LocalBackend):
         )
         self.calls = ToolCalls(model, renderer, self.template) if model.calls_natively else None
         self.shares_pictures = arguments["enable_prefix_caching"] or arguments.get("mm_processor_cache_gb") != 0
-        self.choices = lru_cache(maxsize=64)(sampling_params)
+        self.cached_params = lru_cache(maxsize=64)(sampling_params)
         """A cache is safe: vLLM copies the parameters before it changes them (``InputProcessor.process_inputs``)."""
         self.checkpoint_decoding = self.engine.model_config.try_get_generation_config()
         """The checkpoint's generation configuration, which the engine itself does not follow."""
@@ -103,24 +103,27 @@ class VLLMBackend(LocalBackend):
         self.in_flight: dict[asyncio.Timeout, tuple[float, float]] = {}
         """Timeout of each request in flight -> its deadline (``perf_counter``), and its limit in seconds."""
         self.silence = WATCHDOG_TIMEOUT_S if model.gpus else WATCHDOG_TIMEOUT_CPU_S
+        """Seconds without an answer after which the engine counts as hung."""
         self.dead: BackendDied | None = None
+        """The error that every further request raises; None while the engine lives."""
         self.watch: asyncio.Task[None] | None = None
 
     async def reply(self, request: Request) -> Reply:
-        """Answer; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
+        """Answer the request; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
         return await self.reply_to_prompt(request, lambda: self.prompts.prepare(request))
 
     async def reply_to_prompt(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
         """Answer as ``reply`` does; ``prompt`` returns the rendered request."""
-        parameters = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
+        choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         limit = request.sampling.max_tokens
-        seed = 0 if is_greedy(parameters) else request.seed
+        seed = 0 if is_greedy(choices) else request.seed
         calls = self.calls if request.tools else None
 
-        def choices() -> SamplingParams:
-            return self.choices(parameters, limit, seed, calls.skips_special_tokens(request.tools) if calls else True)
+        def make_params() -> SamplingParams:
+            skip_special = calls.skips_special_tokens(request.tools) if calls else True
+            return self.cached_params(choices, limit, seed, skip_special)
 
-        output, pictures, seconds = await self.generate(prompt, choices, limit, self.lora)
+        output, pictures, seconds = await self.generate(prompt, make_params, limit, self.lora)
         answer = output.outputs[0]
         return Reply(
             calls.read(answer.text, request.tools) if calls else answer.text,
@@ -137,36 +140,36 @@ class VLLMBackend(LocalBackend):
     async def generate(
         self,
         prompt: Callable[[], Awaitable[Any]],
-        choices: Callable[[], SamplingParams],
+        make_params: Callable[[], SamplingParams],
         max_tokens: int,
         lora: LoRARequest | None,
     ) -> tuple[Any, SentPictures, float]:
         """Return the finished output, the pictures sent, and the seconds it took; raises as ``reply``.
 
-        Both functions are called once per attempt: the engine may write into their values.
+        ``prompt`` and ``make_params`` are called for each attempt, because the engine may change what they return.
         """
         if self.dead is not None:
             raise self.dead
         if self.watch is None:
             self.watch = asyncio.create_task(self._watch())
-        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST
+        seconds = REQUEST_TIMEOUT_S + max_tokens / SLOWEST_TOKENS_PER_S
         try:
-            async with self.slots, asyncio.timeout(None) as end:  # rescheduled by ``_die``
+            async with self.slots, asyncio.timeout(None) as timeout:  # rescheduled by ``_die``
                 start = perf_counter()
-                self.in_flight[end] = (start + seconds, seconds)
+                self.in_flight[timeout] = (start + seconds, seconds)
                 try:
                     if self.dead is not None:
                         raise self.dead
-                    output, pictures = await self._submit_until_answered(prompt, choices, lora)
+                    output, pictures = await self._submit_until_answered(prompt, make_params, lora)
                 finally:
-                    del self.in_flight[end]
+                    del self.in_flight[timeout]
         except TimeoutError:
             raise self.dead or self._die("a request got no answer") from None
         return output, pictures, perf_counter() - start
 
     @property
     def cache_tokens(self) -> int | None:
-        """Tokens that the key-value cache holds; None if this vLLM does not report them."""
+        """Capacity of the key-value cache in tokens; None if this vLLM does not report it."""
         tokens: int | None = getattr(self.engine.vllm_config.cache_config, "kv_cache_size_tokens", None)
         return tokens
 
@@ -176,7 +179,7 @@ class VLLMBackend(LocalBackend):
     async def model_input(self, request: Request) -> ModelInput:
         self.engine.renderer.clear_mm_cache()  # a cached picture has no pixels
         prompt = await self.prompts.prepare(request)
-        self.engine.renderer.clear_mm_cache()  # the engine never gets this prompt, so both caches stay in step
+        self.engine.renderer.clear_mm_cache()  # the engine never gets this prompt: clear it to keep both caches in step
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         parameters = sampling_params(choices, request.sampling.max_tokens, request.seed)
         return describe_input(prompt, parameters, self.engine.model_config)
@@ -196,14 +199,14 @@ class VLLMBackend(LocalBackend):
             handler.cancel()  # else it reports the shutdown as a failure
         self.pictures.close()
         self.prompts.close()
-        await asyncio.to_thread(self._end)
+        await asyncio.to_thread(self._end_processes)
 
     def _open(self, request: Request) -> tuple[Chat, tuple[Function, ...]]:
         pictures = self.pictures.load_blocking(request.messages)
 
         def part(image: ImageRef) -> Part:
             pixels, key = pictures[image]
-            # vLLM keeps what an identified picture became, also if both caches are off.
+            # vLLM stores the processed form of a picture with a uuid, even if both caches are off.
             return {"type": "image_pil", "image_pil": pixels, "uuid": key if self.shares_pictures else None}
 
         return conversation(request.messages, part), request.tools
@@ -216,23 +219,23 @@ class VLLMBackend(LocalBackend):
 
     # -- one request --------------------------------------------------------------------------------------------------
     async def _submit_until_answered(
-        self, prompt: Callable[[], Awaitable[Any]], choices: Callable[[], SamplingParams], lora: LoRARequest | None
+        self, prompt: Callable[[], Awaitable[Any]], make_params: Callable[[], SamplingParams], lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         """Return the finished output and the pictures sent; render again if the engine's cache lost a picture."""
         for _ in range(1 + RESENDS):
-            output, pictures = await self._submit(prompt, choices(), lora)
+            output, pictures = await self._submit(prompt, make_params(), lora)
             if all(reply.finish_reason in ("stop", "length") for reply in output.outputs):
                 return output, pictures
         raise BackendDied(f"{self.name}: the engine lost the same request {1 + RESENDS} times")
 
     async def _submit(
-        self, prompt: Callable[[], Awaitable[Any]], choices: SamplingParams, lora: LoRARequest | None
+        self, prompt: Callable[[], Awaitable[Any]], params: SamplingParams, lora: LoRARequest | None
     ) -> tuple[Any, SentPictures]:
         try:
             rendered = await prompt()
             pictures = count_pictures(rendered)
             number = f"{self.name}-{next(self.numbers)}"
-            async for output in self.engine.generate(rendered, choices, number, lora_request=lora):
+            async for output in self.engine.generate(rendered, params, number, lora_request=lora):
                 if output.finished:
                     return output, pictures
         except EngineDeadError:
@@ -250,14 +253,14 @@ class VLLMBackend(LocalBackend):
         while self.dead is None:
             try:
                 await asyncio.wait_for(self.engine.is_sleeping(), self.silence)
-                self._end_if_lost()
+                self._die_if_lost()
                 await asyncio.sleep(WATCHDOG_INTERVAL_S)
             except TimeoutError:
                 self._die(f"the engine hangs: no sign of life in {self.silence:.0f} s")
             except Exception as problem:  # a dying engine may raise any error
                 self._die(f"the engine process died: {type(problem).__name__}")
 
-    def _end_if_lost(self) -> None:
+    def _die_if_lost(self) -> None:
         """Treat the engine as dead if a request is beyond its deadline."""
         now = perf_counter()
         for deadline, seconds in self.in_flight.values():
@@ -268,12 +271,12 @@ class VLLMBackend(LocalBackend):
         """Mark the engine as dead and end every request in flight; the first reason stays."""
         if self.dead is None:
             self.dead = BackendDied(f"{self.name}: {reason}")
-            for end in self.in_flight:
+            for timeout in self.in_flight:
                 with suppress(RuntimeError):  # it is expiring right now
-                    end.reschedule(0.0)
+                    timeout.reschedule(0.0)
         return self.dead
 
-    def _end(self) -> None:
+    def _end_processes(self) -> None:
         self.engine.shutdown(timeout=CLOSE_TIMEOUT_S)
         running = [child for child in self.children if child.is_running()]
         for child in running:
@@ -289,7 +292,7 @@ def engine_processes(engine: AsyncLLM) -> list[psutil.Process]:
 
 
 def _refusal_error(name: str, refusal: BaseException | None) -> Unprocessable:
-    """Return Overflow if a refused input exceeds the model, else Unprocessable.
+    """Return Overflow if a refused input exceeds a limit of the model, else Unprocessable.
 
     vLLM 0.32 sets ``parameter`` except for a prompt that is too long because of its pictures (``InputProcessor``).
     """

@@ -23,15 +23,15 @@ CAPABILITY = (8, 0)
 
 
 def enable_batch_invariance(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | None = None) -> None:
-    """Start vLLM, which must not be imported yet, in the mode that the entry requests.
+    """Set the mode for a vLLM that is not yet imported, if the entry requests it.
 
     ``capabilities`` are those of this node's GPUs, by default read from the driver. Raises ValueError if this vLLM or this
-    machine lacks the mode: replies that vary must not be stored under a key that excludes them.
+    machine lacks the mode: replies made without it must not be stored under a key that claims it.
     """
     if not model.options.get("batch_invariant"):
         return
     if reason := _find_obstacle(model, capabilities):
-        raise ValueError(f"{model.name}: options.batch_invariant {reason}; leave it out, or run it where it can hold")
+        raise ValueError(f"{model.name}: options.batch_invariant {reason}; remove it, or run it where it is available")
     os.environ[VARIABLE] = "1"
 
 
@@ -45,17 +45,17 @@ def _find_obstacle(model: ModelSpec, capabilities: Sequence[tuple[int, int]] | N
     try:
         least = min(nvml.capabilities() if capabilities is None else capabilities, default=None)
     except DriverUnavailable as reason:
-        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and there is {reason}"
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher: {reason}"
     if least is None or least < CAPABILITY:
-        here = "none is here" if least is None else f"{_dotted(least)} is here"
-        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, and {here}"
+        has = "this node has none" if least is None else f"a GPU of this node has {_dotted(least)}"
+        return f"needs an NVIDIA GPU of compute capability {_dotted(CAPABILITY)} or higher, but {has}"
     return ""
 
 
 def _vllm_version() -> tuple[int, int]:
     """Return major and minor version of the installed vLLM; a build from sources without a number counts as new.
 
-    So does none, because its import fails with a better message.
+    A missing vLLM counts as new, too, because its import fails with a better message.
     """
     text = installed_versions(("vllm",)).get("vllm", "")
     match = re.match(r"(\d+)\.(\d+)", text)

@@ -1,4 +1,4 @@
-"""Describes a rendered prompt of vLLM: the pictures that are sent, and for certificates its input and decoding parameters."""
+"""Describes a rendered prompt of vLLM: its pictures, and for certificates its hashed input and decoding parameters."""
 
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ from actors.engine.hf.input_hashes import (
     join_slices,
 )
 
-CHOICES = (
+FIELDS = (
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "max_tokens",
     "min_tokens", "stop", "stop_token_ids", "ignore_eos", "skip_special_tokens",
 )  # fmt: skip
 """Fields of vLLM's parameters that shape a reply."""
 SLICED = ("minicpmv4_6",)
-"""Model types whose processor makes one row of all slices, which vLLM cuts into slices of equal length."""
+"""Model types whose processor puts all slices in one row, which vLLM cuts into slices padded to equal length."""
 
 
 class SentPictures(NamedTuple):
@@ -39,14 +39,14 @@ def count_pictures(prompt: Any) -> SentPictures:
 
 
 def describe_input(prompt: Any, parameters: SamplingParams, config: Any) -> ModelInput:
-    """Return ids, hashes and choices of a prompt that was rendered with empty caches; ``config`` is vLLM's of the model."""
+    """Return the description of a prompt that was rendered with empty caches; ``config`` is vLLM's ``ModelConfig``."""
     pictures = _picture_data(prompt)
     names = dict.fromkeys(name for picture in pictures for name in picture)
     tensors = {name: [picture[name] for picture in pictures if name in picture] for name in names}
     if tensors and config.hf_config.model_type in SLICED:
         tensors = join_slices(tensors)
     ids = list(prompt["prompt_token_ids"])
-    choices = {name: getattr(parameters, name) for name in CHOICES} | {"banned": sorted(parameters.logit_bias or ())}
+    choices = {name: getattr(parameters, name) for name in FIELDS} | {"banned": sorted(parameters.logit_bias or ())}
     hashes, raw = hash_tensors({IDS: ids, **tensors}, config.dtype), holds_raw_pixels(tensors)
     if raw:
         normalization = _load_norm_params(config)

@@ -13,16 +13,16 @@ import psutil
 from vllm.platforms import current_platform
 
 BIND, THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
-"""Environment variables: vLLM's, which binds the threads of the model's own process to cores; OpenMP's."""
+"""Environment variables: the first binds threads of vLLM's separate model process to cores, the second is OpenMP's."""
 MEMORY_SHARE = 0.4
 """Share of a machine's memory for an engine unless its options say otherwise, so that a model and its judge fit. vLLM
 would take 0.92; Ray ends workers when 0.95 are in use."""
 IN_ONE_PROCESS = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
-"""The full name: vLLM replaces the short one, ``uni``, on a CPU."""
+"""vLLM's executor without a separate model process, by its full name: on a CPU, vLLM replaces the short name ``uni``."""
 
 
 def one_process_flags() -> dict[str, str]:
-    """Return the engine's flags for one process; empty with a GPU, or if the user binds the model to cores."""
+    """Return the engine's flags for one process; none with a GPU, or if the user binds the model's threads to cores."""
     return (
         {"distributed_executor_backend": IN_ONE_PROCESS} if current_platform.is_cpu() and BIND not in os.environ else {}
     )
@@ -36,7 +36,7 @@ def cores() -> int:
 
 @contextmanager
 def engine_threads() -> Iterator[None]:
-    """Give processes that start in this context one thread per core but one; Ray gives its workers a single one."""
+    """Let processes that start in this context use all cores but one; Ray would limit them to one thread."""
     before = os.environ.get(THREADS)
     if one_process_flags():
         os.environ[THREADS] = str(max(1, cores() - 1))

@@ -1,9 +1,8 @@
 """The flags of a vLLM engine and the decoding parameters of a request, all explicit so that no default applies.
 
-The longest prompt is never beyond the positions that the rotary embedding has. vLLM 0.32 computes the rotary embedding of
-``max_position_embeddings`` positions, and reads beyond that table, without an error, if ``max_model_len`` is larger: with
-``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and for dynamic scaling, where it multiplies the length but not the table by ``factor``.
-transformers computes any position.
+No prompt may be longer than the table of the rotary embedding. vLLM 0.32 computes that table for ``max_position_embeddings``
+positions, and reads beyond it, without an error, if ``max_model_len`` is larger: with ``VLLM_ALLOW_LONG_MAX_MODEL_LEN``, and
+with dynamic scaling, whose ``factor`` multiplies the length but not the table. transformers computes any position.
 """
 
 from typing import Any
@@ -17,26 +16,26 @@ from actors.engine.vllm.on_cpu import MEMORY_SHARE, one_process_flags
 from actors.node.gpu_check import DEFAULT_GPU_SHARE
 from sweeps.spec import ModelSpec
 
-LONGEST = 1 << 19
+EXTENDED_POSITIONS = 1 << 19
 """Positions of models that may exceed their context: 157 pictures of 3,330 tokens (InternVL, history)."""
 AUTOMATIC = -1
-"""Value of ``max_model_len``: the positions, or fewer if the cache of keys and values has no room for so many tokens."""
+"""Value of ``max_model_len`` that means: all positions, or as many as the key-value cache has room for."""
 SCALED_AT_ANY_LENGTH = {"alpha", "max_trained_positions"}
-"""Parameters with which vLLM's dynamic scaling differs from no scaling also within the table."""
+"""Parameters that make vLLM's dynamic scaling change positions within the table, too."""
 SAME_AT_ANY_LENGTH = {"default", "llama3"}
 """Kinds of scaling whose angles do not depend on the number of positions."""
 MAX_NUM_BATCHED_TOKENS = 16384
 """Tokens of one step, unless the entry's options say otherwise."""
 MAX_IMAGES = 512
 """Pictures per prompt unless the entry sets a limit: more than in the longest sample (VSOD has about 230 frames)."""
-UNUSED = {"video": 0, "audio": 0}
+UNUSED_MODALITIES = {"video": 0, "audio": 0}
 """Modalities that no scenario uses: without these limits, a video model reserves its encoder's cache for the longest video
 (Qwen2.5-VL: 114,688 tokens instead of 16,384) and loads its audio parts. vLLM 0.32 ignores limits of modalities that a model
 does not have (``allowed_mm_limits`` of ``vllm.multimodal.processing``)."""
-COLDEST = 0.01
+MIN_TEMPERATURE = 0.01
 """The smallest temperature above 0 that vLLM takes (``_MAX_TEMP`` of ``vllm.sampling_params``)."""
 
-NEVER = -100.0
+BAN_BIAS = -100.0
 """Bias of a banned token: the lowest that vLLM takes."""
 
 
@@ -54,7 +53,7 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         "enable_prefix_caching": True,
         # Without a chat template, vLLM 0.32 would leave its own mark ``<##IMAGE##>`` in the text (PaliGemma).
         "interleave_mm_strings": "no chat template" not in model.limits,
-        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED},
+        "limit_mm_per_prompt": {"image": model.max_images or MAX_IMAGES, **UNUSED_MODALITIES},
         "disable_log_stats": True,
         **one_process_flags(),
         **context_arguments(model),
@@ -70,13 +69,13 @@ def engine_arguments(model: ModelSpec) -> dict[str, Any]:
         flags["mm_processor_kwargs"] = model.processor
     if model.lora:
         flags["enable_lora"] = True
-    ours = {"batch_invariant", *(("max_model_len",) if model.limited_by_memory else ())}
-    return {**flags, **{name: value for name, value in model.options.items() if name not in ours}}
+    not_for_vllm = {"batch_invariant", *(("max_model_len",) if model.limited_by_memory else ())}
+    return {**flags, **{name: value for name, value in model.options.items() if name not in not_for_vllm}}
 
 
 def is_greedy(decoding: Decoding) -> bool:
-    """Return True if the temperature is below ``COLDEST``, which vLLM would raise (Qwen2.5-VL's file has 1e-6)."""
-    return decoding.temperature < COLDEST
+    """Return True if the temperature is below ``MIN_TEMPERATURE``, to which vLLM would raise it (Qwen2.5-VL's file has 1e-6)."""
+    return decoding.temperature < MIN_TEMPERATURE
 
 
 def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special: bool = True) -> SamplingParams:
@@ -92,7 +91,7 @@ def sampling_params(decoding: Decoding, max_tokens: int, seed: int, skip_special
         stop=None, stop_token_ids=None if decoding.stops is None else list(decoding.stops),
         ignore_eos=decoding.stops is not None,  # else vLLM adds the tokenizer's end token
         max_tokens=max_tokens, min_tokens=0, skip_special_tokens=skip_special,
-        logit_bias=dict.fromkeys(decoding.banned, NEVER) or None,
+        logit_bias=dict.fromkeys(decoding.banned, BAN_BIAS) or None,
         output_kind=RequestOutputKind.FINAL_ONLY,
         skip_clone=True,  # a shallow copy is enough
     )  # fmt: skip
@@ -105,15 +104,15 @@ def context_arguments(model: ModelSpec) -> dict[str, Any]:
 
 
 def extend_positions(config: Any) -> Any:
-    """Give a configuration ``LONGEST`` positions, unless its scaling depends on their number; return it."""
+    """Give a configuration ``EXTENDED_POSITIONS`` positions, unless its scaling depends on their number; return it."""
     text = config.get_text_config()
     if _scaling(text) in SAME_AT_ANY_LENGTH:
-        text.max_position_embeddings = max(LONGEST, text.max_position_embeddings)
+        text.max_position_embeddings = max(EXTENDED_POSITIONS, text.max_position_embeddings)
     return keep_positions(config)
 
 
 def keep_positions(config: Any) -> Any:
-    """Make vLLM refuse prompts beyond the table of a dynamic scaling, which has no effect up to there; return ``config``."""
+    """Remove a dynamic scaling that has no effect within the table, so that vLLM refuses longer prompts; return ``config``."""
     text = config.get_text_config()
     if _scaling(text) == "dynamic" and not SCALED_AT_ANY_LENGTH & text.rope_parameters.keys():
         others = {name: value for name, value in text.rope_parameters.items() if name not in ("factor", "type")}

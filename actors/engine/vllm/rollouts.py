@@ -15,9 +15,9 @@ class GeneratedReply(NamedTuple):
     """One sampled reply."""
 
     tokens: list[int]
-    """With the end token, if there is one."""
+    """Ids of its tokens, with the end token if it has one."""
     logprobs: list[float]
-    """Of each token under the model at temperature 1."""
+    """Log-probability of each token at temperature 1."""
 
 
 class RolloutSampling(NamedTuple):
@@ -41,18 +41,18 @@ async def sample_replies(
     async def prompt() -> Any:
         return backend.render(chat)
 
-    def choices() -> SamplingParams:
+    def make_params() -> SamplingParams:
         return SamplingParams(
             n=sampling.replies, temperature=sampling.temperature, seed=sampling.seed % 2**31,
             max_tokens=sampling.max_tokens, logprobs=0, detokenize=False, output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
 
-    output, *_ = await backend.generate(prompt, choices, sampling.max_tokens, request)
+    output, *_ = await backend.generate(prompt, make_params, sampling.max_tokens, request)
     return [_read_reply(reply) for reply in sorted(output.outputs, key=lambda reply: int(reply.index))]
 
 
 def _read_reply(reply: Any) -> GeneratedReply:
     tokens = list(reply.token_ids)
     return GeneratedReply(
-        tokens, [chances[token].logprob for token, chances in zip(tokens, reply.logprobs, strict=True)]
+        tokens, [logprobs[token].logprob for token, logprobs in zip(tokens, reply.logprobs, strict=True)]
     )

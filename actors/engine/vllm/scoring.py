@@ -1,6 +1,6 @@
 """The probabilities that a model writes given replies: one request per distinct prefix of the replies, each for one token.
 
-Every prefix continues the prompt, so all requests but the first read it from the prefix cache. vLLM returns the
+Every prefix continues the prompt, so all requests but the first read the prompt from the prefix cache. vLLM returns the
 log-probabilities of the named tokens, before temperature, penalties and bias (``logprobs_mode`` is ``raw_logprobs``).
 """
 
@@ -32,7 +32,7 @@ class Engine(Protocol):
     async def generate(
         self,
         prompt: Callable[[], Awaitable[Any]],
-        choices: Callable[[], SamplingParams],
+        make_params: Callable[[], SamplingParams],
         max_tokens: int,
         lora: Any,
     ) -> tuple[Any, SentPictures, float]:
@@ -54,25 +54,25 @@ async def score_replies(
 ) -> ScoredReplies:
     """Return the score of each reply after a thought; raises as ``Backend.reply``.
 
-    ``stops`` None means every end token of the model.
+    If ``stops`` is None, every end token of the model ends a reply.
     """
     tokenizer = backend.engine.renderer.get_tokenizer()
-    before, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
+    thought_ids, *ids = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (thought, *replies))
     ends = all_end_tokens(backend) if stops is None else stops
     wanted = tokens_after_prefixes(ids, ends)
-    first = await _next_token(backend, request, before, wanted[()])  # fills the cache for the others
+    first = await _next_token(backend, request, thought_ids, wanted[()])  # fills the cache for the others
     others = [prefix for prefix in wanted if prefix]
     later = await asyncio.gather(
-        *(_next_token(backend, request, (*before, *prefix), wanted[prefix]) for prefix in others)
+        *(_next_token(backend, request, (*thought_ids, *prefix), wanted[prefix]) for prefix in others)
     )
-    nodes = {(): first} | dict(zip(others, later, strict=True))
-    seconds = first.usage.seconds + max((node.usage.seconds for node in later), default=0.0)
+    next_tokens = {(): first} | dict(zip(others, later, strict=True))
+    seconds = first.usage.seconds + max((token.usage.seconds for token in later), default=0.0)
     usage = replace(first.usage, reply_tokens=sum(map(len, ids)), seconds=seconds)
-    return ScoredReplies(tuple(score(nodes, reply, ends) for reply in ids), usage)
+    return ScoredReplies(tuple(score(next_tokens, reply, ends) for reply in ids), usage)
 
 
 def tokens_after_prefixes(replies: Sequence[Tokens], stops: Collection[int]) -> dict[Tokens, list[int]]:
-    """Return for each prefix of a reply the tokens with which a reply goes on or ends there; the empty prefix is one."""
+    """Return each prefix of a reply, the empty one too, with the tokens that continue a reply there or end it."""
     wanted: dict[Tokens, set[int]] = {(): set()}
     for reply in replies:
         for index, token in enumerate(reply):
@@ -81,9 +81,9 @@ def tokens_after_prefixes(replies: Sequence[Tokens], stops: Collection[int]) -> 
     return {prefix: sorted(tokens) for prefix, tokens in wanted.items()}
 
 
-def score(nodes: Mapping[Tokens, NextToken], reply: Tokens, stops: Collection[int]) -> ReplyScore:
-    """Return the score of a reply from the tokens after each of its prefixes."""
-    steps = [nodes[reply[:index]] for index in range(len(reply) + 1)]
+def score(next_tokens: Mapping[Tokens, NextToken], reply: Tokens, stops: Collection[int]) -> ReplyScore:
+    """Return the score of a reply; ``next_tokens``: prefix -> probabilities of the token after it."""
+    steps = [next_tokens[reply[:index]] for index in range(len(reply) + 1)]
     written = sum((step.logs[token] for step, token in zip(steps, reply, strict=False)), 0.0)
     ended = sum(exp(steps[-1].logs[stop]) for stop in stops)
     greedy = tuple(step.best for step in steps[:-1]) == reply and steps[-1].best in stops
@@ -98,7 +98,7 @@ def all_end_tokens(backend: Engine) -> frozenset[int]:
 
 
 async def _next_token(backend: Engine, request: Request, prefix: Tokens, tokens: Sequence[int]) -> NextToken:
-    """Ask for the log-probabilities of tokens after a prefix, in as many requests as vLLM's limit needs."""
+    """Ask for the log-probabilities of tokens after a prefix, in several requests if they exceed vLLM's limit for one."""
     parts = [tokens[start : start + MAX_LOGPROB_TOKEN_IDS] for start in range(0, len(tokens), MAX_LOGPROB_TOKEN_IDS)]
     answers = [await _ask(backend, request, prefix, part) for part in parts]
     return answers[0]._replace(logs={token: value for answer in answers for token, value in answer.logs.items()})
@@ -109,13 +109,13 @@ async def _ask(backend: Engine, request: Request, prefix: Tokens, tokens: Sequen
         rendered = await backend.prompts.prepare(request)
         return {**rendered, "prompt_token_ids": [*rendered["prompt_token_ids"], *prefix]}
 
-    def choices() -> SamplingParams:
+    def make_params() -> SamplingParams:
         return SamplingParams(
             temperature=0.0, max_tokens=1, logprob_token_ids=list(tokens), detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )  # fmt: skip
 
-    output, pictures, seconds = await backend.generate(prompt, choices, 1, backend.lora)
+    output, pictures, seconds = await backend.generate(prompt, make_params, 1, backend.lora)
     (answer,) = output.outputs
     usage = Reply(
         "", len(output.prompt_token_ids), 1, "stop", seconds, cached_tokens=output.num_cached_tokens,

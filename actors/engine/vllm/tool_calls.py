@@ -1,6 +1,6 @@
 """vLLM's tool calling for an engine in this process: functions enter the model's chat template, a parser reads the calls.
 
-vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its "auto" constrains no token.
+vLLM 0.32's server does the same (``vllm.parser.abstract_parser``); its tool choice "auto" constrains no token.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from sweeps.spec import ModelSpec
 QUESTION = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
 
 HF_FORMAT = 'options = { config_format = "hf", tokenizer_mode = "hf", load_format = "safetensors" }'
-"""The options of an entry whose repository has Mistral's format, too, which vLLM prefers."""
+"""Options for an entry whose repository also has Mistral's format, which vLLM would otherwise choose."""
 
 
 def writes_start_token(renderer: Any, template: ChatParams) -> bool:
     """Return True if the model's chat template begins every conversation with the start token itself.
 
-    Raises ValueError for a tokenizer in Mistral's own format, whose prompts are not the package's.
+    Raises ValueError for a tokenizer in Mistral's own format, because its prompts differ from the package's.
     """
     tokenizer = renderer.get_tokenizer()
     if not hasattr(tokenizer, "bos_token"):
@@ -58,7 +58,7 @@ class ToolCalls:
             self.parser: Any = ToolParserManager.get_tool_parser(model.tools)
         except KeyError:
             names = ", ".join(sorted(ToolParserManager.list_registered()))
-            raise ValueError(f"tools = {model.tools!r} is no tool parser of vLLM; write one of {names}") from None
+            raise ValueError(f"tools = {model.tools!r} is not a tool parser of vLLM; write one of {names}") from None
         if not template_takes_functions(renderer, template):
             raise ValueError(
                 f'the chat template of {model.source} takes no functions: write tools = "text" for {model.name}'
@@ -79,7 +79,7 @@ class ToolCalls:
         return bool(self.request(functions).skip_special_tokens)
 
     def read(self, text: str, functions: Sequence[Function]) -> str:
-        """Return a reply as ``envs.tool_calls`` reads it; a text without a call stays as it is."""
+        """Return a reply in the format that ``envs.tool_calls`` reads; a text without a call stays unchanged."""
         request = self.request(functions)
         try:
             extracted = self.parser(self.tokenizer, request.tools).extract_tool_calls(text, request)

@@ -18,11 +18,11 @@ def model(backend: str, **fields: object) -> ModelSpec:
 @pytest.mark.parametrize(
     ("entry", "cache", "episodes", "reason"),
     [
-        (model("vllm"), 2_000_000, 384, "max_num_seqs 256 and those prepared ahead, a cache of 2,000,000 tokens"),
+        (model("vllm"), 2_000_000, 384, "max_num_seqs 256 plus requests prepared ahead, a cache of 2,000,000 tokens"),
         (model("vllm"), 150_000, 75, "a cache of 150,000 tokens"),
         (model("vllm"), 1_000, 6, "a cache of 1,000 tokens"),
-        (model("vllm", options={"max_num_seqs": 32}), 2_000_000, 48, "max_num_seqs 32 and"),
-        (model("vllm"), None, 384, "max_num_seqs 256 and"),
+        (model("vllm", options={"max_num_seqs": 32}), 2_000_000, 48, "max_num_seqs 32 plus"),
+        (model("vllm"), None, 384, "max_num_seqs 256 plus"),
         (model("transformers"), None, 32, "two batches"),
         (model("transformers", options={"batch": 4}), None, 8, "two batches"),
         (model("openai"), None, 64, "a service"),
@@ -60,8 +60,9 @@ def test_leases_follow_worker_capacity():
     ("entry", "cache", "sentence"),
     [
         (model("vllm"), 36_000,
-         "plays 18 episodes at once (max_num_seqs 256 and those prepared ahead, a cache of 36,000 tokens at 3,000 a prompt)"),
-        (model("vllm", options={"max_num_seqs": 7}), None, "plays 10 episodes at once (max_num_seqs 7 and those prepared ahead)"),
+         "plays 18 episodes at once (max_num_seqs 256 plus requests prepared ahead, a cache of 36,000 tokens at 3,000 a prompt)"),
+        (model("vllm", options={"max_num_seqs": 7}), None,
+         "plays 10 episodes at once (max_num_seqs 7 plus requests prepared ahead)"),
         (model("transformers"), 9, "plays 32 episodes at once (two batches: one is prepared while the other is answered)"),
         (model("openai"), None, "plays 64 episodes at once (a service or a policy)"),
         (model("openai", batch=True), None, "plays 50,000 episodes at once (as many as a batch takes)"),

@@ -91,7 +91,7 @@ def test_a_model_without_pipeline_stages_is_one_sentence(
     with pytest.raises(ValueError) as problem:
         open_engine(model(architecture=architecture), tmp_path)
     assert str(problem.value) == (
-        f"vLLM cannot split m ({kind}) into pipeline stages; leave options.pipeline_parallel_size out, with gpus for one node"
+        f"vLLM cannot split m ({kind}) into pipeline stages; remove options.pipeline_parallel_size and set gpus for one node"
     )
     monkeypatch.setattr(registry, "_open", refusing(NotImplementedError("another")))
     with pytest.raises(NotImplementedError):

@@ -22,15 +22,15 @@ def test_one_burst_of_refusals_cuts_the_pace_once() -> None:
         pace.allowed = 32.0
 
         async def slow_down_once() -> None:
-            async with pace.slot(Random(0)) as round_:
+            async with pace.slot(Random(0)) as reductions:
                 await asyncio.sleep(0.01)
-                pace.slow_down(round_, 0.0)
+                pace.slow_down(reductions, 0.0)
 
         await asyncio.gather(*(slow_down_once() for _ in range(32)))
         return pace
 
     pace = asyncio.run(run())
-    assert (pace.allowed, pace.in_flight, pace.round) == (16.0, 0, 1)
+    assert (pace.allowed, pace.in_flight, pace.reductions) == (16.0, 0, 1)
 
 
 def test_in_flight_limit_holds_when_callers_are_cancelled() -> None:
@@ -174,18 +174,18 @@ def test_back_off_doubles_up_to_a_minute() -> None:
 
 def test_a_service_that_throttles_halves_the_pace_and_rests_it() -> None:
     pace = Pace(64)
-    assert (pace.allowed, pace.round) == (4.0, 0) and Pace(2).allowed == 2.0
+    assert (pace.allowed, pace.reductions) == (4.0, 0) and Pace(2).allowed == 2.0
     for _ in range(9):
         pace.speed_up()
     assert pace.allowed == 13.0, "doubles with every round until the first refusal"
     began = monotonic()
     pace.slow_down(0, 30.0)
     pace.slow_down(0, 5.0)
-    assert (pace.allowed, pace.round) == (6.5, 1) and began + 30.0 <= pace.resting_until < began + 31.0
+    assert (pace.allowed, pace.reductions) == (6.5, 1) and began + 30.0 <= pace.resting_until < began + 31.0
     pace.speed_up()
     assert pace.allowed == 6.5 + 1 / 6.5
     pace.set_limit(3)
     assert (pace.allowed, pace.max_in_flight) == (3.0, 3)
-    for round_ in (1, 2, 3):
-        pace.slow_down(round_, 0.0)
+    for reductions in (1, 2, 3):
+        pace.slow_down(reductions, 0.0)
     assert pace.allowed == 1.0, "one at least"

@@ -62,8 +62,8 @@ def test_calls_of_offered_functions_are_read(finish):
         (answer(finish="x" * 50), f"finish_reason is '{'x' * 39}"),
         (answer(finish=["stop"]), "finish_reason is a list"),
         (answer(finish="tool_calls"), "finish_reason is 'tool_calls'"),
-        (answer(None, tool_calls=[call()]), "it calls a tool, and none was offered"),
-        (answer(None, function_call={"name": "go"}), "it calls a tool, and none was offered"),
+        (answer(None, tool_calls=[call()]), "it calls a tool, but the request offered no tools"),
+        (answer(None, function_call={"name": "go"}), "it calls a tool, but the request offered no tools"),
     ],
 )  # fmt: skip
 def test_what_is_no_answer_is_refused_with_its_field(fields, reason):

@@ -125,7 +125,7 @@ def test_prices_are_per_million_tokens_and_bound_a_request(
     for _ in range(2):
         assert backend._charge(Tokens(invalid="usage is odd"), price) == 0.0
     assert backend.budget.spent == pytest.approx(0.006 + 2 * sum(price))
-    assert capsys.readouterr().out == "m: odd token counts of the service are stored as 0: usage is odd\n"
+    assert capsys.readouterr().out == "m: invalid token counts of the service are stored as 0: usage is odd\n"
 
 
 def test_a_live_limit_of_requests_reaches_the_pace(backend: OpenAIBackend) -> None:

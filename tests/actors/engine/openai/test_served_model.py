@@ -229,7 +229,7 @@ def test_a_budget_that_is_overspent_pays_for_no_question_about_the_model() -> No
 
 def test_chances_of_first_tokens_are_kept_to_four_decimals() -> None:
     async def play(backend: OpenAIBackend, service: Service) -> None:
-        probe = await backend.served._answer(QUESTIONS[0])
+        probe = await backend.served._ask_question(QUESTIONS[0])
         assert probe is not None and probe.first == {"The": 0.6123, "A": 0.3}
 
     play_with(lambda number, body: answer_probe(body, {"The": 0.61234, "A": 0.29997}), play)

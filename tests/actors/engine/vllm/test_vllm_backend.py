@@ -314,7 +314,7 @@ def test_stages_are_as_wide_as_their_nodes() -> None:
 def test_model_that_vllm_cannot_split_is_refused_in_one_sentence(folder: Path) -> None:
     options = {"pipeline_parallel_size": 2, "distributed_executor_backend": "mp", "max_model_len": 512}
     model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
-    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; leave"):
+    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; remove"):
         open_engine(model, folder)
 
 
@@ -353,7 +353,7 @@ def test_engine_gets_limits_and_entry_overrides_them() -> None:
 def test_engine_that_drops_a_request_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
         monkeypatch.setattr(vllm_backend, name, seconds)
-    monkeypatch.setattr(vllm_backend, "SLOWEST", 1e6)
+    monkeypatch.setattr(vllm_backend, "SLOWEST_TOKENS_PER_S", 1e6)
     talk = Talk(folder)
 
     async def wait() -> None:

@@ -106,7 +106,7 @@ def test_what_the_parser_finds_no_call_in_ends_the_episode(folder: Path, demo_da
 
 
 def test_template_without_functions_and_unknown_parser_are_reported(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"tools = 'herms' is no tool parser of vLLM; write one of .*hermes"):
+    with pytest.raises(ValueError, match=r"tools = 'herms' is not a tool parser of vLLM; write one of .*hermes"):
         open_without_engine(model(folder, "herms"), tmp_path)
     with pytest.raises(ValueError, match='takes no functions: write tools = "text" for tiny'):
         open_without_engine(model(checkpoint(tmp_path / "plain"), "hermes"), tmp_path)
