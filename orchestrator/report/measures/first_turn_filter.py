@@ -1,6 +1,6 @@
-"""The filter of the paper's section 3.3, recomputed from a run: it drops samples that many models answer at the first turn.
+"""The filter of the paper's section 3.3, recomputed from a run: it drops samples that many models get right at once.
 
-A missing answer does not count as wrong: a sample stays undecided while its missing answers can decide it.
+A missing answer does not count as wrong: a sample stays undecided while its missing answers could decide it.
 """
 
 import json
@@ -25,7 +25,7 @@ from sweeps.protocol import ZERO_SHOT
 
 PROTOCOL = "mcqa"
 THRESHOLDS = (15, 25, 30, 40)
-"""Percent of the models; 25 is the paper's, the others are from its appendix A.8."""
+"""Percent of the models that drop a sample by being right; 25 is the paper's, the others are from its appendix A.8."""
 CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
 """Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
 rate at which it reports the recall of both (A.8)."""
@@ -39,7 +39,7 @@ class FirstTurns:
 
     models: tuple[str, ...]
     samples: pl.DataFrame
-    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three sum to models)."""
+    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models)."""
     rates: pl.DataFrame
     """One row per answered episode: model, scenario, sample_id, right."""
 
@@ -59,7 +59,7 @@ class FirstTurns:
 def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
     """Return which models were right at the first turn of zero-shot multiple choice.
 
-    By default of all models but policies and people, or of the policies if nothing else was played. Raises RunFolderError if
+    By default, counts all models except policies and people, or these if nothing else was played. Raises RunFolderError if
     the run is over the filtered samples or has no such cells, SweepError for an unknown name.
     """
     if run_data.sweep.selection.filtered:
@@ -88,9 +88,9 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
 def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     """Return one row per scenario, and ``all``, with the effect of a threshold.
 
-    samples, kept, gone, undecided; published (of these samples, those that the paper keeps) and shared (kept by both), null for
-    a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
-    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: mean over models, and of
+    Columns: samples, kept, gone, undecided; published (how many of these samples the paper keeps) and shared (kept by both),
+    null for a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
+    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: a mean over models, in the row
     ``all`` the unweighted mean over scenarios. The last three have 95% bounds over samples (``_low``, ``_high``).
     """
     decided = turns.decide(percent)
@@ -127,7 +127,7 @@ def binomial_models_needed(models: int) -> int:
 
 
 def recall(need: int, models: int, rate: float = RECALL_RATE) -> float:
-    """Return the percentage of samples with this first-turn rate that ``need`` right models drop; models are independent."""
+    """Return the percentage of samples with this first-turn rate that ``need`` right models drop, if models are independent."""
     return 100 * float(binom.sf(need - 1, models, rate))
 
 
@@ -177,5 +177,5 @@ def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _widen(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return the bounds with the value inside: a model that misses samples weighs differently in both."""
+    """Return the bounds, widened to the value: a model with missing samples has another weight in it than in the bounds."""
     return min(low, value), max(high, value)

@@ -1,4 +1,4 @@
-"""Splits of the difference between two models, or two conditions of a model, with intervals: asking more, asking better."""
+"""Splits of the difference between two models, or two conditions of a model, into asking more and asking better."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -17,7 +17,7 @@ from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
 MOST_PAIRS = 15
-"""Pairs of models that are split."""
+"""Largest number of pairs that a report splits."""
 SPLIT_SCHEMA = {
     **dict.fromkeys(("before", "after", "family", "scenario"), pl.String),
     **{f"{part}{end}": pl.Float64 for part in ("difference", "more", "better") for end in ("", "_low", "_high")},
@@ -67,7 +67,7 @@ def _pair_rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any
 
 
 def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:
-    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are theirs."""
+    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are the runs'."""
     before, after = exact_series(base), exact_series(run)
     rows = [
         row
@@ -83,7 +83,7 @@ def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.Da
 
 
 def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
-    """Return (model, condition) -> scenario -> cell, of models with curves."""
+    """Return (model, condition) -> scenario -> cell, for the models that have curves."""
     series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
     for cell in operating_cells(run_data):
         if cell.scored and cell.model not in run_data.baselines:
@@ -92,7 +92,7 @@ def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, Operating
 
 
 Series = tuple[str, dict[str, OperatingCell]]
-"""Its name in the table, and scenario -> cell."""
+"""Name of a model and condition in the table, and its cells by scenario."""
 
 
 def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tuple[Any, ...]]:
@@ -107,8 +107,8 @@ def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tup
     ]
     for family in FAMILIES if shared else ():
         curves = [
-            (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
-            for _, one, two in shared
+            (getattr(first.summary, family), getattr(second.summary, family), cell_clusters(run_data, first))
+            for _, first, second in shared
         ]
         each, mean, count = split_intervals(curves)
         names = before[0], after[0], family

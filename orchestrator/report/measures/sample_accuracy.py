@@ -17,7 +17,7 @@ from orchestrator.report.statistics.intervals import Estimate, stratum_from_valu
 from sweeps.protocol import ZERO_SHOT
 
 FEWEST_MODELS = 3
-"""Fewest models; a scenario that fewer played has no rows."""
+"""A scenario that fewer models played has no rows."""
 SAMPLE = ["scenario", "sample_id"]
 SCHEMA = {
     "scenario": pl.String,
