@@ -2,8 +2,8 @@
 
 The crossed mean is a two-way analysis of variance with random effects. Its variance has a part of the models, of the scenarios,
 and of the rest (their interaction and the sampling of episodes); each part is estimated from the mean squares (Searle, Casella
-and McCulloch 1992, Variance Components, chapter 4), with Satterthwaite's degrees of freedom (1946). Nothing is assumed of the differences'
-shape but finite variances, so it holds in points too, where a logistic model would be additive in logits only.
+and McCulloch 1992, Variance Components, chapter 4), with Satterthwaite's degrees of freedom (1946). It assumes only
+that the differences have finite variances, so it holds in points too, where a logistic model would be additive in logits only.
 
 Differences of suggestions per episode are skewed by few episodes that loop to the turn limit. Student's t then rejects a true
 null in up to 10% of runs of 40 pairs, and a sign-flip test in 18%: it assumes symmetry, and studentizing does not repair it,
