@@ -124,7 +124,7 @@ def _precision_notes(sweep: Sweep, planned: pl.DataFrame, unplanned: int) -> lis
     if stopped := stopped_cells(planned):
         notes.append(
             f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
-            " whole set of samples; those of shares of answers, of budgets and of paired tests take the number as given"
+            " whole set of samples; those of shares of answers, of budgets and of paired tests assume a fixed number of samples"
         )
     if unplanned:
         kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"

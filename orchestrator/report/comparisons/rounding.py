@@ -103,19 +103,20 @@ def decoding_mismatch(sampling: Sampling) -> str | None:
     if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
         return None
     return (
-        f"decoded otherwise than the paper: {sampling.description} and {sampling.max_tokens} new tokens, not as each checkpoint's"
-        f" generation_config says and {paper.max_tokens}"
+        f"decoded otherwise than the paper: {sampling.description} with at most {sampling.max_tokens} new tokens, instead of each"
+        f" checkpoint's generation_config with at most {paper.max_tokens}"
     )
 
 
 def sampling_mismatch(sampling: Sampling) -> str | None:
     """Return why open-ended answers are not decoded as in the package's example (sampled, no tight limit), or None."""
     is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
-    if is_sampled and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+    fewest = OpenEnded().sampling.max_tokens
+    if is_sampled and sampling.max_tokens >= fewest:
         return None
     return (
-        f"answered otherwise than in the paper: {sampling.description} and at most {sampling.max_tokens:,} new tokens,"
-        " not sampled and as long as it takes"
+        f"answered otherwise than in the paper: {sampling.description} with at most {sampling.max_tokens:,} new tokens, instead"
+        f" of sampled with a limit of {fewest:,} or more"
     )
 
 

@@ -64,14 +64,14 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
     """
     if run_data.sweep.selection.filtered:
         raise RunFolderError(
-            f"{run_data.folder} was played over the samples that the paper's filter keeps; the filter is made from all of them: "
+            f"{run_data.folder} has only the samples that the paper's filter keeps, and the filter is computed from all samples: "
             "run the sweep with --set selection.filtered=false into another folder"
         )
     names = _selected_models(run_data, models)
     cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol=PROTOCOL)
     if cells.is_empty():
         raise RunFolderError(
-            f"{run_data.folder} plays no zero-shot multiple choice, whose first turn the filter looks at"
+            f"{run_data.folder} has no zero-shot multiple choice, from whose first turns the filter is computed"
         )
     answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
     right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
