@@ -71,7 +71,7 @@ def summarize(orders: Orders) -> Summary:
         np.array([values.accuracy for values in own]),
         Values(*np.mean(own, axis=0)),
         own[0],
-        np.array([_variance(each.ended) for each in counts]),
+        np.array([_variance(count.ended) for count in counts]),
         _greedy(published_graphs, published_policies),
         within, timed, chosen,
         np.array([float(can_end_right(graph)) for graph in published_graphs]),

@@ -199,8 +199,8 @@ class _PaperCase:
         if not paper:
             return "the model is not in the paper"
         if table not in self.tables:
-            which = "filtered" if self.filtered else "unfiltered"
-            return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
+            samples = "filtered" if self.filtered else "unfiltered"
+            return f"no table per model of {cell['condition']} ({cell['protocol']}, {samples}) is published"
         if (*table, paper) not in self.listed:
             return f"the published table of {cell['condition']} has no row of {paper}"
         if decoding := self.decoding[cell["protocol"]]:
@@ -228,8 +228,8 @@ def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
     cells, averages = estimate(run_data)
     if "aggregate" not in run_data.rows.columns:
         return cells, averages
-    counted = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
-    cells = cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    cells_with_lacking = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
+    cells = cells.join(cells_with_lacking.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
     means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
     return cells, averages.join(means, on=list(GROUP), how="left")
 

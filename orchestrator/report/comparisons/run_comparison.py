@@ -90,15 +90,15 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
         notes += compare_certificates(*inputs, names[0], name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
-    every, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
-    if every.is_empty() and asking.is_empty():
+    paired_episodes, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
+    if paired_episodes.is_empty() and asking.is_empty():
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
-    limits, every = _joint_limits(runs), tally_pairs(every.lazy(), ["run", *CELL])
+    limits, tallies = _joint_limits(runs), tally_pairs(paired_episodes.lazy(), ["run", *CELL])
     margin, _ = evidence_settings(base)
-    cells = compare_pairs(every, ["run", *CELL], declared, limits, margin)
-    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES, margin)
+    cells = compare_pairs(tallies, ["run", *CELL], declared, limits, margin)
+    averages = compare_averages(limits, tallies, declared.select(NAMES).unique(), NAMES, margin)
     uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
     return RunComparison(names, cells, averages, tuple(notes), asking, tuple(uncertified))
 

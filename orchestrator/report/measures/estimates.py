@@ -176,8 +176,8 @@ def _estimate_share(episodes: pl.DataFrame, count: str) -> Estimate:
     """Return a share of answers in percent, with its interval over episodes."""
     if not episodes["cluster"].null_count():
         episodes = episodes.group_by("cluster").agg(pl.col(count, "turns").sum())
-    counted = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
-    hits, totals, times = (counted[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
+    tallies = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
+    hits, totals, times = (tallies[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
     if not int(times @ totals):
         return 0.0, 0.0, 100.0
     low, high = ratio_interval(hits, totals, times)

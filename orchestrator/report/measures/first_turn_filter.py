@@ -164,8 +164,8 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
 
 def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return the percentage of right answers per scenario, as a mean over models, with its bounds over samples."""
-    each = answered.group_by("scenario", "model").agg(pl.col("right").mean())
-    means = each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
+    by_model = answered.group_by("scenario", "model").agg(pl.col("right").mean())
+    means = by_model.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
     samples = answered.group_by(SAMPLE).agg(pl.col("right").mean()).sort(SAMPLE)
     bounds = {
         scenario: [100 * bound for bound in mean_interval(part["right"], (0.0, 1.0))]

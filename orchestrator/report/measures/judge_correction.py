@@ -97,7 +97,7 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     by_labels = prediction_powered(labels, shares=weights)
     estimates = (raw, rogan_gladen(share * effective, effective, judge), by_labels)
     figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
-    counts = (sum(cell.height for cell in cells), sum(counted.size for counted in labels))
+    counts = (sum(cell.height for cell in cells), sum(part.size for part in labels))
     return (*counts, *figures, labels_to_halve(labels, weights) if by_labels else None)
 
 

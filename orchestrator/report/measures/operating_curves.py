@@ -101,11 +101,11 @@ def _read_cell(
     scenario: str,
     condition: Condition,
 ) -> OperatingCell | None:
-    orders = [each for each in run_data.sweep.replicates.expand(condition) if (scenario, each.name) in stored]
+    orders = [order for order in run_data.sweep.replicates.expand(condition) if (scenario, order.name) in stored]
     samples = run_data.samples.get(scenario, {})
     if not orders or orders[0].order:  # the published order, number 0, is missing
         return None
-    answers = [stored[scenario, each.name] for each in orders]
+    answers = [stored[scenario, order.name] for order in orders]
     own_graphs: list[dict[int, StateGraph]] = []
     for order, questions in zip(orders, answers, strict=True):
         numbers = questions.keys() & samples.keys()
@@ -156,8 +156,8 @@ def exact_uniform(run_data: RunData, scenario: str) -> tuple[float, float] | Non
     samples = run_data.samples.get(scenario, {})
     plain = Condition(name="plain")
     points = [
-        sample_values(graph := build_graph(each, plain), uniform_policy(graph), np.zeros(1))
-        for each in samples.values()
+        sample_values(graph := build_graph(sample, plain), uniform_policy(graph), np.zeros(1))
+        for sample in samples.values()
     ]
     if not points:
         return None

@@ -110,9 +110,9 @@ def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tup
             (getattr(first.summary, family), getattr(second.summary, family), cell_clusters(run_data, first))
             for _, first, second in shared
         ]
-        each, mean, count = split_intervals(curves)
+        splits, mean, count = split_intervals(curves)
         names = before[0], after[0], family
-        yield from ((*names, scenario, *_points(part), 1) for (scenario, *_), part in zip(shared, each, strict=True))
+        yield from ((*names, scenario, *_points(part), 1) for (scenario, *_), part in zip(shared, splits, strict=True))
         yield (*names, None, *_points(mean), count)
 
 
@@ -141,12 +141,12 @@ def split_intervals(
         weights, sizes = leave_out_weights(clusters)
         points.append(split(before, after, np.full(len(clusters), 1 / len(clusters))))
         left_out.append([LeftOut(column, sizes) for column in split_by_weights(before, after, weights).T])
-    each = [_intervals(point, [parts]) for point, parts in zip(points, left_out, strict=True)]
+    splits = [_intervals(point, [parts]) for point, parts in zip(points, left_out, strict=True)]
     used = [number for number, point in enumerate(points) if not np.isnan(point.more)]
     if not used:
-        return each, tuple(IntervalEstimate(*[float("nan")] * 3) for _ in Split._fields), 0
+        return splits, tuple(IntervalEstimate(*[float("nan")] * 3) for _ in Split._fields), 0
     mean = Split(*np.mean([points[number] for number in used], axis=0))
-    return each, _intervals(mean, [left_out[number] for number in used]), len(used)
+    return splits, _intervals(mean, [left_out[number] for number in used]), len(used)
 
 
 def _intervals(point: Split, strata: Sequence[Sequence[LeftOut]]) -> Parts:

@@ -75,11 +75,11 @@ def _measure_cell(run_data: RunData, names: tuple[Any, ...], played: pl.DataFram
     if complete.is_empty():
         return None
     right = complete["correct"].cast(pl.Int64).to_numpy().reshape(-1, *levels)
-    each = 100 * right.mean(axis=0).ravel()
+    scores = 100 * right.mean(axis=0).ravel()
     samples = add_clusters(complete.unique("sample_id", maintain_order=True), run_data)
     low, high = _mean_interval(right.sum(axis=(1, 2, 3)), replicates, cluster_numbers(samples))
-    measured = {"acc": 100 * float(right.mean()), "acc_low": low, "acc_high": high, "acc_first": float(each[0])}
-    spread = {"least": float(each.min()), "most": float(each.max()), "spread": float(each.std(ddof=1))}
+    measured = {"acc": 100 * float(right.mean()), "acc_low": low, "acc_high": high, "acc_first": float(scores[0])}
+    spread = {"least": float(scores.min()), "most": float(scores.max()), "spread": float(scores.std(ddof=1))}
     shares = {
         name: None if share is None else 100 * share
         for name, share in zip(VARIANCE_COLUMNS, variance_components(right), strict=True)

@@ -77,9 +77,8 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     """Return one row per cell with open-ended answers, from one judge's verdicts.
 
     Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge_calls (requests
-    to the judge), judge; and
-    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` scores as the package
-    does: its own parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
+    to the judge), judge; and category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict``
+    scores as the package does: by its parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
     """
     bits = verdicts.select("key", "judge", "reason", "attempts", *[verdict_bit(bit, strict) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")

@@ -62,15 +62,15 @@ def jackknife_interval(
 
     The limits are NaN unless each stratum has two clusters, or if the measure lacks a value for more than ``UNDEFINED`` of them.
     """
-    moments = [_stratum_moments(each) for each in strata]
+    moments = [_stratum_moments(stratum) for stratum in strata]
     if np.isnan(value) or None in moments:
         return IntervalEstimate(value, nan, nan)
-    variances = np.array([each.variance for each in moments if each]) / len(strata) ** 2
+    variances = np.array([part.variance for part in moments if part]) / len(strata) ** 2
     variance = float(variances.sum())
     if not variance:
         return IntervalEstimate(value, value, value)
-    freedom = variance**2 / float(np.sum(variances**2 / [each.freedom for each in moments if each]))
-    skewness = sum(each.third for each in moments if each) / len(strata) ** 3 / variance**1.5
+    freedom = variance**2 / float(np.sum(variances**2 / [part.freedom for part in moments if part]))
+    skewness = sum(part.third for part in moments if part) / len(strata) ** 3 / variance**1.5
     lower, upper = skewed_limits(value, variance**0.5, skewness, freedom, (low, high))
     return IntervalEstimate(value, min(lower, value), max(upper, value))
 
