@@ -1,6 +1,6 @@
 """Efficiency of asking: turns taken and needed, accuracy under a budget of suggestions, lift over chance.
 
-The turns needed are those of the oracle on the same sample.
+The turns that a sample needs are those that the oracle takes on it.
 """
 
 import polars as pl

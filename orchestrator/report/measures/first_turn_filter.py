@@ -40,7 +40,7 @@ class FirstTurns:
     models: tuple[str, ...]
     samples: pl.DataFrame
     """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models)."""
-    rates: pl.DataFrame
+    answers: pl.DataFrame
     """One row per answered episode: model, scenario, sample_id, right."""
 
     def decide(self, percent: int) -> pl.DataFrame:
@@ -75,14 +75,14 @@ def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
         )
     answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
     right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
-    rates = answered.select("model", *SAMPLE, right)
-    counts = rates.group_by(SAMPLE).agg(
+    answers = answered.select("model", *SAMPLE, right)
+    counts = answers.group_by(SAMPLE).agg(
         pl.col("right").sum().cast(pl.Int64), (~pl.col("right")).sum().cast(pl.Int64).alias("wrong")
     )
     rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
     rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
     rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
-    return FirstTurns(tuple(names), rows, rates)
+    return FirstTurns(tuple(names), rows, answers)
 
 
 def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
@@ -96,8 +96,8 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     decided = turns.decide(percent)
     published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
     schema = {"scenario": pl.String, "sample_id": pl.Int64, "paper": pl.Boolean}
-    papers = pl.DataFrame(published_ids, schema=schema, orient="row")
-    rows = decided.join(papers, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
+    published = pl.DataFrame(published_ids, schema=schema, orient="row")
+    rows = decided.join(published, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
     ours = pl.col("kept").fill_null(False)
     counts = rows.group_by("scenario").agg(
         pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
@@ -106,9 +106,9 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
     foreign = ~pl.col("scenario").is_in(list(paper_ids()))
     counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
-    kept_rates = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
-    counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
-    counts = counts.join(_mean_rate(kept_rates, "first_turn_kept"), on="scenario", how="left")
+    kept_answers = turns.answers.join(decided.filter("kept"), on=SAMPLE, how="semi")
+    counts = counts.join(_mean_rate(turns.answers, "first_turn"), on="scenario", how="left")
+    counts = counts.join(_mean_rate(kept_answers, "first_turn_kept"), on="scenario", how="left")
     counts = counts.with_columns(share_columns("kept_share", pl.col("kept"), pl.col("kept") + pl.col("gone")))
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
     means = average_bounds(ordered.with_columns(every=True), ["every"], ("kept_share", "first_turn", "first_turn_kept"))
@@ -177,5 +177,5 @@ def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _widen(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return the bounds, widened to the value: a model with missing samples has another weight in it than in the bounds."""
+    """Return the bounds, widened to the value: missing answers weigh differently in means over models and over samples."""
     return min(low, value), max(high, value)

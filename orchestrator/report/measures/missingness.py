@@ -114,7 +114,10 @@ def _condition_differences(possible: pl.DataFrame) -> pl.DataFrame:
 
 
 def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse."""
+    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse.
+
+    ``_shown`` is the difference that the other tables show, of the pairs without an error.
+    """
     either = [(pl.col(name) | pl.col(f"{name}_other")).alias(name) for name in ("error", "missing")]
     least = [pl.col(f"{name}_least") - pl.col(f"{name}_most_other") for name in MEASURES]
     most = [pl.col(f"{name}_most") - pl.col(f"{name}_least_other") for name in MEASURES]

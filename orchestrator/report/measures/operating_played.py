@@ -17,7 +17,7 @@ NAMES = ("model", "scenario", "condition")
 def exact_and_played(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell that was also played: exact and played acc and ps, and z of both differences if drawn.
 
-    Exact values are those of greedy play for greedy decoding, and the model's own point for temperature 1, where episodes are
+    The exact values are the greedy point for greedy decoding, and the model's own point for temperature 1, where episodes are
     drawn; other decodings are not compared. ``draws`` counts the episodes of each sample, replicates with other seeds included.
     """
     rows = []

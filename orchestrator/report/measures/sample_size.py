@@ -52,7 +52,7 @@ def samples_for_effect(points: float, discordant: float, comparisons: int = 1) -
 
 
 def comparison_families(sweep: Sweep, planned: pl.DataFrame) -> dict[str, int]:
-    """Return the number of jointly corrected comparisons of multiple choice, of conditions and of models."""
+    """Return how many multiple-choice comparisons are corrected together: those of conditions, and those of models."""
     run_data = RunData(Path(), sweep, planned, pl.DataFrame(schema=EPISODES))
     families = {
         f"conditions with {ZERO_SHOT}": condition_pairs(run_data)[1],

@@ -55,7 +55,7 @@ def share_changes(run_data: RunData) -> pl.DataFrame:
 
 
 def _average_change(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFrame]) -> tuple[float, ...]:
-    """Return scenarios, both means, and the mean change with its interval, of one model under a condition."""
+    """Return the columns from scenarios to points_high, for one share of one model under a condition."""
     parts = list[Estimate]()
     for row in group.iter_rows(named=True):
         before, after = (tuple(row[f"{share}{end}{suffix}"] for end in ENDS) for suffix in ("_before", ""))

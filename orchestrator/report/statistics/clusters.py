@@ -44,7 +44,7 @@ def residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:
     """Return the expected sum of squares of the clusters' sums, relative to one around the true mean, and its degrees of freedom.
 
     ``sizes`` (clusters,); ``alike`` is the intraclass correlation. The covariance of the sums is that of the clusters, V,
-    less what subtracting the mean removes: (I - u1') V (I - 1u'), with u each cluster's share of the samples.
+    minus what subtracting the mean removes: (I - u1') V (I - 1u'), with u each cluster's share of the samples.
     """
     own, share = sizes * (1 + (sizes - 1) * alike), sizes / sizes.sum()
     total, mixed, square = own.sum(), share @ own, share @ share
