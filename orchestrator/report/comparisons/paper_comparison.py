@@ -113,7 +113,7 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
         *sorted({note for note in rows["apart"] if note}),
         *_flip_sentences(rows),
         *_unanswered_sentences(rows),
-        *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
+        *([UNVERIFIED] if rows["published"].count() else []),
     ]
 
 

@@ -60,7 +60,9 @@ def _load_long(name: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
+UNVERIFIED = (
+    "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder"
+)
 UNFILTERED, UNFILTERED_VSOD = 17_909, 63
 """Samples in the unfiltered table: of all seven scenarios, and of VSOD without weak occlusions (paper, section 3.3)."""
 FIRST_COCO = 42
