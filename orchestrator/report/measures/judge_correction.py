@@ -63,8 +63,8 @@ def _answers(run_data: RunData) -> pl.DataFrame:
     """
     names = ("key", "model", "condition", "scenario", "cluster", *BITS)
     labels = read_labels(run_data.folder)
-    seconds = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
-    disputed = disputed_answers(run_data.folder, run_data.judge, seconds[0]) if seconds else set[str]()
+    second_judges = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
+    disputed = disputed_answers(run_data.folder, run_data.judge, second_judges[0]) if second_judges else set[str]()
     rows = judged_answers(run_data).select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 

@@ -123,22 +123,21 @@ def shrink_draws(draws: Floats, seed: int = 0) -> Floats:
     the chance to be best is calibrated for two or twenty models, whether they differ much or hardly at all.
     """
     rng, (number, models) = np.random.default_rng(seed), draws.shape
-    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))
+    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))  # along these axes, errors are independent
     variances = np.maximum(variances, np.finfo(float).tiny)
-    level, at = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)  # in these axes, errors are independent
+    level, observed = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)
     error = float(np.sqrt((variances.sum() - variances @ level**2 / models) / (models - 1)))
-    wide = variances + (error * SPREADS[:, None]) ** 2
-    precision = (level**2 / wide).sum(axis=1)
-    means = (level * at / wide).sum(axis=1) / precision
-    away = at - means[:, None] * level
-    log = -0.5 * (np.log(wide).sum(axis=1) + np.log(precision) + (away**2 / wide).sum(axis=1)) + np.log(
-        SPREADS / (1 + SPREADS**2)
-    )
-    chances = np.exp(log - log.max())
-    chosen = rng.choice(len(SPREADS), number, p=chances / chances.sum())
-    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(precision))[np.arange(number), chosen]
-    weight = 1 - variances / wide[chosen]
-    centers = mean[:, None] * level + weight * (at - mean[:, None] * level)
+    marginal = variances + (error * SPREADS[:, None]) ** 2
+    precision = (level**2 / marginal).sum(axis=1)
+    means = (level * observed / marginal).sum(axis=1) / precision
+    residuals = observed - means[:, None] * level
+    misfit = np.log(marginal).sum(axis=1) + np.log(precision) + (residuals**2 / marginal).sum(axis=1)
+    log_chances = np.log(SPREADS / (1 + SPREADS**2)) - misfit / 2
+    chances = np.exp(log_chances - log_chances.max())
+    picks = rng.choice(len(SPREADS), number, p=chances / chances.sum())
+    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(precision))[np.arange(number), picks]
+    weight = 1 - variances / marginal[picks]
+    centers = mean[:, None] * level + weight * (observed - mean[:, None] * level)
     return np.asarray((centers + np.sqrt(variances * weight) * rng.standard_normal((number, models))) @ axes.T)
 
 
@@ -197,8 +196,8 @@ def _ranking_rows(protocol: str, order: _Order, tests: pl.DataFrame) -> list[tup
     rows: list[tuple[object, ...]] = []
     for position, name in enumerate(names):
         tests_by_other = {row["other"]: row for row in tests.filter(model=name).iter_rows(named=True)}
-        sure = [row["difference"] for row in tests_by_other.values() if is_significant(row["p_holm"])]
-        low, high = 1 + sum(gap < 0 for gap in sure), len(names) - sum(gap > 0 for gap in sure)
+        gaps = [row["difference"] for row in tests_by_other.values() if is_significant(row["p_holm"])]
+        low, high = 1 + sum(gap < 0 for gap in gaps), len(names) - sum(gap > 0 for gap in gaps)
         versus_next: tuple[object, ...] = (None,) * 5
         if position + 1 < len(names):
             test = tests_by_other[names[position + 1]]
