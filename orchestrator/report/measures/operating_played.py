@@ -15,10 +15,10 @@ NAMES = ("model", "scenario", "condition")
 
 @cached_per_run
 def exact_and_played(run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell that was also played: exact and played acc and ps, and z of both differences if drawn.
+    """Return one row per cell that was also played: exact and played acc and ps, and z of both differences if replies are sampled.
 
-    The exact values are the greedy point for greedy decoding, and the model's own point for temperature 1, where episodes are
-    drawn; other decodings are not compared. ``draws`` counts the episodes of each sample, replicates with other seeds included.
+    The exact values are the greedy point for greedy decoding, and the model's own point for sampling at temperature 1; other
+    decodings are not compared. ``draws`` counts the episodes of each sample, replicates with other seeds included.
     """
     rows = []
     point = _decoding_point(run_data.sweep.sampling)
@@ -38,13 +38,13 @@ def exact_and_played(run_data: RunData) -> pl.DataFrame:
 
 
 def _exact_points(cell: OperatingCell, point: str) -> tuple[float, float] | None:
-    """Return exact acc (percent) and ps of the published order; None where this decoding has none."""
+    """Return exact acc (percent) and ps of the published order; None if this decoding has no exact values."""
     summary = cell.summary
     if not cell.exact or not point or (point == "greedy" and summary.published_greedy is None):
         return None
     samples = summary.published_greedy if point == "greedy" else np.array(summary.published[:2]).T
-    right, turns = np.mean(samples, axis=0).tolist()  # type: ignore[arg-type]
-    return 100 * right, turns
+    right, suggestions = np.mean(samples, axis=0).tolist()  # type: ignore[arg-type]
+    return 100 * right, suggestions
 
 
 def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:

@@ -125,8 +125,8 @@ def tally_pairs(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
     ``steps`` is turns minus turns_other, ``loops`` the difference of endings at the turn limit. One row per kind of pair that
     occurs, in any order.
     """
-    alike = pairs.group_by(*names, "correct", "correct_other", *_asking_steps(), "cluster").len("count")
-    return alike.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
+    tallies = pairs.group_by(*names, "correct", "correct_other", *_asking_steps(), "cluster").len("count")
+    return tallies.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
 
 
 def _asking_steps() -> list[pl.Expr]:

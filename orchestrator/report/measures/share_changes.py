@@ -60,8 +60,8 @@ def _average_change(group: pl.DataFrame, share: str, answers: Mapping[str, pl.Da
     for row in group.iter_rows(named=True):
         before, after = (tuple(row[f"{share}{end}{suffix}"] for end in ENDS) for suffix in ("_before", ""))
         pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after", maintain_order="left")
-        alike = correlation(_share_counts(pairs, share, ""), _share_counts(pairs, share, "_after"))
-        parts.append((after[0] - before[0], *change_interval(before, after, alike)))
+        rho = correlation(_share_counts(pairs, share, ""), _share_counts(pairs, share, "_after"))
+        parts.append((after[0] - before[0], *change_interval(before, after, rho)))
     means = [float(group[f"{share}{suffix}"].mean()) for suffix in ("_before", "")]  # type: ignore[arg-type]
     return group.height, *means, means[1] - means[0], *combine_intervals(parts)
 

@@ -194,11 +194,11 @@ def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
     grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
     mean, variance = np.zeros(len(grid)), np.zeros(len(grid))
     for path, n in paths:
-        at = np.log(path.multiplier)
-        mean += np.interp(grid, at, path.mean) / len(strata)
-        variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
-    moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
-    return _Side(mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+        logs = np.log(path.multiplier)
+        mean += np.interp(grid, logs, path.mean) / len(strata)
+        variance += np.interp(grid, logs, path.variance) / n / len(strata) ** 2
+    distance = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
+    return _Side(mean, distance / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
 
 
 def _tilted_path(away: Floats, counts: Floats) -> _Path:
