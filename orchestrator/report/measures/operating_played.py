@@ -15,7 +15,7 @@ NAMES = ("model", "scenario", "condition")
 
 @cached_per_run
 def exact_and_played(run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell that was also played: exact and played acc and ps, and z of both differences if replies are sampled.
+    """Return one row per cell that was also played: exact and played acc and ps, and z of the differences if replies are sampled.
 
     The exact values are the greedy point for greedy decoding, and the model's own point for sampling at temperature 1; other
     decodings are not compared. ``draws`` counts the episodes of each sample, replicates with other seeds included.
