@@ -1,9 +1,9 @@
 """Does the model ask where it cannot know? The log-odds of asking as a detector, whatever the model's bias.
 
-A question's label says whether the category can be known there: ``own`` by the model itself (it names the right one with at
-least even chance if it must name one), ``others`` by the mean of the other models. AUC is the chance that a random question
-that cannot be known has higher odds of asking than one that can. The neutral b moves the midpoint between both
-classes' mean log-odds to 0: minus the model's bias. It is not the b with the highest accuracy.
+A question's label says whether its category can be known. The label ``own`` is the model's (known if it names the right category
+with a chance of at least 1/2 when it must name one), the label ``others`` that of the other models' mean. AUC is the chance that
+a random question that cannot be known has higher odds of asking than one that can. The neutral b, minus the model's bias,
+shifts the midpoint between both classes' mean log-odds to 0. It is not the b with the highest accuracy.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from orchestrator.operating.policy import Booleans, Floats, QuestionPolicy, log_odds, only
 
 KNOWN = 0.5
-"""Chance of the right category from which a question can be known."""
+"""Smallest chance of the right category at which a question can be known."""
 ROWS = 50
-"""Draws that are computed at once, which bounds memory."""
+"""Rows of weights that are computed at once, to bound memory."""
 
 
 class Signals(NamedTuple):
@@ -61,7 +61,7 @@ def detect(signals: Signals, known: Booleans) -> Detection:
 
 
 def detect_draws(signals: Signals, known: Booleans, weights: Floats) -> tuple[Floats, Floats]:
-    """Return AUC and neutral b under each row of ``weights`` (draws, samples), which weigh the samples' questions."""
+    """Return AUC and neutral b under each row of ``weights`` (draws, samples); a question has its sample's weight."""
     order = np.argsort(signals.odds, kind="stable")
     odds, known = signals.odds[order], known[order]
     below, upto = (np.searchsorted(odds, odds, side) for side in ("left", "right"))
@@ -77,8 +77,8 @@ def detect_draws(signals: Signals, known: Booleans, weights: Floats) -> tuple[Fl
 
 
 def _auc(rows: Floats, known: Booleans, below: NDArray[np.int64], upto: NDArray[np.int64]) -> Floats:
-    """Return the weight of pairs in which the question that cannot be known has higher odds; ties count half."""
+    """Return the weight of pairs in which the unknown question has higher odds than the known one; ties count half."""
     lower = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(np.where(known, rows, 0.0), axis=1)], axis=1)
-    beaten = (lower[:, below] + lower[:, upto]) / 2
-    pairs: Floats = np.where(known, 0.0, rows * beaten).sum(axis=1)
+    known_below = (lower[:, below] + lower[:, upto]) / 2
+    pairs: Floats = np.where(known, 0.0, rows * known_below).sum(axis=1)
     return pairs

@@ -1,4 +1,4 @@
-"""Measures of one model in one scenario, as functions of the samples' weights: once for the value, again per draw."""
+"""Measures of one model in one scenario as functions of the samples' weights: equal ones give the value, others its interval."""
 
 from collections.abc import Mapping
 
@@ -9,22 +9,22 @@ from orchestrator.operating.policy import Booleans, Floats
 from orchestrator.operating.summary import Summary
 
 ENDINGS = ("answered", "abstained", "limited")
-"""Endings at the model's own point; the rest is unreadable."""
+"""Endings at the model's own point; all other episodes end with an unreadable reply."""
 BOUNDS = ("unbiased", "persistent", "well_timed", "right_suggestion", "recognition")
-"""Upper bounds on accuracy, each with one weakness less."""
+"""Upper bounds on accuracy; each removes one more weakness of the model."""
 POSITION = ("position_sd", "position_effect")
-"""Mean standard deviation of a sample's accuracy over orders of its options; accuracy in the published one less in the others."""
+"""Mean standard deviation of a sample's accuracy over orders of its options; accuracy in the published one minus the others'."""
 
 
 def own_measures(summary: Summary, weights: Floats) -> dict[str, Floats]:
-    """Return what shares of sampled replies estimate too; ``weights`` (draws, samples), rows sum to 1."""
+    """Return the measures that sampled replies can estimate too; ``weights`` (draws, samples), rows sum to 1."""
     own = summary.own
     measures = {"acc": own.accuracy, "ps": own.suggestions, **{name: getattr(own, name) for name in ENDINGS}}
     return {name: weights @ values for name, values in measures.items()}
 
 
 def exact_measures(summary: Summary, weights: Floats) -> dict[str, Floats]:
-    """Return greedy point, bounds and position bias; those that are unknown are missing."""
+    """Return greedy point, bounds and position bias; unknown measures are left out."""
     measures: dict[str, Floats] = {}
     if summary.published_greedy is not None:
         measures |= dict(zip(("greedy_acc", "greedy_ps"), (weights @ summary.published_greedy).T, strict=True))

@@ -1,7 +1,7 @@
-"""A model at every question of a sample, as probabilities, and the same model with its willingness to ask moved by ``b``.
+"""A model's probabilities of replies at every question of a sample, and the same with its log-odds of asking shifted by ``b``.
 
-The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]). ``plain`` leaves abstentions and unreadable replies
-their probability; ``persistent`` (it never gives up) removes both first.
+The family is pi_b(option) ~ pi(option) exp(b [option is a suggestion]). ``plain`` keeps the probabilities of abstentions and
+unreadable replies; ``persistent``, a model that never gives up, removes both first.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ NEUTRAL_INDEX = 301
 
 
 class QuestionPolicy(NamedTuple):
-    """The probabilities of one question's options; what is missing to 1 is unreadable."""
+    """The probabilities of one question's options; the rest, up to 1, is that of unreadable replies."""
 
     probabilities: Floats
     """(options,)"""
@@ -46,12 +46,12 @@ def make_policy(graph: StateGraph, probabilities: list[Floats], greedy: list[int
     return tuple(
         QuestionPolicy(
             chances,
-            np.array([kind == "suggestion" for kind in own]),
-            np.array([kind in ("right", "wrong") for kind in own]),
-            np.array([kind == "right" for kind in own]),
+            np.array([kind == "suggestion" for kind in options]),
+            np.array([kind in ("right", "wrong") for kind in options]),
+            np.array([kind == "right" for kind in options]),
             best,
         )
-        for chances, own, best in zip(probabilities, kinds, greedy, strict=True)
+        for chances, options, best in zip(probabilities, kinds, greedy, strict=True)
     )
 
 
@@ -62,38 +62,38 @@ def uniform_policy(graph: StateGraph) -> Policy:
 
 
 def persistent(policy: Policy) -> Policy:
-    """Return the policy without abstentions and unreadable replies; a question at which nothing remains is unchanged."""
+    """Return the policy without abstentions and unreadable replies; a question with nothing else is unchanged."""
     changed = []
     for question in policy:
-        kept = np.where(question.suggests | question.names, question.probabilities, 0.0)
-        total = kept.sum()
-        changed.append(question._replace(probabilities=kept / total if total > 0 else question.probabilities))
+        chances = np.where(question.suggests | question.names, question.probabilities, 0.0)
+        total = chances.sum()
+        changed.append(question._replace(probabilities=chances / total if total > 0 else question.probabilities))
     return tuple(changed)
 
 
 def shifted(question: QuestionPolicy, biases: Floats = BIASES) -> Floats:
-    """Return the family's probabilities, (options, biases); columns sum to 1 less what is unreadable."""
+    """Return the family's probabilities, (options, biases); columns sum to 1 minus that of unreadable replies."""
     chances = question.probabilities
     asking = float(chances[question.suggests].sum())
     rest = float(chances[~question.suggests].sum()) + max(0.0, 1.0 - float(chances.sum()))
     finite = np.isfinite(biases)
     growth = np.exp(np.where(finite, biases, 0.0))
     shares: Floats = chances[:, None] * np.where(question.suggests[:, None], growth, 1.0) / (asking * growth + rest)
-    for side, kept, total in ((np.inf, question.suggests, asking), (-np.inf, ~question.suggests, rest)):
+    for limit, possible, total in ((np.inf, question.suggests, asking), (-np.inf, ~question.suggests, rest)):
         if total > 0:
-            shares[:, biases == side] = np.where(kept, chances / total, 0.0)[:, None]
+            shares[:, biases == limit] = np.where(possible, chances / total, 0.0)[:, None]
     return shares
 
 
 def only(question: QuestionPolicy, side: Booleans) -> Floats:
-    """Return the probabilities given that the reply is on this side; equal ones where the model never is."""
-    kept = np.where(side, question.probabilities, 0.0)
-    total = kept.sum()
-    shares: Floats = kept / total if total > 0 else side / max(1, side.sum())
+    """Return the probabilities given that the reply is an option of ``side``; equal ones if the model never picks any."""
+    on_side = np.where(side, question.probabilities, 0.0)
+    total = on_side.sum()
+    shares: Floats = on_side / total if total > 0 else side / max(1, side.sum())
     return shares
 
 
 def log_odds(question: QuestionPolicy) -> float:
-    """Return the logarithm of the odds of asking, finite."""
+    """Return the log-odds of asking; a chance of 0 counts as 1e-300, so that they are finite."""
     asking = float(question.probabilities[question.suggests].sum())
     return float(np.log(max(asking, 1e-300)) - np.log(max(1.0 - asking, 1e-300)))

@@ -1,9 +1,10 @@
 """Splits the difference between two models at equal numbers of suggestions: asking more, and asking better.
 
 Let A and A' be the curves of accuracy over suggestions N, and (n, a), (n', a') the models' own points on them. Moving along
-the first curve from n to n' changes a to A(n'); the rest of the way to a' is a move to the other curve. The opposite way moves
-along the second curve. The mean of both ways gives ``more`` + ``better`` = a' - a. Curves are never extrapolated: where
-the other model's number of suggestions lies outside a curve, that scenario has no split.
+the first curve from n to n' changes a to A(n') (asking more); the rest of the way to a' leads to the second curve (asking
+better). The other way changes curves first, at n, and then moves along the second curve to n'. ``more`` and ``better`` are the
+means of both ways, and ``more`` + ``better`` = a' - a. Curves are never extrapolated: if n' lies outside the first curve, or n
+outside the second, the scenario has no split.
 """
 
 from typing import NamedTuple
@@ -35,12 +36,12 @@ class Split(NamedTuple):
 
 
 def split(before: Curve, after: Curve, weights: Floats) -> Split:
-    """Return the parts of the difference between two curves over the same samples."""
+    """Return the difference between two curves over the same samples, and its parts."""
     return _split(before.mean(weights), after.mean(weights))
 
 
 def split_by_weights(before: Curve, after: Curve, weights: Floats) -> Floats:
-    """Return the parts of the difference under each row of ``weights`` (rows, samples), (rows, 3)."""
+    """Return the difference and its parts (rows, 3) under each row of ``weights`` (rows, samples)."""
     means = zip(*before.mean(weights), *after.mean(weights), strict=True)
     parts = [_split((acc, turns), (acc_after, turns_after)) for acc, turns, acc_after, turns_after in means]
     return np.array(parts, dtype=np.float64).reshape(len(weights), 3)
@@ -49,9 +50,9 @@ def split_by_weights(before: Curve, after: Curve, weights: Floats) -> Floats:
 def _split(before: tuple[Floats, Floats], after: tuple[Floats, Floats]) -> Split:
     (accuracy, turns), (accuracy_after, turns_after) = before, after
     own, own_after = accuracy[NEUTRAL_INDEX], accuracy_after[NEUTRAL_INDEX]
-    along = _at(turns, accuracy, turns_after[NEUTRAL_INDEX])
-    back = _at(turns_after, accuracy_after, turns[NEUTRAL_INDEX])
-    more = ((along - own) + (own_after - back)) / 2
+    first_at_after = _at(turns, accuracy, turns_after[NEUTRAL_INDEX])
+    second_at_before = _at(turns_after, accuracy_after, turns[NEUTRAL_INDEX])
+    more = ((first_at_after - own) + (own_after - second_at_before)) / 2
     return Split(own_after - own, more, own_after - own - more)
 
 

@@ -1,4 +1,4 @@
-"""The exact values of one model in one scenario, sample by sample: all that measures and intervals are computed from."""
+"""The exact values of one model in one scenario, sample by sample, from which its measures and intervals are computed."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,14 +21,14 @@ from orchestrator.operating.values import (
 )
 
 LONGEST_BUDGET = 30
-"""Largest budget of suggestions that is counted; beyond it no curve of the paper's models changes."""
+"""Largest budget of suggestions that is computed; above it, no curve of the paper's models changes."""
 
 Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
-"""Per order of the options, the published one first: graphs and policies of the same samples."""
+"""For each order of the options, the published one first: graphs and policies of the same samples."""
 
 
 class Summary(NamedTuple):
-    """Values of samples, averaged over orders of the options unless they are named ``published``."""
+    """Values of samples, averaged over orders of the options; those named ``published`` are of the published order alone."""
 
     plain: Curve
     persistent: Curve
@@ -45,15 +45,15 @@ class Summary(NamedTuple):
     right_within: Floats
     """(samples, budgets) Chance to end right with at most 0, 1, ... suggestions."""
     well_timed: Floats
-    """(samples,) Accuracy of the best timing of questions."""
+    """(samples,) Accuracy with the best timing of suggestions (``well_timed_accuracy``)."""
     right_suggestion: Floats
-    """(samples,) The same with the best suggestions."""
+    """(samples,) The same, if the model also chose the best suggestion each time."""
     can_end_right: Floats
-    """(samples,) 1 if any play ends right."""
+    """(samples,) 1 if any sequence of replies ends right, else 0."""
     oracle: Floats
     """(samples,) Suggestions of the game's own solution."""
     signals: Signals
-    """The odds of asking at each question of the published order."""
+    """Log-odds of asking and recognition at each question of the published order."""
 
 
 def summarize(orders: Orders) -> Summary:
@@ -71,7 +71,7 @@ def summarize(orders: Orders) -> Summary:
         np.array([values.accuracy for values in own]),
         Values(*np.mean(own, axis=0)),
         own[0],
-        np.array([_variance(each.ended) for each in counts]),
+        np.array([_variance(count.ended) for count in counts]),
         _greedy(published_graphs, published_policies),
         within, timed, chosen,
         np.array([float(can_end_right(graph)) for graph in published_graphs]),
@@ -81,7 +81,7 @@ def summarize(orders: Orders) -> Summary:
 
 
 def _curve(orders: Orders, never_gives_up: bool) -> Curve:
-    """Return the curve of each sample; only the mean over orders is kept, which bounds the memory of large runs."""
+    """Return each sample's curve, the mean over orders; single orders are not kept, to bound the memory of large runs."""
     accuracy, suggestions = np.zeros((2, len(orders[0][0]), len(BIASES)))
     for graphs, policies in orders:
         for number, (graph, policy) in enumerate(zip(graphs, policies, strict=True)):

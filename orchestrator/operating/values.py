@@ -1,6 +1,6 @@
 """Exact values of a policy on a sample's finite graph, computed backward from the ends without drawing an episode.
 
-V(state) is the sum over options of p(option) V(target); an edge to another state counts one suggestion more.
+V(state) is the sum over options of p(option) V(target); every edge to another state adds one suggestion.
 """
 
 from typing import NamedTuple
@@ -21,13 +21,13 @@ class Values(NamedTuple):
     accuracy: Floats
     """Chance to end right."""
     suggestions: Floats
-    """Mean number of turns less one, the benchmark's ps."""
+    """Mean number of turns minus one, the benchmark's ps."""
     answered: Floats
     """Chance to end with a category, right or wrong."""
     abstained: Floats
-    """Chance to end with an abstention; the rest of all endings is unreadable."""
+    """Chance to end with an abstention."""
     limited: Floats
-    """Chance to end at the turn limit."""
+    """Chance to end at the turn limit; all other endings are unreadable replies."""
 
 
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
@@ -56,7 +56,7 @@ class SuggestionCounts(NamedTuple):
 
 
 def count_suggestions(graph: StateGraph, policy: Policy) -> SuggestionCounts:
-    """Return how likely a policy ends after each number of suggestions, and how likely it ends right there."""
+    """Return the chances that a policy ends, and that it ends right, after each number of suggestions."""
     mass, right, ended = {0: 1.0}, list[float](), list[float]()
     while mass:
         after: dict[int, float] = {}
@@ -89,7 +89,7 @@ def greedy_values(graph: StateGraph, policy: Policy) -> tuple[float, int] | None
 
 
 def can_end_right(graph: StateGraph) -> bool:
-    """Return True if any sequence of replies ends right; its mean bounds the accuracy of every player."""
+    """Return True if any sequence of replies ends right; the share of such samples bounds every player's accuracy."""
     return any(CORRECT in targets for targets in graph.targets)
 
 
@@ -99,10 +99,10 @@ def oracle_suggestions(graph: StateGraph) -> int:
 
 
 def well_timed_accuracy(graph: StateGraph, policy: Policy, chooses: bool = False) -> float:
-    """Return the accuracy if the model asked and answered at the best times, given its chances to answer right at each state.
+    """Return the accuracy if the model asked and answered at the best times, knowing its chance to answer right at each state.
 
     It answers with its own categories and never abstains. It suggests with its own probabilities, or, if ``chooses``, always the
-    best suggestion. This is an upper bound, because no player knows these chances.
+    best suggestion. This is an upper bound, because no player knows its chances.
     """
     accuracies = np.zeros(len(graph.question_indices))
     for state in range(len(accuracies) - 1, -1, -1):

@@ -28,7 +28,7 @@ from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
 NO_DATA = "the data folder is not available"
-"""Beginning of the note on a run without its data."""
+"""Beginning of the note on a run whose data folder cannot be read."""
 
 
 def read_run(
@@ -40,7 +40,7 @@ def read_run(
         data: Benchmark folder; by default that of the sweep.
         judge: Key of the judge whose verdicts count, or its beginning; by default the sweep's own, or the only one.
         strict: A missing verdict counts as three zeros, as in the package.
-        cluster: Clustering of samples for intervals and tests (``RunData.cluster``); ``CLUSTERS`` need the played samples.
+        cluster: Clustering of samples for intervals and tests (``RunData.cluster``); any of ``CLUSTERS`` needs the samples.
 
     Raises:
         RunFolderError: The folder is no run, ``judge`` matches no judge, or the samples for ``cluster`` are missing.
@@ -48,8 +48,8 @@ def read_run(
     sweep, planned = stored_sweep(folder), _planned_frame(folder)
     cells = planned.lazy().select("cell")
     stored = episodes(folder).join(cells, on="cell", how="semi", maintain_order="left").collect()
-    moved = sweep if data is None else sweep.model_copy(update={"data": str(data)})
-    samples, plan, notes = _load_samples(folder, moved, stored)
+    sweep_with_data = sweep if data is None else sweep.model_copy(update={"data": str(data)})
+    samples, plan, notes = _load_samples(folder, sweep_with_data, stored)
     belonging = _belonging_episodes(stored, planned_keys(folder), plan, samples).collect().sort("key")
     notes += _precision_notes(sweep, planned, stored.height - belonging.height)
     notes += map(str, find_faults(folder))
@@ -66,10 +66,10 @@ def read_run(
     is_other = pl.col("condition").is_in(names) | mapped | every_state
     planned, played = (rows.filter(~is_other) for rows in (planned, belonging))
     replicates = _replicate_rows(sweep, belonging)
-    own, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
+    measured, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
     notes += failed
     return RunData(
-        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, own, replicates,
+        folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, measured, replicates,
         *maps, states, data,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
 
 
 def _every_state_names(sweep: Sweep) -> list[str]:
-    """Return the names of the conditions of operating curves, in all their orders."""
+    """Return the names of the conditions of operating curves, one for each order of options."""
     sources = (condition for condition in sweep.conditions if condition.every_state)
     return [replicate.name for source in sources for replicate in sweep.replicates.expand(source)]
 
@@ -118,17 +118,17 @@ def _control_notes(folder: Path, planned: pl.DataFrame, stored: pl.DataFrame) ->
     return read_control_state(folder).sentences(unfinished)
 
 
-def _precision_notes(sweep: Sweep, planned: pl.DataFrame, others: int) -> list[str]:
+def _precision_notes(sweep: Sweep, planned: pl.DataFrame, unplanned: int) -> list[str]:
     """Return sentences on cells that stopped by precision, and on stored episodes outside the plan."""
     notes = describe_savings(sweep.precision, planned.to_dicts())
     if stopped := stopped_cells(planned):
         notes.append(
             f"intervals of accuracy, suggestions and loops of {pluralize(len(stopped), 'stopped cell')} hold at any stop, for the"
-            " whole set of samples; those of shares of answers, of budgets and of paired tests take the number as given"
+            " whole set of samples; those of shares of answers, of budgets and of paired tests assume a fixed number of samples"
         )
-    if others:
+    if unplanned:
         kind = "after a stop or of an earlier configuration" if stopped else "of an earlier configuration"
-        notes.append(f"{others:,} episodes {kind} are left out")
+        notes.append(f"{unplanned:,} episodes {kind} are left out")
     return notes
 
 
@@ -140,7 +140,7 @@ def _planned_frame(folder: Path) -> pl.DataFrame:
 
 
 def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Samples, Plan | None, list[str]]:
-    """Return the samples of scenarios whose data are those that were played, the plan, and notes."""
+    """Return the samples (of scenarios whose data are the ones that were played), the plan, and notes."""
     try:
         plan = plan_from_folder(folder, sweep)
     except (BadData, PackageError, SweepError, RunFolderError, OSError) as problem:
@@ -157,7 +157,7 @@ def _load_samples(folder: Path, sweep: Sweep, stored: pl.DataFrame) -> tuple[Sam
 
 
 def _is_played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
-    """Return True if any planned episode of the scenario is among these keys; mostly the first cell decides."""
+    """Return True if any planned episode of the scenario is among these keys; a match is usually in the first cell."""
     cells = (index for index, cell in enumerate(plan.cells) if cell.scenario == scenario)
     return any(stored.is_in(list(plan.keys(index))).any() for index in cells)
 
@@ -165,7 +165,7 @@ def _is_played(plan: Plan, scenario: str, stored: pl.Series) -> bool:
 def _belonging_episodes(
     stored: pl.DataFrame, planned: pl.LazyFrame | None, plan: Plan | None, usable: Samples
 ) -> pl.LazyFrame:
-    """Return the episodes of the folder's plan; in a folder without one, of the plan over the data folder."""
+    """Return the episodes of the folder's recorded plan, or without a record, of the plan made from the data folder."""
     if planned is not None:
         return filter_planned(stored.lazy(), planned)
     cells = enumerate(plan.cells) if plan else ()

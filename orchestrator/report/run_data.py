@@ -32,7 +32,7 @@ CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
 }
 """Name of a clustering -> key of a sample's cluster, and its description."""
 AUTOMATIC = "automatic"
-"""The clustering that counts a scenario's clusters where they widen its intervals (``report.measures.clustering``)."""
+"""The clustering that uses a scenario's clusters if they widen its intervals (``report.measures.clustering``)."""
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
 PICTURE_SIZE = r"\^\d+$"
@@ -50,7 +50,7 @@ class RunData:
     episodes: pl.DataFrame
     """``EPISODES`` rows that belong to the plan."""
     samples: Samples = field(default_factory=dict)
-    """The samples that were played; a scenario is missing if the data folder is, or if it has other samples."""
+    """The samples that were played; a scenario is missing if the data folder cannot be read or holds other samples of it."""
     judge: str = ""
     """Key of the judge whose verdicts are reported (``actors.playing.judge_runner.judge_key``)."""
     strict: bool = False
@@ -72,7 +72,7 @@ class RunData:
     states: pl.DataFrame = field(default_factory=pl.DataFrame)
     """``EPISODES`` rows of operating curves (``Condition.every_state``), all orders; they are not in ``episodes``."""
     data: Path | None = None
-    """The benchmark folder that a command names; None for that of the sweep."""
+    """The benchmark folder that a command names; None for the sweep's own."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Results of functions that are ``cached_per_run``."""
 
@@ -93,7 +93,7 @@ class RunData:
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
-        """Return the ``VERDICTS`` rows of the reported judge on these episodes."""
+        """Return the ``VERDICTS`` rows of the reported judge on ``episodes``."""
         rows = verdicts(self.folder).filter(pl.col("judge") == self.judge)
         return rows.join(self.episodes.lazy().select("key"), on="key", how="semi").collect()
 
@@ -106,7 +106,7 @@ class RunData:
 
     @cached_property
     def scored(self) -> pl.DataFrame:
-        """Return the episodes with a score of their own; errors are left out, never zero."""
+        """Return the episodes that the game scores; errors are left out, never zero, and the judge scores open-ended answers."""
         return self.episodes.filter(~pl.col("ending").is_in(UNSCORED))
 
     @property
@@ -141,13 +141,13 @@ class RunData:
 
     @property
     def conditions(self) -> dict[str, Condition]:
-        """Return the conditions that the sweep may name."""
+        """Return the built-in conditions and those of the sweep, by name."""
         own = (*self.sweep.conditions, *self.sweep.replicated_conditions)
         return {**CONDITIONS, **{condition.name: condition for condition in own}}
 
     @property
     def mode_column(self) -> pl.Expr:
-        """Return the column ``mode`` of rows with a condition."""
+        """Return the column ``mode`` for rows that have a column ``condition``."""
         modes = {condition.name: condition.mode.value for condition in self.conditions.values()}
         return pl.col("condition").replace_strict(modes, default=Mode.PLAY.value, return_dtype=pl.String).alias("mode")
 
@@ -158,7 +158,7 @@ class RunData:
 
     @property
     def baselines(self) -> frozenset[str]:
-        """Return the names of policies that need no model."""
+        """Return the names of the sweep's built-in policies, which need no model."""
         return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")
 
     def models_or_baselines(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -167,14 +167,14 @@ class RunData:
         return rows if models.is_empty() else models
 
     def models_of_policy(self, policy: str) -> list[str]:
-        """Return the names of models that are this built-in policy."""
+        """Return the names under which the sweep plays this built-in policy."""
         return [model.name for model in self.sweep.models if model.source == f"builtin:{policy}"]
 
 
 def cached_per_run(
     function: Callable[Concatenate[RunData, P], T],
 ) -> Callable[Concatenate[RunData, P], T]:
-    """Cache a function per run and arguments, so that tables, page and figures share its value."""
+    """Cache a function per run and arguments, so that tables, page and figures compute its value once."""
     parameters = signature(function)
 
     @wraps(function)
@@ -190,6 +190,6 @@ def cached_per_run(
 
 
 def rank_of(column: str, order: Iterable[str]) -> pl.Expr:
-    """Return the position of a column's values in ``order``; values that it lacks come last."""
+    """Return the position of a column's values in ``order``; values that ``order`` lacks come last."""
     positions = {name: position for position, name in enumerate(order)}
     return pl.col(column).replace_strict(positions, default=len(positions), return_dtype=pl.Int64)

@@ -4,7 +4,7 @@ MINUS = "−"
 
 
 def format_share(count: int, total: int) -> str:
-    """Return a percentage; only exact 0 and 100 are written as such."""
+    """Return a percentage; only an exact 0 or 100 is written as 0% or 100%."""
     if not total:
         return "0%"
     value = 100 * count / total
@@ -14,13 +14,13 @@ def format_share(count: int, total: int) -> str:
 
 
 def format_signed(value: float, digits: int = 1) -> str:
-    """Return a difference with its sign; a value that rounds to 0 has none."""
+    """Return a difference with its sign; a value that rounds to 0 has no sign."""
     text = f"{value:+,.{digits}f}"
     return text.replace("-", MINUS) if any(digit in text for digit in "123456789") else text[1:]
 
 
 def format_p(p: float) -> str:
-    """Return a p-value to three decimals; a smaller one with its power of ten, below 1e-6 only as such."""
+    """Return a p-value with three decimals; below 0.001 as a power of ten, below 1e-6 as ``<1e-6``."""
     if p >= 0.001:
         return f"{p:.3f}"
     return "<1e-6" if p < 1e-6 else f"{p:.0e}".replace("e-0", "e-")

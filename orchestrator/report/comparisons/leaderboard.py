@@ -1,4 +1,4 @@
-"""The models of one run folder or several in one ranking, condition by condition, in multiple choice.
+"""One ranking per condition of the multiple-choice models of one or more run folders.
 
 Models are ranked as in one run's report (``orchestrator.report.measures.ranking``), on the samples that all of them answered.
 Folders whose samples differ are refused.
@@ -62,7 +62,7 @@ class Leaderboard:
 
 
 def build_leaderboard(runs: Sequence[RunData]) -> Leaderboard:
-    """Rank the models of these runs; raises RunFolderError if they have different pictures or no multiple choice."""
+    """Rank the models of these runs; raises RunFolderError if their pictures differ or none has multiple choice."""
     runs = [_multiple_choice(run) for run in runs]
     folders = [run.folder for run in runs]
     names = distinct_names(folders)
@@ -101,7 +101,10 @@ def _check_same_samples(runs: Sequence[RunData], names: Sequence[str]) -> None:
 
 
 def _name_entrants(runs: Sequence[RunData], names: Sequence[str]) -> dict[tuple[str, str], Entrant]:
-    """Return the entrant of each (run, model); the run is added to names in several runs, baselines are the first run's."""
+    """Return the entrant of each (run, model).
+
+    A name that occurs in several runs gets its run in brackets; a baseline is taken only from the first run that has it.
+    """
     entries: list[tuple[str, ModelSpec]] = []
     for run, name in zip(runs, names, strict=True):
         listed, planned = {model.name for _, model in entries}, set(run.planned["model"])
@@ -120,11 +123,11 @@ def _join_runs(runs: Sequence[RunData], names: Sequence[str], entrants: Mapping[
     planned, episodes, models = [], [], []
     samples: Samples = {}
     for run, name in zip(runs, names, strict=True):
-        names_here = {model: entrant.name for (run_name, model), entrant in entrants.items() if run_name == name}
-        planned.append(_rename_models(run.planned, names_here))
-        episodes.append(_rename_models(run.episodes, names_here))
-        specs = [spec for spec in run.sweep.models if spec.name in names_here]
-        models += [spec.model_copy(update={"name": names_here[spec.name]}) for spec in specs]
+        entrant_names = {model: entrant.name for (run_name, model), entrant in entrants.items() if run_name == name}
+        planned.append(_rename_models(run.planned, entrant_names))
+        episodes.append(_rename_models(run.episodes, entrant_names))
+        specs = [spec for spec in run.sweep.models if spec.name in entrant_names]
+        models += [spec.model_copy(update={"name": entrant_names[spec.name]}) for spec in specs]
         samples = {**run.samples, **samples}
     conditions = {spec.name: spec for run in runs for spec in run.sweep.conditions}
     sweep = runs[0].sweep.model_copy(update={"models": tuple(models), "conditions": tuple(conditions.values())})
@@ -155,7 +158,7 @@ def _leaderboard_rows(run: RunData) -> pl.DataFrame:
 
 
 def _describe_runs(runs: Sequence[RunData], names: Sequence[str]) -> list[str]:
-    """Return sentences on differences of configuration, on protocols that are not ranked, and the notes of each run."""
+    """Return the differences of configuration, the protocols that are not ranked, and the notes of each run, as sentences."""
     notes = []
     for run, name in zip(runs[1:], names[1:], strict=True):
         changes = configuration_differences(runs[0], run, names[0], name)

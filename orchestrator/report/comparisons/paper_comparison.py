@@ -1,8 +1,8 @@
 """Comparison of a run with the published figures.
 
 A cell is compared only if it is complete and has the samples, the protocol and the decoding of the paper. Every other cell is
-listed with a reason and without its published figure. Greedy decoding is compared and noted: most checkpoints are greedy by
-default, and the paper does not say which of its runs were.
+listed with a reason and without its published figure. Greedy decoding is compared, with a note: most checkpoints are greedy by
+default, and the paper does not say which of its runs were greedy.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,13 +68,13 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
-    published), ``exact``, ``episodes`` and ``inside``; any other row has a ``reason``. Multiple choice with the package's
-    decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (suggestions, for ps) up to rounding,
-    and ``inside`` is true if it is 0 (for an average: if rounding explains the difference), or if flips explain it at 5%, as
-    frequent as ``flip_rate`` (percent of answers that change with the batch, the upper bound that was measured). Otherwise
-    ``inside`` is true if the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding
-    differs from the package's.
-    ``errors`` counts episodes without an answer, which are in none of our measures and wrong in the package's example.
+    published), ``exact`` and ``inside`` (false if both disagree); any other row has a ``reason``. Multiple choice with the
+    package's decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (for ps, in suggestions) that
+    rounding allows, null for an average. Then ``inside`` is true if rounding explains the difference, or if flips do so at 5%:
+    answers that change with the batch, as often as ``flip_rate`` (percent, the measured upper bound). A row that is not exact is
+    ``inside`` if the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding differs from the
+    package's. ``errors`` counts episodes without an answer, which none of our measures count and the package's example counts
+    as wrong.
     """
     case = _PaperCase(run_data)
     cells, means = _add_judge_measures(run_data)
@@ -98,9 +98,9 @@ def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
 
 
 def comparison_notes(rows: pl.DataFrame) -> list[str]:
-    """Return sentences on the agreement of tables, on reasons for missing comparisons, and on what cannot be checked."""
-    left = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
-    cells = left.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
+    """Return sentences on the agreement of each table, the reasons for missing comparisons, and what cannot be checked."""
+    skipped = rows.filter(pl.col("reason").is_not_null() & (pl.col("scenario") != AVERAGE))
+    cells = skipped.unique(["model", "scenario", "condition", "protocol"], maintain_order=True)
     grouped = cells.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("model").unique(maintain_order=True))
     judges = rows["judge"].drop_nulls().unique().sort()
     return [
@@ -113,7 +113,7 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
         *sorted({note for note in rows["apart"] if note}),
         *_flip_sentences(rows),
         *_unanswered_sentences(rows),
-        *([f"of what is compared, {UNVERIFIED}"] if rows["published"].count() else []),
+        *([UNVERIFIED] if rows["published"].count() else []),
     ]
 
 
@@ -140,7 +140,7 @@ def _unanswered_sentences(rows: pl.DataFrame) -> Iterator[str]:
 
 
 class _PaperCase:
-    """Everything that decides whether a cell of one run can be compared."""
+    """All that decides whether a cell of one run can be compared with the paper, and the paper's figures."""
 
     def __init__(self, run_data: RunData) -> None:
         sweep = run_data.sweep
@@ -174,7 +174,7 @@ class _PaperCase:
 
     def rows(self, cell: Mapping[str, Any], scenario: str) -> Iterator[dict[str, Any]]:
         """Yield one row per measure that both the paper and the cell have."""
-        reason = self.against(cell, scenario)
+        reason = self.exclusion_reason(cell, scenario)
         for measure in MEASURES.get(cell["protocol"], {}).values():
             if measure not in cell or (cell["condition"] == "reference" and measure == "ps"):
                 continue
@@ -188,31 +188,31 @@ class _PaperCase:
                 )
             yield row
 
-    def against(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+    def exclusion_reason(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         """Return the first reason why this cell is not compared, or None."""
         table = (cell["protocol"], cell["condition"])
         paper = self.paper.get(cell["model"], "")
         if cell["protocol"] == "tools":
             return "no figure of tool calls is published: the paper has no such protocol"
-        if foreign := self._samples(scenario, self.foreign):
+        if foreign := self._sample_reason(scenario, self.foreign):
             return foreign
         if not paper:
             return "the model is not in the paper"
         if table not in self.tables:
-            which = "filtered" if self.filtered else "unfiltered"
-            return f"no table per model of {cell['condition']} ({cell['protocol']}, {which}) is published"
+            samples = "filtered" if self.filtered else "unfiltered"
+            return f"no table per model of {cell['condition']} ({cell['protocol']}, {samples}) is published"
         if (*table, paper) not in self.listed:
             return f"the published table of {cell['condition']} has no row of {paper}"
         if decoding := self.decoding[cell["protocol"]]:
             return decoding
         subsets = self.subset if cell["protocol"] == "mcqa" else self.judged
-        return self._samples(scenario, subsets) or self._unfinished(cell, scenario)
+        return self._sample_reason(scenario, subsets) or self._unfinished_reason(cell, scenario)
 
-    def _samples(self, scenario: str, reasons: Mapping[str, str]) -> str | None:
-        """Return the reason for the scenario's samples; for an average, the first of any scenario."""
+    def _sample_reason(self, scenario: str, reasons: Mapping[str, str]) -> str | None:
+        """Return the reason that ``reasons`` has for a scenario; for an average, the first reason of any scenario."""
         return next(iter(reasons.values()), None) if scenario == AVERAGE else reasons.get(scenario)
 
-    def _unfinished(self, cell: Mapping[str, Any], scenario: str) -> str | None:
+    def _unfinished_reason(self, cell: Mapping[str, Any], scenario: str) -> str | None:
         if scenario == AVERAGE:
             return None if cell["all_seven"] else "not all seven scenarios are complete"
         if missing := cell["planned"] - cell["finished"]:
@@ -228,8 +228,8 @@ def _add_judge_measures(run_data: RunData) -> tuple[pl.DataFrame, pl.DataFrame]:
     cells, averages = estimate(run_data)
     if "aggregate" not in run_data.rows.columns:
         return cells, averages
-    counted = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
-    cells = cells.join(counted.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
+    cells_with_lacking = run_data.rows.with_columns(missing_episodes(run_data.rows.columns).alias("lacking"))
+    cells = cells.join(cells_with_lacking.select("cell", *COUNTS, *INTERVALS), on="cell", how="left")
     means = open_ended_averages(run_data).select(*GROUP, *INTERVALS).with_columns(pl.lit(run_data.judge).alias("judge"))
     return cells, averages.join(means, on=list(GROUP), how="left")
 
@@ -264,7 +264,7 @@ def _agreement_columns(
 
 
 def _episode_difference(cell: Mapping[str, Any], measure: str, published: float) -> int:
-    """Return the excess of correct episodes, or suggestions, over the paper, which counts missing answers as wrong."""
+    """Return our excess of correct episodes, or of suggestions, over the paper, which counts missing answers as wrong."""
     scored = cell["scored"]
     if measure == "ps":
         return smallest_difference(round(cell["ps"] * scored), scored, published, 1)

@@ -1,4 +1,4 @@
-"""The differences that a comparison can see: the least true one that is found in 80% of cases, per scenario and on average."""
+"""The smallest true difference that a comparison detects in 80% of cases, per scenario and on average."""
 
 import polars as pl
 from scipy.stats import norm  # type: ignore[import-untyped]
@@ -13,7 +13,7 @@ from orchestrator.report.tables.parts import AVERAGE, Row, scenario_cells
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 
 REACH = float(norm.isf(ALPHA / 2) + norm.isf(1 - POWER))
-"""Standard errors of the least difference that is found."""
+"""The smallest detected difference, in standard errors."""
 SCHEMA = {
     **dict.fromkeys(("run", "model", "condition", "protocol", "scenario"), pl.String),
     "n": pl.Int64,
@@ -22,10 +22,10 @@ SCHEMA = {
 
 
 def paired_power(comparison: RunComparison) -> pl.DataFrame:
-    """Return the least difference (points) per run, model, condition and scenario (``avg`` too), of one test at 5%.
+    """Return the smallest difference (points) that one test at 5% detects, per run, model, condition and scenario (or ``avg``).
 
-    In a scenario it is that of McNemar's exact test with the share of discordant pairs that was observed, on average that of a
-    normal test with the standard error of the interval. ``least`` is null where no difference would be found in 80%.
+    In a scenario, the test is McNemar's exact test with the observed share of discordant pairs; for the average, it is a normal
+    test with the standard error of the interval. ``least`` is null where no difference is detected in 80% of cases.
     """
     rows = []
     for row in comparison.cells.iter_rows(named=True):
@@ -39,7 +39,7 @@ def paired_power(comparison: RunComparison) -> pl.DataFrame:
 
 
 def unpaired_power(run_data: RunData) -> pl.DataFrame:
-    """Return the columns of ``paired_power`` for one run: differences from a second one of the same size, not paired."""
+    """Return the columns of ``paired_power`` for one run: differences from an unpaired second run of the same size."""
     cells, averages = estimate(run_data)
     rows = []
     for row in cells.drop_nulls("acc").iter_rows(named=True):
@@ -52,7 +52,7 @@ def unpaired_power(run_data: RunData) -> pl.DataFrame:
 
 
 def _least_unpaired(row: Row) -> float:
-    """Return the least difference between two accuracies with intervals as wide as this one."""
+    """Return the smallest detected difference between two accuracies whose intervals are both as wide as the row's."""
     return REACH * 2**0.5 * float(row["acc_high"] - row["acc_low"]) / (2 * Z)
 
 

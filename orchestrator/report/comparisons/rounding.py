@@ -1,7 +1,7 @@
-"""Distance of a run from rounded published figures, in episodes or in one sentence for a table, and of its decoding.
+"""Distance of a run's figures from rounded published ones, by figure and by table, and of its decoding from the paper's.
 
-A rerun plays the paper's own samples, so its figures differ by episodes with another ending and not by sampling. A figure
-agrees only if our number of episodes rounds to the published one.
+A rerun plays the paper's own samples, so its figures differ by the episodes that end differently, and not by sampling. A figure
+agrees only if our number of correct episodes rounds to the published figure.
 """
 
 from collections.abc import Iterator
@@ -36,9 +36,9 @@ def smallest_difference(total: int, n: int, published: float, scale: float) -> i
 
 
 def averages_agree(ours: float, published: float, flip_error: float = 0.0) -> bool:
-    """Return True if two averages may differ by rounding alone, of the average and of its figures, or by flips.
+    """Return True if rounding (of the average and of its figures) or flips can explain the difference of two averages.
 
-    ``flip_error`` is the standard error in points that answers which change with the batch give the difference.
+    ``flip_error`` is the standard error of the difference, in points, due to answers that change with the batch.
     """
     return abs(ours - published) <= 2 * ROUNDING + Z * flip_error + FLOAT_ERROR
 
@@ -46,7 +46,7 @@ def averages_agree(ours: float, published: float, flip_error: float = 0.0) -> bo
 def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
     """Return the chance that flips alone move a count of ``n`` episodes by ``episodes`` or more, up or down.
 
-    Every episode flips with the chance ``flip_rate``, and a flip gains or loses with equal chances: both runs are drawn alike.
+    Every episode flips with the chance ``flip_rate``. Gains and losses are equally likely, because both runs are alike.
     """
     if episodes == 0 or n <= 0:
         return 1.0
@@ -58,9 +58,9 @@ def flip_probability(episodes: int, n: int, flip_rate: float) -> float:
 def agreement(rows: pl.DataFrame) -> pl.DataFrame:
     """Return one row per table and measure: protocol, condition, measure, exact, figures, outside, mean_absolute, models, rho.
 
-    ``rows`` are those of ``compare_with_paper``. ``outside`` counts figures that do not agree, averages not counted;
-    ``mean_absolute`` is of figures, in their unit. ``rho`` is Spearman's correlation of the models' averages, null for
-    fewer than three models or equal averages.
+    ``rows`` are those of ``compare_with_paper``. ``figures`` and ``outside`` (figures that do not agree) leave averages
+    out; ``mean_absolute`` is the mean absolute difference, in the unit of the figures. ``rho`` is Spearman's correlation of the
+    models' averages, null for fewer than three models or equal averages.
     """
     names = ["protocol", "condition", "measure"]
     published = rows.filter(pl.col("published").is_not_null())
@@ -98,24 +98,25 @@ def _rank_correlation(averages: pl.DataFrame) -> tuple[int, float | None]:
 
 
 def decoding_mismatch(sampling: Sampling) -> str | None:
-    """Return why decoding is not comparable: another temperature or number of new tokens."""
+    """Return why decoding is not comparable (another temperature or number of new tokens), or None."""
     paper = Sampling()
     if (sampling.temperature, sampling.max_tokens) == (paper.temperature, paper.max_tokens):
         return None
     return (
-        f"decoded otherwise than the paper: {sampling.description} and {sampling.max_tokens} new tokens, not as each checkpoint's"
-        f" generation_config says and {paper.max_tokens}"
+        f"decoded otherwise than the paper: {sampling.description} with at most {sampling.max_tokens} new tokens, instead of each"
+        f" checkpoint's generation_config with at most {paper.max_tokens}"
     )
 
 
 def sampling_mismatch(sampling: Sampling) -> str | None:
-    """Return why open-ended answers are not decoded as in the package's example: sampled, without a tight limit."""
+    """Return why open-ended answers are not decoded as in the package's example (sampled, no tight limit), or None."""
     is_sampled = sampling.temperature > 0 or (sampling.checkpoint and sampling.sampled)
-    if is_sampled and sampling.max_tokens >= OpenEnded().sampling.max_tokens:
+    fewest = OpenEnded().sampling.max_tokens
+    if is_sampled and sampling.max_tokens >= fewest:
         return None
     return (
-        f"answered otherwise than in the paper: {sampling.description} and at most {sampling.max_tokens:,} new tokens,"
-        " not sampled and as long as it takes"
+        f"answered otherwise than in the paper: {sampling.description} with at most {sampling.max_tokens:,} new tokens, instead"
+        f" of sampled with a limit of {fewest:,} or more"
     )
 
 

@@ -33,7 +33,7 @@ NAMES = ["run", "model", "condition", "protocol"]
 CELL = ["model", "scenario", "condition", "protocol"]
 SAMPLE = [*CELL, "sample_id"]
 MOST = 20
-"""Differences of configuration that are listed."""
+"""Largest number of differences of configuration that are listed."""
 COLUMNS = (
     Column("Model", number=False),
     Column("Condition", number=False, filter=True),
@@ -67,7 +67,7 @@ class RunComparison:
     notes: tuple[str, ...]
     """Sentences on differences of configuration and on unpaired cells."""
     splits: pl.DataFrame
-    """Asking more and asking better, of models that both runs asked for option probabilities (``SPLIT_SCHEMA``)."""
+    """Splits into asking more and asking better (``SPLIT_SCHEMA``), of the models with option probabilities in both runs."""
     input_notes: tuple[str, ...] = ()
     """Sentences below every table on runs whose model input is not certified."""
 
@@ -90,23 +90,23 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
         notes += compare_certificates(*inputs, names[0], name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
-    every, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
-    if every.is_empty() and asking.is_empty():
+    paired_episodes, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
+    if paired_episodes.is_empty() and asking.is_empty():
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
-    limits, every = _joint_limits(runs), tally_pairs(every.lazy(), ["run", *CELL])
+    limits, tallies = _joint_limits(runs), tally_pairs(paired_episodes.lazy(), ["run", *CELL])
     margin, _ = evidence_settings(base)
-    cells = compare_pairs(every, ["run", *CELL], declared, limits, margin)
-    averages = compare_averages(limits, every, declared.select(NAMES).unique(), NAMES, margin)
+    cells = compare_pairs(tallies, ["run", *CELL], declared, limits, margin)
+    averages = compare_averages(limits, tallies, declared.select(NAMES).unique(), NAMES, margin)
     uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
     return RunComparison(names, cells, averages, tuple(notes), asking, tuple(uncertified))
 
 
 def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
-    """Yield a table per further run and protocol: the average's difference with interval and p, and each scenario's.
+    """Yield a table per further run and protocol: the average difference with interval and p, and each scenario's.
 
-    The last one splits differences of operating curves, if both runs have any.
+    If both runs have operating curves, the last table splits the differences between them.
     """
     groups = comparison.averages.group_by(["run", "protocol"], maintain_order=True)
     for number, ((run, protocol), averages) in enumerate(groups):
@@ -193,7 +193,7 @@ def _joint_limits(runs: Sequence[RunData]) -> SuggestionLimits:
 
 
 def configuration_differences(base: RunData, run: RunData, first: str, name: str) -> list[str]:
-    """Return the differences between two resolved sweeps, of settings that identify a run."""
+    """Return the differences between two sweeps in the settings that identify a run, one sentence each."""
     before, after = run_folder.settings(base.sweep), run_folder.settings(run.sweep)
     changed = run_folder.differences(before, after, between=f" in {first}, ")
     lines = [f"{line.replace(' was ', ': ', 1)} in {name}" for line in changed]
@@ -202,7 +202,7 @@ def configuration_differences(base: RunData, run: RunData, first: str, name: str
 
 
 def distinct_names(folders: Sequence[Path]) -> tuple[str, ...]:
-    """Return names of the runs: their folders, with as much of the path as makes them distinct."""
+    """Return the names of the runs: the last parts of their folders' paths, as many as make them distinct."""
     for parts in range(1, max(len(folder.resolve().parts) for folder in folders) + 1):
         names = tuple("/".join(folder.resolve().parts[-parts:]) for folder in folders)
         if len(set(names)) == len(names):

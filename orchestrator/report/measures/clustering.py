@@ -1,9 +1,9 @@
-"""Clusters of samples: how alike the answers within them are, and which clusters intervals and tests count.
+"""Clusters of samples: how similar the answers within a cluster are, and which clusters intervals and tests use.
 
 Samples of one object, picture or video tend to get the same answer. For each scenario, the intraclass correlation of the
 answers is estimated over all cells of models together (analysis of variance, Donner 1986, Int. Stat. Rev. 54:67-82). By
-default a scenario's clusters count if they make the interval of a mean more than ``WIDER`` times as wide; the choice is the
-scenario's, so that all its intervals, tests and ranks agree.
+default, intervals and tests use a scenario's clusters if they make the interval of a mean more than ``WIDER`` times as wide. The
+choice is made once per scenario, so that all its intervals, tests and ranks agree.
 """
 
 import numpy as np
@@ -25,11 +25,12 @@ SCHEMA = {
 
 @cached_per_run
 def clustering(run_data: RunData) -> pl.DataFrame:
-    """Return one row per scenario with samples and per kind of cluster (``CLUSTERS``).
+    """Return one row per scenario whose samples are available, and kind of cluster (``CLUSTERS``).
 
     Columns: scenario, clustering, samples, clusters, largest (samples of the largest cluster), icc, design_effect (of the
-    variance of a mean), wider (ratio of the widths of clustered and plain interval), counts (true if intervals and tests
-    take these clusters as independent). icc and what follows are null without answers or where all clusters are single samples.
+    variance of a mean), wider (width of the clustered interval divided by that of the plain one), counts (true if
+    intervals and tests use these clusters). icc, design_effect and wider are null without answers, or if no cluster has two
+    samples.
     """
     rows = list[tuple[object, ...]]()
     for scenario in run_data.samples:
@@ -43,7 +44,7 @@ def clustering(run_data: RunData) -> pl.DataFrame:
 
 @cached_per_run
 def sample_clusters(run_data: RunData) -> pl.DataFrame:
-    """Return scenario, sample_id, cluster (numbered in each scenario) of samples whose clusters count."""
+    """Return scenario, sample_id and cluster (numbered per scenario) of samples for which intervals and tests use clusters."""
     schema = {"scenario": pl.String, "sample_id": pl.Int64, "cluster": pl.Int64}
     if run_data.cluster == AUTOMATIC:
         chosen = clustering(run_data).filter("counts").select("scenario", "clustering").rows()
@@ -63,7 +64,7 @@ def number_clusters(run_data: RunData, scenario: str, name: str) -> pl.DataFrame
 
 
 def describe_clusters(run_data: RunData) -> str:
-    """Return a description of the units that intervals and tests take as independent."""
+    """Describe the units that intervals and tests treat as independent."""
     if not run_data.cluster:
         return INDEPENDENT
     rows = clustering(run_data).filter("counts")
@@ -72,14 +73,14 @@ def describe_clusters(run_data: RunData) -> str:
             "no clusters widen an interval" if run_data.samples else "without the data folder, clusters are not known"
         )
         return f"{INDEPENDENT} ({reason})"
-    named = ", ".join(
+    clusters_text = ", ".join(
         f"{row['clusters']:,} in {row['scenario']} ({CLUSTERS[row['clustering']][1]}"
         + ("" if row["icc"] is None else f"; icc {row['icc']:.2f}, design effect {row['design_effect']:.1f}")
         + ")"
         for row in rows.iter_rows(named=True)
     )
     others = ", other scenarios over independent samples" if rows["scenario"].n_unique() < len(run_data.samples) else ""
-    return f"95%, over clusters: {named}{others}"
+    return f"95%, over clusters: {clusters_text}{others}"
 
 
 def _describe(run_data: RunData, scenario: str, name: str) -> tuple[object, ...]:
@@ -103,9 +104,9 @@ def _describe(run_data: RunData, scenario: str, name: str) -> tuple[object, ...]
 
 
 def intraclass_correlation(sums: pl.DataFrame) -> float | None:
-    """Return the intraclass correlation of right answers, pooled over cells; None without variance.
+    """Return the intraclass correlation of correctness, pooled over cells; None if the answers do not vary.
 
-    ``sums`` has one row per cell and cluster: cell, n (answers), k (right ones).
+    ``sums`` has one row per cell and cluster: cell, n (answers), k (right answers).
     """
     n, k = pl.col("n"), pl.col("k")
     cells = sums.group_by("cell").agg(
@@ -116,9 +117,9 @@ def intraclass_correlation(sums: pl.DataFrame) -> float | None:
         cells[name].to_numpy().astype(float) for name in ("size", "clusters", "squares", "between", "within")
     )
     mean_between, mean_within = between / (clusters - 1), within / (size - clusters)
-    typical = (size - squares / size) / (clusters - 1)
-    total = float(np.sum((mean_between - mean_within) / typical + mean_within)) if len(cells) else 0.0
-    return float(np.sum((mean_between - mean_within) / typical)) / total if total > 0 else None
+    adjusted_size = (size - squares / size) / (clusters - 1)
+    total = float(np.sum((mean_between - mean_within) / adjusted_size + mean_within)) if len(cells) else 0.0
+    return float(np.sum((mean_between - mean_within) / adjusted_size)) / total if total > 0 else None
 
 
 @cached_per_run

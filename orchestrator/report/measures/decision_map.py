@@ -1,7 +1,7 @@
 """Decisions to ask or to answer, compared with the model's decision map (condition every-frame).
 
-A map has the pictures of a sample on which the model names the right category when it cannot ask. Turns of regret are those
-by which an episode went on too long (late) or ended too soon (early), relative to what this model needs for this sample.
+A map holds, for each sample, the pictures on which the model names the right category if it cannot ask. Regret is the number of
+turns by which an episode went on too long (late) or ended too soon (early), given what this model needs for this sample.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,12 +31,13 @@ class Decisions(NamedTuple):
     """A run's decision maps, and the decisions in its episodes."""
 
     samples: pl.DataFrame
-    """One row per model and mapped sample: names, sample_id, known_first, needed (moves to the nearest picture on which it is
-    right and a category counts; null if there is none)."""
+    """One row per model and mapped sample: names, sample_id, known_first, needed (moves to the nearest picture on which
+    the model is right and a category counts; null if there is none)."""
     episodes: pl.DataFrame
-    """One row per scored episode of a mapped sample: key, names, sample_id, asked_knowing (a suggestion at a picture on which
-    it is right), answered_unknowing (a category at one on which it is not, or on which none counts), regret_late (number of
-    such suggestions), regret_early (moves still needed; null if it answered knowing, or if no picture would have helped)."""
+    """One row per scored episode of a mapped sample: key, names, sample_id, asked_knowing (the model asked at a picture on
+    which it is right), answered_unknowing (it named a category at a picture on which it is wrong or no category counts),
+    regret_late (number of suggestions at pictures on which it is right), regret_early (moves still needed if answered_unknowing;
+    null otherwise, or if no picture would have helped)."""
 
 
 class DecisionInputs(NamedTuple):
@@ -46,7 +47,7 @@ class DecisionInputs(NamedTuple):
     turns: pl.LazyFrame
     conditions: Mapping[str, Condition]
     samples: Samples
-    """Scenario -> id -> sample; a missing sample has no decisions."""
+    """Scenario -> id -> sample; the episodes of a sample that is missing here have no decisions."""
 
 
 @cached_per_run
@@ -79,8 +80,9 @@ def compute_decisions(stored: DecisionInputs) -> Decisions:
 def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
     """Return one row per cell: cell, decision_map (whether it is a map), mapped (number of samples or episodes).
 
-    A map has ``KNOWLEDGE_COLUMNS``: percent of samples known at the first picture and at any, mean moves to the nearest. Other
-    cells have ``DECISION_COLUMNS``: percent of episodes, then mean turns of regret, in all, late and early.
+    Cells of a map have ``KNOWLEDGE_COLUMNS``: percent of samples known at the first picture, percent known at any picture, and
+    mean moves to the nearest such picture. Other cells have ``DECISION_COLUMNS``: percent of episodes with each wrong decision,
+    then mean turns of regret: total, late and early.
     """
     maps = decisions.samples.group_by("cell").agg(
         pl.lit(True).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("known_first").mean() * 100,
@@ -106,22 +108,22 @@ def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
 
 
 def _sample_row(
-    moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, pictures: frozenset[str]
+    moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, known: frozenset[str]
 ) -> tuple[Any, ...]:
-    """Return a row of ``SAMPLE``."""
+    """Return a row of ``SAMPLE``; ``known`` are the pictures on which the model is right."""
     model, scenario, sample_id = sample_key
     first = next(iter(moves.neighbors))
-    knowledge = moves.knows(first, pictures), moves.moves_to_known(first, 0, pictures)
+    knowledge = moves.knows(first, known), moves.moves_to_known(first, 0, known)
     return cell, model, scenario, condition, sample_id, *knowledge
 
 
-def _episode_row(moves: Moves, row: Sequence[Any], pictures: frozenset[str]) -> tuple[Any, ...]:
-    """Return a row of ``EPISODE``; ``row`` is key, model, scenario, condition, sample_id, cell, images, actions."""
+def _episode_row(moves: Moves, row: Sequence[Any], known: frozenset[str]) -> tuple[Any, ...]:
+    """Return a row of ``EPISODE``; ``row`` is a row of ``_read_episodes``, ``known`` as in ``_sample_row``."""
     key, model, scenario, condition, sample_id, cell, images, actions = row
-    knows = [moves.counts(turn) and moves.knows(image, pictures) for turn, image in enumerate(images)]
-    late = sum(knew and did == Action.SUGGESTION for knew, did in zip(knows, actions, strict=True))
+    knows = [moves.counts(turn) and moves.knows(image, known) for turn, image in enumerate(images)]
+    late = sum(knew and action == Action.SUGGESTION for knew, action in zip(knows, actions, strict=True))
     unknowing = bool(actions) and actions[-1] == Action.CATEGORY and not knows[-1]
-    early = moves.moves_to_known(images[-1], len(images) - 1, pictures) if unknowing else None
+    early = moves.moves_to_known(images[-1], len(images) - 1, known) if unknowing else None
     return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
 
 
@@ -138,7 +140,7 @@ def _read_maps(
 
 
 def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
-    """Return scored episodes of plain play, with the picture and the action of every turn."""
+    """Return key, model, scenario, condition, sample_id, cell, images and actions of the scored episodes of plain play."""
     conditions = stored.conditions.items()
     plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.unscored]
     scored = stored.episodes.filter(
@@ -150,7 +152,7 @@ def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
 
 
 def _named_turns(stored: DecisionInputs, episodes: pl.LazyFrame) -> pl.LazyFrame:
-    """Return the turns of these episodes with their names, without sizes in picture names."""
+    """Return the turns with the names of their episodes; sizes are removed from the names of pictures."""
     names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
     picture = pl.col("image").str.replace(PICTURE_SIZE, "")
     wanted = episodes.filter(pl.col("scenario").is_in(list(stored.samples))).select(names)

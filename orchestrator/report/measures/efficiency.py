@@ -1,6 +1,6 @@
 """Efficiency of asking: turns taken and needed, accuracy under a budget of suggestions, lift over chance.
 
-The turns needed are those of the oracle on the same sample.
+The turns that a sample needs are those that the oracle takes on it.
 """
 
 import polars as pl
@@ -24,7 +24,7 @@ NAMES = ["cell", "model", "scenario", "condition", "protocol"]
 def turns_needed(run_data: RunData) -> pl.DataFrame:
     """Return the turns that each sample needs: mode, scenario, sample_id, needed, source (``oracle`` or ``rules``).
 
-    Taken from the oracle's correct episodes in the folder, else from the rules' own solution if the samples are available.
+    Taken from the oracle's correct episodes in the folder, else from the solution by the rules if the samples are available.
     """
     oracle = run_data.episodes.filter(pl.col("model").is_in(run_data.models_of_policy("oracle")), ending=Ending.CORRECT)
     fewest = pl.col("turns").cast(pl.Int64).min().alias("needed")
@@ -45,25 +45,26 @@ def turns_needed(run_data: RunData) -> pl.DataFrame:
 def efficiency(run_data: RunData) -> pl.DataFrame:
     """Return one row per planned cell: measured, needed, asked, surplus, efficiency, efficiency_above_chance, reason.
 
-    The last four measures have 95% bounds (``_low``, ``_high``); those of ``surplus`` take the needs of the samples as given.
     ``measured`` counts the scored episodes of samples whose needed turns are known. ``needed`` and ``asked`` are mean
-    suggestions, ``surplus`` their ratio in percent (null if nothing is needed). ``efficiency`` is success weighted by path
+    suggestions, ``surplus`` is 100 x asked / needed (null if nothing is needed). ``efficiency`` is success weighted by path
     length in percent (Anderson et al. 2018, arXiv:1807.06757): mean of correct x needed / max(needed, turns). An early lucky
-    guess counts fully; ``efficiency_above_chance`` subtracts ``guess_penalty`` for every wrong category, so that guessing is
-    worth 0 and the oracle 100; null without the samples and for open-ended protocols.
+    guess counts fully; ``efficiency_above_chance`` subtracts ``guess_penalty`` for every wrong category, so that guessing has
+    an expected value of 0 and the oracle 100; null without the samples and for open-ended protocols.
+
+    All but ``measured`` and ``needed`` have 95% bounds (``_low``, ``_high``); those of ``surplus`` treat ``needed`` as exact.
     """
     turns = pl.col("turns").cast(pl.Int64)
     path = pl.col("needed") / pl.max_horizontal("needed", turns)
     measured = run_data.scored.with_columns(run_data.mode_column).join(turns_needed(run_data), on=SAMPLE)
     measured = measured.join(guess_penalty(run_data), on="key", how="left")
     credit = pl.col("correct").cast(pl.Int64) - pl.col("penalty").fill_null(0)
-    at_hand = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
+    samples_available = pl.col("scenario").is_in(list(run_data.samples)) & (pl.col("protocol") == Protocol.MCQA)
     episodes = measured.select(
         "cell", "scenario", "sample_id",
         (pl.col("needed") - 1).alias("needed"),
         (turns - 1).alias("asked"),
         (100 * pl.col("correct") * path).alias("efficiency"),
-        pl.when(at_hand).then(100 * credit * path).alias("efficiency_above_chance"),
+        pl.when(samples_available).then(100 * credit * path).alias("efficiency_above_chance"),
     )  # fmt: skip
     means = episodes.group_by("cell").agg(
         pl.len().cast(pl.Int64).alias("measured"),
@@ -86,7 +87,7 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
 
 
 def _ranges(run_data: RunData, episodes: pl.DataFrame) -> dict[str, Range]:
-    """Return the least and greatest value that an episode may have."""
+    """Return the least and greatest possible value of an episode, by measure."""
     longest = max(suggestion_limits(run_data).values(), default=0)
     above_chance = (min([-100.0, *episodes["efficiency_above_chance"].drop_nulls()]), 100.0)
     return {"asked": (0.0, longest), "efficiency": (0.0, 100.0), "efficiency_above_chance": above_chance}
@@ -97,7 +98,7 @@ def budget_curve(run_data: RunData) -> pl.DataFrame:
     """Return accuracy under a budget of suggestions, one row per cell and budget: names, scored, budget, acc (percent).
 
     ``acc_low`` and ``acc_high`` are its 95% bounds. Budgets run from 0 to the most suggestions of any correct episode, at
-    most ``LONGEST_BUDGET``. An episode with more suggestions counts as wrong: it had not answered yet.
+    most ``LONGEST_BUDGET``. An episode with more suggestions than the budget counts as wrong: it had not answered yet.
     """
     right = run_data.scored.filter("correct").select("cell", (pl.col("turns") - 1).cast(pl.Int64).alias("budget"))
     budgets = pl.DataFrame({"budget": range(min(LONGEST_BUDGET, max(right["budget"], default=0)) + 1)})
@@ -124,8 +125,9 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
     """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
 
     ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
-    ``exact``; ``chance_ps`` is its ps), else that of the baseline in the folder (``baseline``), else null. ``lift`` is the
-    points above it, with ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is 100 x lift / (100 - chance).
+    ``exact``; ``chance_ps`` is its ps), else that of the baseline in the folder (``baseline``), else null. ``lift`` is
+    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is
+    100 x lift / (100 - chance).
     """
     same = ["scenario", "condition", "protocol"]
     baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
@@ -149,8 +151,9 @@ def lift_over_chance(run_data: RunData) -> pl.DataFrame:
 def guess_penalty(run_data: RunData) -> pl.DataFrame:
     """Return the penalty of a wrong last category: key and penalty, null without the sample.
 
-    g / (1 - g), with g the exact chance of a right guess at that turn: a right answer less this penalty for each wrong one
-    has an expected value of 0 for a guess at any turn (correction for guessing; Frary 1988, Educational Measurement 7:33-38).
+    The penalty is g / (1 - g), with g the exact chance of a right guess at that turn. If a right answer scores 1 and a wrong one
+    loses the penalty, a guess has an expected value of 0 at any turn (correction for guessing; Frary 1988, Educational
+    Measurement 7:33-38).
     """
     wrong = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)

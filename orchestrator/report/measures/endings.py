@@ -19,7 +19,7 @@ from orchestrator.report.run_data import PICTURE_SIZE, RunData, cached_per_run, 
 
 
 class EndingKind(StrEnum):
-    """Kind of an episode's ending, with its meaning; the first that applies."""
+    """Kind of an episode's ending, with its meaning in a sentence."""
 
     meaning: str
 
@@ -87,7 +87,7 @@ def ending_counts(run_data: RunData) -> pl.DataFrame:
 
 
 def _kind_bounds(rows: pl.DataFrame, run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell and kind that occurs anywhere: cell, kind, percent_low, percent_high."""
+    """Return one row per cell and kind that occurs in any cell: cell, kind, percent_low, percent_high."""
     kinds = rows["kind"].unique().to_list()
     wide = rows.with_columns((pl.col("kind") == kind).alias(kind) for kind in kinds)
     bounds = add_bounds(rows.select("cell").unique(), wide, run_data, dict.fromkeys(kinds))
@@ -119,7 +119,7 @@ def state_from_view(row: tuple[str, int, str, int, int, int, int]) -> State:
 
 
 def _playing_state(row: tuple[str, int, str, int, int, int, int]) -> State:
-    """Return the state with random moves as requested moves, which show the same views."""
+    """Return the state in plain play: moves that were drawn at random show the same views as requested ones."""
     state = state_from_view(row)
     return state._replace(mode=Mode.PLAY) if state.mode is Mode.RANDOM else state
 
@@ -143,7 +143,7 @@ def _oracle_images(run_data: RunData) -> pl.DataFrame:
 
 
 def wrong_kind() -> pl.Expr:
-    """Return the kind of a wrong ending, from the last turn: the first that applies."""
+    """Return the kind of a wrong ending, from its last turn: the first of ``kinds`` that applies."""
     guessed, clear = (pl.col("action") == Action.CATEGORY) & (pl.col("category") == Verdict.WRONG), pl.col("clear")
     kinds = {
         EndingKind.LED_ASTRAY: pl.col("move").is_in([move.value for move in Move]),
@@ -158,7 +158,7 @@ def wrong_kind() -> pl.Expr:
 
 
 def kind_of_ending() -> pl.Expr:
-    """Return the kind from the ending, or from the last turn if that was wrong; without a turn it is unparsable."""
+    """Return the kind of an ending; of a wrong one, the kind of its last turn, or ``unparsable`` if it has none."""
     kinds = {
         Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_FOR_EVER, Ending.OVERFLOW: EndingKind.OUTGROWN,
         Ending.TRUNCATED: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,

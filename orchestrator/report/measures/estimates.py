@@ -1,7 +1,7 @@
 """Estimates of every cell and of every average over scenarios: each measure with its 95% interval.
 
-Equal episodes give equal bounds in any order. Errors are left out of every measure. Samples count as independent, or in the
-clusters of the run data. The intervals are those of ``orchestrator.report.statistics.intervals``.
+The order of episodes does not change the bounds. Errors are left out of every measure. Samples count as independent unless the
+run data has clusters. The intervals are those of ``orchestrator.report.statistics.intervals``.
 """
 
 from collections.abc import Mapping
@@ -37,10 +37,10 @@ GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
 COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated")
 SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unparsable"}
-"""Share of answers -> the count of an episode that it sums; ``share_right`` are right categories."""
+"""Share of answers -> the column of episodes that it sums; ``share_right`` counts right categories."""
 MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES)
-"""Measures of a cell: percent, but for ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn
-(paper, section 3.3: what the filter bounds)."""
+"""Measures of a cell, in percent except ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn,
+which the paper's filter of samples bounds (section 3.3)."""
 
 
 class Estimates(NamedTuple):
@@ -49,7 +49,7 @@ class Estimates(NamedTuple):
     cells: pl.DataFrame
     """One row per planned cell, sorted: names, counts (``COUNTS``), acc_bound, each measure with ``_low`` and ``_high``.
 
-    ``acc_bound`` counts episodes that a limit cut short as correct. Null if nothing was scored.
+    ``acc_bound`` counts episodes that a limit cut short as correct. Measures are null if nothing was scored.
     """
     averages: pl.DataFrame
     """One row per model x condition x protocol: unweighted means over scenarios (the paper's average), scenarios as strata.
@@ -86,22 +86,22 @@ def estimate(run_data: RunData) -> Estimates:
     return Estimates(_join_scores(run_data.rows, rows), _join_averages(run_data.rows, averages))
 
 
-def anytime_bounds(run_data: RunData, most: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
-    """Return the intervals of stopped cells, by (cell,), and of averages over some of them, by ``GROUP``."""
-    rule, full = run_data.sweep.precision, stopped_cells(run_data.rows)
-    if rule is None or not full:
+def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
+    """Return anytime-valid intervals of stopped cells, by (cell,), and of averages that include one, by ``GROUP``."""
+    rule, full_sizes = run_data.sweep.precision, stopped_cells(run_data.rows)
+    if rule is None or not full_sizes:
         return {}
     intervals_by_name: dict[tuple[str, ...], Intervals] = {}
     for names, rows in run_data.rows.filter(protocol="mcqa").group_by(GROUP, maintain_order=True):
         cells = [row for row in rows.iter_rows(named=True) if row["finished"]]
-        if not any(row["cell"] in full for row in cells):
+        if not any(row["cell"] in full_sizes for row in cells):
             continue
         parts = [sort_by_draw(run_data.episodes.filter(cell=row["cell"]), run_data.sweep.seed) for row in cells]
-        cell_limits = [max(most[row["scenario"], row["condition"]], 1) for row in cells]
+        cell_limits = [max(limits[row["scenario"], row["condition"]], 1) for row in cells]
         for row, part, limit in zip(cells, parts, cell_limits, strict=True):
-            if row["cell"] in full:
+            if row["cell"] in full_sizes:
                 intervals_by_name[row["cell"],] = anytime_intervals(
-                    [part], [full[row["cell"]]], target_half_width(rule, rows, row), limit
+                    [part], [full_sizes[row["cell"]]], target_half_width(rule, rows, row), limit
                 )
         points = target_half_width(rule, rows, cells[0]) / (len(cells) ** 0.5)
         intervals_by_name[tuple(map(str, names))] = anytime_intervals(
@@ -111,7 +111,7 @@ def anytime_bounds(run_data: RunData, most: Mapping[tuple[str, str], int]) -> di
 
 
 def _replace_bounds(estimates: Mapping[str, Estimate], bounds: Intervals) -> Mapping[str, Estimate]:
-    """Return the estimates with some bounds replaced, widened to include the value."""
+    """Return the estimates with ``bounds`` in place of their own, widened to include the value."""
     values = {name: estimates[name][0] for name in bounds}
     return {**estimates, **{name: (v, min(v, bounds[name][0]), max(v, bounds[name][1])) for name, v in values.items()}}
 
@@ -120,7 +120,7 @@ def _replace_bounds(estimates: Mapping[str, Estimate], bounds: Intervals) -> Map
 def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
     """Return the most suggestions of an episode, by (scenario, condition): the turn limit minus one.
 
-    Taken from the samples if available, else the most that any episode of the scenario and condition took.
+    Taken from the samples if available, else from the longest episode of the scenario and condition.
     """
     turns = run_data.episodes.group_by("scenario", "condition").agg(pl.col("turns").max())
     conditions, limits = run_data.conditions, dict[tuple[str, str], int]()
@@ -176,8 +176,8 @@ def _estimate_share(episodes: pl.DataFrame, count: str) -> Estimate:
     """Return a share of answers in percent, with its interval over episodes."""
     if not episodes["cluster"].null_count():
         episodes = episodes.group_by("cluster").agg(pl.col(count, "turns").sum())
-    counted = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
-    hits, totals, times = (counted[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
+    tallies = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
+    hits, totals, times = (tallies[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
     if not int(times @ totals):
         return 0.0, 0.0, 100.0
     low, high = ratio_interval(hits, totals, times)
@@ -185,7 +185,7 @@ def _estimate_share(episodes: pl.DataFrame, count: str) -> Estimate:
 
 
 def _flatten(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return each measure with ``_low`` and ``_high``; turns are suggestions plus one."""
+    """Return each measure with ``_low`` and ``_high``; ``mean_turns`` is ps plus one."""
     ps = estimates["ps"]
     turns = (ps[0] + 1, ps[1] + 1, ps[2] + 1)
     row: dict[str, float] = {}
@@ -200,7 +200,7 @@ def _estimate_frame(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pl.Da
 
 
 def _join_scores(rows: pl.DataFrame, estimates_by_cell: list[dict[str, Any]]) -> pl.DataFrame:
-    """Join estimates to counts; acc is that of ``scores.metrics.score``, to the last bit."""
+    """Join estimates to counts; acc is taken from ``scores.metrics.score``, so both are equal to the last bit."""
     counts = rows.select(*CELL, *COUNTS, "acc", "acc_bound")
     estimates = _estimate_frame(estimates_by_cell, ("cell",)).drop("acc")
     return counts.join(estimates, on="cell", how="left").sort("cell")

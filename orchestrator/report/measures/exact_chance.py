@@ -1,7 +1,6 @@
 """The exact chance that the baseline ``uniform`` is right, and its mean number of suggestions, computed from the rules.
 
-Every reply that counts is played once at every reachable state of a sample, weighted with its chance. A reply that does not count
-ends the episode as wrong.
+Every reply that does not end an episode as wrong is played once at every reachable state of a sample, weighted with its chance.
 """
 
 from collections import defaultdict
@@ -26,11 +25,11 @@ class BlindPlay(NamedTuple):
     right: float
     """Chance (0 to 1) that an episode ends correct."""
     suggestions: float
-    """Mean number of turns less one, the benchmark's ps."""
+    """Mean number of turns minus one, the benchmark's ps."""
 
 
 def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPlay:
-    """Return the exact values of the baseline ``uniform``; ``seed`` is the episode's (random-proactive)."""
+    """Return the exact values of the baseline ``uniform``; ``seed`` is the episode's, for the moves of random-proactive."""
     game, right, suggestions = SCENARIOS[sample.scenario], 0.0, 0.0
     states = {game.initial(sample, mode, seed): 1.0}
     while states:
@@ -50,7 +49,7 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
 
 
 def guess_chance(sample: Sample, state: State) -> float:
-    """Return the chance (0 to 1) that a random category is right at this state; 0 if none counts yet."""
+    """Return the chance (0 to 1) that a random category is right at this state; 0 while no category counts."""
     if not SCENARIOS[sample.scenario].answerable(sample, state):
         return 0.0
     return sample.categories.count(sample.answer) / len(sample.categories)

@@ -1,4 +1,4 @@
-"""Families of tests that are corrected together (Holm 1979), and the settings of ``[evidence]`` that name them."""
+"""Families of tests that are corrected together (Holm 1979), and the settings of ``[evidence]`` that define them."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,10 +11,10 @@ from sweeps.sections import MARGIN
 
 
 def evidence_settings(run_data: RunData) -> tuple[float, int]:
-    """Return the margin of equivalence, and the number of exploratory tests; 0 without a primary endpoint.
+    """Return the margin of equivalence, and the number of exploratory tests (0 without a primary endpoint).
 
-    All tests of accuracy and of suggestions beside the primary endpoint are one family: cells and averages, of conditions
-    and of models.
+    All tests of accuracy and of suggestions except the primary endpoint are one family: those of cells and of averages, between
+    conditions and between models.
     """
     evidence = run_data.sweep.evidence
     if evidence is None or not evidence.primary:
@@ -47,9 +47,9 @@ def correct_families(
     corrected: Callable[[pl.DataFrame, int], list[pl.Series]],
     number: int = 0,
 ) -> pl.DataFrame:
-    """Add the ``corrected`` columns of tests and family size, per protocol; null for rows outside the ``family``.
+    """Add the columns that ``corrected`` returns for the tests of a protocol and their family's size; null outside ``family``.
 
-    The size is ``number``, of tests in this table and others, or if that is 0, the rows of the protocol in ``family``.
+    The size is ``number``, which includes the tests of other tables, or if that is 0, the rows of the protocol in ``family``.
     """
     tests = rows.join(family, on=list(names), how="semi", maintain_order="left")
     sizes = dict(family.group_by("protocol").len().iter_rows())

@@ -1,6 +1,6 @@
-"""The filter of the paper's section 3.3, recomputed from a run: it drops samples that many models answer at the first turn.
+"""The filter of the paper's section 3.3, recomputed from a run: it drops samples that many models get right at once.
 
-A missing answer does not count as wrong: a sample stays undecided while its missing answers can decide it.
+A missing answer does not count as wrong: a sample stays undecided while its missing answers could decide it.
 """
 
 import json
@@ -25,7 +25,7 @@ from sweeps.protocol import ZERO_SHOT
 
 PROTOCOL = "mcqa"
 THRESHOLDS = (15, 25, 30, 40)
-"""Percent of the models; 25 is the paper's, the others are from its appendix A.8."""
+"""Percent of the models that drop a sample by being right; 25 is the paper's, the others are from its appendix A.8."""
 CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
 """Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
 rate at which it reports the recall of both (A.8)."""
@@ -39,8 +39,8 @@ class FirstTurns:
 
     models: tuple[str, ...]
     samples: pl.DataFrame
-    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three sum to models)."""
-    rates: pl.DataFrame
+    """One row per sample: scenario, sample_id, models (planned), right, wrong, lacking (the last three add up to models)."""
+    answers: pl.DataFrame
     """One row per answered episode: model, scenario, sample_id, right."""
 
     def decide(self, percent: int) -> pl.DataFrame:
@@ -59,45 +59,45 @@ class FirstTurns:
 def first_turns(run_data: RunData, models: Sequence[str] = ()) -> FirstTurns:
     """Return which models were right at the first turn of zero-shot multiple choice.
 
-    By default of all models but policies and people, or of the policies if nothing else was played. Raises RunFolderError if
+    By default, counts all models except policies and people, or these if nothing else was played. Raises RunFolderError if
     the run is over the filtered samples or has no such cells, SweepError for an unknown name.
     """
     if run_data.sweep.selection.filtered:
         raise RunFolderError(
-            f"{run_data.folder} was played over the samples that the paper's filter keeps; the filter is made from all of them: "
+            f"{run_data.folder} has only the samples that the paper's filter keeps, and the filter is computed from all samples: "
             "run the sweep with --set selection.filtered=false into another folder"
         )
     names = _selected_models(run_data, models)
     cells = run_data.planned.filter(pl.col("model").is_in(names), condition=ZERO_SHOT, protocol=PROTOCOL)
     if cells.is_empty():
         raise RunFolderError(
-            f"{run_data.folder} plays no zero-shot multiple choice, whose first turn the filter looks at"
+            f"{run_data.folder} has no zero-shot multiple choice, from whose first turns the filter is computed"
         )
     answered = run_data.scored.join(cells.select("cell"), on="cell", how="semi")
     right = (pl.col("correct") & (pl.col("turns") == 1)).alias("right")
-    rates = answered.select("model", *SAMPLE, right)
-    counts = rates.group_by(SAMPLE).agg(
+    answers = answered.select("model", *SAMPLE, right)
+    counts = answers.group_by(SAMPLE).agg(
         pl.col("right").sum().cast(pl.Int64), (~pl.col("right")).sum().cast(pl.Int64).alias("wrong")
     )
     rows = _planned_samples(run_data, cells).join(counts, on=SAMPLE, how="left")
     rows = rows.with_columns(pl.col("right", "wrong").fill_null(0))
     rows = rows.with_columns(lacking=pl.col("models") - pl.col("right") - pl.col("wrong")).sort(SAMPLE)
-    return FirstTurns(tuple(names), rows, rates)
+    return FirstTurns(tuple(names), rows, answers)
 
 
 def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     """Return one row per scenario, and ``all``, with the effect of a threshold.
 
-    samples, kept, gone, undecided; published (of these samples, those that the paper keeps) and shared (kept by both), null for
-    a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
-    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: mean over models, and of
+    Columns: samples, kept, gone, undecided; published (how many of these samples the paper keeps) and shared (kept by both),
+    null for a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
+    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: a mean over models, in the row
     ``all`` the unweighted mean over scenarios. The last three have 95% bounds over samples (``_low``, ``_high``).
     """
     decided = turns.decide(percent)
     published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
     schema = {"scenario": pl.String, "sample_id": pl.Int64, "paper": pl.Boolean}
-    papers = pl.DataFrame(published_ids, schema=schema, orient="row")
-    rows = decided.join(papers, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
+    published = pl.DataFrame(published_ids, schema=schema, orient="row")
+    rows = decided.join(published, on=SAMPLE, how="left").with_columns(pl.col("paper").fill_null(False))
     ours = pl.col("kept").fill_null(False)
     counts = rows.group_by("scenario").agg(
         pl.len().alias("samples"), ours.sum().alias("kept"), (~pl.col("kept")).sum().alias("gone"),
@@ -106,9 +106,9 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     ).cast({cs.exclude("scenario"): pl.Int64})  # fmt: skip
     foreign = ~pl.col("scenario").is_in(list(paper_ids()))
     counts = counts.with_columns(pl.when(foreign).then(None).otherwise(pl.col("published", "shared")).name.keep())
-    kept_rates = turns.rates.join(decided.filter("kept"), on=SAMPLE, how="semi")
-    counts = counts.join(_mean_rate(turns.rates, "first_turn"), on="scenario", how="left")
-    counts = counts.join(_mean_rate(kept_rates, "first_turn_kept"), on="scenario", how="left")
+    kept_answers = turns.answers.join(decided.filter("kept"), on=SAMPLE, how="semi")
+    counts = counts.join(_mean_rate(turns.answers, "first_turn"), on="scenario", how="left")
+    counts = counts.join(_mean_rate(kept_answers, "first_turn_kept"), on="scenario", how="left")
     counts = counts.with_columns(share_columns("kept_share", pl.col("kept"), pl.col("kept") + pl.col("gone")))
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
     means = average_bounds(ordered.with_columns(every=True), ["every"], ("kept_share", "first_turn", "first_turn_kept"))
@@ -127,7 +127,7 @@ def binomial_models_needed(models: int) -> int:
 
 
 def recall(need: int, models: int, rate: float = RECALL_RATE) -> float:
-    """Return the percentage of samples with this first-turn rate that ``need`` right models drop; models are independent."""
+    """Return the percentage of samples with this first-turn rate that ``need`` right models drop, if models are independent."""
     return 100 * float(binom.sf(need - 1, models, rate))
 
 
@@ -164,8 +164,8 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
 
 def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
     """Return the percentage of right answers per scenario, as a mean over models, with its bounds over samples."""
-    each = answered.group_by("scenario", "model").agg(pl.col("right").mean())
-    means = each.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
+    by_model = answered.group_by("scenario", "model").agg(pl.col("right").mean())
+    means = by_model.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
     samples = answered.group_by(SAMPLE).agg(pl.col("right").mean()).sort(SAMPLE)
     bounds = {
         scenario: [100 * bound for bound in mean_interval(part["right"], (0.0, 1.0))]
@@ -177,5 +177,5 @@ def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _widen(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return the bounds with the value inside: a model that misses samples weighs differently in both."""
+    """Return the bounds, widened to the value: missing answers weigh differently in means over models and over samples."""
     return min(low, value), max(high, value)

@@ -34,8 +34,8 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     """Return one row per model, condition, scenario (``avg`` for the unweighted mean) and bit of the judge's verdicts.
 
     Columns: answers (with a verdict) and labelled; raw, gold and labels: the percentage as the judge counts it, corrected by the
-    gold check, and by the labels, each with its 95% interval; labels_to_halve: how many labels in all would halve the
-    interval of labels. Null where there is no gold check, or too few labels.
+    gold check, and corrected by the labels, each with its 95% interval; labels_to_halve: the total number of labels that would
+    halve the width of the last interval. Null where there is no gold check, or too few labels.
     """
     answers = _answers(run_data)
     gold = GoldScore(run_data.folder, run_data.judge)
@@ -50,7 +50,7 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
 
 
 def judged_answers(run_data: RunData) -> pl.DataFrame:
-    """Return the open-ended answers with a verdict, read as the run data says, and the clusters of their samples."""
+    """Return the open-ended answers with a verdict, by ``run_data.strict``, and the clusters of their samples."""
     cells = run_data.rows.filter(protocol="oeg").select("cell")
     bits = add_clusters(run_data.verdicts.join(cells, on="cell", how="semi"), run_data)
     return bits.with_columns(verdict_bit(bit, run_data.strict) for bit in BITS).drop_nulls("aggregate")
@@ -59,18 +59,18 @@ def judged_answers(run_data: RunData) -> pl.DataFrame:
 def _answers(run_data: RunData) -> pl.DataFrame:
     """Return the judged answers: names, the judge's bits, and those of a label as ``BIT_true``, null without one.
 
-    ``disputed`` is true where the second judge differs whose differing verdicts were labelled more often.
+    ``disputed`` is true for the answers that were labelled more often because a second judge differs on them.
     """
     names = ("key", "model", "condition", "scenario", "cluster", *BITS)
     labels = read_labels(run_data.folder)
-    seconds = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
-    disputed = disputed_answers(run_data.folder, run_data.judge, seconds[0]) if seconds else set[str]()
+    second_judges = labels.filter(pl.col("drawn") != "")["drawn"].unique().sort().to_list()
+    disputed = disputed_answers(run_data.folder, run_data.judge, second_judges[0]) if second_judges else set[str]()
     rows = judged_answers(run_data).select(names).with_columns(pl.col("key").is_in(list(disputed)).alias("disputed"))
     return rows.join(labels, on="key", how="left", suffix="_true").sort("key")
 
 
 def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
-    """Yield each scenario with its answers, and the average with those of all."""
+    """Yield each scenario with its answers, then ``avg`` with the answers of every scenario."""
     cells = group.partition_by("scenario", maintain_order=True)
     yield from ((str(cell["scenario"][0]), [cell]) for cell in cells)
     if len(cells) > 1:
@@ -78,7 +78,7 @@ def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame
 
 
 def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple[object, ...]:
-    """Return the columns from ``answers`` on."""
+    """Return the columns of ``SCHEMA`` from ``answers`` on."""
     strata = [
         stratum_from_values(100 * cell[bit].cast(pl.Int64).to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells
     ]
@@ -90,19 +90,19 @@ def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple
     else:
         raw = IntervalEstimate(share, *(bound / 100 for bound in score_interval(strata)))
     effective = _average_size(shares, sizes)
-    # disputed answers were labelled at another rate than the others
+    # disputed answers are strata of their own: they were labelled at a higher rate
     parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in cell.partition_by("disputed")]
     labels = [_count_labels(part, bit) for part, _ in parts]
     weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
     by_labels = prediction_powered(labels, shares=weights)
     estimates = (raw, rogan_gladen(share * effective, effective, judge), by_labels)
     figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
-    counts = (sum(cell.height for cell in cells), sum(counted.size for counted in labels))
+    counts = (sum(cell.height for cell in cells), sum(part.size for part in labels))
     return (*counts, *figures, labels_to_halve(labels, weights) if by_labels else None)
 
 
 def _average_size(shares: Sequence[float], sizes: Sequence[float]) -> float:
-    """Return how many independent answers give an average of strata the precision that it has."""
+    """Return the number of independent answers that would estimate a share as precisely as this average of strata does."""
     if len(sizes) == 1:
         return sizes[0]
     smooth = [(share * size + 0.5) / (size + 1) for share, size in zip(shares, sizes, strict=True)]

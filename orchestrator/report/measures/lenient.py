@@ -16,16 +16,16 @@ from orchestrator.report.run_data import RunData, cached_per_run
 from sweeps.spec import Protocol
 
 READINGS = ("acc", "acc_lenient", "acc_lenient_most", "acc_fuzzy", "acc_fuzzy_most")
-"""Accuracy under each reading; ``_most`` if all episodes that would go on ended right."""
+"""Accuracy under each reading; ``_most`` is the accuracy if every episode that would go on ended right."""
 
 
 @cached_per_run
 def lenient_readings(run_data: RunData) -> pl.DataFrame:
     """Return one row per episode that ended with an unparsable reply: key, cell, letter, would, would_fuzzy.
 
-    ``letter`` is the lenient reading, or null. ``would`` is ``correct`` or ``go on`` if the lenient reading had changed the
-    ending, else ``wrong``; null without the sample (then any of 26 letters is read). ``would_fuzzy`` is the same for the
-    fuzzy reading (``envs.lenient``), null without the sample.
+    ``letter`` is the lenient reading, or null. ``would`` is what the lenient reading would make of the episode: ``correct``,
+    ``go on`` or ``wrong``; null if a letter was read but the sample is missing (then any of 26 letters is read).
+    ``would_fuzzy`` is the same for the fuzzy reading (``envs.lenient``), null without the sample.
     """
     wrong = (pl.col("action") == Action.UNPARSABLE) & (pl.col("ending") == Ending.WRONG)
     last = run_data.last_turns.filter(wrong, protocol=Protocol.MCQA.value)  # judged replies are not read again
@@ -37,10 +37,11 @@ def lenient_readings(run_data: RunData) -> pl.DataFrame:
 
 @cached_per_run
 def leniency(run_data: RunData) -> pl.DataFrame:
-    """Return one row per planned cell of ``mcqa`` and ``oeg``: unparsable (episodes that ended so), readable, otherwise.
+    """Return one row per planned cell of ``mcqa`` and ``oeg``: unparsable, readable, otherwise (episodes).
 
-    ``share_readable`` is percent of the unparsable, ``share_otherwise`` percent of the scored episodes (null where the
-    samples are missing and something was read); ``would_correct`` counts those that would be correct at once.
+    ``unparsable`` counts endings with an unparsable reply, ``readable`` those of them with a lenient reading, ``otherwise`` those
+    that it would not leave wrong, ``would_correct`` those that would be correct at once. ``share_readable`` is percent of the
+    unparsable, ``share_otherwise`` percent of the scored episodes (null where a reply was read without its sample).
 
     Accuracy in percent under three readings: ``acc``, the benchmark's own; ``acc_lenient`` and ``acc_fuzzy`` count those that
     would be correct at once, ``acc_lenient_most`` and ``acc_fuzzy_most`` also all that would go on, whose ending is unknown.

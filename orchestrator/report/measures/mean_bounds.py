@@ -1,6 +1,6 @@
-"""Intervals of means over episodes that have no table of estimates: efficiency, endings, readings, decisions.
+"""Intervals of means over episodes that ``estimates`` does not have: of efficiency, endings, readings and decisions.
 
-They are computed as those of ``estimates``: over samples, or over their clusters where the run data has them.
+They are computed as in ``estimates``: over samples, or over their clusters if the run data has them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.intervals import Integers, combine_intervals, score_interval, stratum_from_values
 
 STEPS = 1_000
-"""Values are rounded to a thousandth: the score interval is one of integers."""
+"""Values are rounded to a thousandth, because the score interval needs integers."""
 Range = tuple[float, float]
 """Least and greatest possible value."""
 
@@ -60,7 +60,7 @@ def mean_interval(values: pl.Series, limits: Range, groups: Integers | None = No
 
 
 def average_bounds(rows: pl.DataFrame, by: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:
-    """Return the mean over the rows of each group that have a value, with bounds (``combine_intervals``); else null.
+    """Return each group's mean over its rows with a value, with bounds (``combine_intervals``); null if no row has one.
 
     Args:
         rows: One row per cell, with ``NAME``, ``NAME_low`` and ``NAME_high`` of every measure.

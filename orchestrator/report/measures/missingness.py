@@ -1,4 +1,4 @@
-"""Worst and best case of every figure from which episodes are missing, with the intervals of both.
+"""Worst and best case of every figure with missing episodes, with the intervals of both.
 
 An episode is missing if it ended in an error, if a limit cut it short, or if the judge gave no verdict on its answer. In the
 worst case of accuracy all of these are wrong, in the best case all are right (Manski 1989, J. Hum. Resour. 24:343-360);
@@ -23,9 +23,9 @@ from orchestrator.report.statistics.intervals import Stratum, score_interval, sc
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 LEAST_MISSING = 0.01
-"""Share of missing episodes up to which a figure stands without bounds."""
+"""Largest share of missing episodes at which a figure needs no bounds."""
 MEASURES = ("acc", "ps", "loops")
-"""Measures with bounds; of open-ended answers ``acc`` is the judge's aggregate, and there is no other."""
+"""Measures with bounds; open-ended answers have only ``acc``, which is the judge's aggregate."""
 SCHEMA = {
     **dict.fromkeys(("model", "scenario", "condition", "protocol", "against", "measure"), pl.String),
     **dict.fromkeys(("n", "missing"), pl.Int64),
@@ -38,8 +38,8 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
     """Return the bounds of every cell, average, and difference from zero-shot from which more than 1% is missing.
 
     Columns: model, scenario (``avg`` for the unweighted mean), condition, protocol, against (empty, or ``zero-shot`` for a
-    paired difference), measure; n (episodes, or pairs) and missing; value as the other tables show it; least with the lower
-    end of its 95% interval, and most with the upper end of its own.
+    paired difference), measure; n (episodes, or pairs) and missing; value as the other tables show it; least (the worst
+    case) with the lower end of its 95% interval, and most (the best case) with the upper end of its own.
     """
     if affected_cells(run_data).is_empty():
         return pl.DataFrame(schema=SCHEMA)
@@ -50,9 +50,9 @@ def missing_bounds(run_data: RunData) -> pl.DataFrame:
 
 @cached_per_run
 def possible_outcomes(run_data: RunData) -> pl.DataFrame:
-    """Return one row per ended episode of the models and conditions from which more than 1% of a cell is missing.
+    """Return one row per ended episode of every model and condition with a cell from which more than 1% is missing.
 
-    Columns: those of ``list_possible``. The partners in differences from zero-shot are included.
+    Columns: those of ``list_possible``. If one side of a difference from zero-shot is affected, the other is included too.
     """
     affected = affected_cells(run_data).select(GROUP).unique()
     groups = run_data.rows.select(GROUP).unique()
@@ -71,10 +71,10 @@ def affected_cells(run_data: RunData) -> pl.DataFrame:
 
 
 def list_possible(run_data: RunData, episodes: pl.DataFrame) -> pl.DataFrame:
-    """Return the least and the most of each measure of ended episodes.
+    """Return the least and the greatest possible value of each measure, for each ended episode.
 
-    Columns: model, scenario, condition, protocol, sample_id, cluster; error (in no measure) and missing; and of each measure
-    ``_least`` and ``_most``, equal where the episode has an answer; null where the protocol lacks the measure.
+    Columns: model, scenario, condition, protocol, sample_id, cluster; error (true if the episode is in no measure) and missing;
+    and ``_least`` and ``_most`` of each measure, equal if the episode is not missing, null if the protocol lacks the measure.
     """
     limits = [(*cell, limit) for cell, limit in suggestion_limits(run_data).items()]
     schema = {"scenario": pl.String, "condition": pl.String, "limit": pl.Int64}
@@ -114,7 +114,10 @@ def _condition_differences(possible: pl.DataFrame) -> pl.DataFrame:
 
 
 def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse."""
+    """Return the differences of paired possible outcomes: the first's least minus the other's most, and the reverse.
+
+    ``_shown`` is the difference that the other tables show, of the pairs without an error.
+    """
     either = [(pl.col(name) | pl.col(f"{name}_other")).alias(name) for name in ("error", "missing")]
     least = [pl.col(f"{name}_least") - pl.col(f"{name}_most_other") for name in MEASURES]
     most = [pl.col(f"{name}_most") - pl.col(f"{name}_least_other") for name in MEASURES]
@@ -123,7 +126,7 @@ def subtract(pairs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _bound_rows(rows: pl.DataFrame, against: str) -> Iterator[tuple[object, ...]]:
-    """Yield the rows of ``missing_bounds`` of cells and averages."""
+    """Yield the rows of ``missing_bounds`` for cells and averages."""
     for (model, condition, protocol), group in rows.group_by(GROUP, maintain_order=True):
         cells = group.partition_by("scenario", as_dict=True, maintain_order=True)
         shares = {scenario: float(cell["missing"].mean()) for (scenario,), cell in cells.items()}  # type: ignore[arg-type]
@@ -137,7 +140,7 @@ def _bound_rows(rows: pl.DataFrame, against: str) -> Iterator[tuple[object, ...]
 
 
 def _bound_average(cells: Sequence[pl.DataFrame], measure: str, paired: bool) -> tuple[object, ...]:
-    """Return n, missing, value, least, its lower end, most and its upper end, averaged over cells."""
+    """Return n, missing, value, least, least_low, most and most_high, averaged over cells."""
     shown = f"{measure}_shown" if paired else f"{measure}_least"
     scale = 1 if measure == "ps" else 100
     means = [cell.filter(~pl.col("error"))[shown].mean() for cell in cells]
@@ -155,7 +158,7 @@ def possible_strata(cells: Sequence[pl.DataFrame], measure: str, end: str, paire
     scale, strata = 1 if measure == "ps" else 100, list[Stratum]()
     for cell in cells:
         ends = [cell[f"{measure}_{side}"].abs().to_numpy() for side in ("least", "most")]
-        high = scale * max(1, *(int(values.max()) for values in ends))  # one range, so that both cases are as wide
+        high = scale * max(1, *(int(values.max()) for values in ends))  # the same range in both cases
         values = scale * cell[f"{measure}_{end}"].to_numpy()
         strata.append(stratum_from_values(values, -high if paired else 0, high, cluster_numbers(cell)))
     return strata
@@ -164,10 +167,10 @@ def possible_strata(cells: Sequence[pl.DataFrame], measure: str, end: str, paire
 def possible_ranks(
     run_data: RunData, condition: str, protocol: str, names: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """Return the joint 95% bounds of each model's rank, whatever its missing episodes and those of the others had been.
+    """Return joint 95% bounds of each model's rank that hold however the missing episodes of all models would have ended.
 
-    Empty if from no cell of the models more than 1% is missing. A model is above another if it is above it in the worst
-    case of its own missing episodes and the best case of the other's, by a corrected test of all pairs.
+    Empty unless more than 1% is missing from a cell of the models. A model ranks above another if it beats it in the worst case
+    of its own missing episodes and the best case of the other's, by a test that is corrected over all pairs.
     """
     affected = affected_cells(run_data).filter(
         pl.col("model").is_in(list(names)), condition=condition, protocol=protocol
@@ -189,7 +192,7 @@ def possible_ranks(
 
 
 def _test_pair(first: pl.DataFrame, second: pl.DataFrame) -> tuple[int, float]:
-    """Return the sign of the difference of averages that no missing episode can turn, with its p; 0 and 1 if one can."""
+    """Return the sign of the difference of averages and its p, or 0 and 1 if missing episodes could reverse the sign."""
     same = ["scenario", "sample_id"]
     differences = subtract(first.join(second.drop("cluster"), on=same, suffix="_other")).sort("scenario", "sample_id")
     cells = differences.partition_by("scenario", maintain_order=True)

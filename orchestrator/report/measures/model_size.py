@@ -38,9 +38,9 @@ def size_correlation(run_data: RunData) -> pl.DataFrame:
 
 
 def spearman(sizes: Floats, values: Floats) -> tuple[float | None, float | None, str | None]:
-    """Return rho, p, and a reason if there are none."""
+    """Return rho, p and no reason, or the reason why there is neither."""
     if len(sizes) < 3:
-        return None, None, f"{pluralize(len(sizes), 'model')} of published size, and it takes three"
+        return None, None, f"{pluralize(len(sizes), 'model')} of published size; a correlation needs three"
     if np.ptp(sizes) == 0 or np.ptp(values) == 0:
         return None, None, "all values are equal"
     permutations = PermutationMethod(n_resamples=PERMUTATIONS, rng=np.random.default_rng(0))

@@ -1,7 +1,7 @@
 """The operating curves of a run (condition every-state): reads the table of options and computes exact values by cell.
 
-Cells are averaged over the published and the seeded orders of the options; figures against played episodes use the published
-order, which was played.
+Values of cells are averages over the published and the seeded orders of the options; comparisons with played episodes use the
+published order, in which they were played.
 """
 
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ class OperatingCell:
     model: str
     scenario: str
     condition: str
-    """Name of the condition of published order, such as ``every-state``."""
+    """Name of the condition that keeps the published order of options, such as ``every-state``."""
     samples: tuple[Sample, ...]
-    """The samples that were asked about in every order."""
+    """The samples whose questions were asked in every order."""
     orders: int
     """Number of orders of options."""
     scored: bool
     """False if the engine gave no probabilities, so that only the model's own point is estimated."""
     thoughts: int
-    """Most sampled thoughts over which a question's probabilities are averaged, 0 if none came before a reply."""
+    """Largest number of sampled thoughts over which a question's probabilities are averaged; 0 if replies had no thoughts."""
     unreadable: float
     """Mean probability of replies that name no option, over questions."""
     summary: Summary
@@ -49,13 +49,13 @@ class OperatingCell:
 
     @property
     def own_labels(self) -> Booleans:
-        """Return for each question of the signals whether the model itself can know its category."""
+        """Return, for each question of ``summary.signals``, whether the model itself knows the category."""
         return self.summary.signals.recognition >= KNOWN
 
 
 @cached_per_run
 def operating_cells(run_data: RunData) -> list[OperatingCell]:
-    """Return the cells of every-state of which the samples are at hand, in the sweep's order."""
+    """Return the every-state cells whose samples are available, in the sweep's order."""
     if run_data.states.is_empty():
         return []
     graphs: dict[tuple[str, int, str], StateGraph] = {}
@@ -72,7 +72,8 @@ def operating_cells(run_data: RunData) -> list[OperatingCell]:
 
 
 Answers = list[tuple[list[float], int, int | None, int | None]]
-"""Per question: log-probabilities of the options, index of the greedy one (-1: the residual, -2: unknown), samples, thoughts."""
+"""Per question: log-probabilities of the options and, last, the residual; index of the greedy option (-1: the residual, -2:
+unknown); samples; thoughts."""
 
 
 def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], Mapping[int, Answers]]:
@@ -100,26 +101,28 @@ def _read_cell(
     scenario: str,
     condition: Condition,
 ) -> OperatingCell | None:
-    orders = [each for each in run_data.sweep.replicates.expand(condition) if (scenario, each.name) in stored]
+    orders = [order for order in run_data.sweep.replicates.expand(condition) if (scenario, order.name) in stored]
     samples = run_data.samples.get(scenario, {})
-    if not orders or orders[0].order:
+    if not orders or orders[0].order:  # the published order, number 0, is missing
         return None
-    answers = [stored[scenario, each.name] for each in orders]
+    answers = [stored[scenario, order.name] for order in orders]
     own_graphs: list[dict[int, StateGraph]] = []
-    for order, known in zip(orders, answers, strict=True):
-        numbers = known.keys() & samples.keys()
+    for order, questions in zip(orders, answers, strict=True):
+        numbers = questions.keys() & samples.keys()
         for number in numbers:
             if (scenario, number, order.name) not in graphs:
                 graphs[scenario, number, order.name] = condition_graph(run_data, samples[number], order)
         own_graphs.append({number: graphs[scenario, number, order.name] for number in numbers})
-    fitting = [{n for n in own if _fits(own[n], known[n])} for own, known in zip(own_graphs, answers, strict=True)]
+    fitting = [
+        {n for n in own if _fits(own[n], questions[n])} for own, questions in zip(own_graphs, answers, strict=True)
+    ]
     shared = sorted(set.intersection(*fitting))
     if not shared:
         return None
     summary = summarize(
         [
-            ([own[n] for n in shared], [_policy(own[n], known[n]) for n in shared])
-            for own, known in zip(own_graphs, answers, strict=True)
+            ([own[n] for n in shared], [_policy(own[n], questions[n]) for n in shared])
+            for own, questions in zip(own_graphs, answers, strict=True)
         ]
     )
     published = [question for number in shared for question in answers[0][number]]
@@ -153,8 +156,8 @@ def exact_uniform(run_data: RunData, scenario: str) -> tuple[float, float] | Non
     samples = run_data.samples.get(scenario, {})
     plain = Condition(name="plain")
     points = [
-        sample_values(graph := build_graph(each, plain), uniform_policy(graph), np.zeros(1))
-        for each in samples.values()
+        sample_values(graph := build_graph(sample, plain), uniform_policy(graph), np.zeros(1))
+        for sample in samples.values()
     ]
     if not points:
         return None

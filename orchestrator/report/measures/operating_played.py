@@ -1,4 +1,4 @@
-"""Exact values beside played ones."""
+"""The exact values of operating curves, compared with the played episodes of the same cells."""
 
 import numpy as np
 import polars as pl
@@ -15,10 +15,10 @@ NAMES = ("model", "scenario", "condition")
 
 @cached_per_run
 def exact_and_played(run_data: RunData) -> pl.DataFrame:
-    """Return one row per cell that was also played: exact and played acc and ps, and z of both differences if sampled.
+    """Return one row per cell that was also played: exact and played acc and ps, and z of the differences if replies are sampled.
 
-    Exact values are greedy ones for greedy decoding, the model's own for temperature 1; other decodings are not compared.
-    ``draws`` counts the episodes of each sample: replicates with other seeds are played ones too.
+    The exact values are the greedy point for greedy decoding, and the model's own point for sampling at temperature 1; other
+    decodings are not compared. ``draws`` counts the episodes of each sample, replicates with other seeds included.
     """
     rows = []
     point = _decoding_point(run_data.sweep.sampling)
@@ -38,13 +38,13 @@ def exact_and_played(run_data: RunData) -> pl.DataFrame:
 
 
 def _exact_points(cell: OperatingCell, point: str) -> tuple[float, float] | None:
-    """Return exact acc (percent) and ps of the published order; None where this decoding has none."""
+    """Return exact acc (percent) and ps of the published order; None if this decoding has no exact values."""
     summary = cell.summary
     if not cell.exact or not point or (point == "greedy" and summary.published_greedy is None):
         return None
     samples = summary.published_greedy if point == "greedy" else np.array(summary.published[:2]).T
-    right, turns = np.mean(samples, axis=0).tolist()  # type: ignore[arg-type]
-    return 100 * right, turns
+    right, suggestions = np.mean(samples, axis=0).tolist()  # type: ignore[arg-type]
+    return 100 * right, suggestions
 
 
 def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:
@@ -65,12 +65,13 @@ def _played_episodes(run_data: RunData, cell: OperatingCell) -> pl.DataFrame:
 def _deviations(
     cell: OperatingCell, exact: tuple[float, float], played: tuple[float, float], draws: int
 ) -> tuple[float | None, ...]:
-    """Return the differences of played from exact acc and ps in standard deviations of decoding; null if nothing varies."""
+    """Return played minus exact acc and ps in standard errors of the played means; None if decoding does not vary."""
     right = cell.summary.published.accuracy
     variances = (100**2 * right * (1 - right), cell.summary.published_variance)
     errors = [float(np.sqrt(variance.sum() / draws)) / len(right) for variance in variances]
     return tuple(
-        (one - other) / error if error > 1e-9 else None for one, other, error in zip(played, exact, errors, strict=True)
+        (mean - expected) / error if error > 1e-9 else None
+        for mean, expected, error in zip(played, exact, errors, strict=True)
     )
 
 
@@ -106,7 +107,7 @@ def covered_share(run_data: RunData, model: str, scenario: str, condition: str) 
 
 
 def explain_difference(run_data: RunData, model: str, scenario: str, condition: str) -> str:
-    """Return what the played replies of a cell are that exact values do not count, as part of a sentence."""
+    """Describe the played replies of a cell that its exact values do not cover, as part of a sentence."""
     covered = covered_share(run_data, model, scenario, condition)
     parts = [] if covered is None else [f"{100 - covered:.1f}% of its replies are in another form than the scored ones"]
     kinds = reply_kinds(run_data)

@@ -25,20 +25,20 @@ RATES = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, *POSITION)
 """Measures in percent."""
 MEASURES = (*RATES, "ps", "greedy_ps", *DETECTIONS)
 RARE = ("limited", "greedy_acc", "greedy_ps")
-"""Measures without intervals: few samples make nearly all of the value, for which intervals are too narrow."""
+"""Measures without intervals: a few samples make up nearly all of the value, so that an interval would be too narrow."""
 RANGES = {
     **dict.fromkeys((*RATES, "position_sd"), (0.0, 100.0)), **dict.fromkeys(("auc_own", "auc_others"), (0.0, 1.0)),
     "ps": (0.0, inf), "position_effect": (-100.0, 100.0),
 }  # fmt: skip
-"""Smallest and greatest value of a measure; any other has none."""
+"""Smallest and greatest value of a measure; any other measure is unbounded."""
 ENDS = ("", "_low", "_high")
 """Ends of the columns of a measure and its interval."""
 PLAIN = ("chance_acc", "chance_ps", "oracle_ps", "unreadable")
-"""Figures of the rules, and the residual."""
+"""Figures without intervals: three that depend on the rules alone, and the share of unreadable replies."""
 
 
 class CellMeasures(NamedTuple):
-    """The measures of a cell by name, and the same without each of its clusters; NaN without a value."""
+    """The measures of a cell by name, and their values with each cluster left out in turn; NaN without a value."""
 
     values: Mapping[str, float]
     left_out: Mapping[str, LeftOut]
@@ -49,9 +49,10 @@ class CellMeasures(NamedTuple):
 def operating_points(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell of every-state, and one with the means over scenarios per model and condition.
 
-    Columns: names (``scenario`` is null for means), scenarios, samples, clusters (the fewest of a scenario), orders, thoughts (0
-    unless probabilities are means over sampled ones), exact, each of ``MEASURES``, with ``_low`` and ``_high`` unless ``RARE``,
-    and ``PLAIN``. A measure that is unknown is null; cells of sampled replies have own point and endings only.
+    Columns: names (``scenario`` is null for means), scenarios, samples, clusters (of means, the fewest of any scenario), orders,
+    thoughts (0 unless probabilities are averages over sampled thoughts), exact, each of ``MEASURES``, with ``_low`` and
+    ``_high`` unless ``RARE``, and ``PLAIN``. A measure that is unknown is null; cells whose engine gave no probabilities have
+    only the model's own point and its endings.
     """
     groups: dict[tuple[str, str], list[tuple[OperatingCell, CellMeasures]]] = {}
     cells = operating_cells(run_data)
@@ -89,7 +90,7 @@ def _measures(cell: OperatingCell, labels: Mapping[str, Booleans], weights: Floa
 
 
 def _labels(cell: OperatingCell, cells: Sequence[OperatingCell], run_data: RunData) -> dict[str, Booleans]:
-    """Return the labels of a cell's questions: by the model itself, and by the other models that saw the same ones."""
+    """Return the labels of a cell's questions: by the model itself, and by the other models that were asked the same."""
     others = [
         other.summary.signals.recognition
         for other in cells
@@ -143,7 +144,7 @@ def cell_clusters(run_data: RunData, cell: OperatingCell) -> list[str]:
 
 @cached_per_run
 def operating_curves(run_data: RunData) -> pl.DataFrame:
-    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; null-free, scored cells only."""
+    """Return the curves of the plain family: model, scenario, condition, b, acc (percent), ps; scored cells only."""
     rows = [
         (cell.model, cell.scenario, cell.condition, *point)
         for cell in operating_cells(run_data)
@@ -169,11 +170,11 @@ def operating_budgets(run_data: RunData) -> pl.DataFrame:
     rows = []
     for cell in filter(lambda cell: cell.scored, operating_cells(run_data)):
         (weights, sizes), within = leave_out_weights(cell_clusters(run_data, cell)), cell.summary.right_within
-        without = 100 * weights @ within
+        left_out_means = 100 * weights @ within
         means = within.mean(axis=0)
-        longest = int(np.argmax(means >= means.max() - 1e-12))
+        longest = int(np.argmax(means >= means.max() - 1e-12))  # accuracy does not rise with a larger budget
         for budget in range(longest + 1):
-            left_out = LeftOut(without[:, budget], sizes)
+            left_out = LeftOut(left_out_means[:, budget], sizes)
             value = jackknife_interval(100 * float(within[:, budget].mean()), [left_out], *RANGES["acc"])
             rows.append((cell.model, cell.scenario, cell.condition, budget, *value))
     names = {**dict.fromkeys(NAMES, pl.String), "budget": pl.Int64}

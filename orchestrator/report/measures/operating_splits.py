@@ -1,4 +1,4 @@
-"""Splits of the difference between two models, or two conditions of a model, with intervals: asking more, asking better."""
+"""Splits of the difference between two models, or two conditions of a model, into asking more and asking better."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -17,7 +17,7 @@ from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
 MOST_PAIRS = 15
-"""Pairs of models that are split."""
+"""Largest number of pairs that a report splits."""
 SPLIT_SCHEMA = {
     **dict.fromkeys(("before", "after", "family", "scenario"), pl.String),
     **{f"{part}{end}": pl.Float64 for part in ("difference", "more", "better") for end in ("", "_low", "_high")},
@@ -67,7 +67,7 @@ def _pair_rows(run_data: RunData, before: Key, after: Key) -> Iterator[tuple[Any
 
 
 def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.DataFrame:
-    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are theirs."""
+    """Return the splits of each model and condition that both runs have, from ``base`` to ``run``; ``names`` are the runs'."""
     before, after = exact_series(base), exact_series(run)
     rows = [
         row
@@ -83,7 +83,7 @@ def splits_between(base: RunData, run: RunData, names: tuple[str, str]) -> pl.Da
 
 
 def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, OperatingCell]]:
-    """Return (model, condition) -> scenario -> cell, of models with curves."""
+    """Return (model, condition) -> scenario -> cell, for the models that have curves."""
     series: dict[tuple[str, str], dict[str, OperatingCell]] = {}
     for cell in operating_cells(run_data):
         if cell.scored and cell.model not in run_data.baselines:
@@ -92,7 +92,7 @@ def exact_series(run_data: RunData) -> dict[tuple[str, str], dict[str, Operating
 
 
 Series = tuple[str, dict[str, OperatingCell]]
-"""Its name in the table, and scenario -> cell."""
+"""Name of a model and condition in the table, and its cells by scenario."""
 
 
 def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tuple[Any, ...]]:
@@ -107,12 +107,12 @@ def split_rows(run_data: RunData, before: Series, after: Series) -> Iterator[tup
     ]
     for family in FAMILIES if shared else ():
         curves = [
-            (getattr(one.summary, family), getattr(two.summary, family), cell_clusters(run_data, one))
-            for _, one, two in shared
+            (getattr(first.summary, family), getattr(second.summary, family), cell_clusters(run_data, first))
+            for _, first, second in shared
         ]
-        each, mean, count = split_intervals(curves)
+        splits, mean, count = split_intervals(curves)
         names = before[0], after[0], family
-        yield from ((*names, scenario, *_points(part), 1) for (scenario, *_), part in zip(shared, each, strict=True))
+        yield from ((*names, scenario, *_points(part), 1) for (scenario, *_), part in zip(shared, splits, strict=True))
         yield (*names, None, *_points(mean), count)
 
 
@@ -141,12 +141,12 @@ def split_intervals(
         weights, sizes = leave_out_weights(clusters)
         points.append(split(before, after, np.full(len(clusters), 1 / len(clusters))))
         left_out.append([LeftOut(column, sizes) for column in split_by_weights(before, after, weights).T])
-    each = [_intervals(point, [parts]) for point, parts in zip(points, left_out, strict=True)]
+    splits = [_intervals(point, [parts]) for point, parts in zip(points, left_out, strict=True)]
     used = [number for number, point in enumerate(points) if not np.isnan(point.more)]
     if not used:
-        return each, tuple(IntervalEstimate(*[float("nan")] * 3) for _ in Split._fields), 0
+        return splits, tuple(IntervalEstimate(*[float("nan")] * 3) for _ in Split._fields), 0
     mean = Split(*np.mean([points[number] for number in used], axis=0))
-    return each, _intervals(mean, [left_out[number] for number in used]), len(used)
+    return splits, _intervals(mean, [left_out[number] for number in used]), len(used)
 
 
 def _intervals(point: Split, strata: Sequence[Sequence[LeftOut]]) -> Parts:

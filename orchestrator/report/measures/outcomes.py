@@ -20,13 +20,14 @@ UNKNOWN = (pl.lit(None, dtype=pl.Int64).alias("turns"), pl.lit(None, dtype=pl.Bo
 def outcomes(run_data: RunData, unanswered_as_wrong: bool = False) -> pl.DataFrame:
     """Return one row per scored episode: model, scenario, condition, protocol, sample_id, correct, turns, looped, cluster.
 
-    ``looped`` is true if the turn limit ended the episode. ``correct`` is the judge's aggregate bit for open-ended answers, whose
-    ``turns`` and ``looped`` are null, as are those of refused and unprocessable episodes (``unanswered_as_wrong``).
+    ``looped`` is true if the turn limit ended the episode. For open-ended answers, ``correct`` is the judge's aggregate bit,
+    and ``turns`` and ``looped`` are null. Refused and unprocessable episodes have rows only with ``unanswered_as_wrong``: not
+    correct, with ``turns`` and ``looped`` null.
     ``cluster`` numbers the clusters of a scenario; it is null if samples count as independent.
     """
     looped = (pl.col("ending") == Ending.LIMIT).alias("looped")
-    chosen = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
-    parts = [chosen, run_data.judged.drop_nulls("correct").select(*NAMES, "correct", *UNKNOWN)]
+    answered = run_data.scored.select(*NAMES, "correct", pl.col("turns").cast(pl.Int64), looped)
+    parts = [answered, run_data.judged.drop_nulls("correct").select(*NAMES, "correct", *UNKNOWN)]
     if unanswered_as_wrong:
         unanswered = run_data.episodes.filter(pl.col("ending").is_in((Ending.REFUSED, Ending.UNPROCESSABLE)))
         parts.append(unanswered.select(*NAMES, pl.lit(False).alias("correct"), *UNKNOWN))

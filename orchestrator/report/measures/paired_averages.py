@@ -1,4 +1,4 @@
-"""Average changes of conditions: paired, over scenarios; and over models and scenarios that are both taken as drawn."""
+"""Average paired differences: of a model over scenarios, and of a condition over models and scenarios as random samples."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -33,19 +33,19 @@ def compare_condition_averages(run_data: RunData) -> pl.DataFrame:
     """Compare averages of every other condition with zero-shot: one row per model x condition x protocol.
 
     Columns: scenarios and n (pairs) in the difference; difference of accuracy (points) and ps_difference (suggestions),
-    each with its 95% interval, p and corrected p; equal_p (of a difference within the margin); endpoint (primary, exploratory,
+    each with its 95% interval, p and corrected p; equal_p (of a difference outside the margin); endpoint (primary, exploratory,
     or null where the sweep declares none); loops_difference (points of episodes that end at the turn limit) with its
-    interval. Corrected p are null of baselines unless only they are planned, and all of ps and loops of open-ended answers.
+    interval. For baselines, corrected p are null unless only they are planned; for open-ended answers, ps and loops are null.
     """
     pairs, family = condition_pairs(run_data)
     names, evidence = ["model", "condition", "protocol"], run_data.sweep.evidence
     averages = compare_averages(suggestion_limits(run_data), pairs, family, names, *evidence_settings(run_data))
-    primary = pl.col("condition") == (evidence.primary if evidence else "")
-    if (apart := averages.filter(primary)).is_empty():
+    is_primary = pl.col("condition") == (evidence.primary if evidence else "")
+    if (primary_rows := averages.filter(is_primary)).is_empty():
         return averages.with_columns(pl.lit(None, pl.String).alias("endpoint"))
-    apart = apart.with_columns(_correct_alone(apart, family, names))
-    rest = averages.filter(~primary).with_columns(pl.lit("exploratory").alias("endpoint"))
-    return pl.concat([apart.with_columns(pl.lit("primary").alias("endpoint")), rest]).sort(names)
+    primary_rows = primary_rows.with_columns(_correct_alone(primary_rows, family, names))
+    rest = averages.filter(~is_primary).with_columns(pl.lit("exploratory").alias("endpoint"))
+    return pl.concat([primary_rows.with_columns(pl.lit("primary").alias("endpoint")), rest]).sort(names)
 
 
 @cached_per_run
@@ -54,11 +54,11 @@ def compare_model_averages(
 ) -> pl.DataFrame:
     """Compare averages of every two models under one condition: one row per model x other x protocol, model minus other.
 
-    ``unanswered_as_wrong`` counts refused and unprocessable episodes as wrong; ps and loops are null where there is one.
+    ``unanswered_as_wrong`` counts refused and unprocessable episodes as wrong; ps and loops are null for models with any.
     """
     pairs, family = model_pairs(run_data, condition, unanswered_as_wrong)
     margin, tests = evidence_settings(run_data)
-    number = 0 if unanswered_as_wrong else tests  # ranks are a statement of their own
+    number = 0 if unanswered_as_wrong else tests  # the tests behind ranks are a family of their own
     return compare_averages(suggestion_limits(run_data), pairs, family, PAIR_COLUMNS, margin, number)
 
 
@@ -109,9 +109,8 @@ def condition_effects(run_data: RunData) -> pl.DataFrame:
     """Return one row per condition with at least three models and three scenarios: the mean change against zero-shot.
 
     Columns: condition, protocol, models, scenarios, left_out (models that lack one of the scenarios), difference (points, on
-    the same samples) with its 95% interval and p, then standard deviations: between_models, between_scenarios, and rest (of
-    one model in one scenario beyond both, sampling error included); p_holm over the conditions of a protocol. Baselines are
-    in none of it.
+    the same samples) with its 95% interval and p, then standard deviations: between_models, between_scenarios, and rest (what
+    neither explains, sampling error included); p_holm over the conditions of a protocol. Baselines are left out.
     """
     changes = compare_conditions(run_data).filter(~pl.col("model").is_in(list(run_data.baselines)))
     rows = []

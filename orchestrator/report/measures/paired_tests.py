@@ -1,10 +1,10 @@
 """Paired comparisons of conditions, and of models, on the same samples.
 
-An episode without its partner, or one that ended in an error, is in no pair. Accuracy: McNemar's exact test (1947), a
-binomial of the discordant pairs, and with clustered samples the sign-flip test of the sums of clusters. Suggestions: a
-studentized mean corrected for skewness (``skewed_mean_test``), beside the difference in loops. Holm (1979) over the
-comparisons of models that the sweep declares, those of multiple choice and of open-ended answers apart; baselines are
-reference points, not hypotheses, and are not corrected.
+An episode without its partner, or one that ended in an error, is in no pair. Accuracy is tested by McNemar's
+exact test (1947), a binomial of the discordant pairs, or, if samples are clustered, by the sign-flip test of the sums of
+clusters; suggestions by a studentized mean corrected for skewness (``skewed_mean_test``). Differences in loops have an interval
+only. p is corrected by Holm's method (1979) over the comparisons of models that the sweep declares, in each protocol by itself;
+baselines are reference points, not hypotheses, and are not corrected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,11 +74,11 @@ def compare_conditions(run_data: RunData) -> pl.DataFrame:
 
     Columns: n (pairs), acc and acc_other (percent; for open-ended answers the judge's aggregate), difference
     (points) with difference_low and difference_high (Tango's interval), gained and lost (discordant pairs), p, p_holm,
-    equal_p and equal_p_holm (of a difference within the margin of ``[evidence]``: two one-sided tests), detectable (points, at
+    equal_p and equal_p_holm (of a difference outside the margin of ``[evidence]``: two one-sided tests), detectable (points, at
     the level of one comparison of the family; see ``detectable``), ps_difference with ps_low, ps_high,
-    ps_p, ps_p_holm, and loops_difference (points of episodes that end at the turn limit) with loops_low, loops_high. Of
-    baselines p_holm, ps_p_holm and detectable are null, unless nothing but baselines is planned; of open-ended answers all of
-    ps and loops.
+    ps_p, ps_p_holm, and loops_difference (points of episodes that end at the turn limit) with loops_low, loops_high. For
+    baselines, detectable and every corrected p are null unless only baselines are planned; for open-ended answers, the columns
+    of ps and loops are null.
     """
     pairs, family = condition_pairs(run_data)
     names = ["model", "scenario", "condition", "protocol"]
@@ -125,8 +125,8 @@ def tally_pairs(pairs: pl.LazyFrame, names: Sequence[str]) -> pl.DataFrame:
     ``steps`` is turns minus turns_other, ``loops`` the difference of endings at the turn limit. One row per kind of pair that
     occurs, in any order.
     """
-    alike = pairs.group_by(*names, "correct", "correct_other", *_asking_steps(), "cluster").len("count")
-    return alike.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
+    tallies = pairs.group_by(*names, "correct", "correct_other", *_asking_steps(), "cluster").len("count")
+    return tallies.with_columns(pl.col("count").cast(pl.Int64)).collect(engine="streaming")
 
 
 def _asking_steps() -> list[pl.Expr]:
@@ -135,7 +135,7 @@ def _asking_steps() -> list[pl.Expr]:
 
 
 def is_significant(p: float | None) -> bool:
-    """Return True if a corrected p is below alpha; None, outside the family, is not significant."""
+    """Return True if a corrected p is below alpha; None, of a comparison outside the family, is not significant."""
     return p is not None and p < ALPHA
 
 
@@ -178,25 +178,25 @@ def _count_columns() -> list[pl.Expr]:
 
 
 def paired_strata(pairs: pl.DataFrame, limit: int) -> tuple[Stratum, Stratum | None]:
-    """Return the differences of single pairs: of accuracy, and of suggestions (None for open-ended answers)."""
-    paired = _paired_kinds(pairs.with_columns(*_asking_steps(), pl.lit(1, pl.Int64).alias("count")), limit)
+    """Return the differences of untallied pairs: of accuracy, and of suggestions (None for open-ended answers)."""
+    paired = _scenario_differences(pairs.with_columns(*_asking_steps(), pl.lit(1, pl.Int64).alias("count")), limit)
     return paired.right, None if paired.asking is None else paired.asking.steps
 
 
 def paired_differences(
     pairs: pl.DataFrame, names: Sequence[str], limits: SuggestionLimits
 ) -> Iterator[tuple[tuple[str, ...], PairedDifferences]]:
-    """Yield the differences of each group of tallied pairs by these names, scenario among them, sorted."""
+    """Yield the differences of tallied pairs, grouped and sorted by ``names``, one of which is scenario."""
     limit_by_scenario: dict[str, int] = {}
     for (scenario, _), limit in limits.items():
         limit_by_scenario[scenario] = max(limit, limit_by_scenario.get(scenario, 0))
     position = list(names).index("scenario")
     for group, part in pairs.sort(names).group_by(names, maintain_order=True):
         values = tuple(map(str, group))
-        yield values, _paired_kinds(part, limit_by_scenario[values[position]])
+        yield values, _scenario_differences(part, limit_by_scenario[values[position]])
 
 
-def _paired_kinds(pairs: pl.DataFrame, limit: int) -> PairedDifferences:
+def _scenario_differences(pairs: pl.DataFrame, limit: int) -> PairedDifferences:
     """Return the differences of tallied pairs of one scenario."""
     gains = (pairs["correct"].cast(pl.Int64) - pairs["correct_other"].cast(pl.Int64)).to_numpy()
     counts, groups = pairs["count"].to_numpy(), cluster_numbers(pairs)
@@ -246,7 +246,7 @@ def asking_columns(parts: Sequence[AskingDifferences]) -> tuple[float | None, ..
 
 
 def _accuracy_p_value(paired: PairedDifferences) -> float:
-    """Return the exact p of a difference in accuracy; without clusters the sign-flip test is McNemar's."""
+    """Return the exact p of a difference in accuracy; McNemar's test is the sign-flip test of independent samples."""
     if paired.clustered:
         return sign_flip(*paired.gains)
     gains, counts = paired.gains

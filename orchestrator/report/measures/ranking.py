@@ -1,12 +1,12 @@
 """Uncertainty of the ranking of models: the chance to be best, the bounds of ranks, the chance to beat the next model.
 
 Only models with complete cells are ranked, over the same samples; equal runs give equal figures. A refused or unprocessable
-episode counts as wrong, so a model loses what it refuses, and the samples of the others stay; ``rank_least`` and
-``rank_most`` are the bounds of ranks whatever the missing answers had been. Ranks come from
-the corrected paired tests of all pairs: all true ranks lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020,
-J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come
-from a Bayesian bootstrap of the samples of each scenario (Rubin 1981, Ann. Stat. 9:130-134), shrunk by the spread between
-models (``shrink_draws``): if the gaps are within the noise, the first of many models is mostly first by luck.
+episode counts as wrong for its model, and the sample stays in the ranking; ``rank_least`` and ``rank_most`` bound the rank
+whatever the missing answers would have been. Bounds of ranks come from paired tests, corrected over all pairs: all true ranks
+lie in their bounds in 95% of runs (Klein, Wright and Wieczorek 2020, J. R. Stat. Soc. C 69:589-606; Mogstad, Romano, Shaikh and
+Wilhelm 2024, Rev. Econ. Stud. 91:476-518). Probabilities come from a Bayesian bootstrap of the samples of each scenario (Rubin
+1981, Ann. Stat. 9:130-134), shrunk by the spread between models (``shrink_draws``): if the gaps between models are within the
+noise, the first of many models is mostly first by luck.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,8 @@ from sweeps.protocol import ZERO_SHOT
 
 DRAWS = 4_000
 FEWEST_FOR_BEST = 4
-"""Models from which the probability to be best is shown; of fewer, the intervals of pairs say more and the prior too much."""
+"""Fewest models for which the probability to be best is shown; with fewer, the prior weighs too much, and the intervals of
+pairs say more."""
 AT_ONCE = 500
 """Draws computed at once, to bound memory."""
 PRIOR = 2.0
@@ -63,10 +64,10 @@ class _Order(NamedTuple):
 def ranking(run_data: RunData, condition: str = ZERO_SHOT) -> pl.DataFrame:
     """Return one row per protocol and model with complete cells, best first; a protocol needs two such models.
 
-    Columns: average over scenarios (percent: accuracy, or the judge's aggregate; no answer is wrong), models (ranked), n (shared
-    samples), rank, rank_low and
-    rank_high (95% for all models together), p_best, and against the ``next`` model: p_beats_next, difference (points)
-    with difference_low and difference_high; null for the last one. Probabilities are shares.
+    Columns: average over scenarios (percent: accuracy, or the judge's aggregate), models (ranked), n (shared samples), rank,
+    rank_low and rank_high (95% for all models together), p_best; next (the model ranked below), p_beats_next, difference (points,
+    from the next) with difference_low and difference_high, all null for the last model; rank_least and rank_most (null unless
+    more than 1% is missing from a cell). Probabilities are shares.
     """
     pairs = compare_model_averages(run_data, condition, unanswered_as_wrong=True)
     rows = []
@@ -122,22 +123,21 @@ def shrink_draws(draws: Floats, seed: int = 0) -> Floats:
     the chance to be best is calibrated for two or twenty models, whether they differ much or hardly at all.
     """
     rng, (number, models) = np.random.default_rng(seed), draws.shape
-    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))
+    variances, axes = np.linalg.eigh(np.cov(draws, rowvar=False))  # along these axes, errors are independent
     variances = np.maximum(variances, np.finfo(float).tiny)
-    level, at = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)
+    level, observed = axes.T @ np.ones(models), axes.T @ draws.mean(axis=0)
     error = float(np.sqrt((variances.sum() - variances @ level**2 / models) / (models - 1)))
-    wide = variances + (error * SPREADS[:, None]) ** 2
-    precision = (level**2 / wide).sum(axis=1)
-    means = (level * at / wide).sum(axis=1) / precision
-    away = at - means[:, None] * level
-    log = -0.5 * (np.log(wide).sum(axis=1) + np.log(precision) + (away**2 / wide).sum(axis=1)) + np.log(
-        SPREADS / (1 + SPREADS**2)
-    )
-    chances = np.exp(log - log.max())
-    chosen = rng.choice(len(SPREADS), number, p=chances / chances.sum())
-    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(precision))[np.arange(number), chosen]
-    weight = 1 - variances / wide[chosen]
-    centers = mean[:, None] * level + weight * (at - mean[:, None] * level)
+    marginal = variances + (error * SPREADS[:, None]) ** 2
+    precision = (level**2 / marginal).sum(axis=1)
+    means = (level * observed / marginal).sum(axis=1) / precision
+    residuals = observed - means[:, None] * level
+    misfit = np.log(marginal).sum(axis=1) + np.log(precision) + (residuals**2 / marginal).sum(axis=1)
+    log_chances = np.log(SPREADS / (1 + SPREADS**2)) - misfit / 2
+    chances = np.exp(log_chances - log_chances.max())
+    picks = rng.choice(len(SPREADS), number, p=chances / chances.sum())
+    mean = (means + rng.standard_normal((number, len(SPREADS))) / np.sqrt(precision))[np.arange(number), picks]
+    weight = 1 - variances / marginal[picks]
+    centers = mean[:, None] * level + weight * (observed - mean[:, None] * level)
     return np.asarray((centers + np.sqrt(variances * weight) * rng.standard_normal((number, models))) @ axes.T)
 
 
@@ -160,7 +160,7 @@ def _ranked_models(run_data: RunData, condition: str) -> dict[str, _Order]:
 
 
 def _complete_models(run_data: RunData, condition: str, protocol: str) -> list[str]:
-    """Return the models (or baselines but the oracle, if there are no models) with complete cells in all scenarios."""
+    """Return the models (or, if there are none, the baselines except the oracle) with complete cells in all scenarios."""
     cells = run_data.rows.filter(condition=condition, protocol=protocol)
     rows = run_data.models_or_baselines(cells.filter(~pl.col("model").is_in(run_data.models_of_policy("oracle"))))
     done = rows.filter(missing_episodes(rows.columns) == 0).group_by("model").agg(pl.col("scenario").n_unique())
@@ -196,8 +196,8 @@ def _ranking_rows(protocol: str, order: _Order, tests: pl.DataFrame) -> list[tup
     rows: list[tuple[object, ...]] = []
     for position, name in enumerate(names):
         tests_by_other = {row["other"]: row for row in tests.filter(model=name).iter_rows(named=True)}
-        sure = [row["difference"] for row in tests_by_other.values() if is_significant(row["p_holm"])]
-        low, high = 1 + sum(gap < 0 for gap in sure), len(names) - sum(gap > 0 for gap in sure)
+        gaps = [row["difference"] for row in tests_by_other.values() if is_significant(row["p_holm"])]
+        low, high = 1 + sum(gap < 0 for gap in gaps), len(names) - sum(gap > 0 for gap in gaps)
         versus_next: tuple[object, ...] = (None,) * 5
         if position + 1 < len(names):
             test = tests_by_other[names[position + 1]]

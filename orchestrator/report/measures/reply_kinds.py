@@ -12,9 +12,10 @@ from orchestrator.report.run_data import ACROSS, ALONG, RunData, cached_per_run
 from sweeps.spec import Protocol
 
 WARNING_PERCENT = 5.0
-"""Share of replies from which a kind is marked."""
+"""Smallest percentage of replies at which a kind is marked in tables."""
 SAME_LETTER, LEAST_LETTERS, MOST_SHARE = "same_letter", 10, 0.95
-"""A cell's replies are always the same letter if at least LEAST_LETTERS have one and MOST_SHARE of them have the same."""
+"""Column of cells that always reply the same letter: at least LEAST_LETTERS replies have a letter, and MOST_SHARE of them the
+same one."""
 
 
 @cached_per_run

@@ -18,14 +18,16 @@ def resources(run_data: RunData) -> pl.DataFrame:
 
     ``cost`` is in the currency of the prices; ``gpu_hours`` and ``kwh`` are null if not measured.
     """
-    taken = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
-    played = run_data.episodes.join(taken, on="key", how="anti")
-    others = run_data.episodes.join(taken, on="key", how="semi").group_by("cell").agg(pl.len().alias("reused"))
+    reused_keys = reused.read_reused(run_data.folder).filter(pl.col("judge").is_null()).select("key")
+    played = run_data.episodes.join(reused_keys, on="key", how="anti")
+    reused_counts = (
+        run_data.episodes.join(reused_keys, on="key", how="semi").group_by("cell").agg(pl.len().alias("reused"))
+    )
     sums = played.group_by("cell").agg(
         pl.len().alias("played"), pl.col("prompt_tokens", "reply_tokens", "cost").sum(), *cached_percentages()
     )
     names = run_data.planned.select("cell", "model", "scenario", "condition", "protocol").sort("cell")
-    rows = names.join(sums, on="cell", how="left").join(others, on="cell", how="left")
+    rows = names.join(sums, on="cell", how="left").join(reused_counts, on="cell", how="left")
     counts = ["played", "reused", "prompt_tokens", "reply_tokens"]
     rows = rows.with_columns(pl.col(counts).cast(pl.Int64).fill_null(0), pl.col("cost").fill_null(0.0))
     rows = rows.join(run_data.rows.select("cell", *RESOURCE_COLUMNS), on="cell", how="left", maintain_order="left")
@@ -40,6 +42,6 @@ def describe_resources(run_data: RunData) -> str:
     parts = [f"{hours:,.1f} GPU-hours" if hours else "", f"{energy:,.2f} kWh" if energy else ""]
     parts += [f"{cost:,.2f} paid to services" if cost else "", f"{tokens:,} tokens" if tokens else ""]
     parts.append(engine_cache.describe_percentages(run_data.episodes.select(cached_percentages()).to_dicts()[0]))
-    taken = int(rows["reused"].sum())
-    parts += [f"{pluralize(taken, 'episode')} taken over from other runs" if taken else ""]
+    reused_count = int(rows["reused"].sum())
+    parts += [f"{pluralize(reused_count, 'episode')} taken over from other runs" if reused_count else ""]
     return ", ".join(part for part in parts if part)

@@ -29,7 +29,7 @@ def add_measures(
 ) -> pl.DataFrame:
     """Return scored rows of the ``stored`` episodes with every further column of results.
 
-    ``warn`` receives one sentence per measure of a package that fails.
+    ``warn`` receives one sentence for each measure of a package that fails.
     """
     replies, conditions = turns(folder), {condition.name: condition for condition in sweep.conditions}
     rows = add_decisions(rows, DecisionInputs(stored, replies, conditions, samples))

@@ -28,8 +28,8 @@ SCHEMA = {
 def robustness(run_data: RunData) -> pl.DataFrame:
     """Return one row per cell of multiple choice with replicates: names, wordings, orders, seeds, n (samples).
 
-    Further columns: acc, the mean over all replicates with its 95% interval (over samples, or clusters); acc_first, of the
-    published wording and order and the first draw; least, most and spread (standard deviation) of the replicates' accuracies;
+    Further columns: acc, the mean over all replicates with its 95% interval (over samples, or clusters); acc_first, with
+    the published wording and order and the first draw; least, most and spread (standard deviation) of the replicates' accuracies;
     var_sample, var_wording, var_order and var_decoding, the parts of the variance of an answer in percent
     (``variance_components``).
     """
@@ -47,16 +47,16 @@ def robustness(run_data: RunData) -> pl.DataFrame:
 def variance_components(right: NDArray[np.int64]) -> tuple[float | None, ...]:
     """Return the shares of variance of answers, 0 or 1, between samples, wordings, orders and seeds.
 
-    The unbiased estimates of a nested analysis of variance, none below 0: seeds within an order, orders within a wording,
-    wordings within a sample (Searle, Casella and McCulloch 1992, Variance Components, section 3.5). A factor with one level has
-    no share, None; its variance is in that of the factor before it.
+    The parts are the unbiased estimates of a nested analysis of variance, none below 0: seeds within an order, orders within a
+    wording, wordings within a sample (Searle, Casella and McCulloch 1992, Variance Components, section 3.5). A factor with one
+    level has None; its variance is in the share of the factor that it is nested in.
 
     Args:
         right: Answers (samples, wordings, orders, seeds).
     """
     components: list[float | None] = []
     means, noise = right.astype(np.float64), 0.0
-    for _ in range(3):  # seeds, orders, wordings: the variance of their means is their own and what is nested in them
+    for _ in range(3):  # seeds, orders, wordings: a factor's means also vary with the factors nested in it
         levels = means.shape[-1]
         observed = float(means.var(axis=-1, ddof=1).mean()) if levels > 1 else None
         components.append(None if observed is None else max(0.0, observed - noise))
@@ -75,11 +75,11 @@ def _measure_cell(run_data: RunData, names: tuple[Any, ...], played: pl.DataFram
     if complete.is_empty():
         return None
     right = complete["correct"].cast(pl.Int64).to_numpy().reshape(-1, *levels)
-    each = 100 * right.mean(axis=0).ravel()
+    scores = 100 * right.mean(axis=0).ravel()
     samples = add_clusters(complete.unique("sample_id", maintain_order=True), run_data)
     low, high = _mean_interval(right.sum(axis=(1, 2, 3)), replicates, cluster_numbers(samples))
-    measured = {"acc": 100 * float(right.mean()), "acc_low": low, "acc_high": high, "acc_first": float(each[0])}
-    spread = {"least": float(each.min()), "most": float(each.max()), "spread": float(each.std(ddof=1))}
+    measured = {"acc": 100 * float(right.mean()), "acc_low": low, "acc_high": high, "acc_first": float(scores[0])}
+    spread = {"least": float(scores.min()), "most": float(scores.max()), "spread": float(scores.std(ddof=1))}
     shares = {
         name: None if share is None else 100 * share
         for name, share in zip(VARIANCE_COLUMNS, variance_components(right), strict=True)
@@ -89,6 +89,6 @@ def _measure_cell(run_data: RunData, names: tuple[Any, ...], played: pl.DataFram
 
 
 def _mean_interval(sums: NDArray[np.int64], replicates: int, groups: NDArray[np.int64] | None) -> tuple[float, float]:
-    """Return the interval of the mean over replicates, in percent; samples vary, replicates are averaged."""
+    """Return the interval of the mean over replicates, in percent; it is an interval over samples alone."""
     low, high = score_interval([stratum_from_values(100 * sums, 0, 100 * replicates, groups)])
     return low / replicates, high / replicates

@@ -17,7 +17,7 @@ from orchestrator.report.statistics.intervals import Estimate, stratum_from_valu
 from sweeps.protocol import ZERO_SHOT
 
 FEWEST_MODELS = 3
-"""Fewest models; a scenario that fewer played has no rows."""
+"""A scenario that fewer models played has no rows."""
 SAMPLE = ["scenario", "sample_id"]
 SCHEMA = {
     "scenario": pl.String,
@@ -38,8 +38,8 @@ def sample_accuracy(run_data: RunData) -> pl.DataFrame:
     cluster. Samples are ordered by share_high, so that few answers do not make a sample hard, then by id.
     """
     answers = _model_answers(run_data)
-    enough = answers.group_by("scenario").agg(pl.col("model").n_unique()).filter(pl.col("model") >= FEWEST_MODELS)
-    answers = answers.join(enough.select("scenario"), on="scenario", how="semi")
+    scenarios = answers.group_by("scenario").agg(pl.col("model").n_unique()).filter(pl.col("model") >= FEWEST_MODELS)
+    answers = answers.join(scenarios.select("scenario"), on="scenario", how="semi")
     by_model = answers.group_by(*SAMPLE, "model").agg(pl.col("correct").cast(pl.Int64).sum(), pl.len().cast(pl.Int64))
     counts = by_model.sort("correct", "len").group_by(SAMPLE).agg("correct", "len")
     patterns = counts.select("correct", "len").iter_rows()

@@ -1,6 +1,6 @@
-"""Samples that a cell needs for an interval of a given half-width, or to detect a paired difference at Holm's level.
+"""Number of samples that a cell needs for an interval of a given half-width, or to detect a paired difference.
 
-Computed from the intervals and tests of the report, before anything is played.
+It is computed with the intervals and tests of the report (differences at Holm's level), before anything is played.
 """
 
 from bisect import bisect_left
@@ -25,7 +25,7 @@ from sweeps.spec import Protocol, Sweep
 DISCORDANT = (0.1, 0.2, 0.3, 0.5)
 """Shares of discordant samples, between two conditions or models, for which effects are planned."""
 MOST = 10_000_000
-"""Largest number of samples that is considered."""
+"""Largest number of samples that is tried."""
 
 
 def half_width(n: int, share: float = 0.5) -> float:
@@ -52,7 +52,7 @@ def samples_for_effect(points: float, discordant: float, comparisons: int = 1) -
 
 
 def comparison_families(sweep: Sweep, planned: pl.DataFrame) -> dict[str, int]:
-    """Return the number of jointly corrected comparisons of multiple choice, of conditions and of models."""
+    """Return how many multiple-choice comparisons are corrected together: those of conditions, and those of models."""
     run_data = RunData(Path(), sweep, planned, pl.DataFrame(schema=EPISODES))
     families = {
         f"conditions with {ZERO_SHOT}": condition_pairs(run_data)[1],
@@ -81,9 +81,9 @@ def describe_sample_sizes(
         lines += _precision_lines(precision, needed, samples)
         sizes_needed.append(needed)
     if detect is not None:
-        for what, size in comparison_families(sweep, planned).items():
+        for family, size in comparison_families(sweep, planned).items():
             sizes = [samples_for_effect(detect, share, size) for share in DISCORDANT]
-            lines += _effect_lines(detect, what, size, sizes)
+            lines += _effect_lines(detect, family, size, sizes)
             sizes_needed.append(sizes[DISCORDANT.index(0.3)])
     sample_sizes = sorted({n for n in sizes_needed if n is not None})
     return lines + [_describe_hours(unlimited, planned, n, gpus, gpu_type) for n in sample_sizes]
@@ -110,13 +110,13 @@ def _precision_lines(points: float, needed: int | None, samples: dict[str, int])
     return [f"+-{points:g} points at 95%: {needed:,} samples per cell at 50% accuracy, fewer at any other{short}"]
 
 
-def _effect_lines(points: float, what: str, size: int, sizes: list[int | None]) -> list[str]:
+def _effect_lines(points: float, family: str, size: int, sizes: list[int | None]) -> list[str]:
     parts = [
         f"{n:,} ({share:.0%})" if n is not None else f"none ({share:.0%})"
         for share, n in zip(DISCORDANT, sizes, strict=True)
     ]
     return [
-        f"to detect {points:g} points between {what} with {POWER:.0%} power among {size:,} comparisons (Holm, p <= "
+        f"to detect {points:g} points between {family} with {POWER:.0%} power among {size:,} comparisons (Holm, p <= "
         f"{ALPHA / size:.2g}): {', '.join(parts)} samples per cell, by the share of samples that end differently"
     ]
 
@@ -133,7 +133,7 @@ def _describe_hours(sweep: Sweep, planned: pl.DataFrame, n: int, gpus: int, gpu_
 
 
 def _search_fewest(enough: Callable[[int], bool]) -> int | None:
-    """Return the fewest samples that are enough, by bisection."""
+    """Return the smallest number of samples that is ``enough``, by bisection; None above ``MOST``."""
     high = 1
     while not enough(high):
         if high >= MOST:

@@ -1,8 +1,8 @@
 """Changes of the shares of suggestions, abstentions and categories under hints and random suggestions, against zero-shot.
 
 Means are unweighted over the scenarios that are complete under both conditions. Intervals are paired (``change_interval``),
-with scenarios as strata. Of the paper's figures, only the changes of suggestions under random ones are published as numbers
-(published_tables/random_suggestions.csv), in percent of the share before; the paper does not say over which answers.
+with scenarios as strata. The paper publishes numbers only for the share of suggestions under random suggestions
+(published_tables/random_suggestions.csv): its change in percent of the share before. It does not say over which answers.
 """
 
 from collections.abc import Mapping
@@ -34,12 +34,12 @@ def share_changes(run_data: RunData) -> pl.DataFrame:
     ``before``, null if that is 0); published (the paper's, if the run has all its samples); difference (ours minus published).
     """
     cells = _complete_cells(run_data)
-    first = cells.filter(condition=ZERO_SHOT)
-    both = cells.filter(pl.col("condition").is_in(CHANGED_CONDITIONS)).join(first, on=PAIR, suffix="_before")
+    base = cells.filter(condition=ZERO_SHOT)
+    pairs = cells.filter(pl.col("condition").is_in(CHANGED_CONDITIONS)).join(base, on=PAIR, suffix="_before")
     answers = _answer_counts(run_data)
     rows = [
         (model, condition, share, *_average_change(group, share, answers))
-        for (model, condition), group in both.group_by("model", "condition", maintain_order=True)
+        for (model, condition), group in pairs.group_by("model", "condition", maintain_order=True)
         for share in SHARES
     ]
     measured = dict.fromkeys(("before", "after", "points", "points_low", "points_high"), pl.Float64)
@@ -55,14 +55,14 @@ def share_changes(run_data: RunData) -> pl.DataFrame:
 
 
 def _average_change(group: pl.DataFrame, share: str, answers: Mapping[str, pl.DataFrame]) -> tuple[float, ...]:
-    """Return scenarios, both means, and the mean change with its interval, of one model under a condition."""
+    """Return the columns from scenarios to points_high, for one share of one model under a condition."""
     parts = list[Estimate]()
     for row in group.iter_rows(named=True):
-        before, after = (tuple(row[f"{share}{end}{which}"] for end in ENDS) for which in ("_before", ""))
+        before, after = (tuple(row[f"{share}{end}{suffix}"] for end in ENDS) for suffix in ("_before", ""))
         pairs = answers[row["cell_before"]].join(answers[row["cell"]], on=UNIT, suffix="_after", maintain_order="left")
-        alike = correlation(_share_counts(pairs, share, ""), _share_counts(pairs, share, "_after"))
-        parts.append((after[0] - before[0], *change_interval(before, after, alike)))
-    means = [float(group[f"{share}{which}"].mean()) for which in ("_before", "")]  # type: ignore[arg-type]
+        rho = correlation(_share_counts(pairs, share, ""), _share_counts(pairs, share, "_after"))
+        parts.append((after[0] - before[0], *change_interval(before, after, rho)))
+    means = [float(group[f"{share}{suffix}"].mean()) for suffix in ("_before", "")]  # type: ignore[arg-type]
     return group.height, *means, means[1] - means[0], *combine_intervals(parts)
 
 
@@ -78,8 +78,8 @@ def _answer_counts(run_data: RunData) -> dict[str, pl.DataFrame]:
     return {str(cell): part for (cell,), part in counts.group_by("cell")}
 
 
-def _share_counts(pairs: pl.DataFrame, share: str, which: str) -> tuple[Integers, Integers]:
-    return pairs[f"{ACTION_SHARES[share]}{which}"].to_numpy(), pairs[f"turns{which}"].to_numpy()
+def _share_counts(pairs: pl.DataFrame, share: str, suffix: str) -> tuple[Integers, Integers]:
+    return pairs[f"{ACTION_SHARES[share]}{suffix}"].to_numpy(), pairs[f"turns{suffix}"].to_numpy()
 
 
 def _complete_cells(run_data: RunData) -> pl.DataFrame:
@@ -90,7 +90,7 @@ def _complete_cells(run_data: RunData) -> pl.DataFrame:
 
 
 def _published_changes(run_data: RunData) -> pl.DataFrame:
-    """Return the paper's changes by our models' names; none if the run has other samples."""
+    """Return the paper's changes under the names of our models; no rows if the run has other samples."""
     published = dict(published_table("random_suggestions").iter_rows())
     differs = foreign_scenarios(run_data) or subset_scenarios(run_data)
     models = [] if differs else [model for model in run_data.sweep.models if model.paper in published]

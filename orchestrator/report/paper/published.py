@@ -60,9 +60,11 @@ def _load_long(name: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-UNVERIFIED = "ids and counts are the published ones, but the pictures cannot be checked from the run folder"
+UNVERIFIED = (
+    "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder"
+)
 UNFILTERED, UNFILTERED_VSOD = 17_909, 63
-"""Sizes of the unfiltered table: all seven scenarios, and VSOD without weak occlusions (paper, section 3.3)."""
+"""Samples in the unfiltered table: of all seven scenarios, and of VSOD without weak occlusions (paper, section 3.3)."""
 FIRST_COCO = 42
 """Smallest picture number of COCO val2014; the demo benchmark numbers its pictures from 0."""
 KNOWN_PICTURES = {("ROD", 0): "Realistic-Occlusion-Dataset/rod_1/banana/natural_bluebl_brownc-banana-s"}
@@ -104,7 +106,7 @@ def subset_scenarios(run_data: RunData) -> dict[str, str]:
 
 
 def unfiltered_mismatches(planned: Mapping[str, int]) -> dict[str, str]:
-    """Return the scenarios whose size is not that of the unfiltered table, each with the reason; few sizes are published."""
+    """Return the scenarios whose size is not that of the unfiltered table, each with the reason; only two sizes are published."""
     total, reasons, text = sum(planned.values()), {}, "samples without the filter, and the published table is of"
     if set(planned) == set(SCENARIOS) and total != UNFILTERED:
         reasons = dict.fromkeys(planned, f"other data: {total:,} {text} {UNFILTERED:,}")
@@ -117,9 +119,7 @@ def open_ended_subsets(run_data: RunData) -> dict[str, str]:
     """Return the scenarios whose open-ended samples are not the paper's (100 each, or all if there are fewer)."""
     selection = run_data.sweep.selection_for(Protocol.OEG)
     differs = selection.subset != "open-ended" or selection.limit is not None or not selection.filtered
-    damaged = {
-        bad_line.scenario for bad_line in run_data.left_out
-    }  # the shuffle draws other samples if a line is missing
+    damaged = {bad_line.scenario for bad_line in run_data.left_out}  # without a line, the shuffle draws other samples
     judged = run_data.rows.filter(pl.col("protocol").is_in(list(OPEN_ENDED_CONDITIONS)))
     counts = judged.group_by("scenario").agg(pl.col("planned").max()).sort("scenario")
     published = {scenario: min(OPEN_ENDED, len(ids)) for scenario, ids in paper_ids().items()}

@@ -2,7 +2,7 @@
 
 GPU-hours are the hours in which a model's replicas played, times their GPUs (``rates.json``). Energy is the integral of the
 power readings of all GPUs of the cluster while the sweep ran (``progress.jsonl``), divided among cells by their GPU-hours.
-GPU-hours of a model are null, never zero, on an unknown kind of GPU. Reused episodes take nothing.
+GPU-hours of a model are null, never zero, on an unknown kind of GPU. Reused episodes use none.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,11 +24,11 @@ LONGEST_GAP_S = 1800.0
 """Longest time between two readings of one attempt; a longer gap is a pause between attempts."""
 WATTS = "_power_usage_watts"
 RESOURCE_COLUMNS = ("gpu_hours", "kwh")
-"""The added columns; they differ between runs with equal answers."""
+"""The columns that are added; they may differ between runs with equal answers."""
 
 
 def add_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFrame:
-    """Return the rows, one per cell, with ``RESOURCE_COLUMNS``; replicates and decision maps take their share."""
+    """Return the rows, one per cell, with ``RESOURCE_COLUMNS``; replicates and decision maps get a share of their model's too."""
     hours = pl.DataFrame(_gpu_hours(folder, sweep), schema={"model": pl.String, "all_hours": pl.Float64}, orient="row")
     if hours.is_empty():
         return rows.with_columns(pl.lit(None, pl.Float64).alias(name) for name in RESOURCE_COLUMNS)
@@ -46,9 +46,9 @@ def add_resources(rows: pl.DataFrame, folder: Path, sweep: Sweep) -> pl.DataFram
 def _seconds_by_cell(folder: Path, models: Iterable[str]) -> Iterator[pl.DataFrame]:
     """Yield cell, model and seconds of the episodes played here, one model at a time to save memory."""
     planned = run_folder.planned_keys(folder)
-    taken = reused.read_reused(folder).filter(pl.col("judge").is_null()).select("key").lazy()
+    reused_keys = reused.read_reused(folder).filter(pl.col("judge").is_null()).select("key").lazy()
     for model in models:
-        played = filter_planned(episodes(folder, model), planned).join(taken, on="key", how="anti")
+        played = filter_planned(episodes(folder, model), planned).join(reused_keys, on="key", how="anti")
         yield played.group_by("cell", "model").agg(pl.col("seconds").sum()).collect()
 
 
@@ -58,8 +58,8 @@ def kilowatt_hours(folder: Path) -> float | None:
     if len(readings) < 2:
         return None
     joules = sum(
-        (watts + before) / 2 * (at - earlier)
-        for (earlier, before), (at, watts) in pairwise(readings)
+        (watts + watts_before) / 2 * (at - earlier)
+        for (earlier, watts_before), (at, watts) in pairwise(readings)
         if 0 < at - earlier <= LONGEST_GAP_S
     )
     return joules / HOUR / 1000
@@ -74,7 +74,7 @@ def _read_power(folder: Path) -> Iterator[tuple[float, float]]:
 
 
 def _gpu_hours(folder: Path, sweep: Sweep) -> list[tuple[str, float]]:
-    """Return each model's hours of its replicas at play, times their GPUs, over all attempts."""
+    """Return each model with its GPU-hours: the hours in which its replicas played, times their GPUs, over all attempts."""
     try:
         kind = str(parse_json(checksums.read_verified(folder / OBSERVED_FILE))["gpu"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -29,7 +29,7 @@ def own_judge_key(sweep: Sweep) -> str:
 
 
 def resolve_judge(sweep: Sweep, name: str = "", overrides: Sequence[str] = ()) -> Judge:
-    """Return the judge that a command names, or the sweep's own, with keys of its table overridden; raises SweepError."""
+    """Return the judge that a command names, or the sweep's own, with ``overrides`` (KEY=VALUE) applied; raises SweepError."""
     if name or sweep.judge is None:
         own = {model.name: model for model in sweep.models}
         table: dict[str, Any] = {"model": own[name].model_dump() if name in own else name} if name else {}
@@ -61,15 +61,15 @@ def choose_judge(folder: Path, sweep: Sweep, prefix: str) -> str:
 def disputed_answers(folder: Path, judge: str, other: str) -> set[str]:
     """Return the keys of answers on which two judges differ in a bit; an answer that one has not read is not disputed."""
     rows = verdicts(folder).filter(pl.col("judge").is_in([judge, other])).select("key", "judge", *BITS).drop_nulls()
-    each = {name: part.drop("judge") for (name,), part in rows.collect().group_by("judge")}
-    if not {judge, other} <= each.keys():
+    by_judge = {name: part.drop("judge") for (name,), part in rows.collect().group_by("judge")}
+    if not {judge, other} <= by_judge.keys():
         return set()
-    both = each[judge].join(each[other], on="key", suffix="_other")
+    both = by_judge[judge].join(by_judge[other], on="key", suffix="_other")
     return set(both.filter(pl.any_horizontal(pl.col(bit) != pl.col(f"{bit}_other") for bit in BITS))["key"])
 
 
 def agreement(folder: Path) -> pl.DataFrame:
-    """Return one row per pair of judges and bit, also for a judge without verdicts: how often both bits are equal.
+    """Return one row per pair of judges and bit: how often both judges say the same. A judge without verdicts has rows too.
 
     Columns: judge, other, bit, answers (with verdicts of both), equal (percent), kappa with its 95% interval (Cohen 1960; null
     if chance agreement is 1), first_yes and other_yes (percent of yes of each). Sorted by judge, other, bit.

@@ -29,13 +29,13 @@ ACTION_SHARES = {
     "share_suggestion": "suggestions", "share_abstention": "abstentions", "share_category": "categories",
 }  # fmt: skip
 SHARES = {**ACTION_SHARES, "share_unparsable": "unparsable"}
-"""Share -> the count it comes from (paper: action distributions)."""
+"""Share of turns -> the column that it sums (the paper's action distributions)."""
 CUT_SHORT_REASONS: dict[str, str] = {
     Ending.OVERFLOW: "outgrew the model", Ending.TRUNCATED: "spent a reply's tokens before its first word",
 }  # fmt: skip
-"""Ending caused by a limit, also a column -> what such episodes did, in words."""
+"""Ending caused by a limit (also the column that counts it) -> what such an episode did, in words."""
 NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
-"""Columns that an engine may report differently for the same answers; they stay out of results.json."""
+"""Columns that may differ between engines for the same answers; results.json leaves them out."""
 DIGITS = 6
 """Decimals in results.json."""
 
@@ -52,7 +52,7 @@ def score(
     reply_tokens (sums), cost (of all episodes), and ``CACHED``.
 
     Episodes that a limit cut short (overflow, truncated) are scored as wrong; acc_bound and loops_bound are acc and loops
-    if all of them had ended right, or at the turn limit. The true value of a model without such limits lies in between.
+    if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie in between.
 
     A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
     open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
@@ -77,9 +77,8 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
     """Return one row per cell with open-ended answers, from one judge's verdicts.
 
     Columns: answered, judged (with a verdict), unjudged (read without a verdict; never scored as zero), judge_calls (requests
-    to the judge), judge; and
-    category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict`` scores as the package
-    does: its own parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
+    to the judge), judge; and category, suggestion, aggregate in percent of the judged, with their 95% intervals. ``strict``
+    scores as the package does: by its parsing of the first reply, and three zeros without a verdict (``verdict_bit``).
     """
     bits = verdicts.select("key", "judge", "reason", "attempts", *[verdict_bit(bit, strict) for bit in BITS])
     answers = episodes.filter(pl.col("ending") == Ending.ANSWERED).select("key", "cell")
@@ -100,9 +99,9 @@ def judge_measures(episodes: pl.LazyFrame, verdicts: pl.LazyFrame, strict: bool 
 
 
 def verdict_bit(bit: str, strict: bool) -> pl.Expr:
-    """Return a bit of a verdict; if ``strict``, the package's own, never null.
+    """Return a bit of a verdict; if ``strict``, the bit as the package scores it, which is never null.
 
-    Older verdicts without the package's bit count if the first reply was readable.
+    An older verdict, stored without that bit, counts if the judge's first reply was readable.
     """
     if not strict:
         return pl.col(bit)

@@ -13,7 +13,7 @@ from envs.types import ERRORS
 from orchestrator.report.statistics.proportion import proportion_bounds
 
 COUNT_SUFFIX = "_n"
-"""Suffix of a measure's count; no other column of the results has it."""
+"""Suffix of the column with a measure's number of episodes; no other column of the results has it."""
 
 
 def measure_names(columns: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Cells that a precision rule stopped: their intervals, which are valid at any stop, and how many episodes were saved.
 
 An interval for a fixed number of samples would be too narrow, because the number depends on the answers. These intervals
-are about the cell's full set of samples, all that the sweep would play without the rule.
+estimate the mean of the cell's full set of samples: all that the sweep would play without the rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ def stopped_cells(rows: pl.DataFrame) -> dict[str, int]:
 
 
 def target_half_width(rule: Precision, rows: pl.DataFrame, row: Mapping[str, Any]) -> float:
-    """Return the approximate half-width, in points, of a cell when the rule stops it; known before anything is played."""
+    """Return the half-width, in points, that a cell has about when the rule stops it; known before anything is played."""
     points = rule.half_width if rule.half_width is not None else rule.difference
     assert points is not None, "a rule has one of the two"
     if rule.per == "cell":
@@ -84,8 +84,8 @@ def anytime_intervals(
     """Return the interval of each measure, averaged over cells whose episodes are sorted by ``sort_by_draw``.
 
     ``sizes`` are those of the full sets. Bounds are in percent; those of ps are numbers of suggestions, at most
-    ``most_suggestions``. ``points`` is the approximate half-width at a stop. Cells that stopped after different numbers of
-    samples count up to the smallest of them.
+    ``most_suggestions``. ``points`` is the approximate half-width at a stop. If cells stopped after different numbers
+    of samples, only the first samples of each count, up to the smallest of these numbers.
     """
     unfinished = [part.height for part, size in zip(parts, sizes, strict=True) if part.height < size]
     rounds = min(unfinished, default=max(sizes))
@@ -101,7 +101,7 @@ def anytime_intervals(
 
 
 def describe_planned_savings(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -> list[str]:
-    """Return one sentence on the episodes that the rule would leave to play; none without a rule."""
+    """Return one sentence on the number of episodes that would be played under the rule; empty without a rule."""
     if rule is None:
         return []
     counts = {share: sum(forecast_stops(rule, cells, sizes, share)) for share in SHARES}
@@ -110,7 +110,7 @@ def describe_planned_savings(rule: Precision | None, cells: Sequence[Cell], size
 
 
 def describe_savings(rule: Precision | None, cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return one sentence with the rule and the episodes that it saved; none without a rule. Cells have planned and full."""
+    """Return one sentence with the rule and the episodes that it saved; empty without one. Cells have planned and full."""
     if rule is None:
         return []
     full_size = sum(cell.get("full", cell["planned"]) for cell in cells)

@@ -1,4 +1,4 @@
-"""How far a reader agrees with the truth: sensitivity, specificity, kappa. Loads no numpy, for ``status``."""
+"""How far a reader agrees with the truth: sensitivity, specificity, kappa. Imports no numpy, to keep ``status`` fast."""
 
 from math import hypot
 from typing import NamedTuple
@@ -39,8 +39,8 @@ class Confusion(NamedTuple):
         """Cohen's kappa (1960), with the numbers of true yes and no fixed; None where the truth is always the same.
 
         The interval combines those of sensitivity and specificity by Zou and Donner's square-and-add (2008, Stat. Med.
-        27:1693-1702). By simulation, it covers at least 95% for 20 to 101 yes of 200 to 278, also where the reader never errs,
-        so that the usual standard error is 0.
+        27:1693-1702). By simulation, it covers at least 95% for 20 to 101 yes of 200 to 278, also if the reader never errs,
+        where the usual standard error is 0.
         """
         true, false = self.hits + self.misses, self.rejections + self.false_alarms
         right, rejecting = self.sensitivity, self.specificity

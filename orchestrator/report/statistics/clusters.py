@@ -1,4 +1,4 @@
-"""The effective size of a sample that is drawn in clusters; it is never more than the number of observations."""
+"""The effective size of a clustered sample, which is never more than its number of observations."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ def effective_size(values: NDArray[np.int64], groups: NDArray[np.int64]) -> floa
     """Return how many independent observations estimate the mean of ``values`` (n,) as precisely as these clusters do.
 
     ``groups`` (n,) holds the cluster of each value. The size is n over the design effect, the ratio of the variance between
-    clusters to that of independent observations, but no more than n; times (Z / t)^2, with
-    Student's t in place of the normal quantile (Korn and Graubard 1998, Survey Methodology 24:193-201). The
+    clusters to that of independent observations, but no more than n. It is multiplied by (Z / t)^2,
+    which puts Student's t in place of the normal quantile (Korn and Graubard 1998, Survey Methodology 24:193-201). The
     variance is corrected, and the degrees of freedom of t counted, for clusters of unequal size that are alike within
     (Bell and McCaffrey 2002, Survey Methodology 28:169-181); the degrees are fewer where few clusters hold most of the
     variance, by the fourth moment of the clusters' sums (Pan and Wall 2002, Statistics in Medicine 21:1429-1441). Where all
@@ -44,7 +44,7 @@ def residual_moments(sizes: Floats, alike: float) -> tuple[float, float]:
     """Return the expected sum of squares of the clusters' sums, relative to one around the true mean, and its degrees of freedom.
 
     ``sizes`` (clusters,); ``alike`` is the intraclass correlation. The covariance of the sums is that of the clusters, V,
-    less what subtracting the mean takes: (I - u1') V (I - 1u'), with u each cluster's share of the samples.
+    minus what subtracting the mean removes: (I - u1') V (I - 1u'), with u each cluster's share of the samples.
     """
     own, share = sizes * (1 + (sizes - 1) * alike), sizes / sizes.sum()
     total, mixed, square = own.sum(), share @ own, share @ share

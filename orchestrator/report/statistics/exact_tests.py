@@ -12,7 +12,7 @@ ALPHA, POWER = 0.05, 0.8
 DETECTABLE_DIGITS = 1e-4
 """Precision of the detectable difference, as a share."""
 FFT_ERROR = 1e-12
-"""Absolute error of the sign-flip p, and the least p that is reported."""
+"""Absolute error of p in ``sign_flip``, and the smallest p that it returns."""
 
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
@@ -21,7 +21,7 @@ def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
 
 
 def sign_flip(steps: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
-    """Return the exact two-sided p of a sum of integer differences, with random signs (Fisher's randomization test, 1935).
+    """Return the exact two-sided p of a sum of integer differences, under random signs (Fisher's randomization test, 1935).
 
     ``steps`` are the distinct differences of pairs, ``counts`` how many pairs have each. Under the null hypothesis
     the two answers to a sample are exchangeable. The characteristic function of the sum is the product of those of the
@@ -57,7 +57,7 @@ def detectable(n: int, discordant: float, alpha: float = ALPHA, power: float = P
     """Return the smallest true difference (points) that McNemar's exact test detects with this power among ``n`` pairs.
 
     ``discordant`` is the share of discordant pairs, ``alpha`` the level that p must not exceed: for one comparison of a
-    family, alpha divided by the family. None if not even agreement of all discordant pairs is detected.
+    family, alpha divided by the family. None if it does not even detect that all discordant pairs go one way.
     """
     if n <= 0 or not 0 < discordant <= 1 or mcnemar_power(n, discordant, discordant, alpha) < power:
         return None
@@ -69,26 +69,26 @@ def detectable(n: int, discordant: float, alpha: float = ALPHA, power: float = P
 
 
 def mcnemar_power(n: int, discordant: float, difference: float, alpha: float) -> float:
-    """Return the chance that the exact test of ``n`` pairs has p <= ``alpha``, given both shares.
+    """Return the chance that the exact test of ``n`` pairs has p <= ``alpha``.
 
-    ``discordant`` is the share of discordant pairs, ``difference`` the true difference, as shares. Sums over the
-    number of discordant pairs, a binomial (approximated in Connor 1987, Biometrics 43:207-211).
+    ``discordant`` is the true share of discordant pairs, ``difference`` the true difference, as a share. It is the exact sum
+    over the binomial number of discordant pairs (approximated in Connor 1987, Biometrics 43:207-211).
     """
-    from scipy.stats import binom  # type: ignore[import-untyped]  # takes a second, and the table of `run` tests no power
+    from scipy.stats import binom  # type: ignore[import-untyped]  # imports for a second; the table of `run` needs no power
 
-    pairs, fewest, chances = _discordant_pairs(n, discordant, alpha)
+    pairs, critical, chances = _discordant_pairs(n, discordant, alpha)
     share = (discordant + difference) / (2 * discordant)
-    rejected = binom.sf(pairs - fewest - 1, pairs, share) + binom.cdf(fewest, pairs, share)
+    rejected = binom.sf(pairs - critical - 1, pairs, share) + binom.cdf(critical, pairs, share)
     return float((chances * rejected).sum())
 
 
 @lru_cache(maxsize=1)
 def _discordant_pairs(n: int, discordant: float, alpha: float) -> tuple[Integers, Floats, Floats]:
-    """Return possible numbers of discordant pairs, the largest smaller side that is still significant, and their chances."""
+    """Return numbers of discordant pairs, the largest count of the rarer kind that is significant in each, and their chances."""
     from scipy.stats import binom
 
     spread = 6 * np.sqrt(n * discordant * (1 - discordant)) + 1
     pairs = np.arange(max(0, int(n * discordant - spread)), min(n, int(n * discordant + spread)) + 1)
-    fewest = binom.ppf(alpha / 2, pairs, 0.5)
-    fewest = np.where(binom.cdf(fewest, pairs, 0.5) > alpha / 2, fewest - 1, fewest)
-    return pairs, fewest, binom.pmf(pairs, n, discordant)
+    critical = binom.ppf(alpha / 2, pairs, 0.5)
+    critical = np.where(binom.cdf(critical, pairs, 0.5) > alpha / 2, critical - 1, critical)
+    return pairs, critical, binom.pmf(pairs, n, discordant)

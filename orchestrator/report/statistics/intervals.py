@@ -4,7 +4,7 @@ A mean is in the interval if the data do not reject it: |observed - mean| <= z *
 distribution that fits the data best among those with that mean, over all allowed values and not only the observed ones. So
 no interval collapses where all observations agree: ten zeros do not exclude a one.
 For a paired difference of proportions this is Tango's interval (1998, Statistics in Medicine 17:891-908), for an average over
-strata the score interval under constrained maximum likelihood. One proportion alone has a wider one
+strata the score interval under constrained maximum likelihood. A single proportion has a wider interval
 (``orchestrator.report.statistics.proportion``).
 """
 
@@ -28,7 +28,7 @@ TILTS = np.geomspace(1e-7, 1e9, 1_000)
 REMAINDERS = 1 / (1 + np.geomspace(1e-8, 1e8, 1_000))
 """Grids on which the constrained distributions are computed; bounds are right to 1e-4 of the range."""
 ROUNDING = 1e-12
-"""Relative error of sums; a smaller distance counts as 0."""
+"""Relative error of sums; means that differ by less count as equal."""
 
 
 class Stratum(NamedTuple):
@@ -57,7 +57,7 @@ class _Path(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """Mean distances from a bound, falling from the observed one, and their distance from it in standard errors."""
+    """Possible mean distances from a bound, falling from the observed one, and how many standard errors each lies below it."""
 
     mean: Floats
     standardized: Floats
@@ -95,7 +95,7 @@ def score_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:
 
 
 def score_tests(strata: Sequence[Stratum], margin: float) -> tuple[float, float, float, float]:
-    """Return ``score_test`` and the p of equivalence: that the average is ``margin`` or more away from 0.
+    """Return ``score_test`` and the p of equivalence, whose null hypothesis is an average ``margin`` or more away from 0.
 
     Equivalence is tested by two one-sided tests (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15:657-680): p is below 0.05 if
     the 90% interval is within the margin.
@@ -105,7 +105,7 @@ def score_tests(strata: Sequence[Stratum], margin: float) -> tuple[float, float,
     low, high = (float(np.mean([getattr(stratum, end) for stratum in strata])) for end in ("low", "high"))
 
     def tail(value: float) -> float:
-        """Return the one-sided p of an average as far from the observed one as ``value``."""
+        """Return the one-sided p of the null hypothesis that the true average is ``value``."""
         side, distance = (below, value - low) if value < average else (above, high - value)
         if side is None or value == average:
             return 0.5
@@ -124,7 +124,7 @@ def ratio_interval(hits: Integers, totals: Integers, counts: Integers) -> tuple[
     """Return the interval of sum(hits) / sum(totals) over units (kinds,) that occur ``counts`` times, as shares.
 
     It is the interval of a proportion at the effective sample size that the linearized variance between units gives (Korn and
-    Graubard 1998, Survey Methodology 24:193-201); where all units agree, the number of units.
+    Graubard 1998, Survey Methodology 24:193-201); if all units agree, it is the number of units.
     """
     n, total = float(counts.sum()), float(counts @ totals)
     share = float(counts @ hits) / total
@@ -160,7 +160,7 @@ def correlation(before: tuple[Integers, Integers], after: tuple[Integers, Intege
     """Return the correlation of two shares on the same n samples, each given as (counts, totals), arrays (n,).
 
     It is the correlation of the linearized residuals, shrunk towards 0 as if about four more samples had been observed on
-    which both are independent: a few samples that agree do not show that all do.
+    which the two shares are independent: a few samples on which they agree do not show that they always do.
     """
     first, second = (count - (count.sum() / max(1, total.sum())) * total for count, total in (before, after))
     scale = float(np.sqrt((first @ first) * (second @ second)))
@@ -177,7 +177,7 @@ def _limit_distance(side: _Side | None) -> float:
 
 
 def _compute_side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
-    """Return the distances from the upper or the lower bounds, or None if every value lies at its bound."""
+    """Return the side of the upper or the lower bounds, or None if every value lies at its bound."""
     distances = [s.high - s.values if upwards else s.values - s.low for s in strata]
     if not any(away.any() for away in distances):
         return None
@@ -185,7 +185,7 @@ def _compute_side(strata: Sequence[Stratum], upwards: bool) -> _Side | None:
 
 
 def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
-    """Return every mean that the average may have, between the observed one and the bound.
+    """Return the means between the observed one and the bound, with their distances in standard errors.
 
     ``strata`` are the distances of the values from the bound (kinds,) and their counts.
     """
@@ -194,17 +194,18 @@ def _standardize(strata: Sequence[tuple[Floats, Floats]]) -> _Side:
     grid = np.unique(np.concatenate([np.log(path.multiplier) for path, _ in paths]))
     mean, variance = np.zeros(len(grid)), np.zeros(len(grid))
     for path, n in paths:
-        at = np.log(path.multiplier)
-        mean += np.interp(grid, at, path.mean) / len(strata)
-        variance += np.interp(grid, at, path.variance) / n / len(strata) ** 2
-    moved = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
-    return _Side(mean, moved / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
+        logs = np.log(path.multiplier)
+        mean += np.interp(grid, logs, path.mean) / len(strata)
+        variance += np.interp(grid, logs, path.variance) / n / len(strata) ** 2
+    distance = np.where(observed - mean > ROUNDING * observed, observed - mean, 0.0)
+    return _Side(mean, distance / np.sqrt(np.maximum(variance, np.finfo(float).tiny)))
 
 
 def _tilted_path(away: Floats, counts: Floats) -> _Path:
     """Return the likeliest distributions over ``away`` and 0 as a Lagrange multiplier pulls their mean to 0.
 
-    Each has p_j = c_j / (a + t r_j); if nothing was observed at the bound and t is large, a is 0 and the remainder is there.
+    Each has p_j = c_j / (a + t r_j); if nothing was observed at the bound and t is large, a is 0 and the bound has the remaining
+    probability.
     """
     tilt = TILTS[:, None] / away.max()
     weights = counts / (1 + tilt * away)

@@ -1,6 +1,6 @@
-"""Intervals of any measure of samples that come in clusters: what the measure is without each cluster in turn.
+"""Jackknife intervals of any measure of clustered samples, from its values with each cluster left out in turn.
 
-A bootstrap's percentiles are too narrow for few clusters and for skewed measures. Here the jackknife gives the standard error
+A bootstrap's percentiles are too narrow for few clusters and for skewed measures. The jackknife gives the standard error
 (Miller 1974, Biometrika 61:1-15), Hall's cubic transformation corrects for skewness (``means``), and Student's t counts
 the degrees of freedom as ``clusters`` does: fewer where clusters are of unequal size or few hold most of the variance.
 ``python -m tests.orchestrator.operating.coverage`` measures coverage on planted values.
@@ -19,11 +19,11 @@ from orchestrator.report.statistics.means import skewed_limits
 
 Floats = NDArray[np.float64]
 MOST = 1000
-"""Most groups that are left out; more clusters are joined to so many."""
+"""Largest number of groups that are left out in turn; a larger number of clusters is merged into this many groups."""
 UNDEFINED = 0.05
-"""Share of groups without which a measure may have no value."""
+"""Share of groups that may leave a measure without a value when they are left out."""
 ALIKE = 1.0
-"""Assumed correlation within clusters, by which their sizes count: the one with the fewest degrees of freedom."""
+"""Assumed correlation within clusters: the value that gives unequal sizes the fewest degrees of freedom."""
 
 
 class LeftOut(NamedTuple):
@@ -32,7 +32,7 @@ class LeftOut(NamedTuple):
     values: Floats
     """(clusters,)"""
     sizes: Floats
-    """(clusters,) Number of samples of each."""
+    """(clusters,) Number of samples of each cluster."""
 
 
 class _Moments(NamedTuple):
@@ -46,7 +46,7 @@ class _Moments(NamedTuple):
 
 
 def leave_out_weights(clusters: Sequence[str]) -> tuple[Floats, Floats]:
-    """Return the weights of samples without each cluster, (clusters, samples), and the clusters' sizes; rows sum to 1."""
+    """Return the weights of samples without each cluster (clusters, samples), and the clusters' sizes; rows sum to 1."""
     _, indices = np.unique(np.asarray(clusters), return_inverse=True)
     indices = indices % MOST
     sizes = np.bincount(indices).astype(np.float64)
@@ -60,17 +60,17 @@ def jackknife_interval(
 ) -> IntervalEstimate:
     """Return a mean over independent strata with its interval, within ``low`` and ``high``.
 
-    The limits are NaN without two clusters in each stratum, or if a measure has no value without some of them.
+    The limits are NaN unless each stratum has two clusters, or if the measure lacks a value for more than ``UNDEFINED`` of them.
     """
-    moments = [_stratum_moments(each) for each in strata]
+    moments = [_stratum_moments(stratum) for stratum in strata]
     if np.isnan(value) or None in moments:
         return IntervalEstimate(value, nan, nan)
-    variances = np.array([each.variance for each in moments if each]) / len(strata) ** 2
+    variances = np.array([part.variance for part in moments if part]) / len(strata) ** 2
     variance = float(variances.sum())
     if not variance:
         return IntervalEstimate(value, value, value)
-    freedom = variance**2 / float(np.sum(variances**2 / [each.freedom for each in moments if each]))
-    skewness = sum(each.third for each in moments if each) / len(strata) ** 3 / variance**1.5
+    freedom = variance**2 / float(np.sum(variances**2 / [part.freedom for part in moments if part]))
+    skewness = sum(part.third for part in moments if part) / len(strata) ** 3 / variance**1.5
     lower, upper = skewed_limits(value, variance**0.5, skewness, freedom, (low, high))
     return IntervalEstimate(value, min(lower, value), max(upper, value))
 

@@ -1,8 +1,8 @@
-"""Shares that an imperfect judge counts, corrected by answers whose verdict is known.
+"""Shares that an imperfect judge counts, corrected by answers whose true verdict is known.
 
-With known answers of other origin, sensitivity and specificity correct the judge's share (Rogan and Gladen 1978, Am. J.
+With such answers from outside the run, sensitivity and specificity correct the judge's share (Rogan and Gladen 1978, Am. J.
 Epidemiol. 107:71-76; interval with adjusted counts after Lang and Reiczigel 2014, Prev. Vet. Med. 113:13-22). With labelled
-answers of the very run, the labels correct the judge's mean by prediction-powered inference (Angelopoulos, Duchi and Zrnic
+answers of the run itself, the labels correct the judge's mean by prediction-powered inference (Angelopoulos, Duchi and Zrnic
 2023, "PPI++", arXiv 2311.01453), which is unbiased whatever the judge's errors are.
 """
 
@@ -17,9 +17,9 @@ from orchestrator.report.statistics.proportion import Z, proportion_interval
 
 Floats = NDArray[np.float64]
 FEWEST_LABELS = 20
-"""Labels from which a share is corrected by them; each stratum needs two, or all that it has."""
+"""Fewest labels that correct a share; each stratum needs two, or a label of every answer."""
 PRIOR = 2.0
-"""Imagined labels of a stratum, spread like those of the other strata, for variances: none is 0 where all labels agree."""
+"""Imagined labels of a stratum, spread like those of the other strata, so that no variance is 0 where all labels agree."""
 TRUE, JUDGED = np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0])
 """The truth and the verdict in the four counts of a ``Confusion``: hits, misses, false alarms, rejections."""
 
@@ -62,7 +62,7 @@ def prediction_powered(
 ) -> IntervalEstimate | None:
     """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
 
-    ``tuning`` is PPI++'s weight of the judge, by default the one that makes the variance least. The variance counts imagined
+    ``tuning`` is PPI++'s weight of the judge, by default the one with the smallest variance. The variance counts imagined
     labels (``PRIOR``); the interval is that of a proportion at the effective size that the variance gives.
     ``shares`` weigh the strata and sum to 1 (default: equally). Where strata are parts of a population that were labelled at
     different rates, weights by size are the inverse probability weights of their labels.
@@ -82,7 +82,7 @@ def prediction_powered(
 
 
 def labels_to_halve(strata: Sequence[Labels], shares: Sequence[float] | None = None) -> int | None:
-    """Return how many labels in all would halve the width of ``prediction_powered``; None if even all answers would not."""
+    """Return how many labels in all would halve the width of ``prediction_powered``; None if even labels of all would not."""
     weights = _weights(strata, shares)
     moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
@@ -103,10 +103,10 @@ def labels_to_halve(strata: Sequence[Labels], shares: Sequence[float] | None = N
 
 
 def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Floats:
-    """Return variance of the truth, of the verdict, and their covariance (strata, 3), with the imagined labels.
+    """Return variance of the truth, of the verdict, and their covariance (strata, 3), with imagined labels.
 
-    These are spread like the labels of the other strata; where strata are parts of a population, half like its answers and
-    half evenly, without which intervals of 50 labels cover only 87% in the worst of five planted cases.
+    Imagined labels are spread like the labels of the other strata; where strata are parts of a population, half like its
+    answers and half evenly, without which intervals of 50 labels cover only 87% in the worst of five planted cases.
     """
     counts = np.array([part.labelled for part in strata], dtype=np.float64)
     rest = counts.sum(axis=0) - counts + 0.5

@@ -1,15 +1,16 @@
-"""Means whose spread needs a model of its own: over models and scenarios that are both drawn, and of skewed differences.
+"""Means whose error needs a model of its own: over models and scenarios as random samples, and of skewed differences.
 
-The crossed mean is a two-way analysis of variance with random effects. It varies with the models, with the scenarios, and with
-what is particular to both and to the samples; each part is estimated from the mean squares (Searle, Casella and McCulloch
-1992, Variance Components, chapter 4), with Satterthwaite's degrees of freedom (1946). Nothing is assumed of the differences'
-shape but finite variances, so it holds in points too, where a logistic model would be additive in logits only.
+The crossed mean is a two-way analysis of variance with random effects. Its variance has a part of the models, of the scenarios,
+and of the rest (their interaction and the sampling of episodes); each part is estimated from the mean squares (Searle, Casella
+and McCulloch 1992, Variance Components, chapter 4), with Satterthwaite's degrees of freedom (1946). It assumes only
+that the differences have finite variances, so it holds in points too, where a logistic model would be additive in logits only.
 
 Differences of suggestions per episode are skewed by few episodes that loop to the turn limit. Student's t then rejects a true
 null in up to 10% of runs of 40 pairs, and a sign-flip test in 18%: it assumes symmetry, and studentizing does not repair it,
 because flipped signs leave the sum of squares as it is. The statistic here is the studentized mean with Hall's cubic
 correction for skewness (1992, J. R. Stat. Soc. B 54:221-228). The interval inverts the test, so p is below 0.05 exactly if 0
-is outside. Fewer pairs may have missed all loops: the score test allows for those (``orchestrator.report.statistics.intervals``).
+is outside. With fewer than ``FEWEST`` pairs, all loops may have been missed by chance; the score test allows for that
+(``orchestrator.report.statistics.intervals``).
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class CrossedMean(NamedTuple):
     high: float
     p: float
     rows: float
-    """Standard deviation over rows, of the effects themselves."""
+    """Standard deviation of the true effects of rows, without sampling error."""
     columns: float
     rest: float
     """Standard deviation of what rows and columns do not explain, sampling error included."""
@@ -62,7 +63,7 @@ def crossed_mean(effects: NDArray[np.float64]) -> CrossedMean | None:
 
 
 FEWEST = 30
-"""Observations of a stratum (effective ones, if clustered) from which its skewness can be estimated."""
+"""Fewest observations of a stratum (effective ones, if clustered) that estimate its skewness."""
 
 
 def skewed_mean_test(strata: Sequence[Stratum]) -> tuple[float, float, float]:

@@ -6,7 +6,7 @@ from typing import Any
 Z = NormalDist().inv_cdf(0.975)
 """Standard errors of a two-sided 95% interval."""
 SMALL_SAMPLE = 30
-"""Degrees of freedom beyond n of the t distribution whose quantile (its first expansion term) replaces the normal one."""
+"""The quantile is that of Student's t with n plus this many degrees of freedom, to the first term of its expansion."""
 
 
 def proportion_interval(hits: float, n: float) -> tuple[float, float]:

@@ -17,7 +17,7 @@ def paired_kappa(both_yes: int, first_only: int, second_only: int, both_no: int)
     """Return Cohen's kappa of two fallible readers from the counts of answers; None where chance agreement is 1.
 
     The interval holds the middle 95% of the posterior under Jeffreys' prior for four shares (half a count each), so it is not
-    empty where the readers never differ. Planted (50 to 1,000 answers, 5 to 50% yes): it covers 93 to 98%.
+    empty where the readers never differ. It covers 93 to 98% of planted values (50 to 1,000 answers, 5 to 50% yes).
     """
     counts = np.array([both_yes, first_only, second_only, both_no], dtype=np.float64)
     total = counts.sum()

@@ -27,7 +27,7 @@ def test_notes_on_stops_name_the_intervals_that_hold(demo_data):
     assert rule.endswith("0 of 1 cell stopped, 0 of 50 episodes not needed")
     assert room._precision_notes(wanted, planned, 1_500)[1:] == [
         "intervals of accuracy, suggestions and loops of 1 stopped cell hold at any stop, for the whole set of samples; those of "
-        "shares of answers, of budgets and of paired tests take the number as given",
+        "shares of answers, of budgets and of paired tests assume a fixed number of samples",
         "1,500 episodes after a stop or of an earlier configuration are left out",
     ]
     plain = sweep(demo_data, ["guess"], ["hint"], scenarios=["QD"])

@@ -8,11 +8,12 @@ def test_another_temperature_or_length_is_not_comparable():
     assert decoding_mismatch(Sampling()) is None and decoding_mismatch(Sampling(checkpoint=True)) is None
     assert decoding_mismatch(Sampling(top_p=0.5)) is None
     assert decoding_mismatch(Sampling(max_tokens=51)) == (
-        "decoded otherwise than the paper: greedy and 51 new tokens, not as each checkpoint's generation_config says and 50"
+        "decoded otherwise than the paper: greedy with at most 51 new tokens, instead of each checkpoint's"
+        " generation_config with at most 50"
     )
     assert decoding_mismatch(Sampling(temperature=0.7)) == (
-        "decoded otherwise than the paper: sampled at temperature 0.7 and 50 new tokens, not as each checkpoint's"
-        " generation_config says and 50"
+        "decoded otherwise than the paper: sampled at temperature 0.7 with at most 50 new tokens, instead of each"
+        " checkpoint's generation_config with at most 50"
     )
 
 
@@ -26,7 +27,8 @@ def test_answers_are_sampled_and_long():
     ):
         assert sampling_mismatch(sampling) is not None
     assert sampling_mismatch(Sampling(max_tokens=4096)) == (
-        "answered otherwise than in the paper: greedy and at most 4,096 new tokens, not sampled and as long as it takes"
+        "answered otherwise than in the paper: greedy with at most 4,096 new tokens, instead of sampled with a limit"
+        " of 4,096 or more"
     )
 
 

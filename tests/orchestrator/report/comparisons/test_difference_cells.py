@@ -91,7 +91,8 @@ def test_decoding_is_compared_with_the_papers():
 
     assert decoding_mismatch(Sampling()) is decoding_mismatch(package) is None
     assert decoding_mismatch(Sampling(max_tokens=9)) == (
-        "decoded otherwise than the paper: greedy and 9 new tokens, not as each checkpoint's generation_config says and 50"
+        "decoded otherwise than the paper: greedy with at most 9 new tokens, instead of each checkpoint's"
+        " generation_config with at most 50"
     )
     assert decoding_mismatch(Sampling(temperature=0.5)).startswith("decoded otherwise than the paper: ")
     assert decoding_note(package, "mcqa") == decoding_note(AS_THE_PACKAGE, "oeg") == ""
@@ -113,7 +114,8 @@ def test_open_ended_answers_are_sampled_without_a_tight_limit():
         "answered otherwise than in the paper"
     )
     assert sampling_mismatch(Sampling(max_tokens=most)) == (
-        f"answered otherwise than in the paper: greedy and at most {most:,} new tokens, not sampled and as long as it takes"
+        f"answered otherwise than in the paper: greedy with at most {most:,} new tokens, instead of sampled with a limit"
+        f" of {most:,} or more"
     )
 
 

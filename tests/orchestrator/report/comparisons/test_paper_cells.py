@@ -55,7 +55,7 @@ def test_notes_say_what_is_not_compared_and_why():
         "open-ended figures are by the judge b/1; the paper's are by Qwen3-8B, sampled, with the package's instruction",
         "y",
         "z",
-        "of what is compared, ids and counts are the published ones, but the pictures cannot be checked from the run folder",
+        "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder",
     ]
     assert comparison_notes(rows(gone)) == ["1 cell not compared (m): no such table"]
 

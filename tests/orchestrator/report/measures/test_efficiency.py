@@ -184,7 +184,10 @@ def test_rho_with_ties_matches_scipy(pairs):
 
 
 def test_too_few_or_equal_models_have_a_reason(run_data):
-    assert spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2] == "2 models of published size, and it takes three"
+    assert (
+        spearman(np.array([1.0, 2.0]), np.array([1.0, 2.0]))[2]
+        == "2 models of published size; a correlation needs three"
+    )
     assert spearman(np.array([1.0, 2.0, 3.0]), np.zeros(3))[2] == "all values are equal"
     assert model_sizes(run_data).is_empty()
     assert size_correlation(run_data).is_empty()
@@ -243,5 +246,5 @@ def test_p_of_many_models_is_a_share_of_ten_thousand_orders():
     assert p == spearman(sizes, values)[1] and 10_000 * p == pytest.approx(round(10_000 * p), abs=1e-6)
     assert p == 0.0432, "equal runs have equal orders; by the t distribution it is 0.033"
     assert spearman(sizes, 0 * values) == spearman(0 * sizes, values) == (None, None, "all values are equal")
-    assert spearman(sizes[:1], values[:1])[2] == "1 model of published size, and it takes three"
+    assert spearman(sizes[:1], values[:1])[2] == "1 model of published size; a correlation needs three"
     assert spearman(sizes[:3], values[:3])[2] is None
