@@ -51,7 +51,7 @@ def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
     Raises SweepError for an unknown backend or a folder without ``config.json``.
     """
     if backend and backend not in ENGINES:
-        raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
+        raise SweepError(f"--backend must be {' or '.join(ENGINES)}, not {backend!r}")
     if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
         entry = find_models([model])[0] if model and backend else None
         return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if entry else None

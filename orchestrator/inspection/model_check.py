@@ -228,7 +228,7 @@ def _architecture(model: ModelSpec, checkpoint: Checkpoint) -> str:
     if not (name := checkpoint.architecture):
         return "unknown"
     if model.requirements:
-        return f"unknown: {name}, by its own packages; `models try` asks them"
+        return f"unknown: {name}; `models try` loads it with its own packages"
     cell = engine_cell(model.backend, name)
     if not cell.startswith("ok") and "auto_map" in checkpoint.config and model.trust_remote_code:
         return f"ok: {name}, its own code"

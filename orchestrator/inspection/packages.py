@@ -80,7 +80,7 @@ def import_errors(packages: Sequence[str]) -> dict[str, str]:
 def package_cell(model: ModelSpec, packages: Sequence[str], errors: Mapping[str, str]) -> str:
     """Return the table cell of a model's packages, with the command that installs a missing one."""
     if model.requirements:
-        return f"unknown: {', '.join(model.requirements)} of its own, which `models try` installs"
+        return f"unknown: own packages ({', '.join(model.requirements)}), which `models try` installs"
     if model.is_local and importlib.util.find_spec(model.backend) is None:
         return f"unknown: {model.backend} is not installed: {_install_command(model.backend)}"
     for name in packages:

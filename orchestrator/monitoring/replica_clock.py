@@ -20,7 +20,7 @@ class Replica:
 
 
 class ReplicaClock:
-    """Adds the time between two looks to the part that each worker was in; a change counts from the next look on."""
+    """Adds the time between two looks to what each worker does at the second look (``_part``)."""
 
     def __init__(self, folder: Path, attempt: str) -> None:
         self.folder, self.attempt = folder, attempt
@@ -59,7 +59,7 @@ class ReplicaClock:
         setattr(times, part, getattr(times, part) + elapsed)
 
     def _count_loss(self, replica: Replica) -> None:
-        """Move what a worker had not delivered to ``lost``; a stopped one has delivered everything."""
+        """Move a worker's undelivered time to ``lost``; a worker that was ordered to stop has delivered everything."""
         slot = replica.slot
         part = _part(slot)
         if part == "loading" or slot.leased_count:
@@ -73,7 +73,7 @@ class ReplicaClock:
 
 
 def _part(slot: WorkerSlot) -> str:
-    """Return what a worker does now; one of a judge that serves other models judges whenever it is ready."""
+    """Return what a worker does now; a ready worker of a judge that serves beside players always counts as judging."""
     demand = slot.group.demand
     if not slot.placed:
         return "waiting"

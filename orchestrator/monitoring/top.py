@@ -41,7 +41,7 @@ class RunView:
 
     snapshot: Snapshot
     driver: str
-    """Where the driver runs, and the change of the sweep that is waiting."""
+    """Where the driver runs, or a note that none is running."""
     replies: tuple[str, ...]
     commands: tuple[str, ...]
     held: str = ""
@@ -180,7 +180,7 @@ def row_texts(row: GroupRow) -> dict[str, str]:
 
 
 def last_replies(folder: Path, limit: int = REPLIES) -> tuple[str, ...]:
-    """Return lines such as ``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...`` from the newest stored part of turns."""
+    """Return lines such as ``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...`` from the newest part file of turns."""
     newest = max((folder / "turns").glob("part-*.parquet"), default=None)
     if newest is None:
         return ()
