@@ -77,7 +77,7 @@ class Row:
         )  # fmt: skip
 
     def table(self) -> dict[str, Any]:
-        """Return the row as JSON."""
+        """Return the row as a JSON object."""
         return {**asdict(self), "ok": self.ok}
 
 

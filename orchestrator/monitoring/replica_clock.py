@@ -11,11 +11,11 @@ from orchestrator.storage.replica_time import WRITE_INTERVAL_S, ReplicaTime, rea
 
 @dataclass(slots=True)
 class Replica:
-    """A worker as of the last look."""
+    """A worker as the last look saw it."""
 
     slot: WorkerSlot
     undelivered_s: float = 0.0
-    """Seconds of loading, or of work since its last delivery: lost if it ends now without an order to stop."""
+    """Seconds of loading, or of work since its last delivery; lost if the worker dies now."""
     last_heard: float = 0.0
 
 

@@ -45,7 +45,7 @@ class RunView:
     replies: tuple[str, ...]
     commands: tuple[str, ...]
     held: str = ""
-    """A sentence on the time that replicas held; "" before the ledger has any."""
+    """A sentence on how replicas have spent their time; "" before any is recorded."""
 
 
 class Top(App[None]):

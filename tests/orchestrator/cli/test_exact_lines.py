@@ -34,7 +34,7 @@ def test_init_makes_the_folders_of_its_file_and_lists_the_next_commands(tmp_path
         assert capsys.readouterr().out.splitlines() == [
             f"{file}: edit it, then",
             f"  proactive-sweep data demo {file.parent / 'demo-data'}"
-            "      # a small benchmark; `data fetch DIR` brings the published one",
+            "      # a small benchmark; `data fetch DIR` downloads the published one",
             f"  proactive-sweep plan {file}",
             f"  proactive-sweep run {file}",
             f"  proactive-sweep report outputs/{file.stem}",
@@ -55,7 +55,7 @@ def test_a_copy_of_the_paper_is_told_to_fetch_the_published_data(tmp_path: Path)
 
 def test_an_example_package_is_copied_once_and_without_caches(tmp_path: Path, capsys: Any) -> None:
     start.init(package=tmp_path / "own")
-    assert capsys.readouterr().out == f"{tmp_path / 'own'}: read README.md there, which has the commands\n"
+    assert capsys.readouterr().out == f"{tmp_path / 'own'}: its README.md has the commands to type next\n"
     assert (tmp_path / "own/README.md").is_file() and not list((tmp_path / "own").rglob("__pycache__"))
     assert refusal_of(start.init, package=tmp_path / "own") == (
         f"{tmp_path / 'own'} already exists and is left unchanged; name another folder"
@@ -251,9 +251,9 @@ def test_models_are_named_before_they_are_loaded() -> None:
 
 
 def test_labels_need_a_folder_that_keeps_them_and_a_name(tmp_path: Path) -> None:
-    view._check_kept([tmp_path])
+    view._refuse_bucket_copies([tmp_path])
     (tmp_path / LISTING).write_text("")
-    assert refusal_of(view._check_kept, [Path("other"), tmp_path]) == (
+    assert refusal_of(view._refuse_bucket_copies, [Path("other"), tmp_path]) == (
         "labels are kept in a folder of this machine; copy the run from its bucket to one and name that"
     )
     for name in ("a" * 61, "a b"):
@@ -261,7 +261,7 @@ def test_labels_need_a_folder_that_keeps_them_and_a_name(tmp_path: Path) -> None
             f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most"
         )
     assert refusal_of(view.view, [tmp_path, tmp_path], export_labels=tmp_path / "x.csv") == (
-        "labels are of one run folder; name one"
+        "labels belong to one run folder; name one"
     )
 
 
