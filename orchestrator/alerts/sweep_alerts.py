@@ -33,12 +33,12 @@ class SweepAlerts:
         self._sent = set[tuple[str, str]]()
 
     def report_stops(self, reasons: Mapping[str, str]) -> None:
-        """Send an alert for each group of workers or requests (``reasons``: its name -> why) that has stopped."""
+        """Send an alert for each group of workers or requests that has stopped; ``reasons``: name of the group -> why."""
         for name, reason in reasons.items():
             self._send("stopped", f"{name} has stopped: {reason}", subject=name, reason=reason)
 
     def report_spending(self, spending: Mapping[str, tuple[float, float]]) -> None:
-        """Send an alert for each cost limit of which ``BUDGET_SHARE`` is spent; ``spending``: its name -> spent, limit."""
+        """Send an alert for each cost limit that is spent to ``BUDGET_SHARE``; ``spending``: its name -> (spent, limit)."""
         for name, (spent, limit) in spending.items():
             if spent >= BUDGET_SHARE * limit:
                 text = f"{name}: {spent:.2f} of the limit of {limit:.2f} is spent"

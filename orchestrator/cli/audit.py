@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import AsJson, MovedData, viewed
+from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines
 from orchestrator.storage.lock import RunFolderError
 
@@ -30,14 +30,14 @@ def audit(
     """
     if answers is not None:
         if output or data is None:
-            raise RunFolderError("--answers takes no run folder but the benchmark: audit --answers FILE --data DIR")
+            raise RunFolderError("--answers requires --data and no run folder: audit --answers FILE --data DIR")
         _score_answers(answers, data)
         return
     if not output:
         raise RunFolderError("name a run folder, or type --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 
-    outcome = replay_run(viewed(output), package, python, data)
+    outcome = replay_run(readable_folder(output), package, python, data)
     if as_json:
         print_json({**asdict(outcome), "clean": outcome.clean})
     else:

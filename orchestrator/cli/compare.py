@@ -1,4 +1,4 @@
-"""``compare``: one run against the published figures, or several against the first, and what ``--power`` can find."""
+"""``compare``: one run with the published figures, or several with the first; ``--power``: the smallest detectable difference."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.report.measures.first_turn_filter import FirstTurns
 
 LISTED = 5
-"""Undecided samples that are listed by id."""
+"""Most undecided samples that are listed by id."""
 COLUMNS = ("samples", "kept", "gone", "undecided", "published", "shared", "first_turn", "first_turn_kept")
 RULE_COLUMNS = ("kept", "undecided", "published", "shared", "first_turn_kept")
 RULE_HEADINGS = ("right", "kept", "undecided", "kept by paper", "kept by both", "of kept %")
@@ -120,7 +120,8 @@ def _notes(turns: FirstTurns, undecided: pl.DataFrame, percent: int, into: Path 
     yield f"models: {', '.join(turns.models)}, at the first turn of zero-shot"
     short = turns.samples.filter(turns.samples["lacking"] > 0)
     if short.height:
-        yield f"{short.height:,} samples lack answers of some models (not played, or errors); these count as neither"
+        lacking = "lack answers of some models (not played, or errors); these count as neither right nor wrong"
+        yield f"{short.height:,} samples {lacking}"
     if undecided.height:
         ids = [f"{row['scenario']}/{row['sample_id']:04d}" for row in undecided.head(LISTED).iter_rows(named=True)]
         more = f" and {undecided.height - LISTED:,} more" if undecided.height > LISTED else ""
@@ -226,7 +227,7 @@ def _scenario_names(text: str) -> list[str]:
 
 
 def _unwritable(folder: Path, problem: OSError) -> str:
-    """Say why a folder cannot be written to; most often a file has its name, or the name of a parent."""
+    """Return why a folder cannot be written to; usually it or one of its parents is a file."""
     file = next((path for path in (folder, *folder.parents) if path.is_file()), None)
     why = f"{file} is a file" if file else problem.strerror or str(problem)
     return f"{folder} cannot be written to: {why}; name another folder"

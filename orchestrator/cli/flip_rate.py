@@ -56,8 +56,8 @@ def flip_rate(
     from orchestrator.planning.named_by_user import check_named, read_own_sweep
     from orchestrator.storage.disk import disk_errors
 
-    others = [setting for setting, wanted in ((PLAIN, repeat), (WITHOUT_CACHES, caches_off)) if wanted]
-    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data, others)
+    settings = [setting for setting, wanted in ((PLAIN, repeat), (WITHOUT_CACHES, caches_off)) if wanted]
+    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data, settings)
     check_named(repeats.folder, repeats.sweep, repeated_players(repeats.sweep), read_own_sweep(own))
     for line in repeats.lines():
         _say(line, as_json)
@@ -104,10 +104,10 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
     from orchestrator.report.tables.model_input import add_notes, input_notes
 
     notes = input_notes(repeats.sweep, repeats.folder)
-    differing = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
+    changed = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
     show(rich_table(add_notes(rate_table(comparison.rates), notes)), min_width=WIDTH)
-    if differing.height:
-        show(rich_table(add_notes(changed_cell_table(differing.head(MAX_CELLS)), notes)), min_width=WIDTH)
-    if differing.height > MAX_CELLS:
-        print(f"and {differing.height - MAX_CELLS:,} more cells with changed answers")
+    if changed.height:
+        show(rich_table(add_notes(changed_cell_table(changed.head(MAX_CELLS)), notes)), min_width=WIDTH)
+    if changed.height > MAX_CELLS:
+        print(f"and {changed.height - MAX_CELLS:,} more cells with changed answers")
     print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")

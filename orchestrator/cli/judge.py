@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.labels import label_answers
-from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, required_name, viewed
+from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, readable_folder, required_name
 from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def show_agreement(folder: Path, as_json: bool) -> None:
-    """Print the agreement of every pair of judges, that of three or more together, and that of people who gave labels."""
+    """Print how far each pair of judges agrees, how far three or more do together, and how far people's labels agree."""
     from orchestrator.report.scores import judge_agreement
     from orchestrator.storage import option_labels
     from orchestrator.storage.run_folder import stored_sweep
@@ -29,8 +29,8 @@ def show_agreement(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json([*rows.to_dicts(), *[pair._asdict() for pair in people]])
         return
-    few = "fewer than two judges have read answers of this run"
-    show(_agreement_table(rows) if rows.height else few, min_width=WIDTH)
+    too_few = "fewer than two judges have read answers of this run"
+    show(_agreement_table(rows) if rows.height else too_few, min_width=WIDTH)
     if rows["other"].n_unique() > 1:
         show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
     print_lines(
@@ -101,13 +101,13 @@ def judge(
         label_answers(output, labels, draw, active, as_json)
         return
     if agreement:
-        show_agreement(viewed(output), as_json)
+        show_agreement(readable_folder(output), as_json)
         return
     _judge_answers(output, by, set_, again, own, as_json)
 
 
 def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:
-    """Judge answers, print the open-ended table, and exit with 1 if some are left."""
+    """Judge answers, print the open-ended table, and exit with 1 if some answers are still pending."""
     from orchestrator.execution.attempt import judge_answers
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.named_by_user import check_named, read_own_sweep

@@ -1,11 +1,11 @@
-"""``judge --labels``: answers to label, and the shares that labels correct."""
+"""``judge --labels``: draw answers for people to label, and correct the judge's shares by the labels."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.options import WIDTH, viewed
+from orchestrator.cli.options import WIDTH, readable_folder
 from orchestrator.cli.printing import print_json, print_lines
 from orchestrator.monitoring.console import show
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def label_answers(output: str, path: Path | None, draw: int, active: bool, as_json: bool) -> None:
-    """Write a file of answers to label, or store labels and print the shares that they correct."""
+    """Write a file of answers to label, or store its labels and print the shares that they correct."""
     from orchestrator.gold import labels
     from orchestrator.report.read_run import read_run
     from orchestrator.report.statistics.judge_error import FEWEST_LABELS
@@ -31,7 +31,7 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
         raise RunFolderError("--draw needs a file to write; add --labels FILE")
     if "://" in output and not draw:
         raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
-    folder = viewed(output)
+    folder = readable_folder(output)
     run_data = read_run(folder)
     answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
     if draw:
@@ -48,8 +48,8 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
         print_json(table.numbers.to_dicts() if table.numbers is not None else [])
         return
     print_lines([f"{read:,} labels read, {stored:,} in {folder / labels.FILE}"])
-    few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
-    show(rich_table(table) if table.rows else few, min_width=WIDTH)
+    too_few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
+    show(rich_table(table) if table.rows else too_few, min_width=WIDTH)
 
 
 def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: bool) -> pl.DataFrame:
@@ -60,15 +60,15 @@ def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: b
     from orchestrator.storage.verdict_store import judge_names
 
     folder, stored = run_data.folder, labels.read_labels(run_data.folder)
-    drawing = (answers, stored["key"], number, run_data.sweep.seed)
+    draw_arguments = (answers, stored["key"], number, run_data.sweep.seed)
     if not active:
-        return labels.label_sheet(folder, answers, labels.draw_answers(*drawing), run_data.samples)
-    seconds = [*filter(None, stored["drawn"].sort()), *(name for name in judge_names(folder) if name != run_data.judge)]
-    if not seconds:
+        return labels.label_sheet(folder, answers, labels.draw_answers(*draw_arguments), run_data.samples)
+    judges = [*filter(None, stored["drawn"].sort()), *(name for name in judge_names(folder) if name != run_data.judge)]
+    if not judges:
         rules_judge = run_data.judge.startswith("rule-judge/")
         command = f"`judge {folder} --by {'MODEL' if rules_judge else 'rule-judge'}`"
         cost = "asks a model of `proactive-sweep ls models`" if rules_judge else "reads all answers and costs nothing"
         raise RunFolderError(f"--active needs the verdicts of a second judge; {command} {cost}")
-    disputed = disputed_answers(folder, run_data.judge, seconds[0])
-    keys = labels.draw_disputed(*drawing, disputed)
-    return labels.label_sheet(folder, answers, keys, run_data.samples, seconds[0])
+    disputed = disputed_answers(folder, run_data.judge, judges[0])
+    keys = labels.draw_disputed(*draw_arguments, disputed)
+    return labels.label_sheet(folder, answers, keys, run_data.samples, judges[0])

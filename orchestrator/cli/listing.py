@@ -54,7 +54,7 @@ def judges() -> Rows:
 
 
 def scenarios() -> Rows:
-    """Return the seven scenarios and those of installed packages, a broken one with the reason."""
+    """Return the seven scenarios and those of installed packages; a scenario that cannot be loaded has the reason as hint."""
     rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
     for name, offer in installed_scenarios().items():
         try:
@@ -103,7 +103,7 @@ def sweeps() -> Rows:
 
 
 def differences() -> Rows:
-    """Return where a model gets something else than in the published package, and the switch of each difference."""
+    """Return the differences between a model's input here and in the published package, each with the switch that undoes it."""
     from sweeps.differences import differences, paper_episodes
 
     columns = ("name", "ours", "package", "reason", "switch")
@@ -150,10 +150,8 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
 
 
 def _show_columns(rows: Rows) -> None:
-    for table, of_table in groupby(rows, key=itemgetter("table")):
-        texts = (
-            (row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in of_table
-        )
+    for table, group in groupby(rows, key=itemgetter("table")):
+        texts = ((row["column"], row["type"] + (", null" if row["nullable"] else ""), _explain(row)) for row in group)
         show(text_table(("column", "type", "meaning"), texts, title=f"{table}/part-*.parquet"))
 
 

@@ -1,6 +1,6 @@
 """The command line's entry point: every command in its panel of ``--help``.
 
-Each command is one call into another room; a user's mistake is one sentence and exit code 2.
+Each command only calls another package; a user's mistake becomes one sentence and exit code 2.
 """
 
 import io

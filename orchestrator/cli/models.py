@@ -148,7 +148,7 @@ def prove(
 ) -> None:
     """Compare token ids and every tensor of one request per cell with the package's own call, without weights.
 
-    Exit code 1 if they are not equal, or not those of the certificate that is stored already.
+    Exit code 1 if they differ from the package's call, or from a certificate that is stored already.
     """
     from orchestrator.inspection.model_try import models, prove_and_store
 
@@ -182,7 +182,7 @@ def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[s
 
 
 def _overflow_notes(path: Path) -> list[str]:
-    """Return how many episodes of the sweep may outgrow their models, if its data is available."""
+    """Return notes on episodes that may exceed the limits of their models, or a note that the data is missing."""
     from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan

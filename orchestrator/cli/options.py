@@ -27,8 +27,8 @@ def required_name(text: str) -> str:
     return text
 
 
-def viewed(text: str) -> Path:
-    """Return a readable copy of a run folder (``run_location.viewed``)."""
+def readable_folder(text: str) -> Path:
+    """Return a run folder, or a readable copy of one in a bucket; raises RunFolderError."""
     if "://" not in required_name(text):
         if Path(text).is_file():
             raise RunFolderError(f"{printable(text)} is a file, not a run folder; name a folder such as outputs/NAME")
@@ -40,16 +40,18 @@ def viewed(text: str) -> Path:
 
 def _benchmark(text: str) -> Path:
     if not Path(text).is_dir():
-        # printable: pydantic, which calls this, fails on bytes that are no text
+        # printable: pydantic, which calls this, fails on names that are not UTF-8
         raise BadData(
             f"--data {printable(text)} is not a folder; name the one that holds the *_preprocessed.jsonl files"
         )
     return Path(text)
 
 
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", parser=viewed, help="A run folder, or s3://BUCKET/FOLDER.")]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", parser=readable_folder, help="A run folder, or s3://BUCKET/FOLDER.")
+]
 RunFolders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", parser=viewed, help="Run folders, or s3://BUCKET/FOLDER.")
+    list[Path], typer.Argument(metavar="DIR...", parser=readable_folder, help="Run folders, or s3://BUCKET/FOLDER.")
 ]
 ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
 StrictPaper = Annotated[
@@ -129,5 +131,5 @@ def require_data(sweep: Sweep, file: Path) -> None:
 
 
 def reusable_folders(names: Sequence[str]) -> list[tuple[str, Path]]:
-    """Return each ``--reuse`` folder as typed and where it can be read; raises RunFolderError."""
-    return [(name, viewed(name)) for name in dict.fromkeys(names)]
+    """Return each ``--reuse`` folder as typed, with a readable copy of it; raises RunFolderError."""
+    return [(name, readable_folder(name)) for name in dict.fromkeys(names)]

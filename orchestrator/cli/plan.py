@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from sweeps.spec import Sweep
 
 LISTED = 5
-"""Most left-out products that the summary lists."""
+"""Most lines on left-out products and cells that the summary lists."""
 NODE_GPUS = 8
-"""GPUs for which the GPU-hours of a sample size are computed without --gpus."""
+"""The default of --gpus when --precision or --detect computes GPU-hours."""
 Gpus = Annotated[int | None, typer.Option(min=1, max=4096, help="Forecast the sweep on this many GPUs.")]
 Precision = Annotated[float | None, typer.Option(min=0.05, max=50, help="Samples for an interval of +- POINTS.")]
 Detect = Annotated[float | None, typer.Option(min=0.1, max=50, help="Samples to find a difference of POINTS.")]
@@ -108,9 +108,9 @@ def _show_cells(
     heads = ("planned", "done", *(["reused"] if reuse else []))
     done = sum(row["done"] for row in cells)
     total = f"{len(cells)} cells, {episodes.total_with_stops:,} episodes, {done:,} done"
-    counted = cells if by_cell else _sum_by_model(cells, heads)
+    summary = cells if by_cell else _sum_by_model(cells, heads)
     names = ("cell",) if by_cell else ("model", "cells")
-    rows = ([f"{row[name]:,}" if name in heads else str(row[name]) for name in (*names, *heads)] for row in counted)
+    rows = ([f"{row[name]:,}" if name in heads else str(row[name]) for name in (*names, *heads)] for row in summary)
     table = text_table((*names, *heads), rows, numbers=len(heads) + len(names) - 1)
     hidden = 0 if by_cell else max(0, len(left_out) - LISTED)
     more = [f"left out: {hidden:,} more (--cells lists them)"] if hidden else []
@@ -119,7 +119,7 @@ def _show_cells(
 
 
 def _apply_precision(sweep: Sweep, plan: Plan) -> tuple[Plan, list[str]]:
-    """Return the plan without the episodes after a stop by precision, and lines that explain the stops."""
+    """Return the plan without the episodes that the precision rule has stopped, and lines that explain the stops."""
     if sweep.precision is None:
         return plan, []
     from orchestrator.planning.build_plan import planned_cells
@@ -146,7 +146,7 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
 
 
 def _model_notes(sweep: Sweep, path: Path) -> list[str]:
-    """Return a line for each model that installs packages of its own, and one on those that are not pinned."""
+    """Return a line for each model that installs packages of its own, and one on models that are not pinned."""
     from orchestrator.inspection.pin import describe_unpinned
     from sweeps.registry import describe_requirements
 
@@ -155,7 +155,7 @@ def _model_notes(sweep: Sweep, path: Path) -> list[str]:
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:
-    """Return lines on the requests to services and their cost, for episodes that are neither stored nor reused, and to judges."""
+    """Return lines on requests and costs: of episodes on services that are neither stored nor reused, and of the gold check."""
     from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import service_cost
 

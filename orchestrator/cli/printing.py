@@ -40,7 +40,7 @@ def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str =
 def exit_for_faults(folders: Sequence[Path]) -> None:
     """Name every damaged, missing and unlisted file of run folders on stderr, and exit with ``FAULTY`` if there is any.
 
-    A folder without sums, as the first versions wrote it, is only named.
+    A folder without checksums, as the first versions wrote it, is named but does not change the exit code.
     """
     from orchestrator.storage.manifest import NO_SUMS, find_faults
 
@@ -54,7 +54,7 @@ def exit_for_faults(folders: Sequence[Path]) -> None:
 def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
     """Print the cells of results.json as the paper's tables, each with a note on input that is not certified.
 
-    Below open-ended tables, lines say how well their judge reads.
+    Below open-ended tables, lines say how well the judge did in its gold check.
     """
     from orchestrator.gold.gold_check import gold_notes
     from orchestrator.report.tables.formats import rich_table
@@ -84,7 +84,7 @@ def precision_lines(folder: Path) -> list[str]:
 
 
 def gold_check_lines(sweep: Sweep) -> list[str]:
-    """Return the line on the requests of the judge's gold check; none if it is done, or there is none."""
+    """Return the line on the requests of the judge's gold check; empty if it is done or the sweep has no judge."""
     if not sweep.is_judged or sweep.judge is None:
         return []
     from orchestrator.gold.gold_check import describe_cost

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.options import MovedData, RunFolder, RunFolders, required_name, viewed
+from orchestrator.cli.options import MovedData, RunFolder, RunFolders, readable_folder, required_name
 from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
 from orchestrator.report.wording import pluralize
 from orchestrator.storage.lock import RunFolderError
@@ -70,13 +70,13 @@ def export(
     if to:
         if len(paths) != 1:
             raise RunFolderError(f"--to {to} takes one run folder; export them one by one")
-        exported = [_write(viewed(paths[0]), to, into, data, by)]
+        exported = [_write(readable_folder(paths[0]), to, into, data, by)]
     else:
         exported = [Path(path) for path in paths]
     if publish:
         _upload(exported, publish, public, yes)
     if to:
-        exit_for_faults([viewed(paths[0])])
+        exit_for_faults([readable_folder(paths[0])])
 
 
 def _write(folder: Path, to: str, into: Path | None, data: Path | None, by: str) -> Path:

@@ -42,7 +42,7 @@ def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Packa
 
 
 def _copy_package(folder: Path) -> None:
-    spec = find_spec("proactive_sweep")  # located, not imported: to import it needs the package verifiers
+    spec = find_spec("proactive_sweep")  # located, not imported: importing it requires the package verifiers
     assert spec is not None and spec.origin is not None
     try:
         shutil.copytree(Path(spec.origin).with_name("template"), folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orchestrator.cli.options import AsJson, RunFolder, required_name, viewed
+from orchestrator.cli.options import AsJson, RunFolder, readable_folder, required_name
 from orchestrator.cli.printing import (
     exit_for_faults,
     precision_lines,
@@ -23,7 +23,7 @@ from orchestrator.storage.lock import RunFolderError
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
 LISTED = 10
-"""Cells with a reason that the summary lists."""
+"""Most cells with a reason that the summary lists."""
 Cells = Annotated[bool, typer.Option("--cells", help="List every cell.")]
 
 
@@ -86,10 +86,10 @@ def top(
     build_top(output).run()
 
 
-def build_top(output: str):  # type: ignore[no-untyped-def]  # textual is imported here alone, and may be absent
+def build_top(output: str):  # type: ignore[no-untyped-def]  # textual is imported only here, and may be absent
     """Return the full-screen app; raises RunFolderError if textual is not installed."""
     try:
         from orchestrator.monitoring.top import Top
     except ImportError:
         raise RunFolderError("top needs textual: pip install 'proactive-sweep[top]'") from None
-    return Top(required_name(output), lambda: viewed(output))
+    return Top(required_name(output), lambda: readable_folder(output))

@@ -1,4 +1,4 @@
-"""``train``: teach a model with states of the game."""
+"""``train``: train a model on single turns of the game, forecast the training for ``plan``, and print what it learned."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ def train(
 
 
 def training_lines(path: Path, overrides: list[str], gpu_type: str, gpus: int | None = None) -> tuple[str, ...]:
-    """Return the lines of `plan` on a sweep file's [train] table; none without that table."""
+    """Return the lines of `plan` on a sweep file's [train] table; empty without that table."""
     from sweeps.sweep_file import override_key, read_sweep
 
     table = read_sweep(path)
@@ -62,7 +62,7 @@ def print_learned(folders: Sequence[Path], data: Path | None) -> None:
         raise RunFolderError("--learned takes one run folder: the one that holds models before and after training")
     scores = table.read_scores(folders[0], data)
     notes = input_notes(stored_sweep(folders[0]), folders[0])
-    show(*(rich_table(add_notes(each, notes)) for each in table.learning_tables(scores)), min_width=150)
+    show(*(rich_table(add_notes(part, notes)) for part in table.learning_tables(scores)), min_width=150)
     with disk_errors(folders[0]):
         files = table.write_scores(folders[0], scores)
     print(" ".join(str(path) for path in files))

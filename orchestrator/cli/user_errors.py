@@ -1,6 +1,7 @@
-"""Errors that a user can mend: one sentence on standard error and an exit code, never a traceback.
+"""Errors that a user can correct: one sentence on standard error and an exit code, never a traceback.
 
-Exit codes: 2 for what the user can mend, 130 if the user stopped the command. Any other error is a bug and travels up.
+Exit codes: 2 for an error that the user can correct, 130 if the user stopped the command. Any other error is a bug and is
+raised.
 """
 
 import os
@@ -21,7 +22,7 @@ USAGE, INTERRUPTED = 2, 130
 
 
 class Commands(TyperGroup):
-    """The commands, with user errors turned into sentences wherever they arise, in arguments too."""
+    """The commands; user errors become one sentence wherever they are raised, also while arguments are parsed."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was typed."""
@@ -52,14 +53,14 @@ def report_user_errors() -> Iterator[None]:
 def keep_exit_code() -> Iterator[None]:
     """Keep a command's exit code even if a signal interrupts the clean-up of Ray and Python.
 
-    Interrupted in that, Ray leaves a traceback and now and then a segmentation fault.
+    If its clean-up is interrupted, Ray leaves a traceback and sometimes a segmentation fault.
     """
     try:
         yield
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup
                 signal.signal(number, lambda *_: os._exit(code))
         raise
 

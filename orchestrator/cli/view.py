@@ -66,15 +66,15 @@ def view(
     if name and (len(name) > 60 or not re.fullmatch(NAME, name)):
         raise SweepError(f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most")
     if name:
-        _check_kept(folders)
+        _refuse_bucket_copies(folders)
     for file, move_labels in ((import_labels, _import_labels), (export_labels, _export_labels)):
         if file is not None:
             if len(folders) > 1:
-                raise SweepError("labels are of one run folder; name one")
+                raise SweepError("labels belong to one run folder; name one")
             move_labels(folders[0], file)
     if import_labels or export_labels:
         return
-    runs = run_names(_runs(folders))
+    runs = run_names(_check_runs(folders))
     if bundle is not None:
         _write_bundle(runs, data, bundle, not no_pictures)
         return
@@ -100,8 +100,8 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
         print_lines(["before you publish it, see docs/data-sources.md for the licenses of the pictures"])
 
 
-def _runs(folders: list[Path]) -> list[Path]:
-    """Return the folders; raises RunFolderError for one that holds no run, or is named twice."""
+def _check_runs(folders: list[Path]) -> list[Path]:
+    """Return the folders; raises RunFolderError for a folder that holds no run or is named twice."""
     from orchestrator.storage.lock import check_distinct
     from orchestrator.storage.run_folder import stored_sweep
 
@@ -111,8 +111,8 @@ def _runs(folders: list[Path]) -> list[Path]:
     return folders
 
 
-def _check_kept(folders: list[Path]) -> None:
-    """Raise RunFolderError for the local copy of a bucket, whose next update would delete the labels."""
+def _refuse_bucket_copies(folders: list[Path]) -> None:
+    """Raise RunFolderError for a local copy of a bucket, because its next update would delete the labels."""
     from orchestrator.object_store.uploader import LISTING
     from orchestrator.storage.lock import RunFolderError
 
@@ -158,12 +158,11 @@ def _import_labels(folder: Path, file: Path) -> None:
     from orchestrator.storage.episode_store import episodes
     from orchestrator.storage.lock import RunFolderError
 
-    _check_kept([folder])
+    _refuse_bucket_copies([folder])
     labels = option_labels.from_csv(file)
     stored = set(episodes(folder).select("key").collect()["key"])
-    if strangers := [label.key for label in labels if label.key not in stored]:
-        raise RunFolderError(
-            f"{file} labels {strangers[0]}, which is no episode of {folder}; name the folder that it is of"
-        )
+    if unknown := [label.key for label in labels if label.key not in stored]:
+        text = f"{file} labels {unknown[0]}, which is not an episode of {folder}; name the folder that has it"
+        raise RunFolderError(text)
     option_labels.append_labels(folder, labels)
     print(f"{len(labels):,} labels added to {folder / option_labels.FILE}")

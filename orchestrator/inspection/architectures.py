@@ -1,6 +1,6 @@
-"""The architectures that vLLM and transformers support, by their own registries or by lists of this project.
+"""The architectures that vLLM and transformers support: from their own registries or, if not installed, from short lists.
 
-Text-only ones count too: judges are such models, and a question can be asked without its picture.
+Text-only architectures count too: some judges are text-only, and a question can be asked without its picture.
 """
 
 import ast
@@ -18,16 +18,16 @@ VLLM = frozenset(
         "Mistral3", "PaliGemma",
     )
 ) | {"Phi4MMForCausalLM", "InternVLChatModel", "MolmoForCausalLM", "MiniCPMV"}  # fmt: skip
-"""Some architectures of vLLM 0.32, the paper's included, for machines without vLLM."""
+"""Some architectures of vLLM 0.32, including those of the paper's models, for machines without vLLM."""
 TRANSFORMERS = frozenset(name for name in VLLM if name.endswith("ForConditionalGeneration")) | {
     "InstructBlipForConditionalGeneration", "Blip2ForConditionalGeneration", "Phi4MultimodalForCausalLM",
 }  # fmt: skip
-"""Some architectures of transformers 5."""
+"""Some architectures of transformers 5, for machines without transformers."""
 
 
 @cache
 def architectures(backend: str) -> tuple[frozenset[str], str]:
-    """Return the architectures of a backend and the source of the list, its own registry if it is installed."""
+    """Return the architectures of a backend, and whether its installed registry or the list above names them."""
     registry, tables, shipped = {
         "vllm": (
             "vllm/model_executor/models/registry.py",
@@ -50,7 +50,7 @@ def architectures(backend: str) -> tuple[frozenset[str], str]:
 
 
 def engine_cell(backend: str, architecture: str) -> str:
-    """Return the table cell of an architecture: ``no`` only if the backend is installed and does not have it."""
+    """Return the table cell of an architecture: ``no`` only if the backend is installed and lacks it."""
     supported, source = architectures(backend)
     if architecture in supported:
         return f"ok: {architecture}"
@@ -62,7 +62,7 @@ def engine_cell(backend: str, architecture: str) -> str:
 
 
 def engine_has_template(checkpoint: Checkpoint) -> bool:
-    """Return True if vLLM has a chat template for checkpoints of this type without one, or is not installed here."""
+    """Return True if vLLM ships a chat template for this model type, or if vLLM is not installed here."""
     spec = importlib.util.find_spec("vllm")
     if spec is None or not spec.origin:
         return True
@@ -74,7 +74,7 @@ def engine_has_template(checkpoint: Checkpoint) -> bool:
 
 
 def _names(path: Path, tables: Iterable[str]) -> frozenset[str]:
-    """Return the class names in these tables of a source file; importing an engine would take a minute."""
+    """Return the class names in these tables of a source file by parsing it: importing an engine takes a minute."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError):

@@ -29,9 +29,9 @@ SUMMARY = {
     "incomplete": "incomplete certificate",
     "request only": "only the bytes sent to the service are recorded",
 }
-"""Status -> its words in a report."""
-MOST = 4
-"""Fields that a sentence names: of another folder, its files, path and hash come before the first tensor."""
+"""Status -> its description in a report."""
+MAX_LISTED = 4
+"""Differences that a sentence lists: for another checkpoint folder, files, path and hash come before the first tensor."""
 
 
 class CertifiedRequest(BaseModel):
@@ -43,7 +43,7 @@ class CertifiedRequest(BaseModel):
     engine: dict[str, str] = Field(default_factory=dict)
     """Name of each tensor that the engine makes -> its SHA-256; for a service only ``request``."""
     package: dict[str, str] = Field(default_factory=dict)
-    """The same of the package's call; empty if there is none to compare with."""
+    """The same for the package's call; empty if the package's call could not be made."""
     decoding: dict[str, Any] = Field(default_factory=dict)
     repeats_start: bool = False
     raw_pixels: bool = False
@@ -52,7 +52,7 @@ class CertifiedRequest(BaseModel):
     """True if the request is too long for the model, so that nothing is sent."""
 
     def differing(self, backend: str) -> list[str]:
-        """Return the tensors that are not those of the package's call."""
+        """Return the names of the tensors that differ from the package's call."""
         optional = NOT_IN_VLLM - self.engine.keys() if backend == "vllm" else frozenset()
         names = self.package.keys() - optional
         return sorted(name for name in names if self.engine.get(name) != self.package[name])
@@ -68,30 +68,30 @@ class Certificate(BaseModel):
     dtype: str = ""
     packages: dict[str, str] = Field(default_factory=dict)
     requirements: tuple[str, ...] = ()
-    """Of the model's entry: why its packages may differ from those of the run's other models."""
+    """The packages that the model's entry asks for, which may differ from those of the run's other models."""
     files: dict[str, str] = Field(default_factory=dict)
     """Settings beside the weights (``processor_config.json`` ...) -> SHA-256."""
     requests: dict[str, CertifiedRequest] = Field(default_factory=dict)
-    """Cell without its model (``ROD/hint``) -> its request."""
+    """Key of a cell without its model (``ROD/hint``) -> the request of that cell."""
     reason: str = ""
-    """Why requests are missing; empty if none is."""
+    """Why requests are missing; empty if none are missing."""
 
     @property
     def has_package(self) -> bool:
-        """Return True if there is a checkpoint to call as the package does."""
+        """Return True if the model is a checkpoint, which the package could call."""
         return self.backend in ENGINES
 
     @property
     def missing(self) -> str:
-        """Return why the certificate proves nothing, or not everything; empty if it is complete."""
+        """Return why the certificate is incomplete; empty if it is complete."""
         sent = {cell: request for cell, request in self.requests.items() if not request.overflows}
         errors = [f"{cell}: {request.error}" for cell, request in sent.items() if request.error]
-        none = "every request is too long for the model" if self.requests else "no request could be posed"
-        return self.reason or (errors[0] if errors else "" if sent else none)
+        unsent = "every request is too long for the model" if self.requests else "no request could be posed"
+        return self.reason or (errors[0] if errors else "" if sent else unsent)
 
     @property
     def differences(self) -> dict[str, list[str]]:
-        """Return cell -> its tensors that differ from the package's call."""
+        """Return cell -> names of its tensors that differ from the package's call."""
         rows = {cell: request.differing(self.backend) for cell, request in self.requests.items()}
         return {cell: names for cell, names in rows.items() if names}
 
@@ -111,9 +111,7 @@ class Certificate(BaseModel):
         cells = "1 request" if count == 1 else f"{count} requests"
         if changed := self.differences:
             cell, names = next(iter(changed.items()))
-            return (
-                f"{len(changed)} of {cells} differ from the package's call, first {', '.join(names[:MOST])} of {cell}"
-            )
+            return f"{len(changed)} of {cells} differ from the package's call, first {', '.join(names[:MAX_LISTED])} of {cell}"
         if self.missing:
             return f"not complete: {self.missing}"
         if not self.has_package:
@@ -149,7 +147,7 @@ def _certify_request(recorded: RecordedInput) -> CertifiedRequest:
 def changed_fields(old: Certificate, new: Certificate) -> list[str]:
     """Return what differs between two certificates of one model, most general first: ``torch: 2.13, now 2.14``.
 
-    Two names of the same weights, such as a relative and an absolute path, are no difference.
+    Two paths of the same weights, such as a relative and an absolute one, do not count as a difference.
     """
     same_weights = bool(old.weights) and old.weights == new.weights
     pairs = {
@@ -170,7 +168,7 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
 
 
 def _changed_files(old: Certificate, new: Certificate) -> list[str]:
-    """Return the settings that differ; nothing if one of the certificates knows none."""
+    """Return the settings files that differ; empty if either certificate lists no files."""
     if not (old.files and new.files):
         return []
     return sorted(name for name in old.files.keys() | new.files.keys() if old.files.get(name) != new.files.get(name))
@@ -194,9 +192,9 @@ def _changed_names(old: CertifiedRequest, new: CertifiedRequest) -> Iterator[str
 
 
 def add_certificate(folder: Path, model: str, new: Certificate) -> list[str]:
-    """Store a model's certificate where the folder has none; return what differs from the stored one.
+    """Store a model's certificate if the folder has none; return what differs from the stored one.
 
-    Requests of cells that the stored one lacks are added to it. Raises OSError.
+    Requests of cells that the stored certificate lacks are added to it. Raises OSError.
     """
     certificates = read_certificates(folder)
     old = certificates.get(model)
@@ -221,12 +219,12 @@ def _write(folder: Path, certificates: Mapping[str, Certificate]) -> None:
 
 
 def describe_change(model: str, fields: Sequence[str]) -> str:
-    """Return one sentence on a model that receives something else than when its certificate was written."""
-    return f"{model} does not receive what its certificate says: {list_first(fields, MOST, '; ')}"
+    """Return one sentence on a model whose input has changed since its certificate was written."""
+    return f"{model} does not receive what its certificate says: {list_first(fields, MAX_LISTED, '; ')}"
 
 
 def read_certificates(folder: Path) -> dict[str, Certificate]:
-    """Return model -> its certificate; nothing for a folder of an earlier version, or if the file is damaged."""
+    """Return model -> its certificate; empty for a folder of an earlier version or a damaged file."""
     try:
         return CERTIFICATES.validate_python(parse_json(checksums.read_verified(folder / FILE)))
     except (OSError, ValueError):
@@ -234,18 +232,19 @@ def read_certificates(folder: Path) -> dict[str, Certificate]:
 
 
 def compare_certificates(
-    base: Mapping[str, Certificate], other: Mapping[str, Certificate], first: str, name: str
+    base: Mapping[str, Certificate], other: Mapping[str, Certificate], base_name: str, other_name: str
 ) -> list[str]:
     """Return one sentence per model of both runs whose certificates differ."""
     lines = []
     for model in base.keys() & other.keys():
         if fields := changed_fields(base[model], other[model]):
-            lines.append(f"{model} did not receive the same in {first} and {name}: {list_first(fields, MOST, '; ')}")
+            texts = list_first(fields, MAX_LISTED, "; ")
+            lines.append(f"{model} did not receive the same in {base_name} and {other_name}: {texts}")
     return sorted(lines)
 
 
 def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> str:
-    """Return the certificates of a run's models in one line; empty if none of the models has an input."""
+    """Return the certificates of a run's models in one line; empty if no model has or needs one."""
     parts = []
     for status, words in SUMMARY.items():
         if names := [m.name for m in models if m.name in certificates and certificates[m.name].status == status]:
@@ -255,20 +254,20 @@ def summarize(models: Sequence[ModelSpec], certificates: Mapping[str, Certificat
 
 
 def footnotes(models: Sequence[ModelSpec], certificates: Mapping[str, Certificate]) -> list[str]:
-    """Return why the input of some models is not certified to be the package's, and which have packages of their own."""
+    """Return a footnote on models whose input is not certified as the package's, and one on own packages of models."""
     local = [model.name for model in models if model.is_local]
     unequal = [name for name in local if name in certificates and certificates[name].status == "unequal"]
     missing = [name for name in local if name not in certificates or certificates[name].status == "incomplete"]
     parts = [f"differs from the package's call: {list_first(unequal)}"] if unequal else []
     if missing:
-        none = "this run has no certificates" if not certificates else f"no complete certificate: {list_first(missing)}"
-        parts.append(none)
+        incomplete = f"no complete certificate: {list_first(missing)}"
+        parts.append(incomplete if certificates else "this run has no certificates")
     own = [describe_own_packages(model, certificates.get(model.name)) for model in models if model.requirements]
     return [f"{head}: {'; '.join(texts)}." for head, texts in (("Model input", parts), ("Own packages", own)) if texts]
 
 
 def describe_own_packages(model: ModelSpec, certificate: Certificate | None) -> str:
-    """Return ``m: transformers 5.18.0``, by its certificate if that knows the versions, else by its entry."""
+    """Return ``m: transformers 5.18.0``: versions from the certificate if it lists them, else the entry's requirements."""
     packages = certificate.packages if certificate else {}
     versions = [f"{name} {packages[name]}" for name in requirement_names(model.requirements) if name in packages]
     return f"{model.name}: {', '.join(versions or model.requirements)}"

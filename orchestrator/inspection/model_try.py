@@ -26,12 +26,12 @@ from sweeps.spec import ModelSpec, Protocol, Selection, Sweep
 SAMPLES = 2
 """Samples per scenario and condition."""
 CONDITIONS, TEXT_CONDITIONS = (ZERO_SHOT, "hint", "history"), ("text-only",)
-"""Conditions without a sweep, of models with pictures and of those that read text only."""
+"""Conditions if no sweep is named: for models that take pictures, and for those that read text only."""
 UNANSWERED = ("unprocessable", "overflow", "refused")
 """Endings of episodes that the model could not play to their end."""
 GIB = 2**30
 REPLY = 40
-"""Characters of a reply in a sentence."""
+"""Characters of a reply that a sentence quotes."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Row:
     ended: int = 0
     """Episodes with an ending in ``UNANSWERED``."""
     certificate: str = ""
-    """``Certificate.describe`` of its engine's input."""
+    """``Certificate.describe`` for the input of its engine."""
     equal: str = ""
-    """Ids and replies equal to the package-style call; empty if nothing was compared."""
+    """How many ids and replies equal the package's call; empty if nothing was compared."""
     wrong: str = ""
-    """The fault, in one sentence."""
+    """The fault, in one sentence; empty if none."""
     front: FrontEnd | None = None
-    """For vision models on vLLM."""
+    """The rates of image preprocessing, measured for vision models on vLLM."""
     bound: str = ""
     """The bottleneck, engine or front end, in one sentence; empty if not measured."""
 
@@ -77,14 +77,14 @@ class Row:
         )  # fmt: skip
 
     def table(self) -> dict[str, Any]:
-        """Return the row as JSON."""
+        """Return the row as a JSON object."""
         return {**asdict(self), "ok": self.ok}
 
 
 def models(names: Sequence[str], sweep: Path | None, backend: str = "", services: bool = False) -> list[ModelSpec]:
     """Return the models to try: by name, by checkpoint folder, or those of a sweep; raises SweepError.
 
-    With ``services``, for certificates: those behind services too, and no policies.
+    Of a sweep's models, ``services`` (for certificates) keeps services and drops policies; without it, the reverse.
     """
     if not names and sweep is None:
         raise SweepError("models try loads every model: name models or checkpoint folders, or add --sweep FILE")
@@ -164,7 +164,7 @@ def _describe_equal(compared: Sequence[PromptComparison]) -> str:
 
 
 def _fault(report: TrialReport, ended: int, certificate: Certificate) -> str:
-    """Return the first of: ids, tensors or float32 replies that differ, no comparison, episodes without an answer."""
+    """Return the first fault: differing ids, tensors or float32 replies, no comparison, unanswered episodes."""
     for prompt in report.compared:
         if not _same_ids(prompt):
             return (
@@ -213,7 +213,7 @@ def protocol(sweep: Sweep) -> Protocol | None:
 
 @dataclass(frozen=True)
 class Proof:
-    """The outcome for one model: beside the package's call, and beside the certificate that was stored before."""
+    """One model's input, compared with the package's call and with the certificate stored before."""
 
     model: str
     engine: str
@@ -221,7 +221,7 @@ class Proof:
     folder: str
     """Where the certificate is stored."""
     verdict: str
-    """The status, unless the stored certificate says something else."""
+    """The status, or ``unequal to its certificate`` if the stored certificate differs."""
     status: str
     outcome: str
     changed: list[str]
@@ -229,7 +229,7 @@ class Proof:
 
     @property
     def ok(self) -> bool:
-        """Return True if the input is the package's, as far as that can be known, and the stored certificate's."""
+        """Return True if the input equals the stored certificate and, as far as known, the package's call."""
         return self.status in ("equal", "request only") and not self.changed
 
     @property
@@ -239,7 +239,7 @@ class Proof:
 
 
 def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, output: Path) -> Proof:
-    """Prove a model and store its certificate in the folder of its engine, if that has none; raises as ``prove``."""
+    """Prove a model and store its certificate in the folder of its backend if that has none; raises like ``prove``."""
     certificate, folder = prove(model, sweep, data), output / model.backend
     folder.mkdir(parents=True, exist_ok=True)
     changed = add_certificate(folder, model.name, certificate)
@@ -252,7 +252,7 @@ def prove_and_store(model: ModelSpec, sweep: Path | None, data: Path | None, out
 def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificate:
     """Return the certificate of a model for the cells of a sweep; raises SweepError or BadData.
 
-    An engine that cannot be opened is a certificate with the reason.
+    If the engine cannot be opened, the certificate holds the reason.
     """
     played = load(sweep) if sweep else default_sweep(data or Path("outputs/demo-data"))
     folder = data or Path(played.data)
@@ -264,12 +264,12 @@ def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificat
 
 async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[int]) -> InputReport:
     if model.requirements:
-        own = f"it plays with {', '.join(model.requirements)}, which this process has not"
+        own = f"it plays with {', '.join(model.requirements)}, which this process does not have"
         return InputReport(reason=f"{own}; `models try {model.name} --sweep FILE` installs and compares them")
     try:
         open_front = open_engine if model.backend == "openai" else open_without_weights
         backend: Backend = open_front(model, data)
-    except Exception as problem:  # of transformers, vLLM or a service's client: any may stop a front end
+    except Exception as problem:  # transformers, vLLM or a service's client may raise anything
         return InputReport(packages=package_versions(), reason=error_text(problem))
     try:
         return await record_inputs(plan, model, backend, data, ordinals)

@@ -1,8 +1,8 @@
 """A forecast, before a run, of the episodes whose prompts exceed the limits of their model.
 
-A prompt's pictures count with the sizes of their files, by the model's own processor if it can be built here, else by a table;
-its text counts by the processor's tokenizer, else one token per four characters. The first prompt of an episode is known; the
-longest one is that of a model that asks at every turn, an upper bound.
+The tokens of a picture follow from the size of its file: by the model's own processor if it can be built here, else by a table.
+Text counts by the processor's tokenizer, else one token per four characters. The first prompt of an episode is known; the
+longest one is an upper bound: the last prompt of a model that asks at every turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.engine.hf.template import TokenCounter
 
 CHARACTERS_PER_TOKEN, MESSAGE_TOKENS = 4, 4
-"""Of text, and of a chat template around a message, where no tokenizer is at hand."""
+"""Estimates: characters of text per token without a tokenizer, and tokens of the chat template around a message."""
 REPLY_TOKENS = 20
 """A short reply in the history, and the template around it."""
 QUESTION = (
@@ -52,7 +52,7 @@ class Risk:
     first: int
     """Episodes whose first prompt exceeds a limit."""
     episodes: int
-    """Episodes of which any prompt may, an upper bound; includes ``first``."""
+    """Episodes in which any prompt may exceed a limit, an upper bound; includes ``first``."""
     planned: int
     reason: str
     """The limit that the longest prompt exceeds."""
@@ -71,9 +71,9 @@ class PromptShape(NamedTuple):
     """What an episode shows a model, without pixels."""
 
     pictures: tuple[ImageRef, ...]
-    """Of the first prompt, the question's own last."""
+    """Pictures of the first prompt; the question's own comes last."""
     characters: int
-    """Of the first prompt."""
+    """Characters of the first prompt."""
     messages: int
     question: int
     """Characters of its question."""
@@ -91,7 +91,7 @@ class Bounds:
     row: Mapping[str, int]
     """Tokens of a picture by the column of ``SIZES``; empty if unknown."""
     counter: TokenCounter | None = None
-    """The model's processor; None counts by the table."""
+    """Counts tokens with the model's processor; None to count by the table."""
 
     @property
     def source(self) -> str:
@@ -107,7 +107,7 @@ class Bounds:
         return 1 / CHARACTERS_PER_TOKEN if self.counter is None else self.counter.text(QUESTION) / len(QUESTION)
 
     def _by_table(self, height: int, width: int) -> int:
-        """Return the tokens of the table's smallest size with as many pixels, else of its largest."""
+        """Return the table's tokens for its smallest size with at least as many pixels, else for its largest."""
         columns = (name for name, size in SIZES.items() if size[0] * size[1] >= height * width)
         return self.row.get(next(columns, "photo"), 0)
 
@@ -115,12 +115,12 @@ class Bounds:
 def risks(plan: Plan, data: Path, by_processor: bool = True) -> list[Risk]:
     """Return the cells with episodes that may overflow, in the plan's order.
 
-    ``by_processor`` asks the processors of models on this disk, which takes seconds each; else the table counts.
+    ``by_processor`` counts with the processors of models on this disk, which takes seconds each; else by the table.
     """
     shapes: dict[tuple[object, ...], list[PromptShape]] = {}
     forecasts: dict[str, _Forecast] = {}
     headers: dict[Fit | None, PictureSizes] = {}
-    found = []
+    exceeding = []
     for cell in (cell for cell in plan.cells if cell.model.backend not in ("builtin", "human")):
         model = cell.model
         if model.name not in forecasts:
@@ -134,8 +134,8 @@ def risks(plan: Plan, data: Path, by_processor: bool = True) -> list[Risk]:
         if kind not in shapes:
             shapes[kind] = _shapes(plan, cell)
         if (risk := forecast.risk(cell, shapes[kind])) is not None:
-            found.append(risk)
-    return found
+            exceeding.append(risk)
+    return exceeding
 
 
 def lines(risks: Sequence[Risk], limit: int = 12) -> list[str]:
@@ -145,7 +145,7 @@ def lines(risks: Sequence[Risk], limit: int = 12) -> list[str]:
 
 
 def _shapes(plan: Plan, cell: Cell) -> list[PromptShape]:
-    """Return the shape of each of a cell's episodes; none if the data cannot give one, which `run` reports."""
+    """Return the shape of each of a cell's episodes; empty if a prompt cannot be built, which `run` reports."""
     pool, condition, game = plan.pools.get(cell.scenario, ()), cell.condition, SCENARIOS[cell.scenario]
     shapes = []
     for sample in plan.cell_samples(cell):
@@ -170,7 +170,7 @@ class PictureSizes:
         self.sizes: dict[ImageRef, Size] = {}
 
     def size(self, ref: ImageRef) -> Size:
-        """Return height and width, a common size for a file that is not here or cannot be read."""
+        """Return height and width; a common size if the file is missing or unreadable."""
         if ref not in self.sizes:
             try:
                 self.sizes[ref] = self.renderer.size(ref)[::-1]
@@ -180,7 +180,7 @@ class PictureSizes:
 
 
 class _Forecast:
-    """The forecast of one model's cells; the tokens of a size are computed once."""
+    """The forecast of one model's cells; the tokens of each picture size are computed once."""
 
     def __init__(self, bounds: Bounds, sizes: PictureSizes) -> None:
         self.bounds, self.sizes = bounds, sizes
@@ -208,7 +208,7 @@ class _Forecast:
         return len(shape.pictures), text + sum(map(self._picture, shape.pictures))
 
     def _longest(self, shape: PromptShape) -> tuple[int, int]:
-        """Return pictures and tokens of the longest prompt: earlier turns show pictures of the first one's size."""
+        """Return pictures and tokens of the longest prompt, as if each turn showed a picture of the first one's size."""
         pictures, tokens = self._first(shape)
         shown = shape.pictures[-1:]
         each = (
@@ -217,12 +217,12 @@ class _Forecast:
         return pictures + (shape.turns - 1) * len(shown), tokens + (shape.turns - 1) * each
 
     def _exceeds(self, pictures: int, tokens: int) -> bool:
-        most, context = self.bounds.pictures, self.bounds.tokens
-        return (most is not None and pictures > most) or bool(context and self.tokens_known and tokens >= context)
+        limit, context = self.bounds.pictures, self.bounds.tokens
+        return (limit is not None and pictures > limit) or bool(context and self.tokens_known and tokens >= context)
 
     @property
     def tokens_known(self) -> bool:
-        """Return True if pictures count; else text alone would decide."""
+        """Return False if the tokens of pictures are unknown: text alone must not decide."""
         return any(self.tokens.values()) or not self.tokens
 
     def _reason(self, most: tuple[int, int], longest: tuple[int, int]) -> str:

@@ -28,8 +28,8 @@ PROCESSORS = {
     "MiniCPMV4_6ForConditionalGeneration": ("torchvision",),
     "mistral-community/pixtral-12b": ("torchvision",),
 }
-"""Architecture, or source where only that one needs it -> packages of its processor in transformers; others need
-torchvision if they take films."""
+"""Architecture, or source if only that model needs them -> packages that its processor in transformers needs; every other
+processor needs torchvision if it takes films."""
 EXTRAS = {"torchvision": "vision", "peft": "transformers"}
 """Package -> the extra of this project that installs it; for other packages, the extra of the backend."""
 IMPORT_TIMEOUT_S = 300.0
@@ -57,13 +57,13 @@ def required(model: ModelSpec, checkpoint: Checkpoint | None) -> tuple[str, ...]
 
 
 def missing(model: ModelSpec, checkpoint: Checkpoint) -> str:
-    """Return which required package is not installed, with the command that installs it; empty if none."""
+    """Return the required package that is not installed, with the command that installs it; empty if all are."""
     absent = {name: "not installed" for name in required(model, checkpoint) if importlib.util.find_spec(name) is None}
     return package_cell(model, tuple(absent), absent).removeprefix("no: ") if absent else ""
 
 
 def import_errors(packages: Sequence[str]) -> dict[str, str]:
-    """Return package -> ``not installed``, the first line of its import error, or an empty text."""
+    """Return package -> ``not installed``, the first line of its import error, or empty if it can be imported."""
     missing = {name: "not installed" for name in packages if importlib.util.find_spec(name) is None}
     installed = [name for name in packages if name not in missing]
     if not installed:
@@ -80,16 +80,16 @@ def import_errors(packages: Sequence[str]) -> dict[str, str]:
 def package_cell(model: ModelSpec, packages: Sequence[str], errors: Mapping[str, str]) -> str:
     """Return the table cell of a model's packages, with the command that installs a missing one."""
     if model.requirements:
-        return f"unknown: {', '.join(model.requirements)} of its own, which `models try` installs"
+        return f"unknown: own packages ({', '.join(model.requirements)}), which `models try` installs"
     if model.is_local and importlib.util.find_spec(model.backend) is None:
-        return f"unknown: {model.backend} is not installed: {_install(model.backend)}"
+        return f"unknown: {model.backend} is not installed: {_install_command(model.backend)}"
     for name in packages:
         if errors.get(name) == "not installed":
-            return f"no: it needs {name}, which is not installed: {_install(EXTRAS.get(name, model.backend))}"
+            return f"no: it needs {name}, which is not installed: {_install_command(EXTRAS.get(name, model.backend))}"
         if errors.get(name):
             return f"no: {name} cannot be imported ({errors[name]}): install the release for this torch"
     return "ok" + (f": {', '.join(packages)}" if packages else "")
 
 
-def _install(extra: str) -> str:
+def _install_command(extra: str) -> str:
     return f"pip install 'proactive-sweep[{extra}]'"

@@ -57,7 +57,7 @@ def unpinned(models: Sequence[ModelSpec]) -> list[ModelSpec]:
 
 
 def describe_unpinned(models: Sequence[ModelSpec], sweep: str) -> list[str]:
-    """Return one sentence on these models, or nothing."""
+    """Return one sentence on the unpinned models; empty if all are pinned."""
     if not (names := [model.name for model in unpinned(models)]):
         return []
     return [

@@ -1,4 +1,4 @@
-"""``prompt``: the input of a model or judge as text, built by the functions of a sweep, with names in place of pictures."""
+"""``prompt``: the input of a model or judge as text, built as in a sweep, with names in place of pictures."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def conversation(
 
 
 def replay_asks(sample: Sample, condition: Condition, turn: int, seed: int = 0) -> tuple[State, list[Past]]:
-    """Answer the turns before ``turn`` with right suggestions; raise BadData if these end the episode earlier."""
+    """Answer the turns before ``turn`` with correct suggestions; raise BadData if the episode ends before ``turn``."""
     game, past = SCENARIOS[sample.scenario], list[Past]()
     state = game.initial(sample, condition.mode, seed)
     missing = f"sample {sample.id} of {sample.scenario} has no turn {turn}"
@@ -125,14 +125,14 @@ def format_messages(conversation: Sequence[Message]) -> str:
 
 def find_sample(data: Path, scenario: str, sample_id: int) -> tuple[Sample, list[Sample]]:
     """Return a sample by id, including filtered ones, and the pool of its examples; raises BadData."""
-    bad: list[Problem] = []
-    every = load_samples(data, scenario, filtered=False, skipped=bad)
-    sample = next((sample for sample in every if sample.id == sample_id), None)
+    skipped: list[Problem] = []
+    samples = load_samples(data, scenario, filtered=False, skipped=skipped)
+    sample = next((sample for sample in samples if sample.id == sample_id), None)
     if sample is None:
-        nearest = min((sample.id for sample in every), key=lambda number: abs(number - sample_id))
-        ids = f"the nearest id is {nearest}, and ids run from {every[0].id} to {every[-1].id}"
-        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(bad)}")
-    return with_suggestion_pool([sample], data)[0], [other for other in every if is_evaluated(other, filtered=True)]
+        nearest = min((sample.id for sample in samples), key=lambda number: abs(number - sample_id))
+        ids = f"the nearest id is {nearest}, and ids run from {samples[0].id} to {samples[-1].id}"
+        raise BadData(f"{scenario} has no sample with id {sample_id}; {ids}{skipped_note(skipped)}")
+    return with_suggestion_pool([sample], data)[0], [other for other in samples if is_evaluated(other, filtered=True)]
 
 
 def apply_chat_template(model: ModelSpec, conversation: Sequence[Message]) -> str | None:

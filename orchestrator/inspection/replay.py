@@ -1,6 +1,6 @@
 """``audit --answers``: score recorded answers by replaying them in the game, without pictures or a model.
 
-Each input line gives one output line; equal lines give equal lines.
+Each input line gives one output line, and equal inputs give equal outputs.
 """
 
 import json
@@ -31,18 +31,18 @@ def replay(data: Path, lines: Iterable[str], where: str = "input") -> Iterator[d
     Samples that the paper's filter drops can be replayed too.
     """
     loaded: dict[str, dict[int, Sample]] = {}
-    bad: dict[str, list[Problem]] = {}
+    skipped: dict[str, list[Problem]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         request = _parse_request(line, f"{where}, line {number}")
         scenario = request["scenario"]
         if scenario not in loaded:
-            samples = load_samples(data, scenario, filtered=False, skipped=bad.setdefault(scenario, []))
+            samples = load_samples(data, scenario, filtered=False, skipped=skipped.setdefault(scenario, []))
             loaded[scenario] = {sample.id: sample for sample in samples}
         sample = loaded[scenario].get(request["id"])
         if sample is None:
-            missing = f"{scenario} has no sample with id {request['id']}{skipped_note(bad[scenario])}"
+            missing = f"{scenario} has no sample with id {request['id']}{skipped_note(skipped[scenario])}"
             raise ReplayError(f"{where}, line {number}: {missing}")
         yield replay_answers(sample, request["answers"], request["hint"], request["reference"])
 
@@ -77,7 +77,7 @@ def replay_answers(sample: Sample, answers: list[str], hint: bool = False, refer
 
 
 def as_json(fields: Mapping[str, Any], encoding: str | None = None) -> str:
-    """Return one line of JSON, with escapes only for what the encoding (default UTF-8) lacks or a terminal would obey.
+    """Return one line of JSON that escapes only what the encoding (default UTF-8) lacks or a terminal would act on.
 
     Control characters, marks that reorder text, and lone surrogates are escaped as ``\\u009b``.
     """

@@ -10,7 +10,7 @@ from sweeps.checkpoint import MAX_FILE_BYTES
 from sweeps.spec import ModelSpec
 
 LISTED = 3
-"""Served models that a fault names."""
+"""Number of served models that a fault lists."""
 
 
 def key_fault(model: ModelSpec) -> str:

@@ -46,7 +46,7 @@ CALL_TOKENS = 12
 UNKNOWN_PICTURE = 1_000
 """Tokens of a picture without a published rule: a megapixel with most engines."""
 MIN_STORED_EPISODES = 20
-"""Stored episodes from which the estimate includes a model's own mean cost."""
+"""Fewest stored episodes of a model with which its estimate includes their mean cost."""
 MILLION = 1e6
 
 
@@ -71,14 +71,14 @@ class Usage(NamedTuple):
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The pending work of one model."""
+    """The bounds on requests, tokens and cost of one model's pending episodes."""
 
     model: ModelSpec
     episodes: int
     least: Usage
     most: Usage
     stored_mean: float | None
-    """Mean cost of its stored episodes, if there are enough."""
+    """Mean cost of its stored episodes; None if they are too few."""
     turns: int
     """Turns of the longest episode."""
 
@@ -92,12 +92,12 @@ class CostEstimate:
             )
         )
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
-        end = self.model.endpoint
-        if not (end.prompt_price or end.reply_price):
+        endpoint = self.model.endpoint
+        if not (endpoint.prompt_price or endpoint.reply_price):
             return f"{text}; its entry has no prices{self._batched}"
         unknown = "" if token_rule(self.model.source) else "; no published rule for its pictures"
         low, high = self.least.cost(self.model), self.most.cost(self.model)
-        text += f": {low:,.2f} to {high:,.2f} ({end.priced or 'its prices'}){unknown}"
+        text += f": {low:,.2f} to {high:,.2f} ({endpoint.priced or 'its prices'}){unknown}"
         if self.stored_mean is not None:
             text += f"; {self.stored_mean * self.episodes:,.2f} at the mean cost of its stored episodes"
         return f"{text}{self._batched}"
@@ -107,8 +107,8 @@ class CostEstimate:
         """Return a clause on the Batch API's price and delay; empty if the model does not use it."""
         if not self.model.batch:
             return ""
-        end = self.model.endpoint
-        own = end.batch_prompt_price is not None or end.batch_reply_price is not None
+        endpoint = self.model.endpoint
+        own = endpoint.batch_prompt_price is not None or endpoint.batch_reply_price is not None
         price = "its entry's batch prices" if own else "half the listed price"
         days = f"{self.turns} turns in the longest episodes" if self.turns > 1 else "one turn"
         return f"; through the Batch API, at {price}: up to 24 hours per turn, {days}"
@@ -128,10 +128,10 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
     for model in models.values():
         least = most = Usage()
         count = turns = 0
-        tokens = _picture_tokens(model, data)
+        tokens = _token_counter(model, data)
         for cell in plan.cells:
             if cell.model is model and (number := pending.get(cell.key, 0)):
-                low, high, longest = _cell(plan, cell, tokens)
+                low, high, longest = _bound_cell(plan, cell, tokens)
                 turns = max(turns, longest)
                 least, most, count = least.plus(low, number), most.plus(high, number), count + number
         if count:
@@ -144,32 +144,32 @@ def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator
     yield from (estimate.line for estimate in estimates)
     priced = [e for e in estimates if e.model.endpoint.prompt_price or e.model.endpoint.reply_price]
     if len(priced) > 1:
-        low, high = (sum(getattr(e, end).cost(e.model) for e in priced) for end in ("least", "most"))
+        low, high = (sum(getattr(e, bound).cost(e.model) for e in priced) for bound in ("least", "most"))
         yield f"all services: {low:,.2f} to {high:,.2f}"
     if estimates and max_cost is not None:
         yield f"all services stop at max_cost = {max_cost:g}"
 
 
-def _cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage, int]:
+def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage, int]:
     """Return the mean lower and upper bound of an episode of the cell, and the turns of its longest one."""
     samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
     low = high = Usage()
     longest = 0
     for sample in chosen:
-        least, most = _episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
+        least, most = _bound_episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
         low, high = low.plus(least, 1 / len(chosen)), high.plus(most, 1 / len(chosen))
         longest = max(longest, int(most.requests))
     return low, high, longest
 
 
-def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
+def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
     """Return the lower and the upper bound of one episode."""
     condition, game = cell.condition, SCENARIOS[sample.scenario]
     state = game.initial(sample, condition.mode, 0)
     fewest, most = 1, 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
     shortest, longest = LETTER_TOKENS, cell.sampling.max_tokens + cell.model.endpoint.reserve
-    before = 0
+    history_tokens = 0
     if cell.protocol.is_open_ended:
         first = tokens(open_question(open_view(sample, state, condition)))
         most = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
@@ -188,12 +188,12 @@ def _episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message],
         elif condition.history:
             edge = game.history_edge if condition.resized else None
             earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens
-            before = sum(min(turn, condition.history_turns or turn) for turn in range(most)) * earlier
+            history_tokens = sum(min(turn, condition.history_turns or turn) for turn in range(most)) * earlier
     least = Usage(fewest, fewest * first, fewest * shortest)
-    return least, Usage(most, most * first + before, most * longest)
+    return least, Usage(most, most * first + history_tokens, most * longest)
 
 
-def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
+def _token_counter(model: ModelSpec, data: Path) -> Callable[[Message], int]:
     """Return a function that counts the tokens of a message."""
     rule, renderer = token_rule(model.source), Renderer(data, fit=picture_bounds(model))
     default = bounds(model, by_processor=False).picture_tokens([SIZES["full"]])[0] or UNKNOWN_PICTURE
@@ -211,7 +211,7 @@ def _picture_tokens(model: ModelSpec, data: Path) -> Callable[[Message], int]:
 
 
 def _stored_means(folder: Path) -> dict[str, float]:
-    """Return model -> mean cost of its stored episodes, if there are ``MIN_STORED_EPISODES``."""
+    """Return model -> mean cost of its stored episodes, for models with at least ``MIN_STORED_EPISODES`` of them."""
     if not (folder / "episodes").is_dir():
         return {}
     import polars as pl

@@ -1,6 +1,6 @@
-"""Prints tables and lines that may contain untrusted text: of models, judges, data files and edited run folders.
+"""Prints tables and lines that may contain untrusted text: from models, judges, data files and edited run folders.
 
-Their control characters are printed as escapes; they are replaced after the layout, in every cell.
+Control characters are printed as escapes. They are replaced after Rich has laid out the text, so no cell is missed.
 """
 
 import os

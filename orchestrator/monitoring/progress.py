@@ -25,7 +25,7 @@ LINE_INTERVAL_S, MAX_LINE_INTERVAL_S = 10.0, 60.0
 """Seconds between lines: a tenth of the elapsed time, within these bounds."""
 NOTEBOOK_COLUMNS = 110
 TRACK_INTERVAL_S = 2.0
-"""Seconds between two points in the tracker at first."""
+"""Seconds between two points in the tracker at the start of a sweep; the interval grows."""
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +43,13 @@ class Progress:
         tracker: Tracker,
         cell_metrics: CellMetricsPublisher | None = None,
     ) -> None:
-        """``before`` and ``errors``: cell -> episodes that earlier attempts stored; ``groups``: model -> its group of workers."""
+        """``before``, ``errors``: cell -> episodes, errors of earlier attempts; ``groups``: model -> its group of workers."""
         self.folder, self.before, self.tracker, self.cell_metrics = folder, before, tracker, cell_metrics
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
         self.finished = sum(before.values())
         self.groups = {cell: groups[row["model"]] for cell, row in self.rows.items()}
         totals = {cell: row["planned"] for cell, row in self.rows.items()}
-        self.rate_meter = snapshot.RateMeter(self._grouped(totals), self._grouped(before), self._grouped(errors))
+        self.rate_meter = snapshot.RateMeter(self._by_group(totals), self._by_group(before), self._by_group(errors))
         self.console = Console(stderr=True)
         self.table: Live | NotebookTable | None = None
         self.began = time.monotonic()
@@ -91,7 +91,7 @@ class Progress:
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
             return
-        current = self.rate_meter.snapshot(schedule, self._grouped(per_cell), self._grouped(errors), reasons, now)
+        current = self.rate_meter.snapshot(schedule, self._by_group(per_cell), self._by_group(errors), reasons, now)
         if file_due:
             self._written = now
             snapshot.write(self.folder, current)
@@ -103,16 +103,16 @@ class Progress:
             self.table.update(Visible(table), refresh=True)
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Record metrics at the present number of episodes, in the run folder and in the tracker."""
+        """Record metrics and the current number of finished episodes, in the run folder and in the tracker."""
         if self.tracker.enabled:
             point = Point(done=self.finished + self._done, at=int(time.time() * 1000), **metrics)
             append_point(self.folder, point)
             self.tracker.progress(point)
 
     def replan(self, planned: pl.DataFrame) -> None:
-        """Take new totals of each cell: the precision rule has stopped some."""
+        """Replace the planned episodes of each cell after the precision rule has stopped some cells."""
         self.rows = {row["cell"]: row for row in planned.iter_rows(named=True)}
-        self.rate_meter.planned = self._grouped({cell: row["planned"] for cell, row in self.rows.items()})
+        self.rate_meter.planned = self._by_group({cell: row["planned"] for cell, row in self.rows.items()})
 
     def report_total(self, done: int, seconds: float) -> None:
         """Print and record how many episodes the attempt played, and how fast."""
@@ -123,13 +123,13 @@ class Progress:
         print(sentence, file=sys.stderr, flush=True)
 
     def _print_lines(self, current: snapshot.Snapshot) -> None:
-        """Print lines where there is no table, and write them to the attempt's log."""
+        """Write lines to the attempt's log, and print them if there is no table."""
         for line in render.lines(current):
             log.info(line)
             if self.table is None:
                 print(line, file=sys.stderr, flush=True)
 
-    def _grouped(self, per_cell: Mapping[str, int]) -> dict[str, int]:
+    def _by_group(self, per_cell: Mapping[str, int]) -> dict[str, int]:
         counts = Counter[str]()
         for cell, count in per_cell.items():
             counts[self.groups[cell]] += count

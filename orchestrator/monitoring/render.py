@@ -49,7 +49,7 @@ def lines(snapshot: Snapshot) -> list[str]:
 
 
 def status_tables(status: Mapping[str, Any]) -> list[Table | str]:
-    """Return the table of a ``read_status``: the running driver's snapshot, or counts where no driver runs."""
+    """Return the table for a result of ``read_status``: the running driver's snapshot, or stored counts without a driver."""
     running, live = status.get("running"), parse_snapshot(status.get("live"))
     if running is None or live is None:
         return [table(count_by_model(status["cells"]))]

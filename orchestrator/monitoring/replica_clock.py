@@ -11,16 +11,16 @@ from orchestrator.storage.replica_time import WRITE_INTERVAL_S, ReplicaTime, rea
 
 @dataclass(slots=True)
 class Replica:
-    """A worker as of the last look."""
+    """A worker as the last look saw it."""
 
     slot: WorkerSlot
     undelivered_s: float = 0.0
-    """Seconds of loading, or of work since its last delivery: lost if it ends now without an order to stop."""
+    """Seconds of loading, or of work since its last delivery; lost if the worker dies now."""
     last_heard: float = 0.0
 
 
 class ReplicaClock:
-    """Adds the time between two looks to the part that each worker was in; a change counts from the next look on."""
+    """Adds the time between two looks to what each worker does at the second look (``_part``)."""
 
     def __init__(self, folder: Path, attempt: str) -> None:
         self.folder, self.attempt = folder, attempt
@@ -59,7 +59,7 @@ class ReplicaClock:
         setattr(times, part, getattr(times, part) + elapsed)
 
     def _count_loss(self, replica: Replica) -> None:
-        """Move what a worker had not delivered to ``lost``; a stopped one has delivered everything."""
+        """Move a worker's undelivered time to ``lost``; a worker that was ordered to stop has delivered everything."""
         slot = replica.slot
         part = _part(slot)
         if part == "loading" or slot.leased_count:
@@ -73,7 +73,7 @@ class ReplicaClock:
 
 
 def _part(slot: WorkerSlot) -> str:
-    """Return what a worker does now; one of a judge that serves other models judges whenever it is ready."""
+    """Return what a worker does now; a ready worker of a judge that serves beside players always counts as judging."""
     demand = slot.group.demand
     if not slot.placed:
         return "waiting"

@@ -37,13 +37,13 @@ class GroupRow:
     """GPUs of its replicas, including parts of shared ones."""
     done: int = 0
     planned: int = 0
-    """Episodes, or answers to judge; for a judge those that exist so far."""
+    """Episodes; for a judge, the answers that exist so far."""
     rate: float = 0.0
     """Episodes/s over the last ``RATE_WINDOW_S``."""
     waiting: int = 0
-    """Episodes that no worker has."""
+    """Episodes that no worker has received yet."""
     in_flight: int = 0
-    """Episodes that a worker has and has not delivered yet."""
+    """Episodes that a worker has received and not delivered yet."""
     errors: int = 0
     seconds_left: float | None = None
     """None while there is no estimate."""
@@ -101,7 +101,7 @@ class RateMeter:
     ) -> Snapshot:
         """Return the snapshot of this moment; ``stored`` and ``errors`` count this attempt's episodes by group."""
         judges = {name for name, group in schedule.groups.items() if group.demand.pool == JUDGES}
-        counts = Counter(stored)  # negative where failed episodes of an earlier attempt are played again
+        counts = Counter(stored)  # negative if failed episodes of an earlier attempt are played again
         counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
         rates = self._rates(counts, now)
         names = dict.fromkeys((*self.planned, *schedule.groups))
@@ -160,7 +160,7 @@ class RateMeter:
 
 
 def _seconds_left(rows: Sequence[GroupRow], schedule: Scheduler) -> float | None:
-    """Return the seconds of the slowest group, but no less than all GPUs together need for the pending episodes."""
+    """Return the estimate of the slowest group, or the time that all GPUs together need for the pending work if longer."""
     estimates = [row.seconds_left for row in rows if row.seconds_left is not None]
     unknown = [row.name for row in rows if row.seconds_left is None and row.waiting + row.in_flight]
     groups = schedule.groups

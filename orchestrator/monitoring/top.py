@@ -41,11 +41,11 @@ class RunView:
 
     snapshot: Snapshot
     driver: str
-    """Where the driver runs, and the change of the sweep that is waiting."""
+    """Where the driver runs, or a note that none is running."""
     replies: tuple[str, ...]
     commands: tuple[str, ...]
     held: str = ""
-    """A sentence on the time that replicas held; "" before the ledger has any."""
+    """A sentence on how replicas have spent their time; "" before any is recorded."""
 
 
 class Top(App[None]):
@@ -182,7 +182,7 @@ def row_texts(row: GroupRow) -> dict[str, str]:
 
 
 def last_replies(folder: Path, limit: int = REPLIES) -> tuple[str, ...]:
-    """Return lines such as ``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...`` from the newest stored part of turns."""
+    """Return lines such as ``qwen/ROD/hint/0042-3fa9c1d2  turn 2: I cannot see ...`` from the newest part file of turns."""
     newest = max((folder / "turns").glob("part-*.parquet"), default=None)
     if newest is None:
         return ()

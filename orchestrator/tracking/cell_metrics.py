@@ -1,6 +1,6 @@
 """Publishes the metrics of every cell while a sweep plays, scored from the run folder in a thread.
 
-The sweep never waits for it, and it takes at most one percent of the time.
+The sweep never waits for the scoring, which takes at most one percent of the time.
 """
 
 import logging
@@ -12,17 +12,17 @@ from typing import Any
 import polars as pl
 
 SCORE_INTERVAL_S = 30.0
-"""Seconds between two scorings at first."""
+"""Seconds between two scorings at the start of a sweep."""
 POINTS = 20
-"""Scorings after which they become rarer."""
+"""Number of scorings after which the interval between two grows."""
 REST_FACTOR = 100
-"""After a scoring there is none for this many times its duration."""
+"""Least pause after a scoring, in multiples of its duration."""
 
 log = logging.getLogger(__name__)
 
 
 def interval(shortest: float, age: float, points: int = 500) -> float:
-    """Return seconds until the next point of a sweep that is ``age`` seconds old: a sweep of days has a chart of usual size."""
+    """Return the seconds until a sweep's next point; they grow with its age, so the chart of a sweep of days stays small."""
     return max(shortest, age / points)
 
 
@@ -30,7 +30,7 @@ class CellMetricsPublisher:
     """Publishes rows of cells that changed since they were last scored."""
 
     def __init__(self, score: Callable[[], pl.DataFrame], publish: Callable[[Mapping[str, Any]], None]) -> None:
-        """``score`` scores what is stored; it is called in a thread, one call at a time."""
+        """``score`` returns a row per cell from the stored episodes; it is called in a thread, one call at a time."""
         self._score, self._publish = score, publish
         self._published: dict[str, dict[str, Any]] = {}
         self._publishing, self._closed = Lock(), False

@@ -43,7 +43,7 @@ def collector_address(uri: str) -> str:
 
 
 class OtlpTracker:
-    """Sends one attempt at a sweep to an OpenTelemetry collector, or to a server that takes OTLP, as MLflow's."""
+    """Sends one attempt at a sweep to an OpenTelemetry collector, or to another server that accepts OTLP, such as MLflow's."""
 
     enabled = True
 
@@ -63,7 +63,7 @@ class OtlpTracker:
             ) from None
 
     def _open_providers(self) -> None:
-        """Make providers of this run's own; the process's global ones are Ray's."""
+        """Create providers for this run alone, because the process's global ones belong to Ray."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.metrics import MeterProvider
@@ -141,7 +141,7 @@ class OtlpTracker:
 
 
 class _Refusals(logging.Handler):
-    """Counts what OpenTelemetry's exporters log as failed, in place of their lines."""
+    """Counts the failures that OpenTelemetry's exporters log, and hides their log lines."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -152,7 +152,7 @@ class _Refusals(logging.Handler):
         self.first = self.first or record.getMessage().splitlines()[0][:200].rstrip(".")
 
     def listen(self) -> None:
-        """Take the place of other handlers."""
+        """Receive OpenTelemetry's log lines instead of other handlers."""
         LOGGER.addHandler(self)
         LOGGER.propagate = False
 

@@ -26,10 +26,10 @@ CellRow = Mapping[str, Any]
 def model_measures(cells: Sequence[CellRow], main_condition: str) -> dict[str, float]:
     """Return the measures of a model from its cells.
 
-    Under the main condition: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO`` and ``scenarios`` (their number
-    in the mean); the judge's bits of open-ended answers, ``acc_in_words`` and ``ps_in_words`` of open-ended episodes over several
-    turns, ``acc_by_calls`` and ``ps_by_calls`` of tool calls; the means of ``EXACT`` of operating curves. Under every condition:
-    ``acc_under/CONDITION`` and ``ps_under/CONDITION``. Of all cells: the sums of ``SUMS``. Missing measures are left out.
+    Under the main condition: ``acc``, ``ps``, ``loops`` (means over scenarios), ``acc/SCENARIO`` and ``scenarios`` (how many
+    the means cover); the judge's bits of open-ended answers, ``acc_in_words`` and ``ps_in_words`` of open-ended episodes over
+    several turns, ``acc_by_calls`` and ``ps_by_calls`` of tool calls. Means of ``EXACT`` over operating curves. Under every
+    condition: ``acc_under/CONDITION`` and ``ps_under/CONDITION``. Sums of ``SUMS`` over all cells. Missing measures are left out.
     """
     choices = [cell for cell in cells if cell["protocol"] == "mcqa"]
     main = [cell for cell in choices if cell["condition"] == main_condition and "acc" in cell]

@@ -1,7 +1,7 @@
 """The load of every node of the cluster while a sweep plays; nodes that do not answer are left out.
 
-An idle GPU is what a sweep on a cluster wastes, so the mean over all GPUs is a metric of its own. MLflow's own monitor measures
-only the machine that its process runs on (docs/decisions/0016-tracking.md).
+Idle GPUs are the main waste of a sweep on a cluster, so the mean utilization of all GPUs is a metric of its own. MLflow's own
+monitor measures only the machine that its process runs on (docs/decisions/0016-tracking.md).
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from time import monotonic
 from orchestrator.tracking.cell_metrics import interval
 
 SAMPLE_INTERVAL_S = 30.0
-"""Seconds between two samples at first, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL is set."""
+"""Seconds between two samples at the start of a sweep, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL is set."""
 SAMPLE_TIMEOUT_S = 10.0
 """Seconds that a node has to answer; a node that still owes an answer is not asked again."""
 ENABLED_VARIABLE, INTERVAL_VARIABLE = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL"
@@ -34,7 +34,7 @@ class SystemMetrics:
         self._requests: dict[str, asyncio.Task[Load]] = {}
 
     async def run(self, publish: Callable[[Load], None]) -> None:
-        """Publish each sample until cancelled; return at once where the user has turned system metrics off."""
+        """Publish each sample until cancelled; return at once if the user has turned system metrics off."""
         setting, began = os.environ.get(INTERVAL_VARIABLE), monotonic()
         while os.environ.get(ENABLED_VARIABLE, "").lower() != "false":
             await asyncio.sleep(_seconds(setting) or interval(SAMPLE_INTERVAL_S, monotonic() - began))
@@ -66,13 +66,13 @@ class SystemMetrics:
 
 
 def _retrieve_error(task: asyncio.Task[Load]) -> None:
-    """Retrieve the error of a node that failed after its time-out: asyncio prints a traceback of errors nobody retrieves."""
+    """Retrieve the error of a node that failed after its time-out: asyncio prints a traceback of any unretrieved error."""
     if not task.cancelled():
         task.exception()
 
 
 def _display_names(hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return node -> its host, with the start of the node's id where a host has several nodes."""
+    """Return node -> its host, with the start of the node's id if a host has several nodes."""
     counts = Counter(hosts.values())
     return {node: host if counts[host] == 1 else f"{host}-{node[:6]}" for node, host in hosts.items()}
 

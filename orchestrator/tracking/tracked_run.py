@@ -47,7 +47,7 @@ class Roster(NamedTuple):
         return ordered.index(model) if model in ordered else len(ordered)
 
     def main_condition(self, played: Iterable[str]) -> str:
-        """Return the condition of a model's own ``acc``: zero-shot if it is played, else the sweep's first; "" for none."""
+        """Return the condition that a model's ``acc`` measures: zero-shot if played, else the sweep's first; "" if none is."""
         ordered = sorted(set(played), key=lambda name: (name != ZERO_SHOT, *self._condition_rank(name)))
         return ordered[0] if ordered else ""
 
@@ -73,7 +73,7 @@ class TrackedRun:
 
     @classmethod
     def of(cls, sweep: Mapping[str, Any], folder: Path, uri: str = "") -> Self:
-        """Describe a resolved sweep in its run folder; ``uri`` replaces the address that the sweep has."""
+        """Describe a resolved sweep in its run folder; ``uri`` replaces the sweep's own address."""
         tracking, name = sweep["tracking"], str(sweep["name"])
         experiment = tracking.get("experiment") or name
         return cls(uri or tracking["uri"], experiment, folder, name, parameters(sweep), Roster.of(sweep))

@@ -1,6 +1,6 @@
 """The interface through which a sweep records itself while it plays, and the table of its implementations.
 
-A tracker never slows or stops a sweep, and it is never the source of anything: the run folder is.
+A tracker never slows or stops a sweep, and no result comes from it: the run folder is the only source.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ class Tracker(Protocol):
     """Records one attempt at a sweep. Methods return at once, except ``close``; none raises because of its server."""
 
     enabled: bool
-    """False if nothing is recorded: the driver then skips what it would measure for the tracker alone."""
+    """False if nothing is recorded: the driver then skips measurements that only a tracker needs."""
 
     def start(self) -> None:
         """Begin to record."""
@@ -67,7 +67,7 @@ TRACKERS: Mapping[str, Callable[[TrackedRun], Tracker]] = {
 
 
 def open_tracker(run: TrackedRun) -> Tracker:
-    """Return the tracker of the run's address; not started."""
+    """Return the tracker of the run's address, not yet started."""
     return TRACKERS.get(_scheme(run.uri), MlflowTracker)(run)
 
 

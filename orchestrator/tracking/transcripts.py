@@ -106,7 +106,7 @@ def _transcript(view: Mapping[str, Any], texts: list[str], uris: list[str]) -> T
         name=visible(f"{title} · {view['kind']}"),
         tags={name: visible(view[name]) for name in names},
         turns=tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
-        ending=f"{view['kind']} after {_turns(view['played'])}.{answer}{error}{_judged(view)}",
+        ending=f"{view['kind']} after {_turns(view['played'])}.{answer}{error}{_describe_verdicts(view)}",
         seconds=view["seconds"] or 0.0,
         answered=view["ending"] in ("correct", "wrong", "limit", "answered"),
     )
@@ -132,7 +132,7 @@ def _turns(count: int) -> str:
     return "1 turn" if count == 1 else f"{count} turns"
 
 
-def _judged(view: Mapping[str, Any]) -> str:
+def _describe_verdicts(view: Mapping[str, Any]) -> str:
     """Return the verdicts of the judges on an open-ended answer, as sentences."""
     sentences = []
     for verdict in view.get("judged", ()):

@@ -1,6 +1,6 @@
 """The runs of a run folder in MLflow (``mlflow.json``): for each address the mark, the experiment and the sweep's run.
 
-A copied or moved folder of the same sweep keeps its mark, so it updates its runs and never doubles them.
+The mark (``run_tree.MARK``) stays with a folder of the same sweep that is copied or moved, so it updates the same runs.
 """
 
 import json
@@ -22,7 +22,7 @@ FILE = "mlflow.json"
 MAX_BYTES = 1 << 20
 """Bytes of the file that are read."""
 UI = "http://127.0.0.1:5000"
-"""The address at which ``mlflow ui`` listens."""
+"""The address at which ``mlflow ui`` listens by default."""
 
 
 def mark(folder: Path, uri: str, sweep: str) -> str:
@@ -32,15 +32,15 @@ def mark(folder: Path, uri: str, sweep: str) -> str:
     """
     place = digest(str(folder.resolve()))  # without the host: a shared folder resumes on any node
     stored = _entry(_links(folder), folder, uri)
-    ours = stored.get("place") == place or stored.get("sweep") == sweep
-    text = str(stored.get("mark")) if ours else ""
-    valid = text if re.fullmatch("[0-9a-f]{16}", text) else token_hex(8)
-    remember(folder, uri, mark=valid, place=place, sweep=sweep)
-    return valid
+    is_own = stored.get("place") == place or stored.get("sweep") == sweep
+    stored_mark = str(stored.get("mark")) if is_own else ""
+    own_mark = stored_mark if re.fullmatch("[0-9a-f]{16}", stored_mark) else token_hex(8)
+    remember(folder, uri, mark=own_mark, place=place, sweep=sweep)
+    return own_mark
 
 
 def remember(folder: Path, uri: str, **facts: str) -> None:
-    """Store facts of an address; those of another mark are dropped."""
+    """Store facts of an address; facts that were stored with another mark are dropped."""
     links = _links(folder)
     stored = _entry(links, folder, uri)
     entry = {**(stored if stored.get("mark") == facts["mark"] else {}), **facts}
@@ -56,7 +56,7 @@ def identify_sweep(name: str, params: Mapping[str, str]) -> str:
 
 
 def pages(folder: Path) -> Iterator[str]:
-    """Yield one line per address: where a browser shows the table of models; none before MLflow has a run."""
+    """Yield one line per address: how to open the table of models in a browser; nothing before MLflow has a run."""
     for key, entry in _links(folder).items():
         experiment = str(entry.get("experiment", "")) if isinstance(entry, dict) else ""
         if not re.fullmatch(r"\d{1,30}", experiment):
@@ -74,7 +74,7 @@ def _key(folder: Path, uri: str) -> str:
 
 
 def _entry(links: Mapping[str, Any], folder: Path, uri: str) -> Mapping[str, Any]:
-    """Return the facts of an address; version 0.1.0 stored a local one under its whole path."""
+    """Return the facts of an address; version 0.1.0 stored a local address under its whole path."""
     entry = links.get(_key(folder, uri), links.get(redact_address(uri)))
     return entry if isinstance(entry, dict) else {}
 

@@ -1,4 +1,4 @@
-"""The MLflow database in a run folder: fast to write, one whole file at the end, and usable after the folder was copied."""
+"""The MLflow database in a run folder: fast to write, a single file once closed, and usable after the folder is copied."""
 
 import logging
 import sqlite3
@@ -12,7 +12,7 @@ LOCAL = "sqlite"
 """The ``tracking.uri`` of a database in the run folder."""
 NAME = "mlflow.db"
 FILES = "/mlartifacts"
-"""The end of the address of a run folder's files."""
+"""How the address of a run folder's files ends."""
 ADDRESS_COLUMNS = (
     ("experiments", "artifact_location"),
     ("runs", "artifact_uri"),
@@ -52,7 +52,10 @@ def check_files_local(database: Path) -> None:
     if not database.is_file():
         return
     addresses: list[str] = []
-    with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as store:  # MLflow itself reports a damaged one
+    with (
+        suppress(sqlite3.Error),
+        closing(sqlite3.connect(database)) as store,
+    ):  # MLflow itself reports a damaged database
         for table, column in ADDRESS_COLUMNS[:2]:
             rows = store.execute(f"SELECT {column} FROM {table} WHERE {column} LIKE '%://%'")
             addresses += [str(address) for (address,) in rows]
@@ -81,7 +84,7 @@ def enable_write_ahead() -> None:
 
 
 def checkpoint(database: Path) -> None:
-    """Move the write-ahead log into the database, so that the file alone is whole when it is copied."""
+    """Move the write-ahead log into the database, so that a copy of the file alone is complete."""
     if not database.is_file():
         return
     try:

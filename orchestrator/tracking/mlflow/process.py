@@ -61,7 +61,7 @@ class Sender:
 
 
 def receive(updates: Connection, pending: Update, seconds: float) -> Update:
-    """Return ``pending`` merged with what arrives within so many seconds, or until the end of the sweep arrives."""
+    """Return ``pending`` merged with updates that arrive within ``seconds``; stop early at the end of the sweep."""
     deadline = monotonic() + seconds
     while not pending.status and updates.poll(max(0.0, deadline - monotonic())):
         pending = pending.merge(updates.recv())
@@ -72,7 +72,7 @@ def main() -> int:
     """Send updates until the end of the sweep; return the exit code."""
     updates = Connection(os.dup(0), writable=False)
     sys.stdout = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever MLflow prints
+    os.dup2(2, 1)  # MLflow's own prints go to standard error
     run, driver = updates.recv()
     end_with_parent(driver)
     sender, pending, failures, interval = Sender(run), updates.recv(), 0, 0.0

@@ -53,7 +53,7 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
 
 
 def send_tables(run: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
-    """Send tables in the format of ``log_table``, which itself appends to a table that is sent twice."""
+    """Send tables in the format of MLflow's ``log_table``, which would append to a table that was sent before."""
     for name, frame in tables.items():
         content = {"columns": frame.columns, "data": [list(map(_json_value, row)) for row in frame.iter_rows()]}
         _send(run, f"tables/{name}.json", json.dumps(content).encode())
@@ -62,7 +62,7 @@ def send_tables(run: MlflowRun, tables: dict[str, pl.DataFrame]) -> None:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value that JSON has, with three decimals, which are enough to look at."""
+    """Return a value that JSON can store; floats are rounded to three decimals, enough for a table on a page."""
     if isinstance(value, float):
         return round(value, 3) if value == value and abs(value) != float("inf") else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
@@ -73,7 +73,7 @@ def _send(run: MlflowRun, name: str, content: bytes) -> None:
 
 
 def track(folder: Path, uri: str | None = None, data: Path | None = None) -> None:
-    """Send a run folder to MLflow; raises RunFolderError if the folder or MLflow does not allow it.
+    """Send a run folder to MLflow; raises RunFolderError if the folder has no results or MLflow does not accept them.
 
     This adds what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as traces.
     ``data`` is the folder of the benchmark (default: the sweep's).
@@ -115,8 +115,8 @@ def read_results(folder: Path) -> tuple[dict[str, Any], pl.DataFrame]:
 def _stored_address(folder: Path, uri: str) -> str:
     """Return the address in a folder's sweep if it is safe to send to; raises RunFolderError.
 
-    A folder may come from someone else, and MLflow sends the user's login to the address: the user must name any address that
-    is not of this machine. Folders store no passwords.
+    A folder may come from someone else, and MLflow sends the user's login to the address, so the user must type the address
+    of any other machine. Folders store no passwords.
     """
     if "//***@" in uri:
         raise RunFolderError(f"{folder} does not store the password of {uri}; type the whole address as --tracking-uri")

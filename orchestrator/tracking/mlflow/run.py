@@ -33,12 +33,12 @@ class Update(NamedTuple):
     points: tuple[Point, ...] = ()
     files: tuple[Path, ...] = ()
     dataset: Mapping[str, Any] | None = None
-    """``describe_dataset``."""
+    """The result of ``describe_dataset``."""
     status: str = ""
     """The final status of the sweep's run; empty while it goes on."""
 
     def merge(self, newer: Update) -> Update:
-        """Return both as one. Newer rows replace older ones; the oldest points are dropped beyond one call's worth."""
+        """Return both updates as one: newer rows replace older ones, and the latest ``METRICS_PER_CALL`` points stay."""
         return Update(
             {**self.cells, **newer.cells},
             (*self.points, *newer.points)[-METRICS_PER_CALL:],
@@ -109,7 +109,7 @@ class MlflowRun(RunTree):
                 self.client.log_artifact(self.parent, str(path))
 
     def end(self, status: str) -> None:
-        """Close the sweep's run and the unfinished runs below it; those never become FINISHED."""
+        """Close the sweep's run and the unfinished runs below it; an unfinished run never becomes FINISHED."""
         self.client.set_terminated(self.parent, status)
         for run in (*self.models.values(), *self.cells.values()):
             if run.status == "RUNNING":

@@ -20,9 +20,9 @@ PARENT = "mlflow.parentRunId"
 LEVEL = "level"
 """Tag: ``sweep``, ``model`` or ``cell``."""
 RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
-"""Tag of a model's run: MLflow's page expands a run that holds evaluations, so the models of a sweep are visible at first."""
+"""Tag of a model's run: MLflow's page expands a run that holds evaluations, so it shows the models of a sweep at once."""
 MAX_MODELS = 1000
-"""Positions in a sweep's table of models."""
+"""Most models that start times can order: MLflow's page sorts runs by start, and a model's start follows from its rank."""
 MAX_PARAM_CHARS = 500
 SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that do not show enough, and may ask for more.
 
@@ -50,7 +50,7 @@ class NestedRun:
     id: str
     status: str
     names: dict[str, str]
-    """``CELL_NAMES`` of a cell; ``model`` of a model."""
+    """The values of ``CELL_NAMES`` for a cell, of ``model`` alone for a model."""
     metrics: dict[str, float] = field(default_factory=dict)
     params: dict[str, str] = field(default_factory=dict)
     planned: int = 0
@@ -82,7 +82,7 @@ class RunTree:
         links.remember(self.folder, self.uri, mark=self.mark, experiment=self.experiment, parent=self.parent)
 
     def set_status(self, run: NestedRun, status: str) -> None:
-        """Set the status of a nested run, if it is another one."""
+        """Set the status of a nested run if it has changed."""
         if run.status == status:
             return
         if status == "RUNNING":
@@ -92,7 +92,7 @@ class RunTree:
         run.status = status
 
     def cell_run(self, row: Mapping[str, Any]) -> NestedRun:
-        """Return the run of a cell; create it, and its model's, where it is missing."""
+        """Return the run of a cell; create it and its model's run if missing."""
         if row["cell"] not in self.cells:
             names = {name: str(row[name]) for name in CELL_NAMES}
             parent = self.model_run(names["model"])
@@ -102,7 +102,7 @@ class RunTree:
         return self.cells[row["cell"]]
 
     def model_run(self, model: str) -> NestedRun:
-        """Return the run of a model; create it where it is missing."""
+        """Return the run of a model; create it if missing."""
         if model not in self.models:
             name = model if self.local else f"{model} · {self.title}"
             start = self.began + MAX_MODELS - self.roster.rank(model)
@@ -127,7 +127,7 @@ class RunTree:
         return {PARENT: parent, MARK: self.mark, LEVEL: level, "kind": self.roster.kind(model)}
 
     def _open_experiment(self, name: str) -> str:
-        """Return the experiment's id. Files of a local store are in the run folder, also after it was copied or moved."""
+        """Return the experiment's id. A local store keeps files in its run folder, even after that is copied or moved."""
         files = (self.folder / "mlartifacts").resolve().as_uri() if self.uri.startswith("sqlite") else None
         if files and self.local:
             local_store.relocate_files(self.folder / local_store.NAME, files)
@@ -145,12 +145,12 @@ class RunTree:
     def _open_parent(self, run: TrackedRun) -> tuple[str, int]:
         """Find or create the sweep's run; return its id and its start in milliseconds since 1970.
 
-        A parameter that the run has already is never replaced.
+        Parameters that the run already has are never replaced.
         """
         from mlflow.entities import Param
 
         marked = self._search(MARK, self.mark)
-        parent = next((found_run for found_run in marked if PARENT not in found_run.data.tags), None)
+        parent = next((candidate for candidate in marked if PARENT not in candidate.data.tags), None)
         if parent is None:
             note = SWEEP_NOTE.replace("FOLDER", self.folder.name).replace("SWEEP", run.name)
             tags = {MARK: self.mark, LEVEL: "sweep", "mlflow.note.content": note, "sweep": run.name}
@@ -169,7 +169,7 @@ class RunTree:
         return self.parent, self.began
 
     def _adopt(self, parent: Any, marked: Sequence[Any]) -> None:
-        """Take over existing runs, and attach those whose parent was deleted or that version 0.1.0 left without a model."""
+        """Take over existing runs; attach runs whose parent was deleted, and cells of version 0.1.0, which had no models."""
         self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
         unmarked = [] if LEVEL in parent.data.tags else self._search(PARENT, self.parent)
         for run in marked:

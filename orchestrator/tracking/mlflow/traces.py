@@ -1,4 +1,4 @@
-"""Sends transcripts to MLflow as traces, with one span per turn. An episode that has a trace already gets no second one."""
+"""Sends transcripts to MLflow as traces, with one span per turn. An episode never gets a second trace."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,8 @@ KEY = "proactive_sweep.episode"
 def send_transcripts(run: MlflowRun, transcripts: Iterable[Transcript], ended: int) -> None:
     """Send the transcripts that have no trace yet; ``ended`` is the end of the sweep in nanoseconds since 1970.
 
-    The store has the seconds of an episode but not of its turns: they are spread evenly up to the sweep's end.
+    The store has the duration of an episode but not of its turns: each turn gets an equal share, and the last one ends with
+    the sweep.
     """
     query = {"locations": [run.experiment], "filter_string": f"tags.`{MARK}` = '{run.mark}'", "include_spans": False}
     sent_keys = {trace.info.tags.get(KEY, "") for trace in all_pages(run.client.search_traces, **query)}

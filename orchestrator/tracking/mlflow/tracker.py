@@ -1,7 +1,7 @@
 """The MLflow tracker: hands updates to a process of its own and never waits for it before ``close``.
 
-MLflow runs in another process because its import alone takes seconds of the interpreter that also leads the sweep. That
-process dies with its driver, so the next attempt at the sweep never meets a late writer.
+MLflow runs in another process because importing it would block the interpreter that drives the sweep for seconds. That
+process dies with its driver, so nothing of one attempt at the sweep is written during the next.
 """
 
 import os
@@ -26,9 +26,9 @@ PROCESS = "orchestrator.tracking.mlflow.process"
 COMPLETE, INCOMPLETE = 0, 3
 """Exit codes of the process: everything was sent, or the server is gone. Any other one means that it was killed."""
 MAX_STARTS = 5
-"""Processes that a tracker starts, where something kills them."""
+"""How often a tracker starts its process at most, if something kills it each time."""
 CLOSE_SERVER_S, CLOSE_LOCAL_S = 60.0, 300.0
-"""Seconds that ``close`` waits at most. A file in the run folder depends on this machine alone, which may be busy."""
+"""Seconds that ``close`` waits at most; longer for a file in the run folder, which a busy machine still writes in the end."""
 
 
 class MlflowTracker:
@@ -65,7 +65,7 @@ class MlflowTracker:
         self._updates.put(Update(files=tuple(paths)))
 
     def close(self, status: str, timeout: float | None = None) -> None:
-        """Send what is left and end the sweep's run; print one sentence where not everything was sent in time."""
+        """Send what is left and end the sweep's run; print one sentence if not everything was sent in time."""
         if self._thread.ident is None:
             return
         if timeout is None:
@@ -92,9 +92,9 @@ class MlflowTracker:
     def _feed(self) -> None:
         """Pass updates on until the process has sent the end; start it again if something kills it.
 
-        The process dies with the thread that starts it (``PR_SET_PDEATHSIG``), so this one lives as long as the process.
+        The process dies with the thread that starts it (``PR_SET_PDEATHSIG``), so this thread outlives the process.
         """
-        received = Update()
+        all_updates = Update()
         for _ in range(MAX_STARTS):
             self._process = process = start_module(PROCESS, stderr=subprocess.DEVNULL)
             assert process.stdin is not None
@@ -103,10 +103,10 @@ class MlflowTracker:
             try:
                 with process.stdin as pipe, Connection(os.dup(pipe.fileno()), readable=False) as connection:
                     connection.send((self.run, os.getpid()))
-                    connection.send(received)
-                    while not received.status:
+                    connection.send(all_updates)
+                    while not all_updates.status:
                         update = self._updates.get()
-                        received = received.merge(update)
+                        all_updates = all_updates.merge(update)
                         connection.send(update)
                     process.wait()
             except OSError:  # the process ended early

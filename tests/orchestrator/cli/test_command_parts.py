@@ -98,7 +98,7 @@ def test_compare_writes_cells_of_several_runs_only(tmp_path: Path) -> None:
 
 
 def test_an_audit_takes_a_run_or_answers_with_their_data(tmp_path: Path) -> None:
-    both = "--answers takes no run folder but the benchmark: audit --answers FILE --data DIR"
+    both = "--answers requires --data and no run folder: audit --answers FILE --data DIR"
     file = tmp_path / "a.jsonl"
 
     assert sentence_of(lambda: audit.audit("run", data=tmp_path, answers=file)) == both

@@ -282,9 +282,9 @@ def test_models_are_named_before_they_are_loaded() -> None:
 
 
 def test_labels_need_a_folder_that_keeps_them_and_a_name(tmp_path: Path) -> None:
-    view._check_kept([tmp_path])
+    view._refuse_bucket_copies([tmp_path])
     (tmp_path / LISTING).write_text("")
-    assert refusal_of(view._check_kept, [Path("other"), tmp_path]) == (
+    assert refusal_of(view._refuse_bucket_copies, [Path("other"), tmp_path]) == (
         "labels are kept in a folder of this machine; copy the run from its bucket to one and name that"
     )
     for name in ("a" * 61, "a b"):
@@ -292,7 +292,7 @@ def test_labels_need_a_folder_that_keeps_them_and_a_name(tmp_path: Path) -> None
             f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most"
         )
     assert refusal_of(view.view, [tmp_path, tmp_path], export_labels=tmp_path / "x.csv") == (
-        "labels are of one run folder; name one"
+        "labels belong to one run folder; name one"
     )
 
 

@@ -141,7 +141,7 @@ def test_notes_of_the_filter_name_five_undecided_samples() -> None:
 
     assert list(data_commands._notes(turns, undecided, 25, Path("ids.json"))) == [  # type: ignore[arg-type]
         "models: a, b, at the first turn of zero-shot",
-        "2 samples lack answers of some models (not played, or errors); these count as neither",
+        "2 samples lack answers of some models (not played, or errors); these count as neither right nor wrong",
         "7 samples stay undecided until these answers exist: QD/0000, QD/0001, QD/0002, QD/0003, QD/0004 and 2 more",
         "ids.json holds the 3 kept ids; play only them with --set selection.ids_file=ids.json",
     ]

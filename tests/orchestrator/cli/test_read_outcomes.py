@@ -232,7 +232,7 @@ def test_a_bundle_with_pictures_names_their_licenses(
         licenses = "before you publish it, see docs/data-sources.md for the licenses of the pictures"
         assert lines[2:] == [licenses] * pictures
     with pytest.raises(UserError, match=r"^a folder is named twice; type each folder once$"):
-        view._runs([folder, folder])
+        view._check_runs([folder, folder])
 
 
 def test_an_export_lists_four_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -249,7 +249,7 @@ def test_a_label_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None
     with pytest.raises(UserError) as refused:
         view._import_labels(folder, file)
     assert str(refused.value) == (
-        f"{file} labels m/ROD/hint/0000-00000000, which is no episode of {folder}; name the folder that it is of"
+        f"{file} labels m/ROD/hint/0000-00000000, which is not an episode of {folder}; name the folder that has it"
     )
 
 
@@ -303,7 +303,9 @@ def test_lists_take_their_headings_from_the_first_row(capsys: Any) -> None:
 def test_status_counts_cells_or_lists_them_and_names_every_part_in_json(folder: Path, capsys: Any) -> None:
     status.status(folder)
     lines = compact_lines(capsys)
-    assert "1 cell: 1 complete (--cells)" in lines and not any(line.startswith("oracle/ROD/hint") for line in lines)
+    assert "1 cell: 1 complete (--cells lists them)" in lines and not any(
+        line.startswith("oracle/ROD/hint") for line in lines
+    )
     status.status(folder, cells=True)
     lines = compact_lines(capsys)
     assert lines[0] == "cell state finished planned errors reason" and lines[1].startswith(

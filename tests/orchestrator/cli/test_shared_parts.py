@@ -26,15 +26,17 @@ def refusal_of(call, *arguments) -> str:
 @pytest.mark.parametrize("text", ["", "  ", "\t"])
 def test_an_empty_folder_is_refused(text: str) -> None:
     sentence = "the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER"
-    assert refusal_of(options.required_name, text) == refusal_of(options.viewed, text) == sentence
+    assert refusal_of(options.required_name, text) == refusal_of(options.readable_folder, text) == sentence
 
 
 def test_a_run_folder_is_no_file(tmp_path: Path) -> None:
     (file := tmp_path / "notes").write_text("")
 
-    assert options.viewed(str(tmp_path)) == tmp_path and options.viewed("not/there") == Path("not/there")
+    assert options.readable_folder(str(tmp_path)) == tmp_path and options.readable_folder("not/there") == Path(
+        "not/there"
+    )
     assert options.required_name(" a ") == " a "
-    assert refusal_of(options.viewed, str(file)) == (
+    assert refusal_of(options.readable_folder, str(file)) == (
         f"{file} is a file, not a run folder; name a folder such as outputs/NAME"
     )
     assert options._benchmark(str(tmp_path)) == tmp_path

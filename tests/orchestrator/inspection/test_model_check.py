@@ -275,8 +275,8 @@ def test_model_with_packages_of_its_own_is_not_judged_by_the_installed_ones(tmp_
     checked = check([ModelSpec(name="m", **own)], imports=True)[0]
 
     assert local_fault(ModelSpec(name="m", **own)) == "" and checked.ok
-    assert checked.architecture == "unknown: OddModel, by its own packages; `models try` asks them"
-    assert checked.packages == "unknown: vllm==0.99 of its own, which `models try` installs"
+    assert checked.architecture == "unknown: OddModel; `models try` loads it with its own packages"
+    assert checked.packages == "unknown: own packages (vllm==0.99), which `models try` installs"
 
 
 def test_faults_of_files_are_known_before_a_sweep_starts(tmp_path):

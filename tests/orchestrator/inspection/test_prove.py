@@ -124,6 +124,6 @@ def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(dem
     (row,) = json.loads(done.stdout)
 
     assert done.exit_code == 1 and row["outcome"] == (
-        "not complete: it plays with transformers==5.18.0, which this process has not; "
+        "not complete: it plays with transformers==5.18.0, which this process does not have; "
         "`models try own --sweep FILE` installs and compares them"
     )

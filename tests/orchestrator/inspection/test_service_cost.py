@@ -174,7 +174,7 @@ def bounds_of(demo_data, condition, protocol="mcqa"):
     )
     cell, *_ = plan.cells
     sample = plan.cell_samples(cell)[0]
-    return SCENARIOS["ROD"].limit(sample), service_cost._episode(plan, cell, sample, lambda message: 10)
+    return SCENARIOS["ROD"].limit(sample), service_cost._bound_episode(plan, cell, sample, lambda message: 10)
 
 
 @pytest.mark.parametrize(

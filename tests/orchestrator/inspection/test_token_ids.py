@@ -69,7 +69,7 @@ def test_a_model_of_the_sweep_file_is_named_as_in_the_file(demo_data: Path, tmp_
     [
         (("--token-ids",), "--token-ids requires --model NAME, or --model FOLDER of a checkpoint"),
         (("--token-ids", "--model", "oracle"), "oracle runs on builtin, which has no token ids here"),
-        (("--model", "embedded", "--backend", "tgi"), "--backend 'tgi' is none of transformers and vllm"),
+        (("--model", "embedded", "--backend", "tgi"), "--backend must be transformers or vllm, not 'tgi'"),
         (("--token-ids", "--model", "EMPTY"), "is a folder without config.json; name the folder of a checkpoint"),
     ],
 )

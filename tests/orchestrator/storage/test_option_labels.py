@@ -72,7 +72,7 @@ def test_import_refuses_episodes_of_another_run(tmp_path):
     (tmp_path / "labels.csv").write_text(to_csv([label()]))
     result = CliRunner().invoke(app, ["view", str(tmp_path), "--import-labels", str(tmp_path / "labels.csv")])
 
-    assert result.exit_code == 2 and "is no episode of" in " ".join(result.output.split())
+    assert result.exit_code == 2 and "is not an episode of" in " ".join(result.output.split())
     assert not (tmp_path / FILE).exists()
 
 
@@ -94,7 +94,7 @@ def test_labels_go_out_and_back_by_command(demo_data, tmp_path):
     assert {key: each.label for key, each in read_labels(run).items()} == {k: e.label for k, e in before.items()}
     assert "ada and bo: 3 of 4 labels equal, kappa 0.00" in compared.output
     refused = CliRunner().invoke(app, ["view", str(run), str(tmp_path), "--export-labels", str(file)])
-    assert refused.exit_code == 2 and "labels are of one run folder" in refused.output
+    assert refused.exit_code == 2 and "labels belong to one run folder" in refused.output
 
 
 @pytest.mark.parametrize("command", ["view {} --as ada", "view {} --import-labels labels.csv"])

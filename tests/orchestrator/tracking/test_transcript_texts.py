@@ -115,11 +115,11 @@ def test_each_judge_has_a_sentence() -> None:
         {"judge": ["one/x"], "category": True, "aggregate": False}, {"judge": ["two/y"], "reason": ["no verdict here"]},
         {"judge": ["three/z"]}, {"judge": ["four/w"], "category": True, "suggestion": False, "aggregate": True},
     ]  # fmt: skip
-    assert transcripts._judged({"judged": judged}) == (
+    assert transcripts._describe_verdicts({"judged": judged}) == (
         " Judge one/x: category yes, aggregate no. Judge two/y: ` no verdict here `. Judge three/z: ` no verdict `."
         " Judge four/w: category yes, suggestion no, aggregate yes."
     )
-    assert transcripts._judged({}) == ""
+    assert transcripts._describe_verdicts({}) == ""
 
 
 def test_refusals_of_a_collector_are_counted_and_the_first_is_kept() -> None:
