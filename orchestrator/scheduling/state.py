@@ -162,7 +162,7 @@ class WorkerSlot:
     started_at: float = 0.0
     """Time of the start command; from ``placed`` on, the time at which Ray placed it."""
     last_heard: float = 0.0
-    """Time of its last message; later if it had to wait for a judge."""
+    """Time of its last message, or of the end of a time in which it was idle or had to wait for a judge."""
     placed: bool = False
     """True if Ray has given it its GPUs and CPUs."""
     ready: bool = False
@@ -187,6 +187,12 @@ class WorkerSlot:
     @property
     def leased(self) -> tuple[int, ...]:
         return tuple(ordinal for lease in self.leases.values() for ordinal in lease)
+
+    def add_lease(self, lease: int, ordinals: Iterable[int], now: float, silence: float) -> None:
+        """Add a lease; if the worker was idle, the time until now counts neither as silence nor as work."""
+        self.last_heard = self.last_heard if self.leases else now
+        self.leases[lease] = dict.fromkeys(ordinals)
+        self.due[lease] = self.deadline(now, silence)
 
     def deadline(self, now: float, silence: float) -> float:
         """Return the time after which the worker is far too slow with its newest lease; infinity if the rate is unknown."""
