@@ -61,8 +61,8 @@ def replica_pays(group: WorkerGroup, slots: Mapping[int, WorkerSlot], now: float
     ready = [0.0 if slot.ready else max(0.0, slot.started_at + group.start_s - now) for slot in slots.values()]
     work = load.work + leased_count(slot for slot in slots.values() if slot.leaving) / group.rate
     first_end = group.start_s + group.round_s  # when the new replica's first lease ends
-    sooner = max(first_end, finish_time([*ready, group.start_s], work))
-    return finish_time(ready, work) - sooner > MIN_GAIN * group.start_s
+    end_with_replica = max(first_end, finish_time([*ready, group.start_s], work))
+    return finish_time(ready, work) - end_with_replica > MIN_GAIN * group.start_s
 
 
 def is_late(load: Load, end: float) -> bool:

@@ -28,10 +28,10 @@ def likely_starts(placement: Placement) -> list[LikelyStart]:
     for group in sorted(waiting, key=lambda group: (-group.demand.gpus, -placement.seconds_of_work(group))):
         width = max(1, math.ceil(group.demand.gpus))
         nodes = placement.nodes.of_kind(group.demand.accelerator)
-        wide = [node.name for node in nodes if node.gpus >= width and node.name not in placement.closed]
-        if not wide:
+        wide_nodes = [node.name for node in nodes if node.gpus >= width and node.name not in placement.closed]
+        if not wide_nodes:
             continue
-        node = min(wide, key=lambda name: free_at[name][width - 1])
+        node = min(wide_nodes, key=lambda name: free_at[name][width - 1])
         times = free_at[node]
         starts.append(LikelyStart(begin := times[width - 1], node, group.name))
         times[:width] = [begin + group.start_s + placement.seconds_of_work(group)] * width

@@ -22,17 +22,17 @@ def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) ->
     can run on any of them.
     """
     per_gpu = min((node.cpus / node.gpus for node in nodes), default=math.inf)
-    beside_gpus = min(cpus, per_gpu * max(1, gpus))
+    cpus_for_engines = min(cpus, per_gpu * max(1, gpus))
     groups = {
-        worker_group(model): _demand(model, sweep.cluster.workers, beside_gpus if model.gpus else cpus, gpus)
+        worker_group(model): _demand(model, sweep.cluster.workers, cpus_for_engines if model.gpus else cpus, gpus)
         for model in sweep.models
     }
     if sweep.judge is None or not _has_workers(sweep):
         return groups
     name = judge_group(sweep.judge)
     groups = {writer: replace(demand, judge=name) for writer, demand in groups.items()}
-    own_cpus = beside_gpus if sweep.judge.model.gpus else cpus
-    judge = _judge(sweep.judge, own_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
+    judge_cpus = cpus_for_engines if sweep.judge.model.gpus else cpus
+    judge = _judge(sweep.judge, judge_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
     return {**groups, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
 
 

@@ -131,9 +131,10 @@ def forecast(
     nodes = build_nodes(gpus, gpu_type)
     simulate_once = partial(simulate, queues, with_rates, gpus, nodes=nodes, shares=shares(sweep, gpus), reads=reads)
     works = {name: _work(with_rates[name], len(queue), rates[name]) for name, queue in queues.items()}
-    wrong = ({name: _perturb(works[name], rates[name], name, seed) for name, queue in queues.items()}
-             for seed in range(simulations))  # fmt: skip
-    makespans = [simulate_once(works=works).makespan for works in wrong]
+    perturbed = (
+        {name: _perturb(works[name], rates[name], name, seed) for name in queues} for seed in range(simulations)
+    )
+    makespans = [simulate_once(works=wrong_works).makespan for wrong_works in perturbed]
     return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(works=works), makespans, serving)
 
 
