@@ -21,7 +21,7 @@ from sweeps.spec import Judge, Sweep
 
 
 class PreciseStops:
-    """The stops of a plan with a precision rule; none for a plan without one."""
+    """The stops of a plan's precision rule; empty for a plan without a rule."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.rule = load_rule(plan, folder)
@@ -62,11 +62,11 @@ class AttemptState:
     signals: StopSignals
     alerts: SweepAlerts
     pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Group of models -> ordinals to play."""
+    """Worker group -> ordinals to play."""
     judge_queue: JudgeQueue | None = None
     """Set if a judge reads open-ended answers in this attempt."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Group of workers, or pattern of cells (``RequestGroup``) -> why it stopped."""
+    """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     interrupted: bool = False
     cluster_lost: bool = False
     """True if the attempt was interrupted because Ray ended on this machine."""

@@ -34,7 +34,7 @@ class ClusterView:
     cpus: float = 1.0
     """CPUs that no other job holds."""
     draining: frozenset[str] = frozenset()
-    """Nodes that Ray empties: no worker starts there, and the workers there take no new lease."""
+    """Nodes that Ray drains: no worker starts there, and the workers there take no new lease."""
     _readings: dict[str, int] | None = None
     """Node -> GPUs that other jobs seemed to hold at the last reading; None before the first, which needs no confirmation."""
     _held_cpus: float = math.inf

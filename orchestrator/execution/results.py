@@ -34,7 +34,7 @@ class AttemptOutcome:
     complete: bool
     interrupted: bool
     reasons: Mapping[str, str]
-    """Group of workers, or pattern of cells -> why it stopped."""
+    """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     seconds: float = 0.0
     """Seconds from connecting to Ray until the last episode is on disk."""
     cluster_lost: bool = False
@@ -112,8 +112,7 @@ def cell_states(
 ) -> list[dict[str, Any]]:
     """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
 
-    The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: group of workers or of requests -> why
-    it stopped.
+    The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: as in ``AttemptOutcome``.
     """
     cells = [
         {

@@ -175,7 +175,7 @@ def log_nodes(before: Sequence[Node], after: Sequence[Node], draining: Collectio
     for name in new.keys() - old.keys():
         log.info("node %s with %d GPUs has joined", name[:12], new[name].gpus)
     for name in sorted(draining):
-        log.warning("Ray empties node %s: its workers begin nothing more", name[:12])
+        log.warning("Ray drains node %s: its workers begin no more episodes", name[:12])
     if sum(node.held for node in before) != sum(node.held for node in after):
         log_held(after, always=True)
 
