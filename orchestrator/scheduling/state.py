@@ -28,7 +28,7 @@ MAX_LEASE_EPISODES = 2048
 LEASE_TARGET_S = 60.0
 """Seconds of work per lease if the rate is known, so that a slow model's lease never takes an hour."""
 LEASE_SPREAD = 4
-"""A lease has at most this part (1/4) of the waiting episodes per worker, so that no slow lease delays the end."""
+"""A lease that more than fills the engine has at most 1/4 of the waiting episodes per worker, so that none delays the end."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class WorkerGroup:
     dropped: deque[int] = field(default_factory=deque)
     """Withdrawn episodes that are not leased."""
     parked_since: float = 0.0
-    """Time at which ``parked`` last became non-empty."""
+    """Time at which the last pause began."""
 
     def cancel(self, ordinals: Container[int]) -> None:
         """Remove these episodes from the queues for the rest of the attempt."""

@@ -25,7 +25,7 @@ class Load:
     starting: tuple[tuple[float, int], ...] = ()
     """Pairs of the seconds until starting replicas are ready, and their number."""
     slack: float = 0.0
-    """Seconds that one replica is assumed to waste at the end of the group's work, unless all work ends then."""
+    """Seconds that one replica is assumed to waste after the group's work; no more count than are left until the end."""
     node_start: float = 0.0
     """Seconds that the first further replica on a node takes longer to start."""
     per_node: int = 1
