@@ -131,7 +131,7 @@ class GoldCheck:
         stored = dict(_stored_verdicts(folder, judge).select("key", "aggregate").collect().rows())
         read = sum(bit is not None for bit in stored.values())
         again = reads_nothing(read, len(stored))
-        """True if the judge has given hardly any verdict: it was broken, so it reads the other answers again."""
+        """True if the judge has given hardly any verdict: it was broken, so it reads answers without a verdict again."""
         self.read_before = len(stored) > 0 and not again
         self.pending = {
             first + number

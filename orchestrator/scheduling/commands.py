@@ -53,7 +53,7 @@ class Demand:
         return format_gpus(self.gpus) + kind + stages
 
     def describe_shortage(self, most: float) -> str:
-        """Return the nodes that a replica lacks, in words; ``most`` is the number of GPUs that it could have now."""
+        """Return the nodes that a replica waits for, in words; ``most`` is the number of GPUs that it could have now."""
         where, had = ("nodes", "they have") if self.stages > 1 else ("a node", "the widest has")
         return f"{where} with {self.gpu_text}; {f'{had} {most:g}' if most else 'there is none'}"
 

@@ -56,7 +56,7 @@ class Place(NamedTuple):
 
 @dataclass
 class SharedGpu:
-    """A GPU of which several workers use a part each."""
+    """A GPU that several workers use, each only a part of it."""
 
     node: str
     free: Fraction = Fraction(1)
@@ -68,7 +68,7 @@ class Nodes:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
         self.free = {node.name: node.gpus - node.held for node in self.nodes}
-        """Node -> GPUs of which no part is taken; negative while workers wait for GPUs that other jobs took first."""
+        """Node -> GPUs that no worker or other job uses; negative while workers wait for GPUs that other jobs took first."""
         self.shared: dict[int, SharedGpu] = {}
         self.total = sum(node.gpus for node in self.nodes)
         self.held = sum(node.held for node in self.nodes)

@@ -145,7 +145,7 @@ class Placement:
         return self.shares[pool] - sum(slot.group.demand.gpus for slot in self._living_in_pool(pool))
 
     def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
-        """Return the workers of a pool, except those whose node has left but whose loss is not reported yet."""
+        """Return the workers of a pool, except those whose node has left; their loss is reported later."""
         nodes = self.nodes.free
         return [s for s in self.slots.values() if s.group.demand.pool == pool and nodes.keys() >= {*s.place.nodes}]
 
