@@ -1,6 +1,6 @@
 """proactive-sweep from Python: ``from orchestrator import load_sweep, plan, run, open_run`` (docs/notebook.md).
 
-The names are imported when they are first used, so workers and the command line load none of them.
+Each name is imported when it is first used, so workers and the command line do not load them.
 """
 
 from __future__ import annotations

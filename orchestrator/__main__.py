@@ -1,4 +1,4 @@
-"""``python -m orchestrator`` is the console script ``proactive-sweep``."""
+"""Makes ``python -m orchestrator`` the same as the command ``proactive-sweep``."""
 
 from orchestrator.cli.main import main
 

@@ -58,10 +58,10 @@ def open_attempt(
 def judge_answers(
     sweep: Sweep, output: Path, judge: Judge, again: bool = False, say: Callable[[str], None] = print
 ) -> tuple[pl.DataFrame, bool]:
-    """Have a judge read the stored answers of a run folder; with ``again`` also those that it could give no verdict on.
+    """Have a judge read the unread answers of a run folder; with ``again`` also those on which it gave no verdict before.
 
-    Rewrites results.json if the judge is the sweep's own, or the sweep has none. Returns the rows scored by this judge, and
-    True if it has read every stored answer. Raises RunFolderError if another process holds the folder.
+    Rewrites results.json if this is the judge that the sweep names, or the sweep names none. Returns the rows scored by this
+    judge, and True if it has read every stored answer. Raises RunFolderError if another process holds the folder.
     """
     check_wording(judge, sweep)
     sweep = sweep if sweep.judge else sweep.model_copy(update={"judge": judge})
@@ -78,7 +78,7 @@ class Attempt(AttemptState):
         reuse: Sequence[tuple[str, Path]] = (),
         play: Callable[[Attempt], None] | None = None,
     ) -> AttemptOutcome:
-        """Play what is pending, on Ray or with ``play``, have new answers judged, and score what the folder holds."""
+        """Play pending episodes on Ray (or with ``play``), have new answers judged, and score all stored episodes."""
         preparation.find_pending(self, retry, reuse)
         preparation.announce(self)
         if not play:
@@ -103,6 +103,7 @@ class Attempt(AttemptState):
         return outcome
 
     def judge(self, judge: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
+        """Have a judge read stored answers, as ``judge_answers`` says."""
         self.find_stops()
         backlog = self.find_unjudged(judge, again)
         queue = self.judge_queue = JudgeQueue(judge, self.plan, self.store, backlog)
@@ -128,7 +129,7 @@ class Attempt(AttemptState):
 
     @contextmanager
     def _tracked(self) -> Iterator[Tracker]:
-        """Start the tracker; if the block raises (Ctrl-C), record the end as KILLED."""
+        """Start the tracker; if the block raises (as Ctrl-C does), record the run as KILLED."""
         tracker = build_tracker(self.sweep, self.output)
         if tracker.enabled:
             tracker.dataset(describe_dataset(self.sweep.name, self.sweep.data, self.plan.samples_by_id))

@@ -21,14 +21,14 @@ from sweeps.spec import Judge, Sweep
 
 
 class PreciseStops:
-    """The stops of a plan with a precision rule; none for a plan without one."""
+    """The stops of a plan's precision rule; empty for a plan without a rule."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.rule = load_rule(plan, folder)
         self.stops = self.rule.stops()
-        """Index of a stopped cell -> its samples that count, by what is stored now."""
+        """Index of a stopped cell -> its samples that count, as far as the stored episodes decide."""
         self.changed = False
-        """True if the stored plan lacks the latest stops."""
+        """True if the plan in the run folder does not have the latest stops yet."""
 
     def add_batch(self, batch: EpisodeBatch) -> None:
         if self.rule.units:
@@ -36,7 +36,7 @@ class PreciseStops:
                 self.rule.add_answer(*row)
 
     def take_new_stops(self) -> dict[str, set[int]]:
-        """Return group -> the ordinals of its cells that have stopped since the last call."""
+        """Return group -> all ordinals of those of its cells that have stopped since the last call."""
         if not self.rule.units:
             return {}
         plan, stops = self.rule.plan, self.rule.stops()
@@ -62,20 +62,20 @@ class AttemptState:
     signals: StopSignals
     alerts: SweepAlerts
     pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Group of models -> ordinals to play."""
+    """Worker group -> ordinals to play."""
     judge_queue: JudgeQueue | None = None
     """Set if a judge reads open-ended answers in this attempt."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Group of workers, or pattern of cells (``RequestGroup``) -> why it stopped."""
+    """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     interrupted: bool = False
     cluster_lost: bool = False
-    """True if the end of Ray interrupted the attempt."""
+    """True if the attempt was interrupted because Ray ended on this machine."""
     seconds: float = 0.0
-    """From the first start of a worker to the last durable episode."""
+    """Seconds from connecting to Ray until the last episode is on disk."""
     standing: ControlState = field(default_factory=ControlState)
-    """The pauses and cancellations that are in force."""
+    """The commands of ``ctl`` that are in force, such as pauses and cancellations."""
     stops: PreciseStops = field(init=False)
-    """The cells that have stopped by precision."""
+    """The cells that have stopped because they are precise enough."""
 
     @property
     def playable(self) -> Mapping[str, Sequence[int]]:
@@ -90,17 +90,17 @@ class AttemptState:
         return {name: queue for name, queue in queues.items() if queue}
 
     def find_stops(self) -> None:
-        """Leave out of the plan what follows a stop by precision, judged by the stored episodes."""
+        """Find the cells whose stored episodes are precise enough; leave their remaining episodes out of the plan."""
         self.stops = PreciseStops(self.plan, self.output)
         self.plan = self.plan.with_stops(self.stops.stops)
 
     def replan(self) -> pl.DataFrame:
-        """Take the current stops into the plan and write it to the run folder; return one row per planned cell."""
+        """Apply the current stops to the plan and write it to the run folder; return one row per planned cell."""
         self.stops.changed, self.plan = False, self.plan.with_stops(self.stops.stops)
         planned = planned_rows(self.plan)
         run_folder.write_plan(self.output, planned, self.plan.all_keys())
         return planned
 
     def find_unjudged(self, judge: Judge, again: bool = False) -> list[int]:
-        """Return the ordinals of stored answers without a verdict, with ``again`` also those it failed on."""
+        """Return the ordinals of the stored answers that the judge has not read; with ``again`` also those without a verdict."""
         return find_unjudged(self.plan, stored_episodes(self.plan, self.output), self.output, judge, again)

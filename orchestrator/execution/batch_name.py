@@ -1,4 +1,4 @@
-"""The name by which a service finds the batches of a run folder."""
+"""The name under which a service's batch API keeps the batches of a run folder."""
 
 import re
 import secrets
@@ -9,14 +9,14 @@ from orchestrator.storage import atomic_write
 from sweeps.spec import Sweep
 
 BATCH_NAME_FILE = "batches.name"
-"""Run folder's file of 24 hex digits; only where a model has ``batch = true``."""
+"""The file in the run folder with the name, 24 hex digits; it exists only if a model has ``batch = true``."""
 BATCH_NAME = re.compile(r"[0-9a-f]{24}")
 
 
 def batch_name(sweep: Sweep, folder: Path) -> str:
-    """Return the name by which a service finds the run folder's batches; empty if no model needs it.
+    """Return the name of the run folder's batches at a service; empty if no model sends batches.
 
-    It is stored before the first batch is sent, so later attempts and copies of the folder find the answers.
+    It is stored before the first batch is sent, so later attempts, and copies of the folder, find the batches and their answers.
     """
     if not any(model.batch for model in sweep.models):
         return ""

@@ -1,6 +1,6 @@
-"""Certifies the input of each model before it plays: its first worker records fixed requests, and the driver stores them.
+"""Certifies the input of each model before it plays: its first worker records what it makes of fixed requests.
 
-A certificate that cannot be built is stored with its reason; nothing here stops a run.
+The driver stores the record as a certificate. One that cannot be built is stored with the reason, and never stops a run.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from orchestrator.planning.plan import Plan
 from sweeps.spec import ModelSpec
 
 TIMEOUT_S = LIMIT_S + 60.0
-"""Seconds that a worker may take: the limit of its requests, and its last one."""
+"""Seconds that a worker may take: the limit after which it begins no request, and time for the request in progress."""
 
 log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ class Certifier:
         self.plan, self.folder = plan, folder
         self.certified: set[str] = set()
         self.locks: dict[str, asyncio.Lock] = {}
-        """Group -> held while its first worker is asked; if that one dies, the next worker is."""
+        """Group -> lock that its first worker holds while it is asked; if that worker dies, the next one is asked."""
 
     async def certify(self, worker: WorkerHandle) -> None:
-        """Certify the models of a worker without a request in flight, once per group; other workers wait. Raises OSError."""
+        """Certify the models of a worker that plays nothing yet, once per group; its other workers wait. Raises OSError."""
         models = [model for model in worker.models if model.backend != "builtin"]
         if not models:
             return

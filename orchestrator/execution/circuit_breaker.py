@@ -1,8 +1,8 @@
-"""The circuit breaker stops a model under a condition if it refuses its first 20 requests there; none of them is stored.
+"""The circuit breaker stops a model under a condition if it refuses its first 20 requests there, and stores no refusal.
 
 An episode whose first request the engine refused is held back until another episode of the same model, condition and protocol
-ends otherwise, in this attempt or an earlier one. Batches of all workers count together, because leases can be small. The
-model's other conditions go on: a text-only model refuses pictures, and can still play without them.
+is not refused; one stored by an earlier attempt is enough. Batches of all workers count together, because leases can be small.
+The model's other conditions go on: a text-only model refuses pictures, and can still play without them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,9 +20,12 @@ from orchestrator.storage.episode_store import episodes
 from sweeps.spec import Protocol
 
 REFUSALS_TO_STOP = 20
-"""Episodes refused at their first request, with no other outcome between, after which a model stops under a condition."""
+"""A model stops under a condition after so many episodes refused at their first request, if no episode there was answered."""
 NO_EVIDENCE = (Ending.UNPROCESSABLE, Ending.FAILED)
-"""Endings that do not prove, without a played turn, that the model answers: an unreadable picture, a dead worker."""
+"""An episode with one of these endings and no played turn may have an unreadable picture or a dead worker.
+
+It does not prove that the model answers.
+"""
 
 
 class RequestGroup(NamedTuple):
@@ -39,13 +42,13 @@ class RequestGroup(NamedTuple):
 
 
 class CircuitBreaker:
-    """Passes batches through, except for refused episodes of groups that have not answered yet."""
+    """Passes batches on to the store, except for refused episodes of groups that have not answered any request yet."""
 
     def __init__(self, answering_groups: Iterable[tuple[str, str, str]] = ()) -> None:
-        """Start with the groups that have stored an episode that was not refused, in an earlier attempt."""
+        """Start with the groups that have answered in an earlier attempt (``find_answering_groups``)."""
         self.answering_groups = {RequestGroup(*group) for group in answering_groups}
         self.stop_reasons: dict[RequestGroup, str] = {}
-        """Stopped group -> why; it stays stopped in this attempt, whatever is still in flight."""
+        """Stopped group -> why; it stays stopped in this attempt, even if an episode in flight is answered later."""
         self._held_back: dict[RequestGroup, list[EpisodeBatch]] = {}
         self._new_stops: list[RequestGroup] = []
 
@@ -55,7 +58,7 @@ class CircuitBreaker:
         return {str(group): reason for group, reason in self.stop_reasons.items()}
 
     def pass_through(self, batch: EpisodeBatch) -> list[EpisodeBatch]:
-        """Return what may be stored now: the batch without held-back episodes, and what it releases."""
+        """Return what may be stored now: the batch without refusals of silent groups, and earlier batches that it releases."""
         names = zip(*(batch.episodes[name] for name in RequestGroup._fields), strict=True)
         groups, turns = [RequestGroup(*row) for row in names], batch.episodes["turns"]
         outcomes = zip(groups, batch.episodes["ending"], turns, strict=True)
@@ -72,13 +75,13 @@ class CircuitBreaker:
         return [select_episodes(batch, [not is_held for is_held in hold]) if any(hold) else batch, *released]
 
     def release_rest(self) -> list[EpisodeBatch]:
-        """Return the episodes held back for groups that were not stopped, because they had too few refusals."""
+        """Return the held-back episodes of groups with too few refusals to be stopped; forget those of stopped groups."""
         held_back, self._held_back = self._held_back, {}
         releasable = [batches for group, batches in held_back.items() if group not in self.stop_reasons]
         return [*chain.from_iterable(releasable)]
 
     def take_new_stops(self, plan: Plan) -> dict[RequestGroup, tuple[str, CellOrdinals]]:
-        """Return the groups that have stopped since the last call, each with its worker group and its episodes."""
+        """Return the request groups that have stopped since the last call, each with its worker group and its episodes."""
         new_stops, self._new_stops = self._new_stops, []
         return {group: _planned_episodes(plan, group) for group in new_stops}
 

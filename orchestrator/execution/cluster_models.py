@@ -1,8 +1,8 @@
 """``models fetch`` and ``models try`` on a Ray cluster.
 
-Fetch: each node where engines run downloads the weights once. Nodes fetch side by side; where they share a cache, the Hub
-client's locks let one of them download and the others find the files. Try: each model is loaded by a worker of its own,
-one after the other, and tried there; one that fails does not stop the others.
+Fetch: all nodes where engines run download the weights at the same time; if they share a cache, the Hub client's locks let
+one node download and the others find its files. Try: one model after the other is loaded by a worker of its own and tried
+there; a model that fails does not stop the next.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ TRIAL_TIMEOUT_S = 3600.0
 
 
 def fetch_on_cluster(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
-    """Fetch on every node with GPUs, or on all nodes if none has any; return what failed, as ``MODEL on HOST``."""
+    """Fetch on every node with GPUs, or on all nodes if no node has a GPU; return what failed, as ``MODEL on HOST``."""
     ray_cluster.connect()
     gpu_nodes = {node.name for node in ray_cluster.gpu_nodes()}
     nodes = {node: host for node, host in ray_cluster.node_hosts().items() if node in gpu_nodes or not gpu_nodes}
@@ -46,9 +46,9 @@ def fetch_on_cluster(models: Sequence[ModelSpec], say: Callable[[str], None]) ->
 
 
 def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, rates: Path) -> Iterator[Row]:
-    """Yield a row per model as it is done; add the observed rates to ``rates.json`` of the folder ``rates``.
+    """Yield each model's row when its trial ends; add the observed rates to ``rates.json`` in the folder ``rates``.
 
-    Raises SweepError or BadData if nothing can be played.
+    Raises SweepError or BadData before the first trial if a model has nothing to play.
     """
     plans = [model_try.plan_trial(model, sweep, data) for model in models]
     ray_cluster.connect()
@@ -65,7 +65,7 @@ async def _try_model(model: ModelSpec, sweep: Sweep, plan: Plan) -> Row:
     place = nodes.fit(demand.gpus, demand.stages, demand.accelerator) if demand.gpus else Place()
     if place is None:
         several = len(nodes.nodes) > 1
-        widest = f", {nodes.widest(demand.accelerator)} of them on one node" if several else ""
+        widest = f", at most {nodes.widest(demand.accelerator)} on one node" if several else ""
         return Row(model.name, wrong=f"it needs {demand.gpu_text}; the cluster has {gpus}{widest}")
     start = Start(1, model.name, Place(stages=place.stages))
     options = {**placement.options(start, demand), **worker_options([model])}
@@ -108,7 +108,7 @@ async def _run_trial(worker: Any, model: ModelSpec, sweep: Sweep, plan: Plan) ->
 
 
 def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
-    """Save the observed rate of a model on GPUs where a forecast of a sweep in a sibling folder finds it."""
+    """Save the observed rate of a model that uses GPUs; forecasts of sweeps in sibling folders read it from here."""
     nodes = ray_cluster.gpu_nodes()
     kind = WORK_KINDS.get(model_try.protocol(sweep), "")
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):

@@ -14,12 +14,12 @@ from orchestrator.execution.ray_cluster import capacity, draining_nodes, gpu_nod
 from orchestrator.scheduling.nodes import Node
 
 ROUNDING = 1e-3
-"""The part of a GPU that is ignored; Ray counts in steps of 1e-4."""
+"""A smaller part of a GPU is taken for a rounding error; Ray counts in steps of 1e-4."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a worker of ours has on a node."""
+    """The GPUs and CPUs of a node that are reserved for a worker of ours."""
 
     node: str
     gpus: float
@@ -34,12 +34,13 @@ class ClusterView:
     cpus: float = 1.0
     """CPUs that no other job holds."""
     draining: frozenset[str] = frozenset()
-    """Nodes that Ray empties: no worker starts there, and those there take no new lease."""
+    """Nodes that Ray drains: no worker starts there, and the workers there take no new lease."""
     _readings: dict[str, int] | None = None
-    """Node -> GPUs that did not seem to be ours at the last reading; the first one counts alone."""
+    """Node -> GPUs that other jobs seemed to hold at the last reading; None before the first, which needs no confirmation."""
     _held_cpus: float = math.inf
+    """CPUs that other jobs seemed to hold at the last reading."""
     _lost: set[str] = field(default_factory=set)
-    """Nodes that have left: many workers are lost with one, and Ray never gives a name again."""
+    """Nodes that have left the cluster; remembered because each of their workers asks, and Ray never reuses a name."""
 
     @classmethod
     def open(cls) -> Self:
@@ -49,9 +50,9 @@ class ClusterView:
         return view
 
     def read(self, holdings: Iterable[Holding]) -> bool:
-        """Read the cluster; return True if nodes, what others hold of them, or the draining ones have changed.
+        """Read the cluster; return True if its nodes, what other jobs hold of them, or the draining nodes have changed.
 
-        ``holdings`` are those of all our placed workers, with those that are ending.
+        ``holdings`` are those of all our placed workers, including workers that are ending.
         """
         own_gpus, own_cpus = dict[str, float](), 0.0
         for holding in holdings:
@@ -84,19 +85,19 @@ class ClusterView:
 
 
 def _count_held(gpus: int, free: float, own: float) -> int:
-    """Return the GPUs of a node of which another job has at least a part."""
+    """Return how many GPUs of a node other jobs hold, in whole or in part."""
     return min(gpus, max(0, math.ceil(gpus - free - own - ROUNDING)))
 
 
 def confirm_held(nodes: Sequence[Node], now: Mapping[str, int], before: Mapping[str, int]) -> tuple[Node, ...]:
-    """Return the nodes with the GPUs that both readings count as held by others."""
+    """Return the nodes, each with the number of GPUs that both readings count as held by other jobs."""
     return tuple(replace(node, held=min(now.get(node.name, 0), before.get(node.name, 0))) for node in nodes)
 
 
 def placed_node(actor: Any) -> str:
-    """Return the node whose GPUs and CPUs Ray has given to an actor; empty while it waits for them.
+    """Return the node whose GPUs and CPUs Ray has given to an actor; empty while the actor waits for them.
 
-    An actor that waits already has the node that it asks, but no process with a port.
+    The address of a waiting actor already names the node that it asks, but has no port, because no process runs yet.
     """
     address = actors(actor._actor_id.hex()).get("Address", {})
     return str(address["NodeID"]) if address.get("Port") else ""

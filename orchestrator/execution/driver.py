@@ -1,7 +1,7 @@
 """The driver turns the scheduler's commands into Ray calls, and Ray's results into events; it decides nothing itself.
 
-Every batch passes ``ResultSink``, which stores each planned episode once. A worker that dies, hangs or fails to load is an
-event like any other; only a bug in the driver itself is raised.
+Every batch of episodes goes through ``ResultSink``, which stores each planned episode once. A worker that dies, hangs or fails
+to load is an event for the scheduler; the driver raises only its own bugs and errors of storage, such as a full disk.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ from sweeps.spec import Sweep
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
 STANDSTILL_S = 5.0
-"""Seconds between two readings of the clock, due twice a second; a longer gap means that the driver was stopped (SIGSTOP)."""
+"""The driver reads the clock twice a second; a gap of more seconds means that the driver itself was stopped (SIGSTOP)."""
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
-"""Seconds before a group's worker is replaced, so that a worker that dies at once does not spin."""
+"""Seconds before a lost worker is replaced, so that workers that die at once are not restarted without pause."""
 NODE_NOTICE_S = 15.0
-"""The same for a worker that cannot be reached: Ray finds a dead node some seconds after calls to its workers fail."""
+"""The same for a worker that cannot be reached: Ray declares a node dead only some seconds after calls to its workers fail."""
 DRAIN_S = 5.0
-"""Seconds in which the other leases of a stopped worker may deliver what they have."""
+"""Seconds in which a worker whose model has stopped may still deliver the finished episodes of its other leases."""
 LOG_TIMEOUT_S, LOG_TIMEOUT_INTERRUPTED_S = 10.0, 0.5
-"""Seconds that other nodes have at the end of a run, and of an interrupted one, to send what workers printed."""
+"""Seconds that other nodes have to send what workers printed, at the end of a complete run and of an interrupted one."""
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ class Driver:
     ) -> None:
         """Build the scheduler and an empty pool of workers.
 
-        ``pending``: group -> ordinals to play. ``take_cancelled``, called after each batch, returns groups, each with ordinals
-        that are not played any more in this attempt.
+        ``pending``: group -> ordinals to play. ``take_cancelled`` is called after each batch; it returns pairs of a group and
+        the ordinals that this attempt no longer plays.
         """
         self.plan, self.sink, self.judge_queue, self.attempt_log = plan, sink, judge_queue, attempt_log
         self.take_cancelled = take_cancelled
@@ -95,7 +95,7 @@ class Driver:
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
         self.cluster_lost = False
-        """True if it stopped because Ray has ended on this machine."""
+        """True if the driver stopped because Ray has ended on this machine."""
         self.reasons: dict[str, str] = {}
         """Group -> why its last lost worker was lost, or why it was abandoned."""
 
@@ -131,7 +131,7 @@ class Driver:
         return self.view.nodes
 
     def now(self) -> float:
-        """Return the seconds since the driver started, without the time in which it was stopped itself."""
+        """Return the seconds since the driver started, without the time for which its process was stopped."""
         clock = time.monotonic()
         if (stopped_for := clock - self._clock_read_at) > STANDSTILL_S:
             log.warning("the driver was stopped for %.0f s, which do not count as silence of workers", stopped_for)
@@ -155,7 +155,7 @@ class Driver:
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def act(self, commands: Sequence[Command]) -> None:
-        """Carry out commands, except those to workers that were lost meanwhile; their loss is the next event."""
+        """Carry out commands; skip those for workers that have been lost meanwhile, because an event reports the loss."""
         workers = self.pool.handles
         for command in commands:
             log_command(command, {slot: worker.group for slot, worker in workers.items()})
@@ -227,7 +227,7 @@ class Driver:
         self.events.put_nowait(lambda: self.schedule.on_lease_end(slot, lease, self.now()))
 
     def _share_sample(self, ordinal: int, neighbor: int) -> bool:
-        """Return True if two planned episodes play one sample; gold answers have numbers beyond the plan."""
+        """Return True if two ordinals are planned episodes of the same sample; gold answers have ordinals beyond the plan."""
         return max(ordinal, neighbor) < self.plan.total and self.plan.share_sample(ordinal, neighbor)
 
     def _store(self, batch: EpisodeBatch | VerdictBatch) -> None:
@@ -245,13 +245,13 @@ class Driver:
             self.act(self.schedule.on_answers(queue.group, answers, self.now()))
 
     def _release_answers(self) -> None:
-        """Give the judge the answers that waited for the end of the gold check, if it has just ended."""
+        """If the gold check has just ended, give the judge the answers that waited for its end."""
         queue = self.judge_queue
         if queue is not None and (answers := queue.take_released()):
             self.act(self.schedule.on_answers(queue.group, answers, self.now()))
 
     def _on_loss(self, slot: int, problem: BaseException | None) -> None:
-        """Report a lost worker to the scheduler once, after a pause so that nothing spins."""
+        """Report a lost worker to the scheduler once; wait before it is replaced (``RESTART_DELAY_S``)."""
         if slot not in self.pool.handles:
             return
         if not isinstance(problem, RayError | TimeoutError | ModelStopped):
@@ -296,7 +296,7 @@ class Driver:
         return commands
 
     def drain(self, nodes: Iterable[str]) -> None:
-        """Keep exactly these nodes free of workers, and those that Ray drains."""
+        """Start no worker on these nodes, nor on those that Ray drains; reopen nodes of an earlier call that are not named."""
         self.drained = frozenset(nodes)
         self.act(self._close_nodes())
 
@@ -304,7 +304,7 @@ class Driver:
         return self.schedule.drain(self.drained | self.view.draining, self.now())
 
     def _resize(self) -> list[Command]:
-        """Give the scheduler the demands and shares of the cluster's new size, with the settings that ``ctl`` has changed."""
+        """Give the scheduler the demands and shares for the cluster's new size, by the sweep with the changes of ``ctl set``."""
         sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
         resized = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)

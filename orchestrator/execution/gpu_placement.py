@@ -1,7 +1,7 @@
-"""Where Ray puts a worker: on its node, in a shared GPU's placement group, or in one over the nodes of its pipeline stages.
+"""Tells Ray where to put a worker: on a node, in a placement group of a shared GPU, or in one over its pipeline's nodes.
 
 A placement group exists until the last of its workers has ended, so the scheduler and Ray count the same GPUs in any order of
-starts and stops. Ray makes one over several nodes as a whole or not at all, and ends all processes in it when it is removed.
+starts and stops. Ray creates a group over several nodes as a whole or not at all; removing it ends all processes in it.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy, Place
 from orchestrator.scheduling.commands import Demand, Start
 
 NODE_LABEL = "ray.io/node-id"
-"""The label that Ray gives every node."""
+"""The label with which Ray names every node."""
 
 
 class GpuPlacement:
@@ -47,7 +47,7 @@ class GpuPlacement:
         self.groups, self.members = {}, {}
 
     def _shared_options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return options in the placement group of a shared GPU, which also holds its CPUs: a member takes none."""
+        """Return options in the placement group of a shared GPU; it also holds the CPUs, so its members reserve none."""
         node, shared, _ = start.place
         assert shared is not None
         if shared not in self.groups:
@@ -62,9 +62,9 @@ class GpuPlacement:
         return {"num_gpus": demand.gpus, "num_cpus": 0, "scheduling_strategy": within}
 
     def _stage_options(self, start: Start, demand: Demand) -> dict[str, Any]:
-        """Return options in the first bundle of a placement group with one GPU a bundle, as vLLM's Ray executor requires.
+        """Return options in the first bundle of a placement group with one GPU per bundle, as vLLM's Ray executor requires.
 
-        The worker itself takes no GPU; vLLM's processes find the placement group through it.
+        The worker itself reserves no GPU; the processes that vLLM starts inherit its placement group.
         """
         width = int(demand.gpus) // len(start.place.stages)
         nodes = [name for name in start.place.stages for _ in range(width)]

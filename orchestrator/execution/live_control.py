@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHARES = ("cluster.gpus", "cluster.judge_gpus")
 IN_FLIGHT = ".in_flight"
 HOLDS = {"pause": "paused", "resume": "resumed", "cancel": "cancelled", "restore": "restored"}
-"""Verb -> the state of its cells afterwards."""
+"""Verb -> what its cells are afterwards, as a word of the reply."""
 DRAINS = ("drain", "undrain")
 MAX_IN_FLIGHT = 4096
 
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 
 class CommandRefused(Exception):
-    """A command that is not carried out; its text is the whole message."""
+    """A command cannot be carried out; the text of the exception is the whole reply."""
 
 
 class LiveControl:
     """The commands to one run folder, carried out by its driver."""
 
     def __init__(self, driver: Driver, plan: Plan, folder: Path, standing: ControlState) -> None:
-        """Apply the commands in force (``standing``), so that a new driver continues as the last one."""
+        """Apply the commands that are in force (``standing``), so that a new driver continues where the last one ended."""
         self.driver, self.plan, self.folder, self.standing = driver, plan, folder, standing
         self.cell_indexes = {cell.key: index for index, cell in enumerate(self.plan.cells)}
         self.handlers: dict[str, Callable[[Command], str]] = {
@@ -56,8 +56,8 @@ class LiveControl:
             self._restore_settings()
 
     def poll(self) -> None:
-        """Carry out the commands that wait in ``control/``; raises OSError if the log or the folder cannot be used."""
-        self.folder.stat()  # a paused run writes nothing, and no command reaches it in a folder that was moved
+        """Carry out the commands that wait in ``control/``; raises OSError if the folder or its command log is unusable."""
+        self.folder.stat()  # raises if the folder was moved; a paused run writes nothing that would fail, and gets no command
         for entry in control_log.take_commands(self.folder, self._act):
             (log.warning if entry.refused else log.info)("ctl: %s", entry.sentence)
 
@@ -89,7 +89,7 @@ class LiveControl:
         return describe_hold(command, cells)
 
     def _hold_groups(self, names: Collection[str]) -> None:
-        """Hold the paused and cancelled episodes of groups; a judge still reads the stored answers of cancelled cells."""
+        """Hold the paused episodes of groups and withdraw the cancelled ones; the judge still reads cancelled cells' answers."""
         driver, standing, offsets = self.driver, self.standing, self.plan.offsets
         paused = {index for cell, index in self.cell_indexes.items() if standing.pausing_command(cell)}
         cancelled = {index for cell, index in self.cell_indexes.items() if standing.canceling_command(cell)}
@@ -123,7 +123,7 @@ class LiveControl:
             pool.sweep = pool.sweep.model_copy(update={"cluster": cluster})
             driver.act(driver.schedule.set_shares(shares(pool.sweep, driver.schedule.nodes.usable), driver.now()))
         else:
-            assert value is not None, "only GPUs may be all"
+            assert value is not None, "only shares of GPUs may be set to all"
             name = command.target.removesuffix(IN_FLIGHT)
             pool.set_in_flight(name, value)
             driver.act(driver.schedule.set_concurrency(name, value, driver.now()))
@@ -131,14 +131,17 @@ class LiveControl:
 
     # -- drain, undrain -----------------------------------------------------------------------------------------------
     def _find_nodes(self, target: str) -> set[str]:
-        """Return Ray's names of the GPU nodes whose host or name matches; raises CommandRefused if none or several do."""
+        """Return Ray's names of the GPU nodes on a host, or of the node whose name begins so; raises CommandRefused.
+
+        Several nodes may run on one host; a beginning that several names share is refused.
+        """
         hosts = self.driver.hosts()
         names = [node.name for node in self.driver.nodes]
         nodes = {name for name in names if hosts.get(name) == target or name.startswith(target)}
         if not nodes or (len(nodes) > 1 and target not in hosts.values()):
             choices = ", ".join(f"{hosts.get(name, '?')} ({name[:12]})" for name in names[:8]) or "none"
             problem = "matches several GPU nodes" if nodes else "is not a GPU node"
-            raise CommandRefused(f"{target} {problem} of the cluster; they are {choices}")
+            raise CommandRefused(f"{target} {problem} of the cluster; its GPU nodes: {choices}")
         return nodes
 
     def _drain(self, command: Command) -> str:
@@ -148,7 +151,7 @@ class LiveControl:
         return f"{command.target} gets no more workers; episodes in play there end and are stored"
 
     def _drain_nodes(self) -> None:
-        """Keep the drained nodes free of workers; skip nodes that left the cluster."""
+        """Tell the driver all drained nodes; skip those that have left the cluster."""
         names = set[str]()
         for target in self.standing.drained:
             try:
@@ -168,7 +171,7 @@ class LiveControl:
 
 
 def take_waiting_commands(folder: Path, sweep: Sweep, plan: Plan, store: EpisodeStore, log_folder: Path) -> None:
-    """Carry out the commands that arrived while no driver ran; they may make episodes pending."""
+    """Answer the commands that arrived while no driver ran; ``requeue`` acts at once, the others when the run starts."""
 
     def act(command: Command) -> tuple[str, bool]:
         try:
@@ -194,7 +197,7 @@ def check_command(sweep: Sweep, plan: Plan, command: Command) -> None:
 
 
 def find_cells(plan: Plan, command: Command) -> list[str]:
-    """Return the cells that a command's target matches, none for the judge; raises CommandRefused."""
+    """Return the cells that a command's target matches, an empty list for the judge; raises CommandRefused."""
     cells = [cell.key for cell in plan.cells if matches(command.target, cell.key)]
     if not cells and not (command.verb in ("pause", "resume") and command.target == JUDGE):
         models = ", ".join(dict.fromkeys(cell.model.name for cell in plan.cells))

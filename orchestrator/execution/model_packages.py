@@ -1,4 +1,4 @@
-"""Packages of its own for a model's workers: installed on their nodes before they start, and first in their ``sys.path``."""
+"""The packages that a model requires: installed on the nodes of its workers before they start, first in their ``sys.path``."""
 
 import json
 import logging
@@ -24,17 +24,20 @@ log = logging.getLogger(__name__)
 
 
 def worker_options(models: Sequence[ModelSpec]) -> dict[str, Any]:
-    """Return the Ray options of an actor that plays these models: variables that it and vLLM's processes elsewhere inherit."""
+    """Return the Ray options of an actor that plays these models: variables for it and for vLLM's processes on other nodes."""
     folder, variables = packages_folder(models), dict[str, str]()
     if folder:
         variables["PYTHONPATH"] = os.pathsep.join((str(folder), "${PYTHONPATH}"))
     if any(model.stages > 1 and model.options.get("batch_invariant") for model in models):
-        variables[BATCH_INVARIANT] = "1"  # before vLLM is imported on the other nodes
+        variables[BATCH_INVARIANT] = "1"  # vLLM reads it when it is imported on the other nodes
     return {"runtime_env": {"env_vars": variables}} if variables else {}
 
 
 def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[str, Any]:
-    """Start the installation on the worker's nodes, or on all nodes if it may run on any; return what the actor waits for."""
+    """Start the installation on the worker's nodes, or on all nodes if ``nodes`` is empty.
+
+    Returns the arguments of the actor that make it wait for the installation.
+    """
     if not (folder := packages_folder(models)):
         return {}
     log.info("%s waits for %s in %s", models[0].name, ", ".join(_requirements(models)), folder)
@@ -48,7 +51,10 @@ def worker_arguments(models: Sequence[ModelSpec], nodes: Sequence[str]) -> dict[
 
 
 def packages_folder(models: Sequence[ModelSpec]) -> Path | None:
-    """Return the folder on every node, named by the requirements and the driver's packages; None without requirements."""
+    """Return the folder of the packages on every node; None if the models require no packages.
+
+    Its name is a hash of the requirements and of the driver's packages.
+    """
     if not (requirements := _requirements(models)):
         return None
     return cache_root() / "packages" / digest(json.dumps([requirements, _installed()]), 12)
@@ -59,7 +65,7 @@ def _join_reasons(folder: str, *reasons: str) -> OwnPackages:
 
 
 join_reasons = ray.remote(num_cpus=0, max_retries=0)(_join_reasons)
-"""Waits for the installations on all nodes, and returns the first failure."""
+"""Waits for the installations on all nodes; returns the folder, with the reason of the first failure."""
 
 
 def _requirements(models: Sequence[ModelSpec]) -> list[str]:
@@ -68,6 +74,6 @@ def _requirements(models: Sequence[ModelSpec]) -> list[str]:
 
 @cache
 def _installed() -> list[str]:
-    """Return the driver's Python and packages; of other ones, other packages may have to be installed."""
+    """Return the driver's Python and packages: which packages a requirement still has to install depends on them."""
     releases = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
     return [f"python {sys.version}", *sorted(releases)]

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence[tuple[str, Path]]) -> None:
-    """Set the pending episodes, after reused episodes, retries and waiting commands, and store the plan."""
+    """Apply reused episodes, retries and waiting commands; then set the pending episodes and the judge, and store the plan."""
     if reuse:
         _reuse_episodes(state, reuse)
     if retry:
@@ -36,7 +36,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     state.standing = read_control_state(state.output)
     state.judge_queue = _build_judge_queue(state)
     if state.judge_queue is None:
-        mend_verdicts(state.output)  # nothing else does, and a crash may have left a part that the manifest misses
+        mend_verdicts(state.output)  # as a judge's queue does; a crash may have left a part that the manifest lacks
 
 
 def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) -> None:
@@ -54,7 +54,7 @@ def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) ->
 
 
 def _build_judge_queue(state: AttemptState) -> JudgeQueue | None:
-    """Return the queue of the sweep's own judge if there is, or will be, an answer to read."""
+    """Return the queue of the sweep's own judge; None if it has no answer to read and no episode to come."""
     judge = state.sweep.judge
     if not state.sweep.is_judged or judge is None:
         return None
@@ -79,7 +79,7 @@ def announce(state: AttemptState) -> None:
 
 @contextmanager
 def recording_shown_pictures(state: AttemptState) -> Iterator[None]:
-    """Inside the block, record the pictures of a local data folder that models are to see."""
+    """Record, while the block runs, the pictures of a local data folder that the planned models see."""
     recorded = not state.pending and (state.output / pictures.FILE).exists()
     local = parse_address(state.sweep.data) is None
     if recorded or not local or not any(map(pictures.ShownPictures.uses_pictures, state.plan.cells)):

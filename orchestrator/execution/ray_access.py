@@ -1,4 +1,4 @@
-"""Who may use Ray's ports: on one machine they are on loopback and take a token; of a cluster, this says what is open to whom."""
+"""Who may use Ray's ports: this machine's own Ray listens on loopback and asks for a token; a joined cluster is described."""
 
 import contextlib
 import ipaddress
@@ -10,7 +10,7 @@ from pathlib import Path
 MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 """Ray's variables for its token authentication."""
 NODE_ADDRESS_SWITCH = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's variable that, with ``0``, gives the node the address 127.0.0.1, so that every process of Ray listens there alone."""
+"""Ray's variable; ``0`` gives the node the address 127.0.0.1, so all processes of Ray listen only on loopback."""
 LOOPBACK = {
     NODE_ADDRESS_SWITCH: "0",
     "VLLM_HOST_IP": "127.0.0.1",
@@ -22,13 +22,13 @@ OPEN_PORTS = "Ray's ports (GCS, raylets, agents, workers, this driver)"
 
 
 def cluster_address() -> str:
-    """Return the address of the cluster to join; empty to start Ray on this machine, as ``RAY_ADDRESS=local`` also says."""
+    """Return the address of the cluster to join; empty to start Ray on this machine (no RAY_ADDRESS, or ``local``)."""
     address = os.environ.get("RAY_ADDRESS", "")
     return "" if address == "local" else address
 
 
 def close_to_other_machines() -> None:
-    """Have a Ray that this process starts listen on loopback alone, and only answer processes with the user's token."""
+    """Make a Ray that this process starts listen only on loopback, and answer only processes that have the user's token."""
     for name, value in LOOPBACK.items():
         os.environ.setdefault(name, value)
     os.environ[NODE_ADDRESS_SWITCH] = LOOPBACK[NODE_ADDRESS_SWITCH]
@@ -38,32 +38,32 @@ def close_to_other_machines() -> None:
 
 
 def describe_open_ports(addresses: Sequence[str]) -> str:
-    """Return what a joined cluster leaves open and to whom; empty if all its nodes have loopback addresses."""
+    """Return a sentence about the ports of a joined cluster and who may use them; empty if all its nodes are on loopback."""
     others = [address for address in dict.fromkeys(addresses) if not _is_loopback(address)]
     if not others:
         return ""
     names = ", ".join(others[:4]) + (f" and {len(others) - 4} more" if len(others) > 4 else "")
     if os.environ.get(MODE, "").lower() == "token":
-        return f"{OPEN_PORTS} are open on {names} to whoever has the cluster's token; it is sent unencrypted without Ray's TLS"
+        return f"{OPEN_PORTS} are open on {names} to everyone with the cluster's token; without Ray's TLS it is unencrypted"
     return (
-        f"{OPEN_PORTS} are open on {names} to everyone who reaches them, and run any code as you; restart the cluster with "
+        f"{OPEN_PORTS} are open on {names}: everyone who reaches them can run any code as you; restart the cluster with "
         f"{MODE}=token on each node, or close its network (docs/security.md)"
     )
 
 
 def _prepare_token(path: Path) -> None:
-    """Create Ray's token file, or close an existing one, so that only this user reads it."""
+    """Create Ray's token file if it is missing, and let only this user read it."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             _create(path, secrets.token_hex(32))
         path.chmod(0o600)
-    except OSError:  # no home folder to write to: a token for this run's processes alone
+    except OSError:  # the home folder is not writable: use a token that only this run's processes inherit
         os.environ[TOKEN] = secrets.token_hex(32)
 
 
 def _create(path: Path, text: str) -> None:
-    """Create a file of mode 0600 with its whole text at once; raises FileExistsError."""
+    """Create a file of mode 0600 that has its whole text from the start; raises FileExistsError."""
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -1,6 +1,6 @@
-"""The connection to Ray, its nodes and their load, and the request for more nodes.
+"""The connection to Ray, the nodes of the cluster and their load, and the request for more nodes.
 
-This is the only module that reads nodes from Ray.
+Only this module asks Ray for its list of nodes.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
 
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
-"""Seconds before each try to reach or start Ray."""
+"""Seconds to wait before each try to reach or start Ray."""
 CONNECT_TIMEOUT_S = 5.0
 """Seconds that a cluster's port may take to answer."""
 GCS_TIMEOUT_S = 30.0
 REPEAT_S = 30.0
 """Seconds after which an unchanged request for nodes is sent again."""
 REPORT_INTERVAL_S = 10.0
-"""Seconds between two lines that report how long Ray has been starting."""
+"""Seconds between two lines about a start of Ray that takes long."""
 
 
 def capacity() -> tuple[float, int]:
@@ -65,7 +65,7 @@ def living_nodes() -> frozenset[str]:
 
 
 def draining_nodes() -> frozenset[str]:
-    """Return the nodes that Ray empties: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
+    """Return the nodes that Ray drains: a cloud takes them back, the autoscaler ends them, or ``ray drain-node`` named them."""
     return frozenset(global_worker.gcs_client.get_draining_nodes(timeout=GCS_TIMEOUT_S))
 
 
@@ -76,9 +76,9 @@ def current_node() -> str:
 
 @contextlib.contextmanager
 def watch_servers(on_end: Callable[[], None]) -> Iterator[None]:
-    """Call ``on_end`` in the running loop when Ray's raylet on this node, or the GCS that this process started, ends.
+    """Call ``on_end`` in the running loop when this node's raylet ends, or the GCS server that this process started.
 
-    Some seconds later Ray ends every process that has joined through them, including this one.
+    Some seconds later Ray ends every process that is connected through them, including this one.
     """
     handles = [handle for handle in (_open_raylet(), _open_own_gcs()) if handle is not None]
     loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ def watch_servers(on_end: Callable[[], None]) -> Iterator[None]:
 
 
 def _open_raylet() -> int | None:
-    """Return a handle that becomes readable when this node's raylet ends; None if the system has no such handles."""
+    """Return a process handle that becomes readable when this node's raylet ends; None if the handle cannot be opened."""
     name = next(node["RayletSocketName"] for node in ray.nodes() if node["NodeID"] == current_node())
     try:
         with socket.socket(socket.AF_UNIX) as peer:
@@ -111,10 +111,10 @@ def _open_raylet() -> int | None:
 
 
 def _open_own_gcs() -> int | None:
-    """Return such a handle of the GCS server that this process has started; None if it started none."""
+    """Return the same for the GCS server that this process has started; None if it has not started one."""
     with contextlib.suppress(psutil.Error, OSError, AttributeError):
         servers = [child for child in psutil.Process().children() if child.name() == "gcs_server"]
-        # a failed try leaves a zombie
+        # a failed start of Ray leaves a zombie
         running = (server.pid for server in servers if server.status() != psutil.STATUS_ZOMBIE)
         return next(map(os.pidfd_open, running), None)
     return None
@@ -127,7 +127,7 @@ async def read_output_on(node: str, streams: Sequence[str]) -> str:
 
 
 def node_hosts() -> dict[str, str]:
-    """Return living nodes -> their hosts."""
+    """Return living node -> its host name."""
     return {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
 
 
@@ -147,7 +147,7 @@ class ClusterError(SweepError):
 
 
 def is_joined() -> bool:
-    """Return True if the cluster is not this machine alone, so nodes may join."""
+    """Return True if RAY_ADDRESS names a cluster, where nodes may join while the sweep runs."""
     return bool(ray_access.cluster_address())
 
 
@@ -158,9 +158,8 @@ def connect(say: Callable[[str], None] = lambda line: None) -> None:
     """
     os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
-    os.environ.setdefault(
-        "RAY_IGNORE_UNHANDLED_ERRORS", "1"
-    )  # of a second lease of a worker whose loss is already reported
+    # the error of a lost worker's second lease stays unread, because the loss is already reported
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
     address = ray_access.cluster_address()
     if ray.is_initialized():
         return
@@ -210,7 +209,7 @@ def _retry_init(address: str) -> None:
 
 
 class OwnImports(JobConfig):  # type: ignore[misc]
-    """A job whose workers import from the driver's working folder only if the driver does; Ray puts it first for all."""
+    """A job whose workers import from the working folder only if the driver does; Ray alone would always put it first."""
 
     _py_driver_sys_path: list[str]
 
@@ -228,13 +227,13 @@ def _init(address: str) -> None:
         ray.init(address="local", include_dashboard=False, num_cpus=os.cpu_count() or 1, **common)
         return
     host, _, port = address.rpartition("://")[2].rpartition(":")
-    if host and port.isdigit():  # Ray itself takes a minute to fail if no process listens
+    if host and port.isdigit():  # Ray itself takes a minute to fail if nothing listens on the port
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S).close()
     ray.init(**common)
 
 
 def _close_to_other_machines() -> None:
-    """Have Ray use the variables of ``ray_access`` also in this process, which read them when it imported Ray."""
+    """Set the variables of ``ray_access``, and make Ray read them again: this process read them when it imported Ray."""
     ray_access.close_to_other_machines()
     ray_constants.ENABLE_RAY_CLUSTER = False
     Config.initialize("")
@@ -243,18 +242,18 @@ def _close_to_other_machines() -> None:
 
 @dataclass
 class NodeRequest:
-    """The nodes that the cluster's autoscaler was asked for last: those that pending work would use.
+    """Asks the cluster's autoscaler for the nodes that pending work could use, and remembers the last request.
 
-    Ray keeps one request per cluster: each one replaces the last, so a request is repeated in case another job sent its own.
+    Ray keeps one request per cluster, and each request replaces the last. So ours is repeated, in case another job sent one.
     """
 
     is_joined: bool
-    """False on this machine alone, which no autoscaler enlarges."""
+    """False if Ray runs only on this machine, where no autoscaler can add nodes."""
     bundles: Sequence[Mapping[str, float]] = ()
     _sent_at: float = field(default=float("-inf"))
 
     def send(self, bundles: Sequence[Mapping[str, float]], now: float) -> None:
-        """Ask for nodes that hold all these bundles at once, those in use included; without bundles, ask for nothing."""
+        """Ask for a cluster that holds all these bundles at once, including those in use; no bundles withdraw the request."""
         changed = list(bundles) != list(self.bundles)
         if self.is_joined and (changed or (bundles and now - self._sent_at >= REPEAT_S)):
             request_resources(bundles=[dict(bundle) for bundle in bundles])

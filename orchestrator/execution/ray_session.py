@@ -79,7 +79,7 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
 
 
 def _take_cancelled(state: AttemptState, breaker: CircuitBreaker) -> Iterator[tuple[str, Container[int]]]:
-    """Yield the episodes of cells that have stopped since the last call: by precision, or by refusals, which are logged."""
+    """Yield group, ordinals of cells that have stopped since the last call, by precision or by refusals; log the refusals."""
     yield from state.stops.take_new_stops().items()
     for group, stop in breaker.take_new_stops(state.plan).items():
         log.warning(breaker.stop_reasons[group])
@@ -94,7 +94,7 @@ def _on_tick(
     clock: ReplicaClock,
     ahead: WeightsAhead,
 ) -> None:
-    """Take commands, prepare weights, measure and show progress, and flush the stores, about twice a second."""
+    """Carry out commands, prepare weights, show progress, send alerts and flush the stores, about twice a second."""
     control.poll()
     ahead.prepare(driver.schedule)
     clock.look(driver.schedule.slots, driver.now())
@@ -124,5 +124,5 @@ def _store_rest(state: AttemptState, sink: ResultSink) -> None:
 def _report_interruption(state: AttemptState, sink: ResultSink) -> None:
     cause = "Ray on this machine has ended" if state.cluster_lost else "stopped"
     message = f"{cause}: {sink.stored_count:,} new episodes are stored; run the same command to continue"
-    log.info(message)  # a closed terminal shows nothing
+    log.info(message)  # in case the terminal is closed
     print(message, file=sys.stderr)

@@ -12,7 +12,7 @@ from orchestrator.storage.episode_store import EpisodeStore
 
 
 class ResultSink:
-    """Stores every planned episode once; duplicates of a worker that was presumed dead are dropped by ordinal."""
+    """Stores every planned episode once; an ordinal that was delivered before, by a worker presumed dead, is dropped."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class ResultSink:
         self.per_cell: Counter[str] = Counter()
         """Cell -> episodes stored by this run."""
         self.errors: Counter[str] = Counter()
-        """Cell -> those of them that ended as an error."""
+        """Cell -> how many of these episodes ended as an error."""
 
     @property
     def stored_count(self) -> int:
         return self.per_cell.total()
 
     def add(self, batch: EpisodeBatch) -> EpisodeBatch:
-        """Store the batch's episodes that are new and not held back; return the batch of these."""
+        """Store the batch without duplicates and held-back episodes, and what it releases; return its stored part."""
         if any(self.delivered[ordinal] for ordinal in batch.ordinals):
             batch = select_episodes(batch, [not self.delivered[ordinal] for ordinal in batch.ordinals])
         for ordinal in batch.ordinals:
@@ -71,7 +71,7 @@ class ResultSink:
 
 
 def build_failed_batch(plan: Plan, ordinals: Sequence[int], reason: str) -> EpisodeBatch:
-    """Return rows that record ``reason`` for each ordinal: ending FAILED, which no table counts as an answer; no turns."""
+    """Return an episode without turns for each ordinal, with ``reason`` as its error; no table counts FAILED as an answer."""
     episodes = []
     for ordinal in ordinals:
         index, sample = plan.task(ordinal)

@@ -34,11 +34,11 @@ class AttemptOutcome:
     complete: bool
     interrupted: bool
     reasons: Mapping[str, str]
-    """Group of workers, or pattern of cells -> why it stopped."""
+    """Worker group, or pattern of cells (a ``RequestGroup`` as text) -> why it stopped."""
     seconds: float = 0.0
-    """From the first start of a worker to the last durable episode."""
+    """Seconds from connecting to Ray until the last episode is on disk."""
     cluster_lost: bool = False
-    """True if the end of Ray interrupted the attempt."""
+    """True if the attempt was interrupted because Ray ended on this machine."""
 
     @property
     def exit_code(self) -> int:
@@ -49,7 +49,7 @@ class AttemptOutcome:
 
 
 def write_outcome(state: AttemptState) -> AttemptOutcome:
-    """Score what the run folder holds, write its results and status, and put aside what is still damaged."""
+    """Score the stored episodes, write results and status, and put aside the files that are still damaged."""
     if state.plan.precision:
         state.find_stops()
         state.replan()
@@ -88,7 +88,10 @@ def _add_measures(state: AttemptState, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
-    """Return one row per planned cell (``score``), open-ended ones by this judge; score one model at a time to bound memory."""
+    """Return one row per planned cell (``score``); open-ended answers count by the verdicts of this judge.
+
+    One model is scored at a time, which bounds memory.
+    """
     judge_verdicts, parts = verdicts(output).filter(pl.col("judge") == judge), []
     for (model,), planned in planned_rows(plan).group_by(["model"], maintain_order=True):
         stored = stored_episodes(plan, output, str(model))
@@ -99,7 +102,7 @@ def score_folder(plan: Plan, output: Path, judge: str) -> pl.DataFrame:
 
 
 def count_stored(plan: Plan, pending: Mapping[str, Sequence[int]]) -> dict[str, int]:
-    """Return cell -> number of planned episodes that are stored; ``pending``: group -> ordinals that are not."""
+    """Return cell -> number of its planned episodes that are stored; ``pending``: group -> ordinals that are not stored."""
     missing = plan.pending_per_cell(pending)
     return {cell.key: plan.size(index) - missing[index] for index, cell in enumerate(plan.cells)}
 
@@ -109,8 +112,7 @@ def cell_states(
 ) -> list[dict[str, Any]]:
     """Return the cells of ``status.json``, one dict per scored row, each with a state and its reason.
 
-    An unfinished cell that is paused or cancelled has that state. ``reasons``: group of workers or of requests -> why it could
-    not go on.
+    The state of an unfinished cell may be that it is paused or cancelled. ``reasons``: as in ``AttemptOutcome``.
     """
     cells = [
         {
@@ -132,6 +134,6 @@ def _cell_state(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
 
 
 def _stop_reason(row: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
-    """Return why the cell's model stopped, under all conditions or this one; empty if it did not."""
+    """Return why the cell's model stopped, everywhere or under the cell's condition; empty if it did not stop."""
     request_group = str(RequestGroup(*(row[name] for name in RequestGroup._fields)))
     return reasons.get(row["model"]) or reasons.get(request_group, "")

@@ -1,6 +1,6 @@
-"""Makes failed episodes, and those that reached a limit that has changed since, pending again.
+"""Makes failed episodes pending again, and those that were cut short by a limit that may have changed.
 
-Their rows are saved in the attempt's logs before the first one is removed, so a crash in between loses no row.
+Their rows are saved in the attempt's logs before the first row is removed from the store, so a crash loses no row.
 """
 
 from collections.abc import Collection
@@ -17,11 +17,11 @@ from sweeps.load import SweepError
 
 RECORD = "retried.jsonl"
 RETRIED = (*ERRORS, *CUT_SHORT)
-"""Endings that another attempt may improve: none of them is an answer."""
+"""Endings that may be played again: none of them is an answer of the model."""
 
 
 def parse_endings(text: str) -> tuple[Ending, ...]:
-    """Return the endings of ``--retry failed,overflow``; raises SweepError for one that is not in ``RETRIED``."""
+    """Return the endings that ``--retry failed,overflow`` names; raises SweepError for a name that is not in ``RETRIED``."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     endings = {str(ending): ending for ending in RETRIED}
     for name in names:
@@ -39,9 +39,9 @@ def requeue_episodes(
     endings: Collection[Ending] = (Ending.FAILED,),
     cells: Collection[str] | None = None,
 ) -> list[int]:
-    """Make the plan's episodes with these endings pending again, of these cells or of all; return their ordinals.
+    """Make the episodes with these endings pending again, in ``cells`` or in all cells; return their ordinals.
 
-    ``log_folder`` is the attempt's. After a crash in between, the same command requeues the rest.
+    Their rows are saved in ``log_folder``. After a crash, the same command makes the rest pending.
     """
     store.flush()
     selected = pl.col("ending").is_in([str(ending) for ending in endings])

@@ -32,7 +32,7 @@ def run(
     Args:
         retry: endings of stored episodes that are played again.
         signals: the main thread's signal handlers, if this runs in another thread.
-        reuse: run folders (name, path) whose episodes are copied where their keys equal those of pending ones.
+        reuse: run folders (name, path) from which pending episodes are copied if an episode with the same key is stored there.
     """
     sweep = pin_data(sweep)
     check_wording(sweep.judge if sweep.is_judged else None)

@@ -1,7 +1,7 @@
-"""The money that a run folder has spent on services, saved while it is spent: limits hold over all workers and attempts.
+"""The money that a run folder has spent on services, saved while it is spent, so that limits hold over workers and attempts.
 
-``spent.json`` counts the possible cost of requests in flight as spent and is at most a tenth of a second old: a killed attempt
-may have spent more only by requests of its last moment, fewer than are in flight, because no service answers faster.
+``spent.json`` is written every tenth of a second and counts the highest possible cost of requests in flight as spent. So a
+killed attempt can have spent more only on the requests that it sent after the last write.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
 
 SPENDING_FILE = "spent.json"
-"""Model -> money spent on it, in the currency of its prices."""
+"""The file in the run folder with model -> money spent on it, in the currency of its prices."""
 MAX_FILE_BYTES = 1 << 20
 INTERVAL_S = 0.1
 """Seconds between two looks at the ledger."""
@@ -30,7 +30,7 @@ _SPENDING = TypeAdapter(dict[str, Any])
 
 
 class Spending:
-    """The ledger of an attempt, if the sweep limits its cost."""
+    """The ledger of an attempt's costs; it does nothing if the sweep limits no cost."""
 
     def __init__(self, sweep: Sweep, folder: Path) -> None:
         self.folder, self.ledger = folder, None
@@ -45,14 +45,14 @@ class Spending:
 
     @property
     def limited(self) -> dict[str, tuple[float, float]]:
-        """Return what is spent, and the limit, by the name of each model with a limit, and of all models together."""
+        """Return name of a limited model -> money spent, limit; the sweep's own limit has the name ``all models``."""
         amounts = {name: (self.last_saved.get(name, 0.0), limit) for name, limit in self.limits.items()}
         if self.total_limit is None:
             return amounts
         return {**amounts, "all models": (sum(self.last_saved.values()), self.total_limit)}
 
     def forget(self, worker: Any) -> None:
-        """Count the requests of a killed worker as spent."""
+        """Count the requests that a killed worker had in flight as spent."""
         if self.ledger is not None:
             self.ledger.forget.remote(worker._actor_id.hex())
 
@@ -69,7 +69,7 @@ class Spending:
 
 
 def read_spending(folder: Path) -> dict[str, float]:
-    """Return model -> what the folder's attempts have spent: the saved figure, but at least the cost of stored rows."""
+    """Return model -> money that the folder's attempts have spent: the saved amount, but at least the cost of stored rows."""
     spent = {row["model"]: row["cost"] for row in _stored_costs(folder).iter_rows(named=True)}
     try:
         saved = _SPENDING.validate_json(regular.read_bytes(folder / SPENDING_FILE, MAX_FILE_BYTES))
@@ -82,7 +82,7 @@ def read_spending(folder: Path) -> dict[str, float]:
 
 
 def _stored_costs(folder: Path) -> pl.DataFrame:
-    """Return model, cost of the episodes and verdicts that were not reused from another folder."""
+    """Return one row per model with the cost of its stored episodes and verdicts, except those reused from another folder."""
     reused_rows = reused.read_reused(folder).lazy()
     played = episodes(folder).join(reused_rows.filter(pl.col("judge").is_null()), on="key", how="anti")
     judged = pl.concat([verdicts(folder).join(reused_rows, on=["key", "judge"], how="anti"), gold_verdicts(folder)])

@@ -1,4 +1,4 @@
-"""The checks before Ray starts: each model and judge must be able to start here, with the weights of the run."""
+"""The checks before Ray starts: each model and judge can start on this machine, with the weights that the run has used."""
 
 import sys
 from collections.abc import Collection
@@ -30,7 +30,10 @@ def check_models(state: AttemptState) -> None:
 
 
 def check_weights(state: AttemptState) -> None:
-    """Raise RunFolderError if this machine has other weights of a pending model than the run; clusters check in each worker."""
+    """Raise RunFolderError if this machine has other weights of a pending model than its stored episodes were played with.
+
+    On a cluster each worker checks its own weights when it starts.
+    """
     weights = LoadedWeights(state.output)
     played = set(episodes(state.output).select("model").unique().collect()["model"])
     weights.forget({model.name for model in state.sweep.models} - played)
@@ -43,10 +46,10 @@ def check_weights(state: AttemptState) -> None:
 
 
 def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | None) -> dict[str, str]:
-    """Return group -> why it cannot start here, for groups with pending work and the judge; print each reason on stderr.
+    """Return group -> why it cannot start, for groups with pending work and the judge; print each reason on stderr.
 
-    On a cluster, other machines may have what this one lacks, so the reasons are only printed, except that a model needs more
-    GPUs than the sweep's own ``cluster.gpus``.
+    On a cluster, other machines may have what this one lacks, so most reasons are only printed. A model that needs more GPUs
+    than the sweep's ``cluster.gpus`` is returned there too.
     """
     models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
@@ -69,7 +72,7 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
 
 
 def _is_single_machine() -> bool:
-    """Return True if this process neither has joined nor will join a cluster; Ray is not imported."""
+    """Return True if this process neither has joined nor will join a cluster; does not import Ray."""
     return not cluster_address() and not _has_joined_cluster()
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it in order, the third exits at once."""
+"""Ctrl-C, SIGTERM and SIGHUP while an attempt runs: the first stops it and stores its results, the third exits at once."""
 
 import asyncio
 import errno
@@ -13,14 +13,14 @@ from typing import Any, Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENCE = 3
-"""The number of the signal that exits without waiting."""
+"""The third signal exits without waiting."""
 WAIT = b"storing finished episodes; press again to exit at once (unstored episodes are then played again)\n"
 
 
 class StopSignals:
-    """Handlers of these signals until the block ends, installed only in the main thread.
+    """Handles ``SIGNALS`` until the block ends, if it is entered in the main thread.
 
-    They also stop an attempt that runs in another thread of the process (a notebook's cell).
+    The attempt that is stopped may run in another thread of the process (a notebook's cell).
     """
 
     def __init__(self) -> None:
@@ -42,14 +42,14 @@ class StopSignals:
         """Call ``stop`` in the running loop at the first signal; install the handlers again, for Ray has replaced them."""
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop)
-        if self.count:  # the main thread got it while this one was preparing
+        if self.count:  # a signal came in the main thread while this thread was preparing
             self._stop()
         if _in_main_thread():
             self._install()
 
     def _install(self) -> None:
         for number, before in self._before.items():
-            if before is not signal.SIG_IGN:  # nohup
+            if before is not signal.SIG_IGN:  # nohup ignores SIGHUP
                 signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -67,7 +67,7 @@ class StopSignals:
 
 
 def _in_main_thread() -> bool:
-    """Return True in the only thread that Python lets set a handler."""
+    """Return True in the main thread, the only one in which Python can set signal handlers."""
     return threading.current_thread() is threading.main_thread()
 
 

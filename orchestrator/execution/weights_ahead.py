@@ -1,4 +1,4 @@
-"""Prepares the weights of models that wait for GPUs while others play: downloaded, and read into memory that is free."""
+"""Prepares the weights of models that wait for GPUs: downloads them, and reads them into free memory, while others play."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class WeightsAhead:
-    """One preparation per node at a time, of the group that will probably start there next; each only once."""
+    """Prepares on each node the group that will probably start there next: one at a time, and each only once."""
 
     def __init__(self, pool: WorkerPool) -> None:
         self._pool = pool
@@ -30,7 +30,7 @@ class WeightsAhead:
         """Node -> its last preparation."""
 
     def prepare(self, schedule: Placement) -> None:
-        """Begin on each node that prepares nothing, if the last look is some seconds ago."""
+        """Begin a preparation on each idle node; do nothing within ``INTERVAL_S`` of the last call that looked."""
         if time.monotonic() - self._looked_at < INTERVAL_S:
             return
         self._looked_at = time.monotonic()

@@ -1,6 +1,6 @@
 """The logs of an attempt: the driver's events and its workers' output, bounded in size and without secrets.
 
-``logs/attempt-0001/driver.log`` holds events, ``MODEL-3.log`` the output of the worker in slot 3, its engine's included.
+``logs/attempt-0001/driver.log`` holds events; ``MODEL-3.log`` beside it holds the output of worker 3 and its engine.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from orchestrator.storage.atomic_write import open_regular_file
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
-"""Size at which the driver's log becomes ``driver.log.1`` and replaces the earlier one."""
+"""Size at which the driver's log is renamed to ``driver.log.1``, which replaces an earlier ``driver.log.1``."""
 WORKERS_BYTES = 64 * 2**20
-"""Limit on the workers' output of one attempt; output beyond it is only mentioned."""
+"""Limit on the saved output of one attempt's workers; a warning replaces output that would exceed it."""
 REMOTE_LOG_TIMEOUT_S = 60.0
 """Seconds another node may take to send a worker's output."""
 
@@ -33,10 +33,10 @@ log = logging.getLogger(__name__)
 
 
 class AttemptLog:
-    """The open folder of an attempt's logs."""
+    """The folder of an attempt's logs, and how much it may still hold."""
 
     def __init__(self, folder: Path) -> None:
-        """Create a new log folder in the run folder; without space on the disk, the run goes on without it."""
+        """Create a new log folder in the run folder; if it cannot be created, the run goes on without logs."""
         logs = folder / FOLDER
         numbers = [int(path.name[8:]) for path in logs.glob("attempt-*") if path.name[8:].isdigit()]
         self.name = f"{FOLDER}/attempt-{max(numbers, default=0) + 1:04d}"
@@ -74,12 +74,12 @@ class WorkerLogCollector:
     def __init__(
         self, attempt_log: AttemptLog, here: str, read_on: Callable[[str, Sequence[str]], Awaitable[str]]
     ) -> None:
-        """Start without requests; ``here`` is the driver's node, ``read_on`` reads files on another one."""
+        """Start without requests; ``here`` is the driver's node, ``read_on`` reads files on another node."""
         self.attempt_log, self.here, self.read_on = attempt_log, here, read_on
         self._requests: set[asyncio.Task[None]] = set()
 
     def collect(self, group: str, slot: int, address: WorkerAddress | None, lost: bool) -> None:
-        """Save the output of a worker that ends; one that never ran (no ``address``) has none."""
+        """Save the output of a worker that ends; a worker without ``address`` never ran and printed nothing."""
         if address and address.node == self.here:
             self.attempt_log.save(group, slot, read_excerpt(address.streams), lost)
         elif address:
@@ -137,7 +137,7 @@ class _Redacted(logging.Formatter):
 
 
 def log_command(command: Command, names: Mapping[int, str]) -> None:
-    """Log a command of the scheduler before it is carried out; leases are too many to log.
+    """Log a command of the scheduler before it is carried out; leases are not logged, there are too many.
 
     ``names``: slot -> group of the running workers.
     """
@@ -175,13 +175,13 @@ def log_nodes(before: Sequence[Node], after: Sequence[Node], draining: Collectio
     for name in new.keys() - old.keys():
         log.info("node %s with %d GPUs has joined", name[:12], new[name].gpus)
     for name in sorted(draining):
-        log.warning("Ray empties node %s: its workers begin nothing more", name[:12])
+        log.warning("Ray drains node %s: its workers begin no more episodes", name[:12])
     if sum(node.held for node in before) != sum(node.held for node in after):
         log_held(after, always=True)
 
 
 def log_held(nodes: Sequence[Node], always: bool = False) -> None:
-    """Log how many GPUs other jobs of the cluster hold, with ``always`` also if none."""
+    """Log how many GPUs other jobs of the cluster hold; if they hold none, only with ``always``."""
     held = sum(node.held for node in nodes)
     if held or always:
         log.info("%d of %d GPUs are held by others", held, sum(node.gpus for node in nodes))

@@ -31,11 +31,11 @@ from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 BACKPRESSURE = 16
-"""Batches a worker may have ready before the driver takes them: it bounds memory when the disk is slow."""
+"""Batches that a worker may have ready before the driver takes them; bounds memory when the disk is slow."""
 STOP_TIMEOUT_S = 5.0
 """Seconds an engine gets to close before its actor is killed."""
 MESSAGES_PER_S = 100.0
-"""Batches that the driver receives at most: 800 a second take most of a core."""
+"""Batches that the driver receives per second at most; 800 per second would take most of a core."""
 MAX_JUDGE_REQUESTS = 100_000
 """Requests of other workers that a judge's worker may have at once."""
 
@@ -47,15 +47,15 @@ class WorkerHandle:
     group: str
     actor: Any
     judge_queue: JudgeQueue | None = None
-    """The source of its leases, for a judge's worker."""
+    """Where a judge's worker gets its answers; None for a worker that plays."""
     address: WorkerAddress | None = None
-    """Set once it runs."""
+    """Set when its process runs."""
     models: Sequence[ModelSpec] = ()
     """The entries of the sweep that it loads."""
     demand: Demand = field(default_factory=Demand)
-    """What it has reserved in Ray."""
+    """The GPUs and CPUs that it reserves in Ray."""
     place: Place = field(default_factory=Place)
-    """Where the scheduler has counted its GPUs."""
+    """Where the scheduler counts its GPUs."""
     node: str = ""
     """The node whose GPUs and CPUs Ray has given to it; empty while it waits for them."""
     placed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,7 +63,10 @@ class WorkerHandle:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def find_address(self, timeout: float) -> WorkerAddress:
-        """Return where it runs; raises TimeoutError that many seconds after Ray has placed it, however long it waited before."""
+        """Return where the worker runs; raises TimeoutError ``timeout`` seconds after Ray has placed it.
+
+        The time until Ray places it is not limited.
+        """
         address: asyncio.Future[WorkerAddress] = asyncio.ensure_future(resolve(self.actor.address.remote()))
         placed = asyncio.ensure_future(self.placed.wait())
         try:
@@ -81,7 +84,7 @@ class WorkerHandle:
         self.placed.set()
 
     def stream(self, ordinals: Sequence[int], batch_age: float) -> tuple[Any, list[int]]:
-        """Start a lease; return its stream of batches, and the ordinals whose answers are missing from the store."""
+        """Start a lease; return its stream of batches and, for a judge, the ordinals whose answers are not in the store."""
         options = {"num_returns": "streaming", "_generator_backpressure_num_objects": BACKPRESSURE}
         if self.judge_queue is None:
             return self.actor.play.options(**options).remote(list(ordinals), batch_age), []
@@ -92,17 +95,18 @@ class WorkerHandle:
 
 
 class TurnJudges:
-    """The workers of a judge that reads answers turn by turn; every worker that plays gets the current list.
+    """The workers of a judge that reads each turn while an episode waits; every worker that plays gets the current list.
 
-    Requests between them go through Ray, not through the driver.
+    Players send their requests to the judge's workers directly through Ray, not through the driver.
     """
 
     def __init__(self, judge: Judge | None) -> None:
-        """Start without workers; ``judge`` has an engine of its own that episodes wait for, or is None."""
+        """Start without workers; ``judge`` is None if no episode waits for a judge with its own engine."""
         self.judge, self.group = judge, judge_group(judge) if judge else ""
         self.judges: dict[int, Any] = {}
-        """Slot -> a ready worker of the judge."""
+        """Slot -> actor of a ready worker of the judge."""
         self.players: dict[int, Any] = {}
+        """Slot -> actor of a worker that plays."""
 
     def options(self, group: str) -> dict[str, Any]:
         """Return the Ray options that an actor of this group needs in addition to its resources."""
@@ -115,9 +119,9 @@ class TurnJudges:
         self._send_judges([actor])
 
     async def serve(self, slot: int, actor: Any, on_heartbeat: Callable[[int], object]) -> None:
-        """Let players send requests to this worker until it dies, which raises.
+        """Let players send requests to this worker of the judge; raises when it dies.
 
-        ``on_heartbeat`` is called every few seconds with the number of requests it has answered.
+        ``on_heartbeat`` is called every few seconds with the number of requests that the worker has answered.
         """
         self.judges[slot] = actor
         self._send_judges(self.players.values())
@@ -160,12 +164,12 @@ class WorkerPool:
         self._batch_name = batch_name(sweep, folder)
         self._closing: set[asyncio.Task[None]] = set()
         self._ending: dict[int, WorkerHandle] = {}
-        """Slot -> a stopped worker that still has its GPUs."""
+        """Slot -> a stopped worker that still holds its GPUs."""
         self._placed: set[int] = set()
         """Slots that ``find_placed`` has returned."""
 
     def stream(self, slot: int, ordinals: Sequence[int]) -> tuple[Any, list[int]]:
-        """Start a lease (``WorkerHandle.stream``); all workers together send some ``MESSAGES_PER_S`` messages."""
+        """Start a lease (``WorkerHandle.stream``); with more workers, each sends batches less often (``MESSAGES_PER_S``)."""
         return self.handles[slot].stream(ordinals, len(self.handles) / MESSAGES_PER_S)
 
     def start(self, start: Start) -> None:
@@ -193,7 +197,7 @@ class WorkerPool:
         return self.turn_judges.judge if name == self.turn_judges.group else queue.judge if queue else None
 
     def record_start(self, slot: int, report: StartReport) -> None:
-        """Record phases and weights of a start; raises ModelStopped if the run's episodes are from other weights."""
+        """Record the phases of a start and the loaded weights; raises ModelStopped if the run has used other weights."""
         if report.phases:
             self.start_phases.setdefault(self.handles[slot].group, []).append(report.phases)
         for model in self.handles[slot].models:
@@ -207,7 +211,7 @@ class WorkerPool:
 
     def stop(self, slot: int) -> None:
         """Let a worker close its engine in the background, then end it."""
-        if not self.handles[slot].node:  # it has nothing to close
+        if not self.handles[slot].node:  # no process runs yet, so there is no engine to close
             self.kill(slot)
             return
         worker = self._ending[slot] = self._remove(slot, lost=False)
@@ -224,7 +228,7 @@ class WorkerPool:
         task.add_done_callback(self._closing.discard)
 
     def kill(self, slot: int, lost: bool = False) -> None:
-        """End a worker at once; the last lines of a ``lost`` one go to the driver's log."""
+        """End a worker at once; if it was ``lost``, its last lines go to the driver's log."""
         worker = self._remove(slot, lost)
         for task in worker.tasks:
             task.cancel()
@@ -242,7 +246,7 @@ class WorkerPool:
         return newly_placed
 
     def holdings(self) -> list[Holding]:
-        """Return what our placed workers have of the cluster; those of one shared GPU have it together."""
+        """Return the GPUs and CPUs of our placed workers, one holding for all workers of a shared GPU."""
         alone, shared = list[Holding](), dict[int, Holding]()
         for worker in (*self._ending.values(), *self.handles.values()):
             place, demand = worker.place, worker.demand
@@ -261,7 +265,7 @@ class WorkerPool:
         return worker
 
     async def close(self, log_timeout: float) -> None:
-        """End all workers, save what they spent, and wait ``log_timeout`` seconds for their logs."""
+        """End all workers, save what they spent, and wait up to ``log_timeout`` seconds for their logs."""
         for slot in list(self.handles):
             self.kill(slot)
         self._placement.close()
@@ -270,7 +274,7 @@ class WorkerPool:
         await self.worker_logs.wait(log_timeout)
 
     def set_in_flight(self, name: str, episodes: int) -> None:
-        """Set how many episodes the workers of a model play at once, including workers that start later."""
+        """Set how many episodes each worker of a model plays at once, also for workers that start later."""
         changed = {"in_flight": episodes}
         models = tuple(m.model_copy(update=changed) if m.name == name else m for m in self.sweep.models)
         self.sweep = self.sweep.model_copy(update={"models": models})
@@ -282,7 +286,10 @@ class WorkerPool:
 async def record_inputs(
     worker: WorkerHandle, ordinals: Mapping[str, Sequence[int]], timeout: float
 ) -> dict[str, InputReport]:
-    """Return model -> what a worker makes of the first requests of these episodes; its failure is a reason in the reports."""
+    """Return model -> the inputs that a worker makes of the first requests of these episodes.
+
+    If the worker fails or takes too long, the reports only hold the reason.
+    """
     try:
         reports: dict[str, InputReport] = await asyncio.wait_for(
             resolve(worker.actor.certify.remote(ordinals)), timeout
@@ -296,5 +303,5 @@ async def record_inputs(
 
 
 async def resolve(ref: Any) -> Any:
-    """Await a Ray reference inside a coroutine, as ``asyncio.wait_for`` requires."""
+    """Await a Ray reference; ``asyncio.wait_for`` needs a coroutine."""
     return await ref

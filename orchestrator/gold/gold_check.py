@@ -1,6 +1,7 @@
-"""The gold check: a judge reads answers with known verdicts before it reads a model's, once per judge, wording and revision.
+"""The gold check: before a judge reads the models' answers, it reads gold answers, whose true verdicts are known.
 
-Its verdicts are stored in the run folder under ``gold/``, in the format of all verdicts, so that a killed check goes on.
+It is done once per run folder and judge (with its wording and revision). The judge's verdicts are stored under ``gold/`` in
+the format of all verdicts, so that a killed check goes on.
 """
 
 import json
@@ -26,11 +27,11 @@ from sweeps.values import digest
 
 FILE = Path(__file__).with_name("answers.json")
 WRITER = ModelSpec(name="gold", source="builtin:refuse", backend="builtin")
-"""The name under which the answers' verdicts are stored; no model."""
+"""Stands for the model that wrote the gold answers: the keys of their verdicts need the name of a model."""
 
 
 class GoldAnswer(NamedTuple):
-    """One answer with its true verdict."""
+    """A shipped answer with its true verdict."""
 
     task: AnswerTask
     text: str
@@ -39,7 +40,7 @@ class GoldAnswer(NamedTuple):
 
 @cache
 def load_gold_answers() -> tuple[GoldAnswer, ...]:
-    """Return the shipped answers, scenarios in turn, so that a judge that fails on one is noticed early."""
+    """Return the shipped answers, one of each sample in turn, so that a judge that fails on a scenario is noticed early."""
     by_sample = [_read_sample(entry) for entry in json.loads(FILE.read_text("utf-8"))]
     longest = max(map(len, by_sample))
     return tuple(answers[number] for number in range(longest) for answers in by_sample if number < len(answers))
@@ -61,13 +62,14 @@ def _read_sample(entry: dict[str, object]) -> list[GoldAnswer]:
 
 
 FOLDER = "gold"
+"""The folder in a run folder with the verdicts on gold answers."""
 
 
 class GoldScore:
     """How well a judge read the gold answers."""
 
     def __init__(self, folder: Path, judge: str) -> None:
-        """Score the verdicts that this judge, by key, has stored in a run folder."""
+        """Read the verdicts on gold answers in a run folder; ``judge`` is the judge's key."""
         self.judge, answers = judge, load_gold_answers()
         rows = _stored_verdicts(folder, judge).select("key", *BITS).collect().rows()
         bits = {key: values for key, *values in rows}
@@ -76,11 +78,11 @@ class GoldScore:
 
     @property
     def read(self) -> IntervalEstimate | None:
-        """Share of the judged answers with a verdict."""
+        """Share of the judged answers that got a verdict; None if no answer was judged."""
         return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
 
     def confusion(self, bit: str) -> Confusion:
-        """Return the counts of a bit over the answers with a verdict; ``aggregate`` is either of ``BITS``."""
+        """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
         names = BITS if bit == "aggregate" else (bit,)
         counts = dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0)
         for answer, bits in self.judged:
@@ -91,12 +93,12 @@ class GoldScore:
 
     @property
     def kappa(self) -> float:
-        """The smaller kappa of the two bits; 0 for a judge that reads nothing."""
+        """The smaller kappa of the two bits; 0 for a judge that gave no verdict."""
         kappas = [self.confusion(bit).kappa for bit in BITS]
         return min((kappa.value for kappa in kappas if kappa), default=0.0)
 
     def sentences(self) -> Iterator[str]:
-        """Yield one line for the check and one for each bit; nothing if the judge has not read any gold answer."""
+        """Yield one line about the check and one for each bit; no line if the judge has not judged any gold answer."""
         if (read := self.read) is None:
             return
         share = f"{_percent(read)} of {len(self.judged):,} answers with known verdicts read"
@@ -114,16 +116,22 @@ class GoldScore:
 
 
 class GoldCheck:
-    """The gold answers that a judge has not read in this run folder, on their way to it and back."""
+    """The gold answers that a judge still has to read in this run folder, and the store of its verdicts on them."""
 
     def __init__(self, folder: Path, judge: str, first: int, min_kappa: float | None = None) -> None:
-        """``first``: the ordinal of the first gold answer, after those of the plan; ``min_kappa``: the judge must reach it."""
+        """Find the pending answers.
+
+        Args:
+            judge: The judge's key.
+            first: The ordinal of the first gold answer; the plan's ordinals come before it.
+            min_kappa: The kappa that the judge must reach to read the models' answers.
+        """
         self.folder, self.judge, self.first, self.min_kappa = folder, judge, first, min_kappa
         self.answers = load_gold_answers()
         stored = dict(_stored_verdicts(folder, judge).select("key", "aggregate").collect().rows())
         read = sum(bit is not None for bit in stored.values())
         again = reads_nothing(read, len(stored))
-        """True if the judge has read none of them: once it is repaired, it reads all of them again."""
+        """True if the judge has given hardly any verdict: it was broken, so it reads answers without a verdict again."""
         self.read_before = len(stored) > 0 and not again
         self.pending = {
             first + number
@@ -147,7 +155,7 @@ class GoldCheck:
 
     @property
     def stop_reason(self) -> str:
-        """Why the judge may not read a model's answers; empty while the check runs, and if it may."""
+        """Why the judge may not read the models' answers; empty while the check runs, or if the judge has passed it."""
         if self.pending or self.min_kappa is None:
             return ""
         kappa = GoldScore(self.folder, self.judge).kappa
@@ -160,13 +168,13 @@ class GoldCheck:
 
 
 def gold_notes(folder: Path, judges: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the lines about the gold checks of these judges, by default of all, to stand under their tables."""
+    """Return lines about the gold checks of these judges (by default of all judges), which are printed under their tables."""
     names = tuple(judges) or gold_verdicts(folder).select(pl.col("judge").unique().sort()).collect()["judge"]
     return tuple(line for judge in names for line in GoldScore(folder, judge).sentences())
 
 
 def describe_cost(judge: Judge, folder: Path) -> list[str]:
-    """Return the line of ``plan`` about the requests of a gold check that is not done; none for a judge without a model."""
+    """Return the line that ``plan`` prints about the requests of a pending gold check; empty for a judge without a model."""
     if not judge.gold_check or judge.model.backend == "builtin":
         return []
     done = _stored_verdicts(folder, judge_key(judge)).select(pl.len()).collect().item()
@@ -177,7 +185,7 @@ def describe_cost(judge: Judge, folder: Path) -> list[str]:
 
 
 def gold_verdicts(folder: Path) -> pl.LazyFrame:
-    """Scan the verdicts on gold answers in a run folder (``VERDICTS``), of all judges."""
+    """Return a scan of all judges' verdicts on gold answers in a run folder (columns as in ``VERDICTS``)."""
     return verdicts(folder / FOLDER)
 
 

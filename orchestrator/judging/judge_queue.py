@@ -1,7 +1,7 @@
 """The queue between the models that write open-ended answers and the judge that reads them.
 
-It holds a bounded number of answers in memory and reads the others back from the store when they are leased. An answer has
-the ordinal of its episode.
+It holds a bounded number of answers in memory and reads the others from the store when they are leased. The ordinal of an
+answer is that of its episode.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,49 +24,49 @@ from sweeps.load import SweepError
 from sweeps.spec import Judge, Protocol, Sweep
 
 MAX_CACHED_ANSWERS = 8192
-"""Answers kept in memory; at 8,000 characters each they take some 100 MB."""
+"""Largest number of answers in memory; with 8,000 characters each they take some 100 MB."""
 
 
 class JudgeQueue:
-    """Answers on their way to a judge, and its verdicts on their way to the disk."""
+    """The answers that one judge still has to read, and its verdicts that are not stored yet."""
 
     def __init__(self, judge: Judge, plan: Plan, store: EpisodeStore, backlog: Sequence[int] = ()) -> None:
         """Start with a ``backlog`` of stored answers without a verdict; raises ValueError as ``judge_key`` does.
 
-        All answers wait until the judge has read the gold answers (``GoldCheck``).
+        Models' answers wait until the judge has read the gold answers, if it reads them (``GoldCheck``).
         """
         self.judge, self.plan, self.store = judge, plan, store
         self.group, self.key = judge_group(judge), judge_key(judge)
         self.verdicts = VerdictStore(store.folder)
         self.backlog = list(backlog)
-        """Answers to read after the gold answers."""
+        """Ordinals of answers that are read after the gold answers."""
         check = GoldCheck(store.folder, self.key, plan.total, judge.min_kappa) if judge.gold_check else None
         self.gold_check = check if check and check.pending else None
-        """None if there are no gold answers to read, before or any more."""
+        """The check of the gold answers; None if the judge has read them, or reads none."""
         self.stop_reason = check.stop_reason if check else ""
-        """Why the judge reads no answer of a model; empty if it does."""
+        """Why the judge may not read the models' answers; empty if it may."""
         self.read_count = self.judged_count = 0
-        """Verdicts given by this attempt, and answers that it judged."""
+        """In this attempt, the number of verdicts, and of answers that the judge was asked about."""
         self._reads = reads_answers(store.folder, self.key) or bool(check and check.read_before)
         self._cached_answers: dict[int, str] = {}
         self._judged_ordinals: set[int] = set()
 
     @property
     def reads(self) -> bool:
-        """True if the judge has read answers before this attempt, or enough of those of this attempt."""
+        """True if the judge gave verdicts before this attempt, or on enough of the answers of this attempt."""
         enough = self.judged_count >= LONG_TRIAL and not reads_nothing(self.read_count, self.judged_count)
         self._reads = self._reads or enough
         return self._reads
 
     @property
     def first_answers(self) -> Sequence[int]:
-        """Return the ordinals of the answers to read first: the gold answers if it has not read them, else the backlog."""
+        """The ordinals to read first: the gold answers that the judge has not read, or the backlog if it has read all."""
         if self.stop_reason:
             return ()
         return sorted(self.gold_check.pending) if self.gold_check else self.backlog
 
     def add_answers(self, batch: EpisodeBatch) -> list[int]:
-        """Queue the answers among a batch's episodes; return the ordinals of those that may be read now."""
+        """Queue the answers in a batch of episodes; return the ordinals of the answers that the judge may read now."""
         replies = dict(zip(batch.turns["key"], batch.turns["reply"], strict=True))
         rows = zip(batch.ordinals, batch.episodes["key"], batch.episodes["ending"], strict=True)
         answers = {ordinal: replies[key] for ordinal, key, ending in rows if ending == Ending.ANSWERED}
@@ -78,7 +78,10 @@ class JudgeQueue:
         return list(answers)
 
     def take_released(self) -> list[int]:
-        """Return the answers that waited for the end of the gold check, once; none if the judge may not read them."""
+        """Return the answers that waited for the gold check, at the first call after its end; empty otherwise.
+
+        Also empty if the check has stopped the judge.
+        """
         if self.gold_check is None or self.gold_check.pending:
             return []
         self.stop_reason, self._reads, self.gold_check = self.gold_check.stop_reason, True, None
@@ -87,7 +90,7 @@ class JudgeQueue:
     def lease(self, ordinals: Sequence[int]) -> list[LeasedAnswer]:
         """Return the answers of these ordinals, from memory or from the store.
 
-        An answer that is in neither (its row could not be stored, or its part is gone) is omitted and stays pending.
+        An answer that is in neither (its row could not be stored, or its file is gone) is left out and stays pending.
         """
         gold = [
             self.gold_check.lease(ordinal) for ordinal in ordinals if self.gold_check and ordinal in self.gold_check
@@ -125,7 +128,7 @@ class JudgeQueue:
         self.store_verdicts(verdict_batch(self.key, answers))
 
     def flush(self, always: bool = False) -> None:
-        """Make verdicts durable if they are due or ``always``, their episodes first."""
+        """If verdicts are due, or ``always``, write the episodes to disk and then the verdicts."""
         if always or self.verdicts.due:
             self.store.flush()
             self.verdicts.flush()
@@ -142,10 +145,13 @@ def _select(batch: VerdictBatch, keep: Sequence[bool]) -> Columns:
 
 
 def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
-    """Raise SweepError if the judge needs the paper's wording and it is absent, or if ``played`` leaves it no answers."""
+    """Raise SweepError if the judge needs the paper's wording and it is absent, or if ``played`` has no answers for it.
+
+    The answers of ``oeg-multi`` are read while their episodes are played, so no other judge can read them later.
+    """
     if played and played.turn_judge and not played.is_judged:
         raise SweepError(
-            "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
+            "answers of oeg-multi were read while they were played; to use another judge, play a run with that [judge]"
         )
     try:
         judge_key(judge) if judge else None
@@ -154,10 +160,10 @@ def check_wording(judge: Judge | None, played: Sweep | None = None) -> None:
 
 
 def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, again: bool = False) -> list[int]:
-    """Return the ordinals of answers among the plan's ``stored`` episodes on which the judge has no verdict.
+    """Return the ordinals of answers among the plan's ``stored`` episodes that the judge has not read yet.
 
-    With ``again``, answers that it could give no verdict on are included; also if it read nothing at all so far, because it
-    is then a judge to mend.
+    Answers on which it gave no verdict are included with ``again``, or if it has given hardly any verdict so far: then the
+    judge was broken, and may work now.
     """
     again = again or not reads_answers(folder, judge_key(judge))
     keys = set(verdict_store.pending_answers(stored, folder, judge_key(judge), again)["key"])
@@ -166,6 +172,6 @@ def find_unjudged(plan: Plan, stored: pl.LazyFrame, folder: Path, judge: Judge, 
 
 
 def reads_answers(folder: Path, key: str) -> bool:
-    """Return True if this judge has given verdicts in the run folder, more than one that reads nothing."""
+    """Return True if this judge has given verdicts in the run folder, on enough of the answers that it was asked about."""
     counts = verdict_store.judge_counts(folder, episodes(folder)).get(key)
     return counts is not None and not reads_nothing(counts.verdicts, counts.judged)

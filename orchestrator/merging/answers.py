@@ -1,4 +1,4 @@
-"""The choice of episodes and verdicts from several run folders: equal answers once, differing ones only by preference.
+"""Chooses episodes and verdicts from several run folders; if answers to a key differ, the preferred folder's is taken.
 
 Two episodes of a key are equal if their ending and all turns are equal; seconds, tokens and cost may differ.
 """
@@ -18,11 +18,11 @@ from orchestrator.storage.run_folder import planned_episodes
 from orchestrator.storage.verdict_store import verdicts
 
 ANSWER = ["ending", "correct", "sample_id", "seed", "turns"]
-"""Columns of an episode that must be equal."""
+"""Columns of an episode that must be equal in equal episodes."""
 BITS = ["category", "suggestion", "aggregate", "strict_category", "strict_suggestion", "strict_aggregate"]
 KEY, JUDGED = ["key"], ["key", "judge"]
 CHUNK = 10_000
-"""Episodes per write."""
+"""Number of episodes that are written at once."""
 
 
 @dataclass
@@ -32,22 +32,22 @@ class Source:
     folder: Path
     name: str
     episodes: pl.DataFrame
-    """``EPISODES`` rows of its plan."""
+    """The stored episodes of its plan (columns ``EPISODES``)."""
     own: pl.DataFrame
     """Column ``key``: the episodes to take from this folder."""
     agreed: pl.DataFrame
-    """Column ``key``: ``own``, and the episodes equal to one taken from another folder."""
+    """Column ``key``: ``own``, and episodes of this folder that equal an episode taken from another folder."""
 
     @classmethod
     def of(cls, folder: Path, name: str) -> Source:
-        """Read a run folder; raises RunFolderError."""
+        """Read a run folder, at first with all its episodes to take; raises RunFolderError."""
         planned = planned_episodes(folder).unique("key", keep="first", maintain_order=True).collect()
         return cls(folder, name, planned, planned.select("key"), planned.select("key"))
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """Answers of one key that differ between two folders."""
+    """The keys whose answers, or verdicts, differ between two folders."""
 
     one: str
     other: str
@@ -55,13 +55,14 @@ class Conflict:
     """``episode`` or ``verdict``."""
     keys: tuple[str, ...]
     taken: str = ""
-    """The preferred folder; empty if neither is preferred."""
+    """The folder whose answers are taken; empty if neither of the two is preferred."""
 
 
 def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tuple[list[Conflict], int]:
-    """Assign each key to one source (``Source.own``): the first that has it, but an answer before a failed episode.
+    """Assign each key to one source (``Source.own``): the first that has an answer, or else the first that has a failed episode.
 
-    Returns the conflicts (differing answers, taken from the preferred source) and the number of replaced failed episodes.
+    Differing answers are conflicts and are taken from the source with the index ``prefer``. Returns the conflicts, and the
+    number of failed episodes that an answer replaces.
     """
     conflicts, replaced = [], 0
     for late_index, late in enumerate(sources):
@@ -83,7 +84,7 @@ def assign_episodes(sources: Sequence[Source], prefer: int | None = None) -> tup
 
 
 def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tuple[pl.DataFrame, list[Conflict]]:
-    """Return one verdict per judge and taken answer, parsed before unparsed ones, and the conflicts."""
+    """Return one verdict per judge and taken answer, and the conflicts; an unreadable verdict gives way to a readable one."""
     frames = [
         verdicts(source.folder).join(source.agreed.lazy(), on="key", how="semi", maintain_order="left").collect()
         for source in sources
@@ -98,21 +99,21 @@ def merge_verdicts(sources: Sequence[Source], prefer: int | None = None) -> tupl
                 taken = _preferred_name(sources, (early_index, late_index), prefer)
                 names = sources[early_index].name, sources[late_index].name
                 conflicts.append(Conflict(*names, "verdict", _sorted_keys(differing), taken))
-    order = sorted(range(len(frames)), key=lambda late_index: late_index != prefer)
-    rows = pl.concat([frames[late_index] for late_index in order])
+    order = sorted(range(len(frames)), key=lambda index: index != prefer)
+    rows = pl.concat([frames[index] for index in order])
     rows = rows.sort(pl.col("aggregate").is_null(), maintain_order=True)
     return rows.unique(JUDGED, keep="first", maintain_order=True), conflicts
 
 
 def _preferred_name(sources: Sequence[Source], pair: tuple[int, int], prefer: int | None) -> str:
-    """Return the name of the preferred source if it is one of the two."""
+    """Return the name of the preferred source if it is one of the pair, else an empty text."""
     return sources[prefer].name if prefer in pair and prefer is not None else ""
 
 
 def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
-    """Store the ``own`` episodes of each source with their turns and options, durably. Raises OSError.
+    """Write the ``own`` episodes of each source, with their turns and options, to disk; raises OSError.
 
-    Episodes with missing turns are skipped: a driver removed them after the folder was read.
+    An episode with missing turns is skipped: a driver has removed it since the folder was read.
     """
     for source in sources:
         taken = _keep_keys(source.episodes, source.own)
@@ -127,14 +128,14 @@ def write_episodes(store: EpisodeStore, sources: Sequence[Source]) -> None:
 
 
 def complete_episodes(rows: pl.DataFrame, turn_rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys of episodes with all their turns; a turn that overflowed has no row."""
+    """Return the keys of the episodes whose turns are all in ``turn_rows``; a turn that overflowed has no row."""
     counts = turn_rows.group_by("key").agg(pl.col("turn").n_unique().alias("rows"))
     expected = pl.col("turns").cast(pl.Int64) - (pl.col("ending") == Ending.OVERFLOW).cast(pl.Int64)
     return rows.join(counts, on="key", how="left").filter(pl.col("rows").fill_null(0) == expected).select("key")
 
 
 def _differing_keys(early: Source, late: Source, shared: pl.DataFrame) -> pl.DataFrame:
-    """Return the keys whose episodes or turns differ."""
+    """Return the keys whose episodes or turns differ between two sources."""
     episodes = [_keep_keys(source.episodes, shared).select("key", *ANSWER) for source in (early, late)]
     turn_rows = [turns(source.folder).join(shared.lazy(), on="key", how="semi").collect() for source in (early, late)]
     differences = [

@@ -1,4 +1,4 @@
-"""Merging of run folders of one configuration into a new one, such as those of a sweep on two clusters.
+"""Merges run folders of one configuration into a new folder, for example those of a sweep that ran on two clusters.
 
 The new folder has each episode once, with checksums. Differing answers are an error unless a folder is preferred.
 """
@@ -29,9 +29,9 @@ from sweeps.spec import Sweep
 log = logging.getLogger(__name__)
 
 RECORD = "merged.json"
-"""File with the counts per folder and the conflicts."""
+"""The file in the new folder with the counts per folder and the conflicts."""
 MAX_KEYS = 5
-"""Keys of a conflict in an error message."""
+"""Largest number of keys per conflict in an error message."""
 
 
 @dataclass(frozen=True)
@@ -39,25 +39,27 @@ class MergeSummary:
     """The outcome of a merge."""
 
     taken: dict[str, int]
-    """Folder -> episodes taken from it."""
+    """Folder -> number of episodes taken from it."""
     gave_way: int
-    """Failed episodes for which another folder had an answer."""
+    """Number of failed episodes that were replaced by another folder's answer."""
     verdicts: int
+    """Number of verdicts in the new folder."""
     conflicts: tuple[Conflict, ...]
     pending: int
-    """Planned episodes that none of the folders has."""
+    """Number of planned episodes that none of the folders has."""
 
 
 def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary:
-    """Merge run folders into a new one; raises RunFolderError, then nothing is written.
+    """Merge run folders into a new one; raises RunFolderError.
 
-    ``prefer`` names the folder whose answers are taken where answers to a key differ; without it, these are an error.
+    ``prefer`` names the folder whose answer is taken if answers to a key differ; without it, differing answers are an error and
+    nothing is written.
     """
     names = _folder_names(folders)
     if prefer and prefer not in names:
-        raise RunFolderError(f"--prefer {prefer} is none of the merged folders; type one of {', '.join(names)}")
+        raise RunFolderError(f"--prefer {prefer} is not one of the merged folders; type one of {', '.join(names)}")
     preferred = names.index(prefer) if prefer else None
-    sums = [checksums.read_sums(folder) for folder in folders]  # before the locks are checked
+    sums = [checksums.read_sums(folder) for folder in folders]  # before the check of the locks, to miss no change
     _check_folders(folders, into)
     sweep = _merge_sweeps(folders, names)
     weights = _merge_weights(sweep, folders, names)
@@ -91,7 +93,7 @@ def merge(folders: Sequence[Path], into: Path, prefer: str = "") -> MergeSummary
 
 
 def describe_merge(summary: MergeSummary) -> list[str]:
-    """Describe a merge, a line per fact."""
+    """Return lines that describe a merge."""
     lines = [f"{pluralize(count, 'episode')} from {name}" for name, count in summary.taken.items()]
     if summary.verdicts:
         lines.append(pluralize(summary.verdicts, "verdict"))
@@ -106,7 +108,7 @@ def describe_merge(summary: MergeSummary) -> list[str]:
 
 
 def _folder_names(folders: Sequence[Path]) -> list[str]:
-    """Return the folders as typed; raise RunFolderError for a duplicate."""
+    """Return the folders' names as typed; raises RunFolderError for a duplicate, or for fewer than two folders."""
     lock.check_distinct(folders)
     if len(folders) < 2:
         raise RunFolderError("merge needs two or more folders before --into")
@@ -124,7 +126,7 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
 
 
 def _merge_weights(sweep: Sweep, folders: Sequence[Path], names: Sequence[str]) -> dict[str, loaded_weights.Weights]:
-    """Return the weights of every model; raises RunFolderError if two folders have played a model with different ones."""
+    """Return model -> its weights; raises RunFolderError if two folders have played a model with different weights."""
     records = [loaded_weights.LoadedWeights(folder) for folder in folders]
     for (one, name), (other, other_name) in combinations(zip(records, names, strict=True), 2):
         if different := [model.name for model in sweep.models if one.differs_from(other, model)]:
@@ -136,7 +138,7 @@ def _merge_weights(sweep: Sweep, folders: Sequence[Path], names: Sequence[str]) 
 
 
 def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
-    """Merge the sweeps: they may differ in their models, or in their conditions, and in nothing else."""
+    """Return the merged sweep; raises RunFolderError if the sweeps differ in more than their models, or their conditions."""
     sweeps = [run_folder.stored_sweep(folder) for folder in folders]
     first, merged = sweeps[0], sweeps[0]
     for sweep, name in zip(sweeps[1:], names[1:], strict=True):
@@ -154,16 +156,16 @@ def _merge_sweeps(folders: Sequence[Path], names: Sequence[str]) -> Sweep:
 
 
 def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
-    """Return planned cells and keys of all folders; raise RunFolderError if two plan different samples of a cell."""
+    """Return planned cells and keys of all folders; raises RunFolderError if two folders plan different samples of a cell."""
     plans = []
     for folder in folders:
         keys = run_folder.planned_keys(folder)
         if keys is None:
             raise RunFolderError(f"{folder}/{run_folder.KEYS} is missing; rerun the `run` command to write it")
         plans.append((pl.DataFrame(run_folder.planned_cells(folder)), keys.collect()["key"]))
-    all_keys = pl.concat([planned for _, planned in plans]).unique(maintain_order=True)
-    cells = pl.concat([planned for planned, _ in plans], how="diagonal")
-    if "full" in cells.columns:  # cells that stopped by precision
+    all_keys = pl.concat([folder_keys for _, folder_keys in plans]).unique(maintain_order=True)
+    cells = pl.concat([folder_cells for folder_cells, _ in plans], how="diagonal")
+    if "full" in cells.columns:  # a sweep with a precision rule
         cells = cells.with_columns(pl.coalesce("full", "planned").alias("full"))
     cells = cells.unique(maintain_order=True)
     counts = all_keys.str.replace(r"/[^/]*$", "").value_counts(name="count")
@@ -188,7 +190,7 @@ def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Pat
 
 
 def _find_changed(folders: Sequence[Path], sums: Sequence[checksums.Sums]) -> Path | None:
-    """Return a folder whose episodes changed since its checksums were read; sums are written before parts are named."""
+    """Return a folder whose checksums have changed since they were read; a driver writes them before each new part."""
     later = (folder for folder, before in zip(folders, sums, strict=True) if checksums.read_sums(folder) != before)
     return next(later, None)
 
@@ -199,7 +201,7 @@ def _check_complete(into: Path, sources: Sequence[Source]) -> None:
 
 
 def _result_rows(into: Path, planned: pl.DataFrame) -> pl.DataFrame:
-    """Return the result rows as the ``run`` command writes them."""
+    """Return the rows of results.json, as ``run`` writes them."""
     run, stored = read_run(into), episodes(into)
     rows = score(stored, planned, run.verdicts.lazy())
     rows = add_anytime_intervals(rows, stored, run.sweep.precision, run.sweep.seed)

@@ -1,7 +1,7 @@
-"""Reuse of episodes and verdicts of other run folders by their keys.
+"""Reuses episodes and verdicts of other run folders that have the same keys.
 
-An episode is taken once, from the first folder that has it. Failed and damaged episodes, and those whose pictures may differ,
-stay pending.
+An episode is taken from the first folder that has it. It stays pending if it has failed or is damaged there, or if its
+backend, weights or pictures may differ (``REJECTION_REASONS``).
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Sweep
 
 PLANNED_COLUMNS = ["key", "cell", "model", "scenario", "condition", "protocol", "sample_id", "seed"]
-"""Columns of an episode that follow from its plan."""
+"""Columns of an episode that the plan determines."""
 REJECTION_REASONS = {
     "failed": "failed there",
     "damaged": "are incomplete or not of this plan",
@@ -40,9 +40,9 @@ REJECTION_REASONS = {
 }
 """Reason -> its text in messages."""
 KEY_SETTINGS = ("sampling.", "seed ", "open_ended.sampling.", "models.", "conditions.")
-"""Prefixes of settings that are part of every key, as in ``run_folder.differences``."""
+"""Beginnings of the lines of ``run_folder.differences`` about settings that are part of every key."""
 MAX_DIFFERENCES = 3
-"""Differences of settings in a message."""
+"""Largest number of differing settings in a message."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Reusable:
 
     source: Source
     left: Counter[str]
-    """Reason -> number of pending episodes that the folder has and that are not taken."""
+    """Reason -> number of the folder's episodes with pending keys that are not taken."""
     differs: tuple[str, ...] = ()
-    """If the folder has none of the keys: the differences of settings, one sentence each."""
+    """If the folder has none of the keys: the settings that differ, one line each."""
 
     @property
     def lines(self) -> Iterator[str]:
-        """Describe the taken episodes, and the others with the reason."""
+        """Yield lines that say how many episodes are taken, and how many are not, with the reason."""
         reasons = f": {'; '.join(self.differs[:MAX_DIFFERENCES])}" if self.differs else ""
         yield f"{pluralize(self.source.own.height, 'episode')} of {self.source.name} can be reused{reasons}"
         yield from (
@@ -67,9 +67,9 @@ class Reusable:
 
 
 def find_reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tuple[str, Path]]) -> list[Reusable]:
-    """Find the planned episodes that the run folder ``output`` lacks and ``folders`` (name as typed, path) have.
+    """Find the planned episodes that the run folder ``output`` lacks and one of ``folders`` (name as typed, path) has.
 
-    ``sweep`` has its data pinned (``staging.pin_data``). Raises RunFolderError if a folder has no run or is ``output``.
+    The data of ``sweep`` must be pinned (``staging.pin_data``). Raises RunFolderError if a folder has no run or is ``output``.
     """
     wanted = _planned_rows(plan)
     if (output / "episodes").is_dir():
@@ -87,12 +87,12 @@ def find_reusable(sweep: Sweep, plan: Plan, output: Path, folders: Sequence[tupl
 
 
 def reusable_from(sweep: Sweep, plan: Plan, name: str, folder: Path) -> Reusable:
-    """Return the reusable episodes of a folder; raises RunFolderError if it has no run."""
+    """Return all planned episodes that can be reused from a folder; raises RunFolderError if it has no run."""
     return _find_in_folder(sweep, plan, _planned_rows(plan), name, folder, folder)
 
 
 def store_reused_episodes(store: EpisodeStore, reusables: Sequence[Reusable]) -> int:
-    """Store the episodes and return their number; a repeated call after a crash stores the rest."""
+    """Store the episodes and return their number; after a crash, call it again to store the rest."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     for reusable in reusables:
         if reusable.source.own.height:
@@ -103,14 +103,14 @@ def store_reused_episodes(store: EpisodeStore, reusables: Sequence[Reusable]) ->
 
 
 def store_reused_verdicts(sweep: Sweep, folder: Path, reusables: Sequence[Reusable]) -> int:
-    """Store verdicts of the sweep's own judge on answers equal to those of ``folder``; return their number."""
+    """Store the verdicts that the sweep's judge gave on equal answers in other folders; return their number."""
     if not sweep.is_judged or sweep.judge is None:
         return 0
     judge, now, taken = judge_key(sweep.judge), datetime.now(UTC).isoformat(timespec="seconds"), 0
     for reusable in reusables:
         read = verdicts(folder).filter(pl.col("judge") == judge).select("key")
-        same = turns(folder).join(turns(reusable.source.folder), on=["key", "turn", "reply"], how="semi")
-        unread = same.join(read, on="key", how="anti").select("key").unique().collect()
+        equal_turns = turns(folder).join(turns(reusable.source.folder), on=["key", "turn", "reply"], how="semi")
+        unread = equal_turns.join(read, on="key", how="anti").select("key").unique().collect()
         rows, _ = merge_verdicts([Source(reusable.source.folder, reusable.source.name, unread, unread, unread)])
         rows = rows.filter((pl.col("judge") == judge) & pl.col("aggregate").is_not_null())
         if rows.height:
@@ -179,7 +179,7 @@ def _models_of_same_backend(sweep: Sweep, old: Sweep) -> list[str]:
 
 
 def _models_of_other_weights(sweep: Sweep, output: Path, folder: Path) -> list[str]:
-    """Return the models whose weights in the other run are known not to be those that this run would load."""
+    """Return the models that the other run is known to have played with other weights than this run would load."""
     own, there = LoadedWeights(output), LoadedWeights(folder)
     return [model.name for model in sweep.models if there.mismatch(model) or own.differs_from(there, model)]
 
@@ -190,13 +190,13 @@ def _episodes_with_same_pictures(
     """Return the keys of episodes whose pictures are all known to be unchanged since the other run."""
     location, pictures_shown = parse_address(sweep.data), ShownPictures(plan)
     if location is not None and location.scheme == "hf" and location.fixed and sweep.data == old.data:
-        return rows.select("key")  # a commit never changes
+        return rows.select("key")  # both runs used the same commit, which never changes
     tasks = [plan.task(ordinal) for ordinal in rows["ordinal"]]
     paths = [pictures_shown.paths(plan.cells[index], sample) for index, sample in tasks]
-    same = (
+    unchanged = (
         _unchanged_pictures(sweep, folder, sorted(frozenset().union(*paths))) if location is None else frozenset[str]()
     )
-    return rows.filter(pl.Series([needed <= same for needed in paths], dtype=pl.Boolean)).select("key")
+    return rows.filter(pl.Series([needed <= unchanged for needed in paths], dtype=pl.Boolean)).select("key")
 
 
 def _unchanged_pictures(sweep: Sweep, folder: Path, paths: Sequence[str]) -> frozenset[str]:

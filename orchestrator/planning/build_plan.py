@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def build_plan(sweep: Sweep) -> Plan:
-    """Load the samples that the sweep names and number its episodes; raises BadData or SweepError.
+    """Load the samples that the sweep selects and number its episodes; raises BadData or SweepError.
 
-    Bad lines raise, or with ``skip_bad`` are the plan's ``left_out``.
+    A bad line raises BadData; with ``skip_bad`` it is listed in the plan's ``left_out``.
     """
     folder = fetch_lines(sweep)
     bad: dict[str, list[Problem]] = {}
@@ -53,7 +53,10 @@ def build_plan(sweep: Sweep) -> Plan:
 
 
 def planned_cells(plan: Plan) -> list[dict[str, Any]]:
-    """Return one row per cell: names and planned episodes; if cells stop by precision also ``full``, those of the full set."""
+    """Return one row per cell: its names and its number of planned episodes.
+
+    If the sweep has a precision rule, ``full`` is the number of episodes without stops.
+    """
     return [
         {
             "cell": cell.key,
@@ -69,26 +72,26 @@ def planned_cells(plan: Plan) -> list[dict[str, Any]]:
 
 
 def planned_rows(plan: Plan) -> pl.DataFrame:
-    """Return ``planned_cells`` as a frame, so that ``score`` shows empty cells too."""
+    """Return ``planned_cells`` as a frame; with it, ``score`` also has rows for cells without episodes."""
     import polars as pl
 
     return pl.DataFrame(planned_cells(plan))
 
 
 def cells_with_progress(plan: Plan, folder: Path) -> list[dict[str, Any]]:
-    """Return ``planned_cells`` with the number of stored episodes per cell in ``done``."""
+    """Return ``planned_cells`` with each cell's number of stored episodes in ``done``."""
     rows = planned_cells(plan)
-    if not (folder / "episodes").is_dir():  # importing polars takes longer than making a plan
+    if not (folder / "episodes").is_dir():  # avoids importing polars, which takes longer than planning
         return [{**row, "done": 0} for row in rows]
     done = dict(stored_episodes(plan, folder).group_by("cell").len().collect().iter_rows())
     return [{**row, "done": done.get(row["cell"], 0)} for row in rows]
 
 
 def stored_episodes(plan: Plan, folder: Path, model: str | None = None) -> pl.LazyFrame:
-    """Scan the stored episodes of a run folder that belong to this plan, optionally of one model."""
+    """Return a scan of the stored episodes that belong to this plan, of all models or of one."""
     from orchestrator.storage.episode_store import episodes
     from orchestrator.storage.late_scan import late_scan
     from orchestrator.storage.planned_episodes import KEY, filter_planned, key_frame
 
-    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # a million keys take a second: computed at most once
+    keys = cache(lambda: key_frame(plan.all_keys(model)).lazy())  # computed at most once: a million keys take a second
     return filter_planned(episodes(folder, model), late_scan(KEY, keys))

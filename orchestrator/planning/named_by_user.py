@@ -1,7 +1,7 @@
-"""What a run folder may contact and run: only what the user named, since the folder may come from someone else.
+"""Checks that the sweep stored in a run folder contacts and runs only what the user has named.
 
-The one gate for every command that acts on the sweep stored in a folder. The user names services, variables with keys, data and
-models with code on the command line, in a sweep file of their own (``--sweep``), or in the environment.
+The folder may come from someone else, so every command that acts on its sweep passes these checks. Users name services, key
+variables, data and models on the command line, in their own sweep file (``--sweep``), or in the environment.
 """
 
 import os
@@ -29,10 +29,10 @@ from sweeps.sweep_file import LARGEST, SweepError
 
 THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 LOCAL_SERVICE = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?(/[\w./-]*)?")
-"""Services of this machine; nothing that another parser could read as another host."""
+"""Addresses of services on this machine; an address that another parser could read as another host does not match."""
 DEFAULT_KEY = Endpoint().key_env
 TRUSTED_CODE = "model.trust_remote_code=true"
-"""The override of ``judge --set`` by which a user types that a judge's code may run."""
+"""The override (``judge --set``) with which a user allows a judge's code to run."""
 
 
 def check_named(
@@ -43,12 +43,12 @@ def check_named(
     typed: Sequence[str] = (),
     pictures: bool = True,
 ) -> None:
-    """Raise RunFolderError if playing ``models`` over the data of a folder's sweep would use what the user did not name.
+    """Raise RunFolderError if ``models``, or the data of a folder's sweep, use anything that the user has not named.
 
     Args:
-        own: The sweep file that the user named.
+        own: The sweep of the file that the user has named (``--sweep``).
         typed: Overrides (``KEY=VALUE``) from the command line.
-        pictures: False if the models read text only.
+        pictures: False if the models only read text.
     """
     known = [*(own.models_and_judge if own else ()), *registry().values(), *judges().values()]
     unnamed = [reason for model in models for reason in _unnamed(model, known, typed)]
@@ -72,9 +72,9 @@ def plan_from_folder(folder: Path, sweep: Sweep) -> Plan:
 
 
 def check_tracking(folder: Path, uri: str) -> None:
-    """Raise RunFolderError if a tracking address of a folder's sweep is neither on this machine nor in MLFLOW_TRACKING_URI.
+    """Raise RunFolderError if the tracking address of a folder's sweep is neither on this machine nor in MLFLOW_TRACKING_URI.
 
-    MLflow sends the user's login to it.
+    MLflow would send the user's login to that address.
     """
     if uri != os.environ.get("MLFLOW_TRACKING_URI") and urlsplit(uri).hostname not in THIS_MACHINE:
         address = redact_address(uri)
@@ -85,7 +85,7 @@ def check_tracking(folder: Path, uri: str) -> None:
 
 
 def read_own_sweep(path: Path | None) -> Sweep | None:
-    """Return the sweep of a file that the user named, also the resolved one of a run folder; raises SweepError."""
+    """Return the sweep of a file that the user has named, which may be the resolved sweep of a run folder; raises SweepError."""
     if path is None or path.name != RESOLVED:
         return None if path is None else load(path)
     try:
@@ -96,7 +96,7 @@ def read_own_sweep(path: Path | None) -> Sweep | None:
 
 
 def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> Iterator[str]:
-    """Yield what a model would contact or run that neither the user nor this package names."""
+    """Yield what a model would contact or run although neither the user nor this package names it."""
     if model.backend == "openai" and not _is_named_service(model.endpoint, known, typed):
         key = f" (key in {model.endpoint.key_env})" if model.endpoint.key_env else ""
         yield f"the service {redact_address(model.endpoint.base_url) or 'of OpenAI'}{key}"
@@ -116,13 +116,13 @@ def _is_named_source(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequen
 
 
 def _are_named_requirements(requirements: tuple[str, ...], known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
-    """Return True if these packages may be installed here: installing one can run its code."""
+    """Return True if these packages may be installed; the installation of a package can run its code."""
     by_user = any(override.startswith("model.requirements=") for override in typed)
     return by_user or requirements in {other.requirements for other in known}
 
 
 def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
-    """Return True if a service may get the value of its ``key_env``."""
+    """Return True if a service may be sent requests with the key in its variable ``key_env``."""
     pairs = {(model.endpoint.base_url, model.endpoint.key_env) for model in known if model.backend == "openai"}
     if (endpoint.base_url, endpoint.key_env) in pairs:
         return True
@@ -133,11 +133,11 @@ def _is_named_service(endpoint: Endpoint, known: Sequence[ModelSpec], typed: Seq
 
 
 def _same_code(model: ModelSpec) -> tuple[object, ...]:
-    """Return what decides which code a model runs."""
+    """Return the fields that decide which code a model runs."""
     return (model.source, model.revision, model.backend, model.trust_remote_code, model.options, model.processor)
 
 
 def _same_data(sweep: Sweep, own: Sweep | None) -> bool:
-    """Return True if both sweeps name one address, whatever its commit."""
+    """Return True if both sweeps name the same data address; their commits may differ."""
     theirs, ours = parse_address(sweep.data), parse_address(own.data) if own else None
     return theirs is not None and ours is not None and replace(theirs, revision="") == replace(ours, revision="")

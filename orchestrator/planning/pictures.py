@@ -1,6 +1,6 @@
-"""Hashes of the pictures that episodes may show, stored in the run folder because episode keys do not cover them.
+"""Hashes of the pictures that episodes may show, stored in the run folder because episode keys do not cover pictures.
 
-``pictures.parquet`` has one row per picture. A picture that changed during the run never gets a hash again, because its
+``pictures.parquet`` has one row per picture. A picture that has changed between two scans never gets a hash again, because
 episodes may have shown either version.
 """
 
@@ -28,31 +28,31 @@ from sweeps.spec import Cell
 
 FILE = "pictures.parquet"
 THREADS = 8
-"""Files that are read at the same time."""
+"""Number of files that are read at the same time."""
 CHUNK = 200
-"""Files between two checks of the stop event."""
+"""Number of files between two checks of the stop event."""
 CHANGED = "changed"
-"""Instead of a hash, for a picture whose content changed during the run."""
+"""Stands for the hash of a picture whose content has changed between two scans."""
 
 log = logging.getLogger(__name__)
 
 
 class PictureFile(NamedTuple):
-    """A picture file at its last scan; all zero and without a hash if unreadable."""
+    """A picture file at its last scan; an unreadable file has zeros and an empty hash."""
 
     path: str
     """Relative to the data folder."""
     size: int
     modified: int
-    """Nanoseconds; with ``changed`` it shows that a file is untouched, without reading it."""
+    """Time of the last change of the content, in nanoseconds."""
     changed: int
-    """Nanoseconds, of the file's status."""
+    """Time of the last change of the file's status, in nanoseconds."""
     sum: str
     """BLAKE2b of the content, 32 hex digits; or ``CHANGED``."""
 
     @property
     def state(self) -> tuple[int, int, int]:
-        """Return the fields that stay equal for an untouched file."""
+        """Return the fields that tell, without reading the file, that it is unchanged."""
         return self.size, self.modified, self.changed
 
 
@@ -60,7 +60,7 @@ _SCHEMA = pl.Schema({name: pl.String if name in ("path", "sum") else pl.Int64 fo
 
 
 class ShownPictures:
-    """The pictures that each episode of a plan may show to a model; policies see none."""
+    """The pictures that each episode of a plan may show to a model; built-in policies see none."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -69,15 +69,15 @@ class ShownPictures:
 
     @staticmethod
     def uses_pictures(cell: Cell) -> bool:
-        """Return False for a policy."""
+        """Return True unless the cell's model is a built-in policy."""
         return cell.model.backend != "builtin"
 
     def all_paths(self) -> Iterator[str]:
-        """Yield the paths of all episodes' pictures, each once."""
+        """Yield the path of every picture of the plan's episodes, each once."""
         yielded = set[str]()
         cells = filter(self.uses_pictures, self.plan.cells)
         cell_per_kind = {(c.scenario, c.protocol, c.condition.name, c.model.small_examples): c for c in cells}
-        for cell in cell_per_kind.values():  # all cells of a kind show the same pictures
+        for cell in cell_per_kind.values():  # cells that differ only in the model show the same pictures
             for sample in self.plan.cell_samples(cell):
                 new = self.paths(cell, sample) - yielded
                 yielded |= new
@@ -111,7 +111,7 @@ class ShownPictures:
 
 
 def read_pictures(folder: Path) -> dict[str, PictureFile]:
-    """Return path -> recorded picture of a run folder; nothing if the file is absent or damaged."""
+    """Return path -> recorded picture of a run folder; empty if the file is absent or damaged."""
     try:
         rows = pl.read_parquet(checksums.read_verified(folder / FILE)).select(PictureFile._fields).iter_rows()
         return {row[0]: PictureFile(*row) for row in rows}
@@ -120,13 +120,13 @@ def read_pictures(folder: Path) -> dict[str, PictureFile]:
 
 
 def scan_pictures(data: Path, paths: Iterable[str], previous: Mapping[str, PictureFile]) -> Iterator[PictureFile]:
-    """Yield each picture's current state; files untouched since ``previous`` (by path) are not read."""
+    """Yield the current state of each picture; a file that is unchanged since ``previous`` (path -> picture) is not read."""
     with ThreadPoolExecutor(THREADS) as pool:
         yield from pool.map(lambda path: _scan_picture(data, path, previous.get(path)), paths)
 
 
 def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event) -> None:
-    """Update ``pictures.parquet`` with these pictures until ``stop`` is set. Raises OSError."""
+    """Scan these pictures until ``stop`` is set, and update ``pictures.parquet``; raises OSError."""
     before = read_pictures(folder)
     pictures, remaining = dict(before), iter(paths)
     while not stop.is_set() and (chunk := list(islice(remaining, CHUNK))):
@@ -142,14 +142,17 @@ def record_pictures(folder: Path, data: Path, paths: Iterable[str], stop: Event)
 
 @contextmanager
 def recording_pictures(folder: Path, data: Path, plan: Plan) -> Iterator[Event]:
-    """Record a plan's pictures in a thread while the block runs, then wait for the rest unless the yielded event is set."""
+    """Record a plan's pictures in a thread while the block runs; at its end, wait for the rest.
+
+    To skip the rest, set the event that is yielded.
+    """
     stop = Event()
 
     def record() -> None:
         try:
             record_pictures(folder, data, ShownPictures(plan).all_paths(), stop)
         except (OSError, ValueError) as problem:
-            # a full disk, or a plan that no worker can play: the sweep reports both
+            # a full disk, or a plan that no worker can play; the sweep itself reports both
             log.warning("the hashes of the pictures are not saved: %s", problem)
 
     thread = Thread(target=record, name="picture-sums", daemon=True)

@@ -1,8 +1,8 @@
 """The plan of a sweep: numbers all episodes and lists the pending ones.
 
 Every planned episode has one ordinal and one key and is pending until it is stored; resuming means planning again. Samples
-are played in an order drawn by seed, so that an unfinished cell is a random sample of its scenario. If the sweep stops by
-precision, scenarios are played in turn, and episodes after a cell's stop no longer belong to the plan.
+are played in an order drawn by seed, so that an unfinished cell is a random sample of its scenario. With a precision rule,
+scenarios take turns sample by sample, and episodes after a cell's stop no longer belong to the plan.
 """
 
 from __future__ import annotations
@@ -31,27 +31,30 @@ if TYPE_CHECKING:
     import polars as pl
 
 BUILTIN_GROUP = "builtin"
-"""Policies need no loading, so one worker hosts all of them."""
+"""The worker group of all built-in policies; they load nothing, so one worker can play all of them."""
 Ordinals = tuple[int, ...]
 JUDGE = "judge:"
-"""Prefix of the name of a judge's workers; no model's name holds a colon."""
+"""Prefix of the name of a judge's worker group; no model's name has a colon."""
 
 
 def worker_group(model: ModelSpec) -> str:
-    """Return the worker group of a model: its own, or the one of all built-in policies."""
+    """Return the name of a model's worker group: the model's own, or that of all built-in policies."""
     return BUILTIN_GROUP if model.backend == "builtin" else model.name
 
 
 def judge_group(judge: Judge) -> str:
+    """Return the name of a judge's worker group."""
     return f"{JUDGE}{judge.model.name}"
 
 
 @dataclass(frozen=True)
 class CellOrdinals:
-    """The ordinals of the cells with these indexes, without listing them."""
+    """The set of the ordinals of some cells; it only stores the cells."""
 
     offsets: Sequence[int]
+    """The plan's ``offsets``."""
     cells: Collection[int]
+    """Indexes of the cells."""
 
     def __contains__(self, ordinal: object) -> bool:
         return isinstance(ordinal, int) and bisect_right(self.offsets, ordinal) - 1 in self.cells
@@ -59,24 +62,24 @@ class CellOrdinals:
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells, samples, and the numbering of their product; sent to every worker once."""
+    """The cells and samples of a sweep, and the numbers of their episodes; sent to every worker once."""
 
     cells: tuple[Cell, ...]
     samples: Mapping[str, tuple[Sample, ...]]
-    """Scenario -> the samples played as multiple choice, by letter or by call, in file order."""
+    """Scenario -> the samples that are played as multiple choice (by letter or by tool call), in file order."""
     pools: Mapping[str, tuple[Sample, ...]]
-    """Scenario -> the samples that examples are drawn from, regardless of a limit."""
+    """Scenario -> the samples from which examples are drawn; ``limit`` does not reduce them."""
     seed: int
     open_ended: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
-    """Scenario -> the samples played as open-ended generation."""
+    """Scenario -> the samples that are played as open-ended generation."""
     left_out: tuple[SkippedLines, ...] = ()
-    """The bad lines of the scenarios' files that are not played (``skip_bad``)."""
+    """The bad lines of the scenarios' files, which are not played (``skip_bad``)."""
     turn_judge: Judge | None = None
-    """The judge that reads answers during episodes (``oeg-multi``); part of their keys."""
+    """The judge that reads answers during episodes (``oeg-multi``); it is part of their keys."""
     precision: Precision | None = None
-    """The rule by which cells stop; with one, scenarios are played in turn."""
+    """The rule by which cells stop early; None plays all episodes."""
     stops: Mapping[int, int] = field(default_factory=dict)
-    """Index of a cell -> the number of samples in that order after which it stopped."""
+    """Index of a stopped cell -> the number of samples, in the drawn order, that it plays."""
 
     def cell_samples(self, cell: Cell) -> tuple[Sample, ...]:
         """Return the samples of a cell, in the order of its ordinals."""
@@ -84,17 +87,17 @@ class Plan:
 
     @cached_property
     def ranks(self) -> dict[str, tuple[int, ...]]:
-        """Return each multiple-choice sample's rank in the drawn order per scenario, the same for all models and conditions."""
+        """Scenario -> rank of each multiple-choice sample in the drawn order, which is the same for all models and conditions."""
         return self._draw_order(self.samples)
 
     @cached_property
     def open_ended_ranks(self) -> dict[str, tuple[int, ...]]:
-        """Return each open-ended sample's rank in the same order."""
+        """Scenario -> rank of each open-ended sample in the drawn order."""
         return self._draw_order(self.open_ended)
 
     @cached_property
     def _orders(self) -> dict[bool, dict[str, list[int]]]:
-        """Return, if open-ended or not, the samples of each scenario by index in their drawn order."""
+        """Open-ended or not -> scenario -> indexes of its samples in the drawn order."""
         ranks = {False: self.ranks, True: self.open_ended_ranks}
         return {
             kind: {name: sorted(range(len(drawn)), key=drawn.__getitem__) for name, drawn in of_kind.items()}
@@ -103,7 +106,7 @@ class Plan:
 
     @cached_property
     def _key_ids(self) -> dict[bool, dict[str, list[str]]]:
-        """Return, if open-ended or not, the samples' ids as they stand in keys, per scenario."""
+        """Open-ended or not -> scenario -> ids of its samples as they are written in keys."""
         kinds = {False: self.samples, True: self.open_ended}
         return {kind: {name: ids_in_keys(own) for name, own in of_kind.items()} for kind, of_kind in kinds.items()}
 
@@ -112,7 +115,7 @@ class Plan:
 
     @property
     def sizes(self) -> list[int]:
-        """Return the number of samples per cell, ignoring stops."""
+        """The number of samples of each cell, without stops."""
         return [len(self.cell_samples(cell)) for cell in self.cells]
 
     def with_stops(self, stops: Mapping[int, int]) -> Plan:
@@ -124,7 +127,7 @@ class Plan:
 
     @cached_property
     def samples_by_id(self) -> dict[str, dict[int, Sample]]:
-        """Return each played sample by scenario and id."""
+        """Scenario -> id -> sample, for every sample of the plan."""
         by_scenario: dict[str, dict[int, Sample]] = {}
         for name, samples in (*self.samples.items(), *self.open_ended.items()):
             by_scenario.setdefault(name, {}).update((sample.id, sample) for sample in samples)
@@ -132,22 +135,22 @@ class Plan:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """Return the first ordinal of each cell, and the total at the end."""
+        """The first ordinal of each cell, and the total number of episodes at the end."""
         return [0, *accumulate(self.sizes)]
 
     @property
     def total(self) -> int:
-        """Return the number of planned episodes, ignoring stops."""
+        """The number of planned episodes, without stops."""
         return self.offsets[-1]
 
     @property
     def total_with_stops(self) -> int:
-        """Return the number of planned episodes up to the stops."""
+        """The number of planned episodes up to the stops."""
         return sum(map(self.size, range(len(self.cells))))
 
     @cached_property
     def fingerprints(self) -> list[str]:
-        """Return a hash per cell of all that changes its answers, including example pool and seed."""
+        """For each cell, a text that differs if anything differs that changes its answers, including example pool and seed."""
         pools = {name: digest("".join(s.digest for s in pool)) for name, pool in self.pools.items()}
         turn_judge = turn_judge_key(self.turn_judge) if self.turn_judge else ""
         return [
@@ -170,24 +173,24 @@ class Plan:
         return index, self.cell_samples(self.cells[index])[ordinal - self.offsets[index]]
 
     def share_sample(self, ordinal: int, neighbor: int) -> bool:
-        """Return True if two ordinals play one sample under two conditions, and so share pictures and prompt."""
+        """Return True if two ordinals play the same sample, so that they share pictures and most of the prompt."""
         return self.task(ordinal)[1] is self.task(neighbor)[1]
 
     def key(self, index: int, sample: Sample) -> str:
-        """Return the episode's key, ``model/scenario/condition/0042-3fa9c1d2``, unique to all that changes the answer."""
+        """Return the episode's key, such as ``model/scenario/condition/0042-3fa9c1d2``; it covers all that changes the answer."""
         return next(self._keys(index, [sample]))
 
     def episode_seed(self, sample: Sample, condition: Condition | None = None) -> int:
-        """Return the seed of a sample's episodes, equal for all models and conditions and different per draw of a replicate."""
+        """Return the seed of a sample's episodes: the same for all models and conditions, but another one per draw."""
         purpose = f"episode-{condition.draw}" if condition and condition.draw else "episode"
         return episode_seed(self.seed, sample.scenario, sample.id, purpose)
 
     def keys(self, index: int) -> Iterator[str]:
-        """Yield the keys of one cell in the order of its ordinals, ignoring stops."""
+        """Yield the keys of one cell in the order of its ordinals, also those after its stop."""
         return self._keys(index, self.cell_samples(self.cells[index]))
 
     def numbered_keys(self, index: int) -> Iterator[tuple[int, str]]:
-        """Yield the ordinal and key of each episode of one cell, ignoring stops."""
+        """Yield the ordinal and key of each episode of one cell, also of those after its stop."""
         return enumerate(self.keys(index), self.offsets[index])
 
     def _keys(self, index: int, samples: Iterable[Sample]) -> Iterator[str]:
@@ -197,22 +200,22 @@ class Plan:
             yield f"{prefix}/{sample.id:04d}-{hashed}"
 
     def all_keys(self, model: str | None = None) -> Iterator[str]:
-        """Yield the keys of all episodes up to the stops, in the order of ordinals, optionally of one model."""
+        """Yield the keys of all episodes up to the stops in the order of their ordinals, of all models or of one."""
         for index, cell in enumerate(self.cells):
             if model in (None, cell.model.name):
                 yield from (key for number, key in enumerate(self.keys(index)) if self._belongs(index, number))
 
     def _belongs(self, index: int, number: int) -> bool:
-        """Return True if the cell did not stop before this sample."""
+        """Return True if this sample of the cell is not after the cell's stop."""
         return index not in self.stops or self.ranks[self.cells[index].scenario][number] < self.stops[index]
 
     def first_ordinals(self, model: str) -> list[int]:
-        """Return the first episode of each cell of a model."""
+        """Return the ordinal of the first episode of each cell of a model."""
         own = (index for index, cell in enumerate(self.cells) if cell.model.name == model)
         return [self.offsets[index] for index in own if self.offsets[index] < self.offsets[index + 1]]
 
     def pending(self, finished: Collection[str] | pl.Series) -> dict[str, list[int]]:
-        """Return the pending ordinals per worker group; a sample's conditions are adjacent, so that caches help."""
+        """Return worker group -> pending ordinals; the conditions of a sample are adjacent, so that caches help."""
         queues: dict[str, list[int]] = {}
         stored = StoredKeys(finished)
         for model, blocks in groupby(self._blocks(), lambda block: self.cells[block[0]].model):
@@ -222,23 +225,23 @@ class Plan:
         return {name: queue for name, queue in queues.items() if queue}
 
     def pending_per_cell(self, pending: Mapping[str, Sequence[int]]) -> Counter[int]:
-        """Count the ordinals per cell index in these queues."""
+        """Return index of a cell -> number of its ordinals in these queues."""
         return Counter(bisect_right(self.offsets, ordinal) - 1 for ordinal in chain.from_iterable(pending.values()))
 
     def _by_sample(self, indexes: Sequence[int], stored: StoredKeys) -> list[Ordinals]:
-        """Return the ordinals of cells that share samples, one tuple per sample, in playing order; -1 if not pending."""
+        """Return one tuple per sample, in playing order, with its ordinals in these cells; -1 stands for an episode to skip."""
         rows = list(zip(*(self._unfinished(index, stored) for index in indexes), strict=True))
         cell = self.cells[indexes[0]]
         return [rows[number] for number in self._orders[cell.protocol.is_open_ended][cell.scenario]]
 
     def _interleave(self, scenarios: Sequence[list[Ordinals]]) -> Iterator[Ordinals]:
-        """Yield the samples of one model, scenario after scenario, or interleaved if the sweep stops by precision."""
+        """Yield the samples of one model: scenario after scenario, or in turns if the sweep has a precision rule."""
         if not self.precision:
             return chain.from_iterable(scenarios)
         return chain.from_iterable(zip_longest(*scenarios, fillvalue=()))
 
     def _unfinished(self, index: int, stored: StoredKeys) -> list[int]:
-        """Return the cell's ordinals, with -1 for episodes that are stored or after its stop."""
+        """Return the cell's ordinals, with -1 in place of episodes that are stored or after its stop."""
         first, cell = self.offsets[index], self.cells[index]
         samples, ordinals = self.cell_samples(cell), list(range(first, self.offsets[index + 1]))
         if index in self.stops:
@@ -253,7 +256,7 @@ class Plan:
         return ordinals
 
     def _blocks(self) -> Iterable[list[int]]:
-        """Return the indexes of cells that share model and samples."""
+        """Return groups of cell indexes; the cells of a group share model and samples."""
         blocks: dict[tuple[str, str, str], list[int]] = {}
         for index, cell in enumerate(self.cells):
             blocks.setdefault((cell.model.name, cell.scenario, cell.protocol), []).append(index)
@@ -261,14 +264,14 @@ class Plan:
 
 
 def _calling_mode(model: ModelSpec) -> str:
-    """Return the way of calling functions, empty for a service's default tool calling."""
+    """Return the way in which a model calls functions; empty for a service's default tool calling."""
     if not model.calls_natively:
         return "/text"
     return f"/{model.tools}" if model.tools else ""
 
 
 def _content_digest(cell: Cell, sample: Sample) -> str:
-    """Return the digest of the sample's line, and of the line whose picture replaces its own."""
+    """Return the digest of the sample's line, followed by that of the line whose picture replaces its own, if one does."""
     if cell.condition.picture != "swapped" or sample.swapped is None:
         return sample.digest
     return sample.digest + sample.swapped.digest
@@ -287,7 +290,7 @@ def make_plan(
     pools: Mapping[str, Sequence[Sample]],
     left_out: Sequence[SkippedLines] = (),
 ) -> Plan:
-    """Make the plan of a sweep over loaded samples (protocol -> scenario -> played samples)."""
+    """Return the plan of a sweep; ``samples``: protocol -> scenario -> samples to play."""
 
     def played(open_ended: bool) -> Mapping[str, Sequence[Sample]]:
         return next((loaded for protocol, loaded in samples.items() if protocol.is_open_ended is open_ended), {})

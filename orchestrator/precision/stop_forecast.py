@@ -1,4 +1,4 @@
-"""Forecast of the samples that a precision rule needs: simulated answers through the real interval."""
+"""Forecasts how many samples a precision rule plays, by computing its intervals on simulated answers."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from sweeps.sections import Precision
 from sweeps.spec import Cell
 
 Shape = tuple[tuple[int, str], ...]
-"""Samples and condition of each cell of a unit; units of equal shape stop alike."""
+"""Number of samples and condition of each cell of a unit; units of equal shape get the same forecast."""
 
 
 def forecast_stops(rule: Precision, cells: Sequence[Cell], sizes: Sequence[int], share: float) -> list[int]:
-    """Return the samples that each cell plays if every accuracy is ``share``; ``sizes`` are those of the full sets."""
+    """Return how many samples each cell plays if every accuracy is ``share``; ``sizes`` are those of the full sets."""
     stops: dict[int, int] = {}
     rounds_by_shape: dict[tuple[Shape, float], int] = {}
     for unit in units(rule, cells, sizes):

@@ -1,7 +1,8 @@
-"""Rules that stop multiple-choice cells that are precise enough, decided on prefixes of the drawn order only.
+"""Stops multiple-choice cells that are precise enough, by the samples at the start of the drawn order only.
 
-Episodes after a stop or a missing episode are ignored, so equal answers stop at equal samples in any order of arrival. An
-episode without an answer (failed, refused, unprocessable) counts as wrong in the lower bound and as right in the upper one.
+Episodes after a stop, or after an episode that is not played yet, are ignored. So equal answers stop at equal samples, in
+whatever order they arrive. An episode without an answer (failed, refused, unprocessable) counts as wrong for the lower bound
+and as right for the upper bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,22 +20,22 @@ from sweeps.sections import Precision
 from sweeps.spec import Cell, Protocol
 
 LOOK = 10
-"""Rounds between two looks; a round is one sample per scenario. The interval holds at all looks together."""
+"""Rounds between two looks at an interval; a round is one sample per scenario. The interval is valid at all looks together."""
 UNKNOWN, WRONG, RIGHT, LOST = -1, 0, 1, 2
-"""States of an episode: not known yet, wrong, right, or without an answer."""
+"""States of an episode: not played yet, wrong, right, or played without an answer."""
 Answers = np.ndarray[tuple[int], np.dtype[np.int8]]
 """States of a cell's episodes (samples,), in the drawn order."""
 
 
 class Unit(NamedTuple):
-    """The subject of one interval: the average of cells, or of their paired differences from other cells."""
+    """What one interval is about: the average accuracy of cells, or its difference from that of other cells."""
 
     cells: tuple[int, ...]
-    """Indexes, one per scenario."""
+    """Indexes of cells, one per scenario."""
     others: tuple[int, ...]
-    """Cells that are subtracted, scenario by scenario; empty for an interval of accuracy."""
+    """Indexes of the cells that are subtracted, for the same scenarios; empty for an interval of accuracy."""
     half_width: float
-    """Half-width in points at which it stops."""
+    """The cells stop when the half-width of the interval, in points, is at most this."""
 
     @property
     def all_cells(self) -> tuple[int, ...]:
@@ -42,7 +43,7 @@ class Unit(NamedTuple):
 
 
 def units(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -> list[Unit]:
-    """Return the intervals of a rule over cells of these sizes; none without a rule."""
+    """Return the units of a rule over cells of these sizes; empty without a rule."""
     if rule is None:
         return []
     groups: dict[tuple[str, str], dict[str, int]] = {}
@@ -60,7 +61,7 @@ def units(rule: Precision | None, cells: Sequence[Cell], sizes: Sequence[int]) -
 
 
 def ranking_groups(rule: Precision | None, intervals: Sequence[Unit], cells: Sequence[Cell]) -> list[list[int]]:
-    """Return groups of unit numbers to rank: averages of one condition over the same scenarios."""
+    """Return the groups of unit numbers to rank: a group has the averages of one condition over the same scenarios."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, unit in enumerate(intervals if rule is not None and rule.ranking else ()):
         if not unit.others:
@@ -70,7 +71,7 @@ def ranking_groups(rule: Precision | None, intervals: Sequence[Unit], cells: Seq
 
 
 def _differences(groups: Mapping[tuple[str, str], Mapping[str, int]], half_width: float) -> list[Unit]:
-    """Return the differences of every condition from zero-shot, over shared scenarios."""
+    """Return a unit per model and condition: its difference from zero-shot, over the scenarios that both have."""
     differences = []
     for (model, condition), group in groups.items():
         base = groups.get((model, ZERO_SHOT), {})
@@ -84,10 +85,10 @@ class StoppingRule:
     """Collects answers in any order and decides which cells stop after how many samples."""
 
     def __init__(self, plan: Plan) -> None:
-        """``plan`` has a rule; its earlier stops are ignored."""
+        """Start without answers; stops of ``plan`` are ignored, and without a precision rule there are no units."""
         self.plan, self.units = plan, units(plan.precision, plan.cells, plan.sizes)
         self._units_of: dict[int, list[int]] = {}
-        """Cell -> the numbers of its units."""
+        """Index of a cell -> the numbers of its units."""
         for number, unit in enumerate(self.units):
             for cell in unit.all_cells:
                 self._units_of.setdefault(cell, []).append(number)
@@ -96,22 +97,23 @@ class StoppingRule:
             cell: np.full(sizes[cell], UNKNOWN, dtype=np.int8) for cell in sorted(self._units_of)
         }
         self._looked = [0] * len(self.units)
-        """Rounds at the last look of each unit."""
+        """For each unit, the number of rounds at its last look."""
         self._narrow_at: dict[int, int] = {}
-        """Unit -> the rounds at which its interval was narrow enough."""
+        """Number of a unit -> the rounds at which its interval was narrow enough."""
         self.ranking = [
             Ranking(self, group, ALPHA / len(self.units))
             for group in ranking_groups(plan.precision, self.units, plan.cells)
         ]
 
     def add_answer(self, ordinal: int, ending: str, correct: bool) -> None:
+        """Record how an episode ended; episodes of cells without a unit are ignored."""
         index, _ = self.plan.task(ordinal)
         if index in self.answers:
             rank = self.plan.ranks[self.plan.cells[index].scenario][ordinal - self.plan.offsets[index]]
             self.answers[index][rank] = LOST if ending in UNSCORED else RIGHT if correct else WRONG
 
     def stops(self) -> dict[int, int]:
-        """Return the number of samples per stopped cell; a completely played cell is not stopped."""
+        """Return stopped cell -> number of samples that it plays; a cell that plays all its samples is not stopped."""
         for number in range(len(self.units)):
             self._look_at(number)
         ends = dict(self._narrow_at)
@@ -124,7 +126,7 @@ class StoppingRule:
         return {cell: stop for cell, stop in stops.items() if stop < len(self.answers[cell])}
 
     def bounds(self, unit: Unit, rounds: int, alpha: float = ALPHA) -> tuple[float, float]:
-        """Return the interval of a unit after these rounds, in points."""
+        """Return the interval of a unit after this many rounds, in points."""
         right = [_to_floats(self.answers[cell]) for cell in unit.cells]
         sizes = [len(values) for values in right]
         if not unit.others:
@@ -136,7 +138,7 @@ class StoppingRule:
         return 200 * low - 100, 200 * high - 100
 
     def end_round(self, number: int) -> int:
-        """Return the rounds after which a unit is narrow enough or complete."""
+        """Return the number of rounds after which a unit is narrow enough or all its samples are played."""
         largest = self._largest_cell(number)
         return min(self._narrow_at.get(number, largest), largest)
 
@@ -144,12 +146,12 @@ class StoppingRule:
         return max(len(self.answers[cell]) for cell in self.units[number].all_cells)
 
     def known_rounds(self, number: int) -> float:
-        """Return the rounds up to which a unit's answers are known; infinity if it is complete."""
+        """Return the number of rounds up to which all answers of a unit are known; infinity if all its answers are known."""
         unknown = (np.flatnonzero(self.answers[cell] == UNKNOWN) for cell in self.units[number].all_cells)
         return min(float(ranks[0]) if ranks.size else float("inf") for ranks in unknown)
 
     def _look_at(self, number: int) -> None:
-        """Look at a unit at every step up to its known rounds."""
+        """Compute the interval of a unit after every ``LOOK`` known rounds, until it is narrow enough."""
         unit, known_to = self.units[number], min(self._largest_cell(number), self.known_rounds(number))
         while number not in self._narrow_at and self._looked[number] + LOOK <= known_to:
             self._looked[number] += LOOK
@@ -159,24 +161,25 @@ class StoppingRule:
 
 
 class Ranking:
-    """The models whose rank under one condition is certain: their interval overlaps no other model's.
+    """Finds the models whose rank under one condition is certain, because their interval overlaps no other model's.
 
-    Each interval holds at all looks together, at 1 - ``alpha`` of its own (Bonferroni over the sweep's models and conditions), so
-    any certain rank of a sweep is wrong with a chance of at most 5%. A look waits until the answers of all models that have
-    not stopped are known, so the order of arrival does not matter.
+    Each interval is valid at all looks together, with an error of at most ``alpha`` (5% divided by the number of the sweep's
+    intervals, after Bonferroni). So with a probability of at least 95% all certain ranks of a sweep are right. A look waits
+    until the answers of all models that have not stopped are known, so the order of arrival does not matter.
     """
 
     def __init__(self, rule: StoppingRule, group: Sequence[int], alpha: float) -> None:
-        """``group`` has the unit numbers of the models."""
+        """Start without a look; ``group`` has one unit number per model."""
         self.rule, self.group, self.alpha = rule, group, alpha
         self.rounds = 0
-        """Rounds at the last look."""
+        """Number of rounds at the last look."""
         self.certain: dict[int, int] = {}
-        """Unit -> the rounds at which its rank was certain."""
+        """Number of a unit -> the rounds at which its rank was certain."""
         self._spans: dict[int, tuple[int, tuple[float, float]]] = {}
+        """Number of a unit -> the rounds of its last computed interval, and this interval."""
 
     def update(self) -> dict[int, int]:
-        """Look as far as answers are known; return the rounds per unit whose rank is certain."""
+        """Look as far as answers are known; return each unit whose rank is certain -> the rounds at which it was certain."""
         while playing := self._ready(self.rounds + LOOK):
             self.rounds += LOOK
             spans = {number: self.span(number) for number in self.group}
@@ -188,7 +191,7 @@ class Ranking:
         return self.certain
 
     def _ready(self, rounds: int) -> list[int]:
-        """Return the units that have not stopped before; none if one of them is not known so far."""
+        """Return the units that have not stopped before this many rounds; empty if answers of one are not known so far."""
         playing = [number for number in self.group if self._end(number) >= rounds]
         return playing if all(self.rule.known_rounds(number) >= rounds for number in playing) else []
 
@@ -197,7 +200,7 @@ class Ranking:
         return min(self.certain.get(number, end), end)
 
     def span(self, number: int) -> tuple[float, float]:
-        """Return a unit's interval in points at the last look, or at its earlier stop."""
+        """Return a unit's interval, in points, at the last look or at the unit's stop if that was earlier."""
         rounds = min(self.rounds, self._end(number))
         if self._spans.get(number, (0,))[0] != rounds:
             self._spans[number] = rounds, self.rule.bounds(self.rule.units[number], rounds, self.alpha)
@@ -207,9 +210,9 @@ class Ranking:
 def bounds(
     strata: Sequence[Floats], sizes: Sequence[int], rounds: int, target: float, alpha: float = ALPHA
 ) -> tuple[float, float]:
-    """Return ``interval`` of values in [0, 1], nan for a missing value.
+    """Return ``interval`` for strata of values in [0, 1], where nan is a missing value.
 
-    A missing value is the smallest possible in the lower bound and the largest in the upper one.
+    A missing value counts as 0 for the lower bound and as 1 for the upper bound.
     """
     table = np.zeros((rounds, len(strata)))
     for column, values in enumerate(strata):
@@ -220,7 +223,7 @@ def bounds(
 
 
 def load_rule(plan: Plan, folder: Path) -> StoppingRule:
-    """Return the rule of a plan with the answers stored in a run folder."""
+    """Return the stopping rule of a plan, with the answers that are stored in a run folder."""
     unstopped = plan.with_stops({})
     rule = StoppingRule(unstopped)
     if not rule.units:

@@ -1,6 +1,6 @@
-"""Groups end together: one that would end late gets replicas, one that would end early lets some go.
+"""Lets groups end together: a group that would end late gets more replicas, one that would end early gives some up.
 
-So do a group's workers: none takes more than its share of what is left.
+The workers of a group end together too: none gets more than its share of the group's remaining episodes.
 """
 
 from collections import Counter
@@ -18,21 +18,21 @@ from orchestrator.scheduling.state import (
 from orchestrator.scheduling.tight_end import Load, choose_givers
 
 MIN_GAIN = 0.01
-"""Fraction of a replica's start time by which it must end its group's work earlier to be worth starting."""
+"""A replica is worth starting if its group's work ends earlier by at least this fraction of the replica's start time."""
 MIN_LATENESS = 0.002
-"""Fraction of the time to the end, in replica-seconds, by which a group must be late to get another replica."""
+"""A group is late if its replicas leave undone, in replica-seconds, more than this fraction of the time to the end."""
 
 SLACK_ROUNDS = 4.0
-"""Rounds of a full engine that are left of a GPU's time when it is handed over, of which the next replica makes little use."""
+"""Rounds of a full engine that a group is assumed to waste when its last replica hands its GPUs over: leases end first."""
 
 
 def ends_with_others(group: WorkerGroup) -> bool:
-    """Return True if all its work is known and on GPUs; that of a judge is still being written."""
+    """Return True if the group has GPUs and all its work is known; a judge's work is still being written."""
     return bool(group.demand.gpus) and group.demand.pool != JUDGES
 
 
 def group_load(group: WorkerGroup, slots: Iterable[WorkerSlot], now: float) -> Load:
-    """Return the group's work, without what leaving workers play, and its replicas that stay."""
+    """Return the group's replicas that stay, and its work without the leases of workers that are leaving."""
     staying = [slot for slot in slots if not slot.leaving]
     starting = Counter(max(0.0, slot.started_at + group.start_s - now) for slot in staying if not slot.ready)
     return Load(
@@ -47,9 +47,9 @@ def group_load(group: WorkerGroup, slots: Iterable[WorkerSlot], now: float) -> L
 
 
 def replica_pays(group: WorkerGroup, slots: Mapping[int, WorkerSlot], now: float, end: float) -> bool:
-    """Return True if the group would end late, and ends sooner with one more replica.
+    """Return True if the group would end late and one more replica lets it end sooner.
 
-    ``end``: seconds until all groups can have ended.
+    ``end``: seconds from now after which all groups can have ended.
     """
     if not slots:
         return True
@@ -60,9 +60,9 @@ def replica_pays(group: WorkerGroup, slots: Mapping[int, WorkerSlot], now: float
         return False
     ready = [0.0 if slot.ready else max(0.0, slot.started_at + group.start_s - now) for slot in slots.values()]
     work = load.work + leased_count(slot for slot in slots.values() if slot.leaving) / group.rate
-    first_end = group.start_s + group.round_s  # of the new replica's first lease
-    sooner = max(first_end, finish_time([*ready, group.start_s], work))
-    return finish_time(ready, work) - sooner > MIN_GAIN * group.start_s
+    first_end = group.start_s + group.round_s  # when the new replica's first lease ends
+    end_with_replica = max(first_end, finish_time([*ready, group.start_s], work))
+    return finish_time(ready, work) - end_with_replica > MIN_GAIN * group.start_s
 
 
 def is_late(load: Load, end: float) -> bool:
@@ -72,7 +72,7 @@ def is_late(load: Load, end: float) -> bool:
 def choose_surplus(
     loads: Mapping[str, Load], lacking: Iterable[str], slots: Mapping[str, Mapping[int, WorkerSlot]], end: float
 ) -> list[WorkerSlot]:
-    """Return workers that their groups can do without, as many as make room for the replicas that groups lack."""
+    """Return workers that their groups can do without, enough to make room for the replicas that the ``lacking`` groups need."""
     leaving = sum(slot.group.demand.gpus for own in slots.values() for slot in own.values() if slot.leaving)
     surplus = list[WorkerSlot]()
     for name, count in Counter(choose_givers(loads, lacking, end, leaving)).items():
@@ -82,9 +82,9 @@ def choose_surplus(
 
 
 def fair_lease_size(worker: WorkerSlot, slots: Collection[WorkerSlot], now: float) -> int:
-    """Return the episodes of a worker's next lease, at most its share of what is left; 0 for a share not worth a lease.
+    """Return the number of episodes in a worker's next lease, at most its share of the rest; 0 if the share is too small.
 
-    ``slots``: its group's workers; those that are ready before it has played its leases have a share.
+    ``slots``: its group's workers; the rest is shared by those that will be ready when it has played its leases.
     """
     group = worker.group
     size = group.lease_size(len(slots))

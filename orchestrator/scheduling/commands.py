@@ -1,6 +1,6 @@
 """The scheduler's input per group (``Demand``) and its commands to the driver.
 
-Values only, so that equal runs compare equal.
+All are plain values, so the commands of two runs can be compared.
 """
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from orchestrator.scheduling.nodes import Place
 from sweeps.values import format_gpus
 
 MODELS, JUDGES = "models", "judges"
-"""The pools of the models' workers and of the judge's."""
+"""The pool of the workers that play models, and the pool of the judge's workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,33 +17,33 @@ class Demand:
     """The resources of one replica of a group, and how many replicas there may be."""
 
     cpus: float = 1.0
-    """For a replica on a part of a GPU: the CPUs of that GPU, however many share it."""
+    """For a replica on a part of a GPU: the CPUs of the whole GPU, which all replicas on it share."""
     gpus: float = 0
     """A whole number, or a part of one shared GPU (0.5, 0.25)."""
     replicas: int = 64
     concurrency: int = 1
-    """Episodes one worker plays at once; a lease smaller than that leaves its engine half empty."""
+    """Episodes that one worker plays at once; a smaller lease does not fill its engine."""
     accelerator: str = ""
-    """The kind of GPU it needs, as Ray names it (``H200``); empty for any."""
+    """The kind of GPU that it needs, as Ray names it (``H200``); empty if any will do."""
     pool: str = MODELS
     """The pool whose share of the cluster it uses: ``models`` or ``judges``."""
     rate: float | None = None
-    """Estimated episodes/s of one replica; None is learned while playing."""
+    """Estimated episodes/s of one replica, corrected while it plays; None if the rate is only learned while it plays."""
     start: float = 0.0
-    """Estimated seconds from the command to a ready worker; observation corrects both."""
+    """Estimated seconds from the command to a ready worker, corrected by observed starts."""
     judge: str = ""
-    """The group that reads this one's answers; while it lags far behind, this one gets no new lease."""
+    """The group that reads this group's answers; while it lags far behind, this group gets no new lease."""
     after_writers: bool = False
-    """True if a judge starts only when the groups that it reads are done, because one GPU cannot hold both."""
+    """True if a judge starts only when all answers are written, because the GPUs cannot hold it and a model at once."""
     standing_replicas: int = 0
-    """Replicas that stay as long as others play, because those groups' episodes wait for their replies.
+    """Replicas that stay as long as other groups play, because the episodes of those groups wait for their replies.
 
-    0 except for a judge of ``oeg-multi`` with an engine of its own.
+    0 except for a judge of ``oeg-multi`` that has an engine.
     """
     slow_batches: bool = False
-    """True if its work may take days (a service's batches): there is no timeout, and all work is one lease."""
+    """True if its work may take days (a service's batches): there is no timeout, and leases are as large as possible."""
     stages: int = 1
-    """Pipeline stages of a replica, which may be on different nodes if no node has all its GPUs."""
+    """Pipeline stages of a replica; they go to several nodes if no node has enough GPUs for all."""
 
     @property
     def gpu_text(self) -> str:
@@ -53,7 +53,7 @@ class Demand:
         return format_gpus(self.gpus) + kind + stages
 
     def describe_shortage(self, most: float) -> str:
-        """Return the words for what a replica waits for where one can have at most so many GPUs."""
+        """Return the nodes that a replica waits for, in words; ``most`` is the number of GPUs that it could have now."""
         where, had = ("nodes", "they have") if self.stages > 1 else ("a node", "the widest has")
         return f"{where} with {self.gpu_text}; {f'{had} {most:g}' if most else 'there is none'}"
 
@@ -94,7 +94,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End these episodes as FAILED with this reason; for a judge's group, store their answers as unjudged."""
+    """Store these episodes as FAILED with this reason; for a judge's group, store their answers as unjudged."""
 
     ordinals: tuple[int, ...]
     reason: str
@@ -111,7 +111,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask a worker to skip those of these leased episodes that it has not begun; its leases end without them."""
+    """Ask a worker to skip these leased episodes, except those that it has begun; its leases end without them."""
 
     slot: int
     ordinals: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Commands of a person to a running scheduler: pause, cancel, requeue, set GPUs or concurrency, drain a node.
 
-No episode is lost or doubled by them: what a worker has begun ends and is delivered, the rest of its leases is recalled.
+They lose and repeat no episode: a worker finishes and delivers what it has begun, and the rest of its leases is recalled.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ class Control(Leasing):
     """The scheduler's methods for a person's commands; each takes the time in seconds and returns the commands that follow."""
 
     def cancel(self, name: str, ordinals: Container[int], now: float = 0.0) -> list[Command]:
-        """Hand out no more of these episodes of a group, for the rest of the attempt; those in play end and are delivered."""
+        """Lease no more of these episodes of a group in this attempt; those in play are finished and delivered."""
         self._advance(now)
         if name not in self.groups:
             return []
@@ -27,9 +27,9 @@ class Control(Leasing):
     def hold(
         self, name: str, paused: Container[int] = (), withdrawn: Container[int] = (), now: float = 0.0
     ) -> list[Command]:
-        """Hold exactly these episodes of a group back; the next ``hold`` may bring them back.
+        """Hold back exactly these episodes of a group; a later call without them returns them to the queue.
 
-        A paused episode is pending: the scheduler is not done before it is played. A withdrawn one is not.
+        A paused episode stays pending: the scheduler is not done before it is played. A withdrawn episode is not pending.
         """
         self._advance(now)
         if name not in self.groups or self.groups[name].abandoned:
@@ -43,7 +43,7 @@ class Control(Leasing):
         return [*recalled, *self._reassign(group)]
 
     def requeue(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """Play these episodes of a group again; no worker holds them."""
+        """Play these episodes of a group again; none of them may be leased now."""
         self._advance(now)
         group = self.groups.setdefault(name, WorkerGroup(name, self.demands[name], deque()))
         if group.abandoned:
@@ -54,7 +54,10 @@ class Control(Leasing):
         return self._reassign(group)
 
     def set_shares(self, shares: Mapping[str, float], now: float = 0.0) -> list[Command]:
-        """Set the share of GPUs of each pool; workers above it take no new lease, those still starting first."""
+        """Set the GPUs of each pool; of a pool with more, workers leave until they fit, the last started first.
+
+        Workers that are still starting leave before ready ones.
+        """
         self._advance(now)
         self.shares = dict(shares)
         for pool, gpus in self.shares.items():
@@ -67,7 +70,7 @@ class Control(Leasing):
         return self._recall_leaving()
 
     def drain(self, nodes: Collection[str], now: float = 0.0) -> list[Command]:
-        """Start no workers on exactly these nodes; workers there take no new lease."""
+        """Start no more workers on these nodes, but again on all others; workers on these nodes take no new lease."""
         self._advance(now)
         self.closed = frozenset(nodes)
         for slot in self.slots.values():
@@ -75,7 +78,7 @@ class Control(Leasing):
         return self._recall_leaving()
 
     def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
-        """Set how many episodes a group's workers play at once; episodes that they have not begun are leased again."""
+        """Set how many episodes each worker of a group plays at once; episodes that they have not begun are leased again."""
         self._advance(now)
         if name not in self.groups:
             return []
@@ -84,7 +87,7 @@ class Control(Leasing):
         return recall_leases(self._workers_of(group))
 
     def describe_wait(self, group: WorkerGroup) -> str:
-        """Return what a group with work and without a worker waits for; empty if other groups of this sweep have its GPUs."""
+        """Return what a group without a worker waits for; empty if it does not wait, or only for other groups of this sweep."""
         demand = group.demand
         if not demand.gpus or not self._lacks_worker(group) or self._fits(group):
             return ""
@@ -104,7 +107,7 @@ class Control(Leasing):
         ]
 
     def _recall_leaving(self) -> list[Command]:
-        """Group by group, recall the leases of workers that leave, and stop those that are still starting."""
+        """Stop leaving workers that are still starting, recall the leases of the others, and reassign the groups' work."""
         commands = list[Command]()
         for group in self.groups.values():
             leaving = {number: slot for number, slot in self._workers_of(group).items() if slot.leaving}
@@ -114,5 +117,5 @@ class Control(Leasing):
 
 
 def recall_leases(slots: Mapping[int, WorkerSlot]) -> list[Command]:
-    """Return the commands by which these workers begin nothing more of their leases."""
+    """Return the commands after which these workers begin no more episodes of their leases."""
     return [Recall(number, slot.leased) for number, slot in slots.items() if slot.leases]

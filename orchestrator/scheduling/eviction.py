@@ -1,4 +1,4 @@
-"""Which workers leave their GPUs to a wider replica that has none, on one node or on the nodes of its pipeline stages."""
+"""Chooses narrow workers that leave to make room for a wider replica, on one node or on several for its pipeline stages."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -10,17 +10,17 @@ from orchestrator.scheduling.state import WorkerSlot
 
 
 def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) -> list[WorkerSlot]:
-    """Return the fewest narrower workers, of one node or shared GPU, that must leave to make room for a wide one."""
+    """Return the fewest narrower workers of one node, or of one shared GPU, that must leave to make room for a wide replica."""
     slots, choices = list(slots), list[list[WorkerSlot] | None]()
     for node in nodes.nodes:
         if wide.accelerator not in ("", node.accelerator):
             continue
-        here = [s for s in slots if node.name in s.place.nodes and 0 < s.group.demand.gpus < wide.gpus]
+        narrower = [s for s in slots if node.name in s.place.nodes and 0 < s.group.demand.gpus < wide.gpus]
         if wide.gpus >= 1:
-            choices.append(_leaving_for(wide.gpus, node.name, Fraction(nodes.free[node.name]), _blocks(here)))
+            choices.append(_leaving_for(wide.gpus, node.name, Fraction(nodes.free[node.name]), _blocks(narrower)))
         else:
             shared = [(number, gpu.free) for number, gpu in nodes.shared.items() if gpu.node == node.name]
-            members = {number: [[s] for s in here if s.place.shared == number] for number, _ in shared}
+            members = {number: [[s] for s in narrower if s.place.shared == number] for number, _ in shared}
             choices += [_leaving_for(wide.gpus, node.name, free, members[number]) for number, free in shared]
     return min((leaving for leaving in choices if leaving is not None), key=len, default=[])
 
@@ -28,9 +28,9 @@ def workers_to_evict(slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand) ->
 def stages_to_free(
     slots: Iterable[WorkerSlot], nodes: Nodes, wide: Demand, without: Collection[str] = ()
 ) -> dict[str, list[WorkerSlot]]:
-    """Return the nodes for a replica's pipeline stages -> the narrower workers that must leave there, as few as possible.
+    """Choose nodes for a replica's pipeline stages; return each node -> the narrower workers that must leave it.
 
-    Empty if there is no room even without all narrower workers.
+    Nodes with few leaving workers are preferred. Empty if there is no room even if all narrower workers leave.
     """
     narrower = [slot for slot in slots if 0 < slot.group.demand.gpus < wide.gpus]
     counts, chosen = Counter[str](), dict[str, list[WorkerSlot]]()
@@ -38,9 +38,9 @@ def stages_to_free(
         choices = dict[str, list[WorkerSlot]]()
         for node in nodes.nodes:
             if wide.accelerator in ("", node.accelerator) and node.name not in without:
-                here = _blocks(slot for slot in narrower if node.name in slot.place.nodes)
+                blocks = _blocks(slot for slot in narrower if node.name in slot.place.nodes)
                 gpus = wide.gpus / wide.stages * (counts[node.name] + 1)
-                leaving = _leaving_for(gpus, node.name, Fraction(nodes.free[node.name]), here)
+                leaving = _leaving_for(gpus, node.name, Fraction(nodes.free[node.name]), blocks)
                 choices |= {} if leaving is None else {node.name: leaving}
         if not choices:
             return {}
@@ -51,7 +51,10 @@ def stages_to_free(
 
 
 def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[WorkerSlot]]) -> list[WorkerSlot] | None:
-    """Return the workers that must leave before so many GPUs of a node, or of a shared one, are free; None if too few are."""
+    """Return the workers that must leave until so many GPUs are free, on a node or of a shared GPU; None if too few are.
+
+    ``free``: GPUs that are free before.
+    """
     leaving = list[WorkerSlot]()
     for block in sorted(blocks, key=_eviction_order):
         if free < gpus:
@@ -62,7 +65,7 @@ def _leaving_for(gpus: float, node: str, free: Fraction, blocks: Iterable[list[W
 
 
 def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
-    """Group workers that free whole GPUs only together: those of one shared GPU; every other one is alone."""
+    """Group the workers of each shared GPU, which free it only together; every other worker is a block of its own."""
     blocks: dict[tuple[int, int], list[WorkerSlot]] = {}
     for number, slot in enumerate(slots):
         key = (0, number) if (shared := slot.place.shared) is None else (1, shared)
@@ -71,5 +74,5 @@ def _blocks(slots: Iterable[WorkerSlot]) -> list[list[WorkerSlot]]:
 
 
 def _eviction_order(block: Sequence[WorkerSlot]) -> tuple[bool, bool, float]:
-    """Sort first blocks that leave already, then those that still start, then the oldest."""
+    """Return a sort key: blocks that leave anyway come first, then blocks that are still starting, then the oldest."""
     return not all(s.leaving for s in block), any(s.ready for s in block), min(s.started_at for s in block)

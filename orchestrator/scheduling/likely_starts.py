@@ -1,4 +1,4 @@
-"""Where models that wait for GPUs will probably start, so that their weights can be prepared there meanwhile."""
+"""Predicts where models that wait for GPUs will start, so that their weights can be prepared there meanwhile."""
 
 import math
 from collections import Counter
@@ -8,19 +8,19 @@ from orchestrator.scheduling.placement import Placement
 
 
 class LikelyStart(NamedTuple):
-    """The first replica of a group that has no worker yet."""
+    """When and where the first replica of a group will probably start."""
 
     seconds: float
-    """From now."""
+    """Time of the start, in seconds from now."""
     node: str
     group: str
 
 
 def likely_starts(placement: Placement) -> list[LikelyStart]:
-    """Return a start per group that waits for GPUs, soonest first: wide groups before narrow ones, then by their work.
+    """Return one start per group that waits for GPUs, soonest first.
 
-    Each goes to the node that has room for it first, if workers stay where they are until their groups' work is done. Groups
-    over several nodes are left out.
+    Wide groups choose before narrow ones, then groups with more work. Each takes the node that has room for it first, assuming
+    that workers stay where they are until their group's work is done. Groups that need several nodes are left out.
     """
     free_at = _free_times(placement)
     starts = list[LikelyStart]()
@@ -28,10 +28,10 @@ def likely_starts(placement: Placement) -> list[LikelyStart]:
     for group in sorted(waiting, key=lambda group: (-group.demand.gpus, -placement.seconds_of_work(group))):
         width = max(1, math.ceil(group.demand.gpus))
         nodes = placement.nodes.of_kind(group.demand.accelerator)
-        wide = [node.name for node in nodes if node.gpus >= width and node.name not in placement.closed]
-        if not wide:
+        wide_nodes = [node.name for node in nodes if node.gpus >= width and node.name not in placement.closed]
+        if not wide_nodes:
             continue
-        node = min(wide, key=lambda name: free_at[name][width - 1])
+        node = min(wide_nodes, key=lambda name: free_at[name][width - 1])
         times = free_at[node]
         starts.append(LikelyStart(begin := times[width - 1], node, group.name))
         times[:width] = [begin + group.start_s + placement.seconds_of_work(group)] * width
@@ -40,7 +40,7 @@ def likely_starts(placement: Placement) -> list[LikelyStart]:
 
 
 def _free_times(placement: Placement) -> dict[str, list[float]]:
-    """Return node -> for each of its GPUs, the seconds until it is free, sorted."""
+    """Return node -> seconds until each of its GPUs is free, sorted."""
     slots = placement.slots.values()
     replicas, taken = Counter(slot.group.name for slot in slots), Counter[str]()
     times = {node.name: [0.0] * node.gpus for node in placement.nodes.nodes}

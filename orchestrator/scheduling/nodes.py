@@ -1,8 +1,8 @@
 """The cluster's nodes, their free GPUs, and the GPUs that several narrow workers share.
 
-All GPUs of a replica are on one node, where it fits most tightly; only one in pipeline stages goes over several, and only if no
-node is wide enough for it, each stage whole on one. A part of a GPU always belongs to a shared GPU, which runs nothing else: no
-GPU is given out beyond its whole.
+All GPUs of a replica are on the node where it fits most tightly. Only a replica in pipeline stages may use several nodes, if no
+node is wide enough for it; each stage is then whole on one node. A worker that needs a part of a GPU gets it from a shared GPU,
+which runs only such workers, and whose parts never add up to more than one GPU.
 """
 
 import math
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 NODE_GPUS = 8
-"""GPUs of a usual node, if only the total number is known."""
+"""GPUs per node that are assumed if only the total number of GPUs is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +30,21 @@ class Node:
 
 
 class Place(NamedTuple):
-    """A place where a replica fits."""
+    """The node or nodes of a replica, and its shared GPU."""
 
     node: str = ""
     """Empty for a replica without GPUs."""
     shared: int | None = None
-    """The number of the shared GPU that has room for it; None if it takes whole free GPUs."""
+    """The number of the shared GPU that it uses a part of; None if it takes free GPUs."""
     stages: tuple[str, ...] = ()
-    """The node of each pipeline stage, from ``node`` on, those of one node together; empty for a replica on one node."""
+    """The node of each pipeline stage; the first is ``node``, and stages of one node follow each other.
+
+    Empty for a replica on one node.
+    """
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The nodes on which it has GPUs, each once."""
+        """The nodes where the replica has GPUs, each once."""
         return tuple(dict.fromkeys(self.stages or (self.node,))) if self.node else ()
 
     def share_of(self, node: str, gpus: float) -> float:
@@ -53,7 +56,7 @@ class Place(NamedTuple):
 
 @dataclass
 class SharedGpu:
-    """A GPU that several workers have parts of."""
+    """A GPU that several workers use, each only a part of it."""
 
     node: str
     free: Fraction = Fraction(1)
@@ -65,7 +68,7 @@ class Nodes:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = tuple(nodes)
         self.free = {node.name: node.gpus - node.held for node in self.nodes}
-        """Node -> GPUs of which no part is taken; negative while workers wait for GPUs that others took first."""
+        """Node -> GPUs that no worker or other job uses; negative while workers wait for GPUs that other jobs took first."""
         self.shared: dict[int, SharedGpu] = {}
         self.total = sum(node.gpus for node in self.nodes)
         self.held = sum(node.held for node in self.nodes)
@@ -77,11 +80,14 @@ class Nodes:
         return self.total - self.held
 
     def widest(self, accelerator: str = "") -> int:
-        """Return the largest number of GPUs that one node of this kind has."""
+        """Return the number of GPUs of the largest node with this kind of GPU (of any kind by default)."""
         return max((node.gpus for node in self.of_kind(accelerator)), default=0)
 
     def reach(self, gpus: float, stages: int, accelerator: str = "") -> float:
-        """Return how many GPUs of this kind one replica can have at most, on one node or with its ``stages`` on several."""
+        """Return how many of ``gpus`` of this kind one replica can get at most, on one node or in ``stages`` over several.
+
+        The number may be larger if one node is enough.
+        """
         widest = self.widest(accelerator)
         if not self.needs_several(gpus, stages, accelerator):
             return widest
@@ -90,10 +96,10 @@ class Nodes:
         return max(widest, width * min(stages, sum(size // width for size in sizes)))
 
     def tightest_fit(self, gpus: float, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
-        """Return the place where this many GPUs fit most tightly, the first of equals; None if they fit nowhere.
+        """Return the place where this many GPUs fit most tightly, the first of equals; None if they fit nowhere now.
 
-        Nodes in ``without`` are skipped. A part of a GPU goes to the fullest shared GPU with room for it, and only otherwise
-        to a free one.
+        Nodes in ``without`` are skipped. A part of a GPU goes to the fullest shared GPU that has room for it; if none has, it
+        takes a free GPU.
         """
         if gpus < 1:
             part = Fraction(gpus)
@@ -109,15 +115,15 @@ class Nodes:
         return tightest
 
     def of_kind(self, accelerator: str) -> Sequence[Node]:
-        """Return the nodes with this kind of GPU; all of them for an empty one."""
+        """Return the nodes with this kind of GPU; all nodes if ``accelerator`` is empty."""
         return [node for node in self.nodes if node.accelerator == accelerator] if accelerator else self.nodes
 
     def needs_several(self, gpus: float, stages: int, accelerator: str = "") -> bool:
-        """Return True if a replica can only be on several nodes, because none of this kind is wide enough."""
+        """Return True if a replica must be spread over several nodes, because no node of this kind is wide enough."""
         return stages > 1 and gpus > self.widest(accelerator)
 
     def fit(self, gpus: float, stages: int = 1, accelerator: str = "", without: Collection[str] = ()) -> Place | None:
-        """Return the place of a replica on the fewest nodes, in tightest fit; None if there is no room now."""
+        """Return the place of a replica on as few nodes as possible, where it fits most tightly; None if there is no room now."""
         if self.needs_several(gpus, stages, accelerator):
             return self.fit_stages(gpus, stages, accelerator, without)
         return self.tightest_fit(gpus, accelerator, without)
@@ -125,7 +131,10 @@ class Nodes:
     def fit_stages(
         self, gpus: float, stages: int, accelerator: str = "", without: Collection[str] = ()
     ) -> Place | None:
-        """Return a place for a replica in pipeline stages over the fewest nodes, the tightest last; None if they do not fit."""
+        """Return a place for pipeline stages over as few nodes as possible; None if they do not fit now.
+
+        The last node is the one that its stages fill most tightly.
+        """
         width, chosen = int(gpus) // stages, list[str]()
         room = {
             node.name: self.free[node.name] // width
@@ -140,21 +149,21 @@ class Nodes:
         return Place(chosen[0], None, tuple(chosen)) if len(chosen) == stages else None
 
     def reserve(self, place: Place, gpus: float, worker: int) -> Place:
-        """Take GPUs at a free place; a shared GPU has the number of its first worker."""
+        """Take GPUs at a free place and return it; a new shared GPU gets the number of its first worker."""
         shared = worker if 0 < gpus < 1 and place.shared is None else place.shared
         reserved = place._replace(shared=shared)
         self.occupy(reserved, gpus)
         return reserved
 
     def occupy(self, place: Place, gpus: float) -> None:
-        """Count a replica's GPUs as taken on each of its nodes; a negative number is free again."""
+        """Count a replica's GPUs as taken on each of its nodes; a negative number of GPUs frees them."""
         for name in place.nodes:
             self.take(name, place.share_of(name, gpus), place.shared)
 
     def take(self, name: str, gpus: float, shared: int | None = None) -> None:
-        """Count GPUs of this node as taken, or a part of the ``shared`` one; a node that is gone is skipped.
+        """Count GPUs of this node as taken, or a part of the ``shared`` GPU; do nothing if the node has left.
 
-        A negative number of GPUs is free again; a shared GPU without workers becomes a whole one.
+        A negative number of GPUs frees them; a shared GPU without workers becomes a free GPU again.
         """
         if name not in self.free:
             return
@@ -171,6 +180,6 @@ class Nodes:
 
 
 def build_nodes(gpus: int, accelerator: str = "", width: int = NODE_GPUS) -> tuple[Node, ...]:
-    """Return nodes with this many GPUs in all: full ones of ``width``, and one with the rest."""
+    """Return nodes that have this many GPUs together: ``width`` each, and a last one with the rest."""
     sizes = [width] * (gpus // width) + ([gpus % width] if gpus % width else [])
     return tuple(Node(f"node-{number}", size, accelerator) for number, size in enumerate(sizes))

@@ -1,6 +1,6 @@
-"""Placement decides which group gets one more replica, and where; leasing, which worker gets which episodes, or stops.
+"""``Placement`` decides which group gets one more replica, and where; ``Leasing`` decides what each worker plays or if it stops.
 
-Both decide by the work left, the rates and the free GPUs, which the scheduler's events change.
+Both decide by the remaining work, the rates and the free GPUs, which the scheduler's events change.
 """
 
 from collections import Counter, defaultdict, deque
@@ -20,9 +20,9 @@ from orchestrator.scheduling.state import (
 from orchestrator.scheduling.tight_end import Load, tight_end
 
 PAUSE_GRACE_S = 60.0
-"""Seconds that an idle worker stays after a pause, in case it is resumed; loading a large model takes minutes."""
+"""Seconds that a worker whose work is paused stays, in case it is resumed; loading a large model takes minutes."""
 MAX_UNREAD = 4096
-"""Answers that may wait for a working judge before the groups that write them get no new lease."""
+"""If so many answers wait for a judge that has workers, the groups that write them get no new lease."""
 
 
 class Placement:
@@ -44,9 +44,9 @@ class Placement:
 
         Args:
             shares: pool -> GPUs it may take; a pool that is missing may take all.
-            together: returns True if two neighbors in a queue belong to one sample, which no lease splits.
-            silence: seconds a worker with a lease may send nothing before its work is taken back.
-            wait: seconds since the last change of the nodes for which a group waits for a node that is wide enough.
+            together: returns True if two neighbors in a queue belong to one sample; no lease ends between them.
+            silence: seconds that a worker with a lease may send nothing before its work is taken back.
+            wait: seconds, counted from the last change of the nodes, that a group waits for a node that is wide enough.
         """
         self.demands = demands
         self.groups = {name: WorkerGroup(name, demands[name], deque(queue)) for name, queue in pending.items()}
@@ -54,27 +54,29 @@ class Placement:
         self.nodes = Nodes(nodes or build_nodes(gpus))
         self.shares = dict(shares or {})
         self.closed: frozenset[str] = frozenset()
-        """Nodes that get no workers."""
+        """Nodes where no worker starts."""
         self.reserved: dict[str, WorkerGroup] = {}
-        """Node -> the group that waits for it and others with a replica in pipeline stages."""
+        """Node -> the group that waits for room on it, and on other nodes, for a replica in pipeline stages."""
         self.together, self.silence, self.wait = together, silence, wait
         self.slots: dict[int, WorkerSlot] = {}
         self._slots_by_group: defaultdict[str, dict[int, WorkerSlot]] = defaultdict(dict)
         self.lone_deaths: Counter[tuple[str, int]] = Counter()
-        """Group, ordinal -> workers that died while playing nothing else."""
+        """Group, ordinal -> number of workers that died while they played only this episode."""
         self.now = self.changed = 0.0
+        """Time of the latest event, and of the last change of the nodes."""
         self.begun = False
         self._slot_count = 0
         self._lease_count = 0
 
     def remaining(self, group: WorkerGroup) -> int:
-        """Return the number of episodes that are not delivered yet, including leased ones."""
+        """Return the number of the group's episodes that are queued or leased."""
         return group.queued_count + leased_count(self._workers_of(group).values())
 
     def _workers_of(self, group: WorkerGroup) -> dict[int, WorkerSlot]:
         return self._slots_by_group[group.name]
 
     def unstaffed_groups(self) -> list[WorkerGroup]:
+        """Return the groups that have queued work and no worker."""
         return [group for group in self.groups.values() if group.queued_count and not self._workers_of(group)]
 
     def _release(self, slot: int) -> WorkerSlot:
@@ -90,10 +92,10 @@ class Placement:
         return [*map(Stop, stopped)]
 
     def _next_to_start(self) -> WorkerGroup | None:
-        """Return the group that gets one more replica: first a judge whose replies episodes wait for.
+        """Return the group that gets one more replica; a judge for whose replies episodes wait comes first.
 
-        Next come groups that their replicas cannot finish by the tight end, wide ones before narrow ones, so that narrow ones
-        fill the gaps and no wide one waits for them; then those that lack a whole replica, then the largest part of one.
+        Next come groups whose replicas cannot finish by the tight end. Wide groups come before narrow ones, so that narrow ones
+        fill the gaps; of equally wide groups, the one where a new replica can do most of the missing work comes first.
         """
         for group in self.groups.values():
             if len(self._workers_of(group)) < self.required_replicas(group) and self._fits(group):
@@ -120,12 +122,15 @@ class Placement:
         return not demand.gpus or demand.gpus <= self._free_in_pool(demand.pool)
 
     def _room(self, demand: Demand) -> Place | None:
-        """Return where a replica fits; a node that workers leave for a wider one takes none of their width or less."""
+        """Return where a replica fits, without nodes that workers leave for a wider replica; None if it fits nowhere.
+
+        Such a node is skipped only for replicas that are no wider than the leaving workers.
+        """
         if not demand.gpus:
             return Place()
         place = self.nodes.fit(demand.gpus, demand.stages, demand.accelerator, self.closed)
         if place is None:
-            return None  # as on most events; the nodes that others wait for need not be known then
+            return None  # the usual case; the nodes to skip need not be found then
         leaving = (slot for slot in self.slots.values() if slot.leaving and slot.group.demand.gpus >= demand.gpus)
         without = {name for slot in leaving for name in slot.place.nodes}
         without |= {name for name, wide in self.reserved.items()
@@ -140,7 +145,7 @@ class Placement:
         return self.shares[pool] - sum(slot.group.demand.gpus for slot in self._living_in_pool(pool))
 
     def _living_in_pool(self, pool: str) -> list[WorkerSlot]:
-        """Return the workers of a pool, without those whose node has left and whose loss is not reported yet."""
+        """Return the workers of a pool, except those whose node has left; their loss is reported later."""
         nodes = self.nodes.free
         return [s for s in self.slots.values() if s.group.demand.pool == pool and nodes.keys() >= {*s.place.nodes}]
 
@@ -153,15 +158,15 @@ class Placement:
         return {group.name: balance.group_load(group, self._workers_of(group).values(), self.now) for group in groups}
 
     def _tight_end(self, loads: Mapping[str, Load]) -> float:
-        """Return the seconds until all these groups can have ended, if every GPU works until then."""
+        """Return the seconds after which all these groups can have ended, if every GPU works until then."""
         return tight_end(loads.values(), min(self.nodes.usable, self.shares.get(MODELS, self.nodes.usable)))
 
     def _hand_over(self) -> None:
-        """Let workers end that their groups can do without, for groups that lack replicas and have no room."""
+        """Mark workers that their groups can do without as surplus, to make room for groups that lack replicas."""
         for slot in self.slots.values():
             slot.surplus = False
         if all(len(own) < 2 for own in self._slots_by_group.values()):
-            return  # no group with work can do without its only worker
+            return  # no group can do without its only worker
         loads = self._loads()
         if len(loads) < 2 or not any(self.groups[name].queued_count for name in loads):
             return
@@ -173,7 +178,7 @@ class Placement:
             slot.surplus = True
 
     def _make_room(self) -> None:
-        """Let narrower workers of a node or shared GPU leave for a group with work, no worker and no room."""
+        """For each group with work but no worker and no room, let narrower workers leave."""
         self.reserved = {}
         for group in self.groups.values():
             demand, slots = group.demand, self.slots.values()
@@ -194,7 +199,7 @@ class Placement:
         return bool(group.queued_count or self.required_replicas(group)) and not self._workers_of(group)
 
     def required_replicas(self, group: WorkerGroup) -> int:
-        """Return the replicas that the group keeps while episodes of others wait for its replies."""
+        """Return the number of replicas that the group keeps while other groups' episodes wait for its replies."""
         return group.demand.standing_replicas if not group.abandoned and self._awaits_answers(group) else 0
 
     def _awaits_judge(self, group: WorkerGroup) -> bool:
@@ -210,10 +215,10 @@ class Placement:
 
 
 class Leasing(Placement):
-    """Each method returns the commands that follow."""
+    """The rules that lease episodes to workers and stop workers; each method returns the commands that follow."""
 
     def _assign_idle(self) -> list[Command]:
-        """Return leases for workers that are idle or can take more."""
+        """Give leases to workers that are idle or can take more."""
         commands: list[Command] = []
         for slot, worker in list(self.slots.items()):
             can_take_more = worker.group.waiting and worker.wants_work
@@ -222,13 +227,12 @@ class Leasing(Placement):
         return commands
 
     def _assign(self, slot: int) -> list[Command]:
-        """Return leases for a ready worker; one without work stops, and its GPUs go to another group."""
+        """Give leases to a ready worker, or stop it if it has no work, and start workers on the GPUs that it frees."""
         worker = self.slots[slot]
         commands: list[Command] = []
         while worker.wants_work and (ordinals := self._next_lease(worker)):
             self._lease_count += 1
-            worker.leases[self._lease_count] = dict.fromkeys(ordinals)
-            worker.due[self._lease_count] = worker.deadline(self.now, self.silence)
+            worker.add_lease(self._lease_count, ordinals, self.now, self.silence)
             commands.append(Lease(slot, self._lease_count, ordinals))
         if not worker.leases and not self._stays_idle(worker):
             commands += self._stop([slot])
@@ -276,10 +280,10 @@ class Leasing(Placement):
         return self._stop(slot for slot, worker in self._workers_of(group).items() if not worker.ready)
 
     def _stays_idle(self, worker: WorkerSlot) -> bool:
-        """Return True if a worker without a lease stays.
+        """Return True if a worker without a lease is kept.
 
-        A judge stays until answers arrive, a writer until its judge has caught up, and a worker whose work is paused for
-        ``PAUSE_GRACE_S``.
+        A judge is kept until answers arrive, a worker of a model until its judge has caught up, and a worker whose work is
+        paused for ``PAUSE_GRACE_S``.
         """
         group = worker.group
         if worker.surplus:
@@ -292,12 +296,15 @@ class Leasing(Placement):
         return group.queued_count > 0 and self._judge_is_behind(group)
 
     def _judge_is_behind(self, group: WorkerGroup) -> bool:
-        """Return True if the group's judge has workers and ``MAX_UNREAD`` answers to read."""
+        """Return True if the group's judge has workers and at least ``MAX_UNREAD`` answers to read."""
         judge = self.groups.get(group.demand.judge)
         return judge is not None and judge.queued_count >= MAX_UNREAD and bool(self._workers_of(judge))
 
     def _group_waits_for_room(self) -> bool:
-        """Return True if a group has work, no worker and no free GPU, though its pool may take one: idle workers then stop."""
+        """Return True if a group with work has no worker and no room, although its pool may take more GPUs.
+
+        Idle workers then stop to make room.
+        """
         return any(
             not group.demand.after_writers
             and group.demand.gpus <= self._free_in_pool(group.demand.pool)

@@ -11,35 +11,36 @@ from orchestrator.scheduling.nodes import Node
 from sweeps.spec import Judge, ModelSpec, Sweep
 
 ENGINE_CPUS = 4
-"""CPUs per GPU, which decode pictures and run the engine's front end."""
+"""CPUs per GPU; they decode pictures and run the engine's front end."""
 MAX_REPLICAS = 64
 
 
 def demands(sweep: Sweep, cpus: float, gpus: int, nodes: Sequence[Node] = ()) -> dict[str, Demand]:
     """Return the demand of each group, including the judge's, on a cluster with this many CPUs and GPUs.
 
-    ``nodes`` are those with GPUs: an engine gets no more CPUs than the node with the fewest per GPU has for it, whatever other
-    nodes have.
+    ``nodes`` are the nodes with GPUs. The node with the fewest CPUs per GPU limits the CPUs of every engine, so that an engine
+    can run on any of them.
     """
     per_gpu = min((node.cpus / node.gpus for node in nodes), default=math.inf)
-    beside_gpus = min(cpus, per_gpu * max(1, gpus))
+    cpus_for_engines = min(cpus, per_gpu * max(1, gpus))
     groups = {
-        worker_group(model): _demand(model, sweep.cluster.workers, beside_gpus if model.gpus else cpus, gpus)
+        worker_group(model): _demand(model, sweep.cluster.workers, cpus_for_engines if model.gpus else cpus, gpus)
         for model in sweep.models
     }
     if sweep.judge is None or not _has_workers(sweep):
         return groups
     name = judge_group(sweep.judge)
     groups = {writer: replace(demand, judge=name) for writer, demand in groups.items()}
-    own_cpus = beside_gpus if sweep.judge.model.gpus else cpus
-    judge = _judge(sweep.judge, own_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
+    judge_cpus = cpus_for_engines if sweep.judge.model.gpus else cpus
+    judge = _judge(sweep.judge, judge_cpus, gpus, after_writers=_needs_all_gpus(sweep, gpus))
     return {**groups, name: _serving(judge, _reserve(sweep, gpus)) if sweep.serving_judge else judge}
 
 
 def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
-    """Return pool -> GPUs it may use at once: the sweep's setting, or an eighth for the judge, at least one replica.
+    """Return pool -> GPUs it may use at once; a pool that is missing may use all.
 
-    Models that are done leave their GPUs to the judge. If both do not fit at once, each uses all GPUs in turn.
+    By the sweep's settings; without one, an eighth of the GPUs, but at least one replica, is kept free for the judge. The judge
+    may use all GPUs that models leave. If the widest model and the judge do not fit at once, each uses all GPUs in turn.
     """
     configured: dict[str, float] = dict(sweep.cluster.shares)
     if not _has_workers(sweep) or not _reserve(sweep, gpus) or _needs_all_gpus(sweep, gpus):
@@ -48,16 +49,16 @@ def shares(sweep: Sweep, gpus: int) -> dict[str, float]:
 
 
 def _reserve(sweep: Sweep, gpus: int) -> float:
-    """Return the GPUs reserved for the judge, a multiple of what one replica needs."""
+    """Return the GPUs reserved for the judge, a multiple of the GPUs of one replica; 0 for a judge without GPUs."""
     size = sweep.judge.model.gpus if sweep.judge else 0
     wanted = sweep.cluster.judge_gpus or max(size, gpus // 8)
     return wanted // size * size if size else 0
 
 
 def _needs_all_gpus(sweep: Sweep, gpus: int) -> bool:
-    """Return True if the judge and the widest model do not fit at once: then all answers are written first.
+    """Return True if the judge and the widest model do not fit at once, so that all answers are written before it starts.
 
-    Never if episodes wait for the judge: then the scheduler abandons models that are too wide to run at the same time.
+    False if episodes wait for the judge; the scheduler then abandons models that are too wide to run beside it.
     """
     if sweep.serving_judge:
         return False
@@ -70,9 +71,9 @@ def _has_workers(sweep: Sweep) -> bool:
 
 
 def _serving(judge: Demand, reserve: float) -> Demand:
-    """Return the demand of a judge that runs together with the models: as many replicas as fit its GPUs.
+    """Return the demand of a judge that runs while the models play: it keeps as many replicas as fit the reserved GPUs.
 
-    Without GPUs it is one engine, which shares the CPUs with the others and reserves none.
+    A judge without GPUs is one engine; it reserves no CPUs and shares them with the other workers.
     """
     if not judge.gpus:
         return replace(judge, cpus=0, replicas=1, standing_replicas=1)
@@ -88,9 +89,12 @@ def _judge(judge: Judge, cpus: float, gpus: int, after_writers: bool) -> Demand:
 
 
 def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> Demand:
-    """Return the demand of a model: an engine needs the CPUs of its first node's GPUs, at most four; a service one caller."""
+    """Return the demand of a model; ``workers`` limits its replicas.
+
+    An engine reserves its part of the CPUs of its first node, at most ``ENGINE_CPUS``; a service has one worker and no CPU.
+    """
     if model.gpus:
-        width = max(1, int(model.gpus))  # a shared GPU has the CPUs of a whole one
+        width = max(1, int(model.gpus))  # a shared GPU gets the CPUs of a whole GPU
         engine_cpus = max(0, min(ENGINE_CPUS, int(cpus) * width // (max(1, gpus) * model.stages)))
         replicas, at_once = workers or MAX_REPLICAS, expected_in_flight(model)
         return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator, stages=model.stages)

@@ -1,7 +1,7 @@
-"""The scheduler turns events into commands. It holds no device, and equal events give equal commands.
+"""The scheduler turns events into commands. It uses no device, and equal events give equal commands.
 
 Every planned episode is in exactly one state: waiting in its group's queue, leased to one worker, delivered, given up, or
-outside the queue because it is paused or cancelled. Events carry the time; no clock is read here. ``execution/driver`` carries
+held back because it is paused or cancelled. Events carry the time; no clock is read here. ``execution/driver`` carries
 out the commands with Ray, ``forecast/simulator`` on a virtual clock.
 """
 
@@ -14,15 +14,15 @@ from orchestrator.scheduling.nodes import Node, Nodes
 from orchestrator.scheduling.state import LATE_FACTOR, WorkerGroup, WorkerSlot
 
 MAX_LONE_DEATHS = 2
-"""Workers that die while playing one episode alone before it fails; workers also die for other reasons."""
+"""An episode fails after so many workers died while they played only it; one death may have another reason."""
 MAX_SUSPECTS = 128
-"""The first undelivered episodes of a lost lease that may have been in play; the others only waited there."""
+"""So many of the first undelivered episodes of a lost lease may have been in play; the others only waited in it."""
 SUSPECT_LEASE = 16
-"""Suspects per lease when they are played again; one by one if that kills another worker."""
+"""Suspects per lease when they are played again; if that kills another worker, each is played alone."""
 MAX_FAILED_STARTS = 3
-"""Failed starts in a row after which a group is abandoned."""
+"""A group is abandoned after so many failed starts in a row."""
 MAX_LOSSES = 10
-"""Ready workers of a group lost one after another, with no episode delivered between, after which it is abandoned."""
+"""A group is abandoned after so many ready workers were lost one after another, with no episode delivered in between."""
 
 
 class Scheduler(Control):
@@ -42,14 +42,14 @@ class Scheduler(Control):
         return self._abandon_if_hopeless() + self._start_workers()
 
     def on_placed(self, slot: int, now: float = 0.0) -> list[Command]:
-        """Handle a worker that has got its GPUs and CPUs: its start begins now."""
+        """Handle a worker that Ray has given its GPUs and CPUs: its start begins now."""
         self._advance(now)
         if slot in self.slots and not self.slots[slot].placed:
             self.slots[slot].placed, self.slots[slot].started_at = True, self.now
         return []
 
     def on_ready(self, slot: int, now: float = 0.0, concurrency: int = 0) -> list[Command]:
-        """Handle a worker that has loaded its engines, which play ``concurrency`` episodes at a time; 0 keeps the estimate."""
+        """Handle a worker that has loaded its engines; it plays ``concurrency`` episodes at once (0: as estimated)."""
         self._advance(now)
         if slot not in self.slots:
             return []
@@ -62,7 +62,7 @@ class Scheduler(Control):
         return self._assign(slot)
 
     def on_delivery(self, slot: int, lease: int, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """Handle a batch of a lease's episodes; it shows that its group, and the judge that the group waits for, can play."""
+        """Handle a batch of a lease's episodes; it proves that the group and its judge work, so their losses are forgotten."""
         self._advance(now)
         if slot in self.slots and lease in self.slots[slot].leases:
             worker = self.slots[slot]
@@ -83,7 +83,7 @@ class Scheduler(Control):
         return self._abandon_if_hopeless() + self._assign_idle() + self._start_workers()
 
     def on_heartbeat(self, slot: int, answered: int, now: float = 0.0) -> list[Command]:
-        """Handle a sign of life of a judge's worker; ``answered`` counts its replies since the last one."""
+        """Handle a heartbeat of a judge's worker; ``answered`` counts its replies since the last heartbeat."""
         self._advance(now)
         if slot in self.slots:
             self.slots[slot].last_heard = self.now
@@ -91,7 +91,7 @@ class Scheduler(Control):
         return []
 
     def on_lease_end(self, slot: int, lease: int, now: float = 0.0) -> list[Command]:
-        """Handle the end of a lease without an error; what it did not deliver waits again."""
+        """Handle the end of a lease without an error; its undelivered episodes wait again."""
         self._advance(now)
         if slot not in self.slots:
             return []
@@ -103,16 +103,16 @@ class Scheduler(Control):
         return self._assign(slot)
 
     def on_death(self, slot: int, reason: str, now: float = 0.0, with_node: bool = False) -> list[Command]:
-        """Handle the loss of a worker, ``with_node`` if its node is lost; what it had not delivered waits again."""
+        """Handle the loss of a worker, ``with_node`` if its node is lost too; its undelivered episodes wait again."""
         self._advance(now)
         if slot not in self.slots:
             return []
         return self._requeue_lost(slot, reason, with_node) + self._assign_idle() + self._start_workers()
 
     def on_fatal_error(self, slot: int, reason: str, now: float = 0.0) -> list[Command]:
-        """Abandon the worker's group, which no worker can play: a missing package, a refused key, a spent budget.
+        """Abandon the worker's group, because no worker could play it: a missing package, a refused key, a spent budget.
 
-        Its other workers begin nothing more; what they have begun ends and is delivered.
+        Its other workers finish and deliver the episodes that they have begun, and begin no others.
         """
         self._advance(now)
         if slot not in self.slots:
@@ -126,7 +126,7 @@ class Scheduler(Control):
         self._advance(now)
         commands: list[Command] = []
         for slot, worker in list(self.slots.items()):
-            if slot not in self.slots:  # an earlier loss has abandoned its group
+            if slot not in self.slots:  # stopped when an earlier slot's loss abandoned its group
                 continue
             is_late = any(self.now > due for due in worker.due.values())
             silent_for = self.now - worker.last_heard
@@ -154,8 +154,8 @@ class Scheduler(Control):
     ) -> list[Command]:
         """Handle a change of the nodes, or of the GPUs that other jobs hold.
 
-        Workers in pipeline stages that lost a node are dropped here; ``on_death`` follows for each other worker of a lost node.
-        ``demands`` and ``shares`` are those of the new size; without them, the old ones hold.
+        Workers in pipeline stages that lost a node are dropped here; the other workers of a lost node are reported later, each
+        by ``on_death``. ``demands`` and ``shares`` are those of the new size; without them, the old ones stay.
         """
         self._advance(now)
         before, self.nodes, self.cpus = self.nodes, Nodes(nodes), cpus
@@ -169,7 +169,7 @@ class Scheduler(Control):
         return [*ended, *(self._start_workers() if shares is None else self.set_shares(shares, now))]
 
     def _drop_broken(self) -> list[Command]:
-        """Drop workers in pipeline stages that have lost a node: their actor may be alive on another one."""
+        """Drop workers in pipeline stages that have lost a node: their actor may still be alive on another node."""
         broken = [slot for slot, worker in self.slots.items() if worker.place.stages and self._has_lost_node(worker)]
         reason = "a node of its pipeline stages is lost"
         return [command for slot in broken for command in (Drop(slot, reason), *self._requeue_lost(slot, reason))]
@@ -178,7 +178,7 @@ class Scheduler(Control):
         return not self.nodes.free.keys() >= {*worker.place.nodes}
 
     def _withdraw_waiting(self) -> list[Command]:
-        """Stop workers that wait in Ray for GPUs that another job took first; they start again when GPUs are free."""
+        """Stop workers that wait in Ray for GPUs that another job took first; others start when GPUs are free again."""
         commands = list[Command]()
         for slot, worker in reversed(list(self.slots.items())):
             free = min((self.nodes.free.get(name, 0) for name in worker.place.nodes), default=0)
@@ -187,13 +187,16 @@ class Scheduler(Control):
         return commands
 
     def _replace_demands(self, demands: Mapping[str, Demand]) -> None:
-        """Use new demands for workers that start from now on; the concurrency of a group stays."""
+        """Use new demands for workers that start from now on; each group keeps its concurrency."""
         self.demands = demands
         for name, group in self.groups.items():
             group.demand = replace(demands[name], concurrency=group.demand.concurrency)
 
     def _observe(self, worker: WorkerSlot, played: int) -> None:
-        """Count the time since the last message as busy; a suspect plays alone, so its time is not counted."""
+        """Count delivered episodes, and the time since the last message as busy, except for a worker that plays suspects.
+
+        Small leases of suspects leave the engine half empty, so they say nothing about the rate.
+        """
         if not worker.suspected:
             worker.group.played += played
             worker.group.busy_s += self.now - worker.last_heard
@@ -201,7 +204,7 @@ class Scheduler(Control):
 
     # -- decisions ----------------------------------------------------------------------------------------------------
     def _requeue_lost(self, slot: int, reason: str, with_node: bool = False) -> list[Command]:
-        """Requeue the leases of a lost worker; count the failed start, or the episode that it died with alone."""
+        """Requeue the leases of a lost worker; count a failed start, or a death with a single episode in play."""
         worker = self._release(slot)
         with_node = with_node or self._has_lost_node(worker)
         commands: list[Command] = []
@@ -227,14 +230,17 @@ class Scheduler(Control):
         return commands
 
     def _count_loss(self, worker: WorkerSlot, with_node: bool) -> int:
-        """Return the group's losses in a row; workers that ran together count as one loss, those of a lost node as none."""
+        """Count a loss, and return the group's losses in a row.
+
+        Workers that ran at the same time count as one loss, and those of a lost node are not counted.
+        """
         group = worker.group
         if worker.ready_at >= group.last_loss_at and not with_node:
             group.losses, group.last_loss_at = group.losses + 1, self.now
         return group.losses
 
     def _requeue_whole(self, worker: WorkerSlot, reason: str) -> list[Command]:
-        """Requeue slow batches as they were: the next worker finds them at the service, and small leases would take days."""
+        """Requeue slow batches unsplit: the next worker finds them at the service, and each small lease would take days."""
         group = worker.group
         group.waiting.extendleft(reversed(group.filter_playable(worker.leased)))
         group.losses += bool(worker.leases)
@@ -243,7 +249,10 @@ class Scheduler(Control):
     def _requeue_without_suspicion(
         self, group: WorkerGroup, leases: Sequence[tuple[int, ...]]
     ) -> list[tuple[int, ...]]:
-        """Requeue leases lost with their node, which ends for other reasons; return those with episodes that lost one before."""
+        """Requeue leases that were lost with their node, unless an episode in play was lost with a node before; return the rest.
+
+        A single node is lost for other reasons than an episode; one that was in play on two lost nodes is suspected.
+        """
         remaining = list[tuple[int, ...]]()
         for ordinals in leases:
             if group.lost_with_node.isdisjoint(ordinals[:MAX_SUSPECTS]):
@@ -254,18 +263,18 @@ class Scheduler(Control):
         return remaining
 
     def _suspect(self, group: WorkerGroup, ordinals: tuple[int, ...]) -> None:
-        """Requeue a lost lease: episodes that only waited go to the queue, those in play into smaller leases."""
+        """Requeue a lost lease: episodes that only waited go to the queue, those in play to smaller leases of suspects."""
         in_play = group.filter_playable(ordinals[:MAX_SUSPECTS])
         group.waiting.extendleft(reversed(group.filter_playable(ordinals[MAX_SUSPECTS:])))
         size = SUSPECT_LEASE if len(in_play) > SUSPECT_LEASE else 1
         group.suspects.extend(in_play[first : first + size] for first in range(0, len(in_play), size))
 
     def _abandon_if_hopeless(self) -> list[Command]:
-        """Abandon groups that are too wide at once, unless nodes may come."""
+        """Abandon groups that are too wide for the cluster, unless wider nodes may still join."""
         return [] if self.wait else self._abandon_too_wide()
 
     def _abandon_too_wide(self) -> list[Command]:
-        """Abandon groups whose replica needs more GPUs than a node, its stages' nodes, or its pool has."""
+        """Abandon groups whose replica needs more GPUs than its pool has, or than a node (for stages, several nodes) has."""
         commands: list[Command] = []
         for group in self.groups.values():
             demand = group.demand
@@ -280,7 +289,7 @@ class Scheduler(Control):
         return commands
 
     def _reserved_for_judge(self, group: WorkerGroup) -> str:
-        """Return the words that name the judge whose GPUs the group cannot have."""
+        """Return the words that name the judge whose reserved GPUs the group cannot use; empty without such a judge."""
         judge = self.groups.get(group.demand.judge)
         reserved = judge and judge.demand.standing_replicas
         return f" in addition to {judge.demand.gpu_text} for {judge.name}" if judge and reserved else ""

@@ -1,11 +1,11 @@
-"""The tight bound: the earliest end of several groups' work if no GPU is ever idle and every replica starts once."""
+"""The tight end: the earliest time at which several groups' work can end, if no GPU is ever idle and each replica starts once."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 PRECISION = 1e-4
-"""Relative error of the end."""
+"""Largest relative error of the computed end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,30 +13,30 @@ class Load:
     """One group's work and the replicas that share it; times are seconds from now."""
 
     gpus: float
-    """Of one replica."""
+    """GPUs of one replica."""
     work: float
-    """Replica-seconds that are left."""
+    """Remaining work in replica-seconds."""
     start: float
     """Seconds that one more replica takes to start."""
     further: int
-    """The largest number of further replicas."""
+    """The largest number of replicas that may be added."""
     ready: int = 0
-    """Replicas that play."""
+    """Number of replicas that play."""
     starting: tuple[tuple[float, int], ...] = ()
-    """Seconds until replicas that start are ready, and how many."""
+    """Pairs of the seconds until starting replicas are ready, and their number."""
     slack: float = 0.0
-    """Seconds that its last replica keeps its GPUs at the end of its work, unless all work ends before."""
+    """Seconds that one replica is assumed to waste after the group's work; no more count than are left until the end."""
     node_start: float = 0.0
     """Seconds that the first further replica on a node takes longer to start."""
     per_node: int = 1
-    """The largest number of further replicas on one node."""
+    """The largest number of replicas that may be added on one node."""
 
     def missing(self, end: float) -> float:
-        """Return the replica-seconds that its replicas leave undone at ``end``."""
+        """Return the replica-seconds that its present replicas leave undone at ``end``."""
         return max(0.0, self.work - self._capacity(end))
 
     def lacking(self, end: float) -> float:
-        """Return the number of further replicas without which it does not end in time; infinity if it cannot."""
+        """Return the number of replicas to add so that the work ends at ``end``; infinity if it cannot."""
         missing = self.missing(end)
         if missing <= PRECISION * self.work:
             return 0
@@ -44,7 +44,7 @@ class Load:
         return count if count <= self.further else math.inf
 
     def gpu_seconds(self, end: float) -> float:
-        """Return the GPU-seconds that it takes to end in time; infinity if it cannot."""
+        """Return the GPU-seconds that the work needs to end at ``end``, with starts and slack; infinity if it cannot."""
         lacking = self.lacking(end)
         if math.isinf(lacking):
             return math.inf
@@ -58,7 +58,10 @@ class Load:
 
 
 def tight_end(loads: Iterable[Load], gpus: float) -> float:
-    """Return the seconds until the end, which no schedule beats if there is no slack; infinity if there is no end."""
+    """Return the seconds until all work can have ended on so many GPUs; infinity if it never can.
+
+    If no load has slack, no schedule ends sooner.
+    """
     loads = [load for load in loads if load.work > 0]
     low, high = 0.0, sum(load.start + load.work + load.gpus * (load.start + load.work + load.slack) for load in loads)
     if not _can_end(loads, gpus, high):
@@ -74,9 +77,9 @@ def _can_end(loads: Sequence[Load], gpus: float, end: float) -> bool:
 
 
 def choose_givers(loads: Mapping[str, Load], lacking: Iterable[str], end: float, leaving: float) -> list[str]:
-    """Return the groups that let a worker go, once per worker, so that the ``lacking`` groups get the replicas they lack.
+    """Return the groups that give up a worker, once per worker, so that the ``lacking`` groups get the replicas they lack.
 
-    A group lets a worker go if the others end its work in time. ``leaving``: GPUs of workers that leave already.
+    A group gives a worker up if its other workers can end its work in time. ``leaving``: GPUs of workers that leave anyway.
     """
     left, givers = dict(loads), list[str]()
     for name in sorted(lacking, key=lambda name: -loads[name].gpus):

@@ -1,4 +1,4 @@
-"""The GPUs that a sweep's pending work would use if it had them: what the cluster's autoscaler is asked for."""
+"""The GPUs that a sweep's pending work could use, to ask the cluster's autoscaler for them."""
 
 from collections.abc import Mapping
 
@@ -6,18 +6,18 @@ from orchestrator.scheduling.placement import Placement
 from orchestrator.scheduling.state import LEASES_PER_WORKER, WorkerGroup
 
 STARTS_OF_WORK = 4.0
-"""Work per replica, in its start times, below which another node is not worth its start."""
+"""A replica is worth asking for if it has work for at least so many times its start time."""
 MAX_BUNDLES = 1000
 
 Bundle = dict[str, float]
-"""Resource as Ray names it -> amount, of one replica or of one of its stages."""
+"""Resource (with Ray's name) -> amount that one replica, or one of its pipeline stages, needs."""
 
 
 def wanted_bundles(placement: Placement, limits: Mapping[str, float]) -> list[Bundle]:
-    """Return a bundle per replica, or per stage if no node is wide enough, that pending work would use, widest first.
+    """Return one bundle per replica that pending work could use, or per pipeline stage if no node is wide enough; widest first.
 
-    Those that run are included. ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out: their number per
-    GPU follows the nodes.
+    Replicas that run already are included. ``limits``: pool -> GPUs that the sweep may use at most. CPUs are left out, because
+    the nodes determine how many there are per GPU.
     """
     room = dict(limits)
     bundles = list[Bundle]()

@@ -85,7 +85,7 @@ def test_a_preempted_node_is_emptied_before_it_dies(ground, demo_data, tmp_path)
 
     log = "".join(path.read_text() for path in out.glob("logs/attempt-*/driver.log"))
     assert done.returncode == 0, done.stderr
-    assert "Ray empties node" in log and "is lost: " not in log
+    assert "Ray drains node" in log and "is lost: " not in log
     assert tally(out) == (copies * 2 * 70, 0)
 
 

@@ -1,4 +1,4 @@
-"""The forecast of a sweep on a number of GPUs, from the real scheduler: hours, range, lower bound, cost."""
+"""The forecast of a sweep on a number of GPUs, by simulating the real scheduler: hours, their range, a lower bound, the cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ from sweeps.spec import Judge, ModelSpec, Sweep
 
 HOUR = 3600.0
 SIMULATIONS = 8
-"""Simulations with random errors in the rates, for the range of a forecast."""
+"""Number of simulations with random errors in the rates that give the range of a forecast."""
 RATE_ERRORS = {"measured": (0.1, 0.0), "reckoned": (0.5, 0.3), "guessed": (0.7, 0.3)}
-"""Source of a rate -> spread (sigma of a log-normal) of its error, the model's own and the one that all models share.
+"""Source of a rate -> spread (sigma of a log-normal) of the model's own error, and of the error that all models share.
 
-Reckoned rates are assumed to be right within a factor of 1.5 to 3. A wrong number of turns per episode, or a wrong GPU
-utilization, affects all models alike.
+Reckoned rates are assumed to be right within a factor of 1.5 to 3. The shared error stands for a wrong number of turns per
+episode or a wrong GPU utilization.
 """
 
 
@@ -42,17 +42,17 @@ class Forecast:
     nodes: Sequence[Node]
     pending: PendingWork
     rates: Mapping[str, Rate]
-    """Group on GPUs, including the judge's -> its rate."""
+    """Group on GPUs (also the judge's) -> its rate."""
     without_gpu: Sequence[ModelSpec]
     """Models and judges without a GPU, which are not simulated."""
     simulated: SimulatedSweep
     makespans: Sequence[float] = ()
-    """Seconds of further simulations, with random errors in every rate and start."""
+    """Makespans of more simulations, in seconds, each with random errors in every rate and start."""
     serving: str = ""
-    """The group of a judge on GPUs that episodes wait for; the waiting is not simulated."""
+    """The group of a judge on GPUs that reads each turn while its episode waits; the wait is not simulated."""
 
     def lines(self, price: float | None = None) -> list[str]:
-        """Return the printed lines; ``price`` is for one GPU-hour."""
+        """Return the printed lines; ``price`` is that of one GPU-hour."""
         simulated, reserved = self.simulated, self.gpus * self.simulated.makespan / HOUR
         models = [name for name in self.rates if not name.startswith(JUDGE) and name not in simulated.abandoned]
         judged = f" and {simulated.verdicts:,} verdicts" if simulated.verdicts else ""
@@ -91,7 +91,7 @@ class Forecast:
         return f" ({low:.1f} to {high:.1f} h in {len(self.makespans)} simulations with random errors in the rates)"
 
     def _sources(self) -> list[str]:
-        """Return a line per source of rates, and one for the models whose front end, not the GPU, limits the rate."""
+        """Return a line per source of rates, and a line for the models whose rate the front end limits, not the GPU."""
         names = {source: [name for name, rate in self.rates.items() if rate.source == source] for source in RATE_ERRORS}
         lines = [f"rates {source}: {', '.join(names[source])}" for source in names if names[source]]
         limited = [f"{name} ({rate.episodes:.2g} episodes/s)" for name, rate in self.rates.items() if rate.front_end]
@@ -107,10 +107,13 @@ def forecast(
     pending: PendingWork | None = None,
     simulations: int = 0,
 ) -> Forecast:
-    """Simulate the pending part of a sweep, by default all of it over the published benchmark.
+    """Simulate the ``pending`` work of a sweep, by default all of its work on the published benchmark.
 
-    ``folders`` are run folders whose measured rates are used; ``simulations`` further ones, with random errors in the rates,
-    give the range of the makespan. Raises SweepError for an unknown GPU type, or if nothing needs a GPU.
+    Args:
+        folders: Run folders whose measured rates are used.
+        simulations: Number of more simulations, with random errors in the rates, for the range of the makespan.
+
+    Raises SweepError for an unknown GPU type, or if neither a model nor the judge needs a GPU.
     """
     models, others = workload.split_by_gpu(sweep)
     judge = sweep.judge if sweep.is_judged else None
@@ -128,14 +131,15 @@ def forecast(
     nodes = build_nodes(gpus, gpu_type)
     simulate_once = partial(simulate, queues, with_rates, gpus, nodes=nodes, shares=shares(sweep, gpus), reads=reads)
     works = {name: _work(with_rates[name], len(queue), rates[name]) for name, queue in queues.items()}
-    wrong = ({name: _perturb(works[name], rates[name], name, seed) for name, queue in queues.items()}
-             for seed in range(simulations))  # fmt: skip
-    makespans = [simulate_once(works=works).makespan for works in wrong]
+    perturbed = (
+        {name: _perturb(works[name], rates[name], name, seed) for name in queues} for seed in range(simulations)
+    )
+    makespans = [simulate_once(works=wrong_works).makespan for wrong_works in perturbed]
     return Forecast(gpus, gpu_type, nodes, pending, rates, others, simulate_once(works=works), makespans, serving)
 
 
 def _set_rates(groups: Mapping[str, Demand], rates: Mapping[str, Rate]) -> dict[str, Demand]:
-    """Return the demands of the groups that have a rate, with it; a judge without a rate is left out."""
+    """Return the demands of the groups that have a rate, with this rate; a judge without a rate is dropped from them."""
     return {
         name: replace(
             demand,
@@ -151,9 +155,9 @@ def _set_rates(groups: Mapping[str, Demand], rates: Mapping[str, Rate]) -> dict[
 def _number_work(
     pending: PendingWork, groups: Iterable[str], judge: Judge | None, services: Sequence[ModelSpec]
 ) -> tuple[dict[str, list[int]], dict[int, int]]:
-    """Return group -> ordinals, and the ordinal of an answer -> that of its verdict.
+    """Return group -> ordinals of its work, and the ordinal of each answer -> the ordinal of its verdict.
 
-    Answers of services are judged too, as if they were there from the start.
+    Stored answers and those of services are queued for the judge from the start.
     """
     numbers = count()
     queues = {
@@ -173,14 +177,14 @@ def _number_work(
 
 
 def _work(demand: Demand, episodes: int, rate: Rate) -> Work:
-    """Return a model's work if its rate is right."""
+    """Return a model's work, assuming that its rate is right."""
     start = rate.phases.cached or rate.start
     work = Work(episodes, demand.gpus, rate.episodes, start, demand.concurrency)
     return work.with_phases(rate.phases, rate.weights)
 
 
 def _perturb(work: Work, rate: Rate, name: str, seed: int) -> Work:
-    """Return a model's work with random errors in rate and start, as large as their source suggests."""
+    """Return a model's work with random errors in rate and start; the source of the rate decides how large they are."""
     own, shared = RATE_ERRORS[rate.source]
     chance = Random(f"{seed}/{name}")
     factor = chance.lognormvariate(0.0, own) * Random(f"{seed}/shared").lognormvariate(0.0, shared)
@@ -210,7 +214,7 @@ def replica_rates(sweep: Sweep, gpu_type: str, folders: Sequence[Path], pending:
 
 # -- ``plan --gpus`` ------------------------------------------------------------------------------------------------------
 def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
-    """Return the part of the plan that the run folder does not have yet."""
+    """Return the work of the plan whose episodes and verdicts are not in the run folder yet."""
     folder = Path(sweep.output)
     stored = (folder / "episodes").is_dir()
     finished = stored_episodes(plan, folder).select("key").collect()["key"] if stored else ()
@@ -223,7 +227,7 @@ def count_pending_work(sweep: Sweep, plan: Plan) -> PendingWork:
 
 
 def _precision_lines(sweep: Sweep, plan: Plan | None, gpus: int, gpu_type: str) -> list[str]:
-    """Return what ``[precision]`` leaves of the sweep, in episodes and GPU-hours, for two possible accuracies."""
+    """Return lines that say how much of the sweep ``[precision]`` plays, if all accuracies are 25% and if they are 50%."""
     if sweep.precision is None:
         return []
     cells = plan.cells if plan else sweep.cells()
@@ -246,9 +250,9 @@ def _precision_lines(sweep: Sweep, plan: Plan | None, gpus: int, gpu_type: str) 
 def forecast_lines(
     sweep: Sweep, gpus: int, gpu_type: str, price: float | None = None, timeline: Path | None = None
 ) -> list[str]:
-    """Return the forecast's lines, and draw its timeline to ``timeline`` or next to the run folder.
+    """Return the forecast's lines, and draw its timeline to the file ``timeline`` (by default next to the run folder).
 
-    Without the data folder the published benchmark is counted. Raises BadData, and SweepError if the picture cannot be
+    Without the data folder all work on the published benchmark counts. Raises BadData, and SweepError if the picture cannot be
     written.
     """
     from orchestrator.scheduling.forecast.timeline import draw_timeline

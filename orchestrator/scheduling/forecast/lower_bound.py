@@ -1,4 +1,4 @@
-"""The true size and speed of each model's work, and the makespan that no schedule can beat."""
+"""The size and speed of each model's work, and the lower bound: a makespan that no schedule can beat."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,24 +12,24 @@ from orchestrator.scheduling.tight_end import PRECISION, Load, tight_end
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One model's true size and speed, which the scheduler only estimates."""
+    """The true size and speed of one model's work; the scheduler only estimates the speed."""
 
     episodes: int
     gpus: float
     rate: float
     """Episodes/s of one replica."""
     start: float
-    """Seconds of a start; with ``phases``, of a lone start on a node that has the weights and compiled kernels."""
+    """Seconds of a start; with ``phases``, of a start that loads alone on a node that has the weights and compiled kernels."""
     concurrency: int = 1
-    """Episodes a replica plays at once: one alone takes ``concurrency / rate`` seconds."""
+    """Episodes that a replica plays at once; a single episode takes ``concurrency / rate`` seconds."""
     replicas: int = 1_000_000
-    """The largest number of replicas that can work at a time."""
+    """The largest number of replicas that can work at the same time."""
     per_node: int = 1_000_000
     """The largest number of replicas on one node."""
     phases: StartPhases | None = None
     """Phases of a start; None if replicas start independently of each other."""
     weights: float = 0.0
-    """Gigabytes that a start reads."""
+    """Gigabytes of weights that a start reads."""
 
     @property
     def replica_seconds(self) -> float:
@@ -38,12 +38,12 @@ class Work:
 
     @property
     def node_start(self) -> float:
-        """Seconds that the first start on a node takes longer: it compiles. A download may have ended before, so it counts 0."""
+        """Extra seconds of a model's first start on a node, which compiles; downloads count 0, because they may end earlier."""
         return self.phases.compile if self.phases else 0.0
 
     @property
     def load(self) -> Load:
-        """The argument of ``tight_end`` for this work, of which no replica plays or starts yet."""
+        """This work as an argument of ``tight_end``, before any replica starts."""
         return Load(
             self.gpus,
             self.replica_seconds,
@@ -54,7 +54,7 @@ class Work:
         )
 
     def with_phases(self, phases: StartPhases, weights: float) -> Self:
-        """Return the work with these phases, scaled so that a cached start takes ``start``, and with gigabytes of weights."""
+        """Return the work with these phases, scaled so that a cached start takes ``start``, and ``weights`` gigabytes to read."""
         if not phases.cached:
             return self
         return replace(self, phases=phases.scaled(self.start / phases.cached), weights=weights)
@@ -62,14 +62,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Seconds that no schedule can beat, derived in three ways."""
+    """Three lower bounds of the makespan, in seconds."""
 
     area: float
-    """All GPU-seconds, including one start per model on a new node, spread evenly over all GPUs."""
+    """All GPU-seconds, with one start on a new node per model, divided by the number of GPUs."""
     longest: float
-    """The longest model on its own: one start, then its episodes over as many replicas as it may have."""
+    """The longest time of a model alone: one start, then its episodes over as many replicas as it may have."""
     tight: float
-    """As ``area``, but with a start for each replica that a model needs to end in this time, on as few new nodes as possible."""
+    """As ``area``, but with a start of each replica that a model needs to end in this time, on as few nodes as possible."""
 
     @property
     def seconds(self) -> float:
@@ -78,7 +78,7 @@ class Bound:
 
 
 def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
-    """Return the bound: each model with episodes starts at least once, and no GPU does two things at a time."""
+    """Return the bound on this many GPUs; each model with episodes starts at least once."""
     pending = [work for work in works if work.episodes]
     area = sum(work.gpus * (work.start + work.node_start + work.replica_seconds) for work in pending)
     alone = [work.start + max(work.concurrency, work.episodes / work.replicas) / work.rate for work in pending]
@@ -87,7 +87,7 @@ def lower_bound(works: Sequence[Work], gpus: int) -> Bound:
 
 
 def cap_replicas(work: Work, episodes: int, demand: Demand, nodes: Sequence[Node], shares: Mapping[str, float]) -> Work:
-    """Return the work with these episodes and the replicas that the demand, the pool's share and the nodes allow."""
+    """Return the work with this many episodes, and with as many replicas as the demand, the pool's share and the nodes allow."""
     replicas, per_node = demand.replicas, work.per_node
     if work.gpus:
         sizes = [node.gpus for node in nodes if demand.accelerator in ("", node.accelerator)]

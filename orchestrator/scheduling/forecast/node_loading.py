@@ -1,6 +1,6 @@
-"""Engines that load on one simulated node: in turn as by ``LoadQueue``, over one disk, with one compile cache.
+"""Simulates engines that load on one node: they share its disk and compile cache, and take turns as ``LoadQueue`` makes them.
 
-The weights of a model that waits for GPUs are prepared meanwhile, as by ``WeightsAhead``. Weights that the node has read once
+Meanwhile the weights of models that wait for GPUs are prepared, as ``WeightsAhead`` does. Weights that the node has read once
 stay in its memory: the paper's models have some 750 GB, and a DGX H200 has 2 TB.
 """
 
@@ -16,6 +16,7 @@ DISK_GB_S = 6.5
 """Gigabytes per second that a node's disk reads: one data-center NVMe drive (a DGX H200 has eight in RAID 0)."""
 
 Event = Callable[[], Sequence[Command]]
+"""A function that the simulation calls at the event's time; returns the commands that follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,38 +26,40 @@ class EngineStart:
     slot: int
     group: str
     alone: bool
-    """True if no other engine may load meanwhile, since it uses a part of a GPU, or several nodes."""
+    """True if no other engine may load at the same time, because this one uses a part of a GPU or several nodes."""
     phases: StartPhases
     weights: float
-    """Gigabytes."""
+    """Gigabytes of weights."""
     ready: Event
+    """Happens when the replica is ready."""
 
     @property
     def pace(self) -> float:
-        """Gigabytes per second that it reads alone."""
+        """Gigabytes per second that it reads if nothing else reads."""
         return self.weights / self.phases.read if self.phases.read else 0.0
 
 
 class NodeLoading:
-    """The starts on one node: models that are read share its disk, and a model's first start compiles and downloads."""
+    """The starts on one node; they share its disk, and only a model's first start downloads and compiles."""
 
     def __init__(self, at: Callable[[float, Event], None], clock: Callable[[], float], disk: float = DISK_GB_S) -> None:
-        """``at`` lets an event happen at a time of ``clock``; ``disk``: gigabytes per second."""
+        """Start without engines; ``at`` schedules an event at a time of ``clock``; ``disk``: gigabytes per second."""
         self._at, self._clock, self._disk = at, clock, disk
         self._waiting: deque[EngineStart] = deque()
         self._loading: dict[int, EngineStart] = {}
         self._unread: dict[int, float] = {}
-        """Slot -> seconds that it would take alone for what it has not read."""
+        """Slot -> seconds that it would read on if nothing else read."""
         self._in_memory: set[str] = set()
         """Groups whose weights the node has read."""
         self._read_until = 0.0
+        """Time up to which ``_unread`` is computed."""
         self._downloaded: set[str] = set()
         self._compiled: set[str] = set()
         """Groups whose kernels are compiled on the node."""
         self._prepared: EngineStart | None = None
-        """A start that has no GPU yet, whose weights are being prepared."""
+        """A start that has no GPU yet and whose weights are being prepared."""
         self._change = 0
-        """Number of the last change of who reads; an event of an earlier one is void."""
+        """Counts changes in who reads; the end of a read that was planned before the last change is ignored."""
 
     def join(self, start: EngineStart) -> None:
         self._waiting.append(start)
@@ -78,7 +81,7 @@ class NodeLoading:
             self._download(start)
 
     def prepare(self, start: EngineStart) -> None:
-        """Download and read the weights of a start that has no GPU yet, one at a time."""
+        """Download and read the weights of a start that has no GPU yet, unless another one is being prepared."""
         if self._prepared is None and start.group not in self._in_memory:
             self._prepared = start
             self._download(start)
@@ -106,7 +109,7 @@ class NodeLoading:
         self._read_until = now
 
     def _paces(self) -> dict[int, float]:
-        """Return slot -> how fast it reads, 1 if alone; replicas of one model read its weights from the disk once."""
+        """Return slot -> its speed of reading, 1 if it reads alone; replicas of one model share one read from the disk."""
         reading = {slot: self._start_of(slot) for slot in self._unread}
         from_disk = {start.group: start.pace for start in reading.values() if start.group not in self._in_memory}
         shared = min(1.0, self._disk / total) if (total := sum(from_disk.values())) else 1.0

@@ -1,6 +1,6 @@
-"""The real scheduler on a virtual clock, with a heap of events in place of Ray. Equal seeds give equal runs.
+"""Simulates a sweep: the real scheduler on a virtual clock, with a heap of events in place of Ray. Equal inputs give equal runs.
 
-The makespan is compared with a bound that no schedule can beat. ``tests/faults.py`` adds workers that die and fall silent.
+The makespan is compared with a bound that no schedule can beat. ``tests/faults.py`` adds workers that die or fall silent.
 """
 
 import heapq
@@ -20,7 +20,7 @@ from orchestrator.scheduling.scheduler import Scheduler
 BATCH_EPISODES = 64
 """Episodes per delivered batch."""
 TICK_INTERVAL_S = 30.0
-"""Seconds between two ticks."""
+"""Seconds of simulated time between two ticks of the scheduler."""
 
 
 @dataclass
@@ -40,20 +40,21 @@ class WorkerSpan:
 
 @dataclass
 class SimulatedSweep:
-    """A sweep as the simulation has played it."""
+    """The result of a simulation."""
 
     makespan: float
     spans: list[WorkerSpan]
     bound: Bound
     delivered: int
-    """Episodes."""
+    """Number of episodes."""
     verdicts: int
-    """Answers read by a judge."""
+    """Number of answers read by a judge."""
     duplicates: int
-    """Deliveries of episodes that were already delivered."""
+    """Number of deliveries of episodes that were already delivered."""
     given_up: int
+    """Number of episodes that the scheduler gave up."""
     abandoned: dict[str, str]
-    """Model -> why it is not played."""
+    """Group -> why it is not played."""
 
     @property
     def ratio(self) -> float | None:
@@ -72,11 +73,11 @@ class Replica:
     work: Work
     span: WorkerSpan
     free_at: float = 0.0
-    """Time at which its engine has played all its leases."""
+    """Time at which its engine will have played all its leases."""
     gone: bool = False
-    """True once it sends nothing more."""
+    """True if it has ended; its later events are ignored."""
     recalled: set[int] = field(default_factory=set)
-    """Recalled episodes that its engine had not begun."""
+    """Recalled episodes, except those that its engine had begun."""
 
 
 class Simulation:
@@ -98,9 +99,9 @@ class Simulation:
         """Node -> the engines that load there."""
 
     def run(self, pending: Mapping[str, Sequence[int]]) -> SimulatedSweep:
-        """Play until nothing is pending, by group; the bound counts the models that were not abandoned.
+        """Play until nothing is pending; ``pending``: group -> ordinals. The bound leaves abandoned groups out.
 
-        Raises RuntimeError if the scheduler is stuck.
+        Raises RuntimeError if work is pending but no worker plays it.
         """
         self._act(self.schedule.on_begin(0.0))
         self._at(TICK_INTERVAL_S, self._tick)
@@ -174,7 +175,7 @@ class Simulation:
         return self.schedule.on_ready(replica.span.slot, self.now)
 
     def _lease(self, replica: Replica, lease: int, ordinals: Sequence[int]) -> None:
-        """Leases share one engine; a lease too short to fill it takes as long as one episode does."""
+        """Schedule a lease's deliveries and its end; leases share one engine, and a short one takes as long as an episode."""
         begin = max(self.now, replica.free_at)
         replica.free_at = begin + len(ordinals) / replica.work.rate
         end = max(replica.free_at, self.now + replica.work.concurrency / replica.work.rate)
@@ -210,7 +211,7 @@ class Simulation:
         return self.schedule.on_tick(self.now)
 
     def _at(self, when: float, event: Callable[[], Sequence[Command]], replica: Replica | None = None) -> None:
-        """Let ``event`` happen at this time, unless its ``replica`` is gone by then."""
+        """Schedule ``event`` at this time; it is skipped if ``replica`` is gone by then."""
 
         def happen() -> Sequence[Command]:
             return [] if replica and replica.gone else event()
@@ -238,10 +239,10 @@ def simulate(
     shares: Mapping[str, float],
     reads: Mapping[int, int],
 ) -> SimulatedSweep:
-    """Play a sweep on a cluster of this many GPUs.
+    """Play a sweep on a simulated cluster of this many GPUs.
 
     Args:
-        works: the true rates and starts.
+        works: group -> its true rate and start time; ``demands`` has the scheduler's estimates.
         shares: pool -> GPUs it may use.
         reads: ordinal of an answer -> its ordinal in the queue of its group's judge.
     """

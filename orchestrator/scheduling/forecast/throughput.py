@@ -26,17 +26,17 @@ from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import Judge, ModelSpec, Protocol
 
 PRIOR_WEIGHT_S = 600.0
-"""Observed replica-seconds of work that weigh as much as the table."""
+"""The table weighs as much as so many observed replica-seconds of work."""
 MAX_PICTURES_PER_S = 17.0
-"""For a model that is not in the table: the one thread of an engine that prepares pictures is no faster (rates.toml)."""
+"""Limit for a model that is not in the table: an engine prepares pictures in one thread, which is no faster (rates.toml)."""
 COMPILE_S = 45.0
-"""Reckoned seconds that a model's first start on a node compiles."""
+"""Reckoned seconds for which a model's first start on a node compiles."""
 READ_S_PER_BILLION = 3.0
 """Reckoned seconds in which one engine reads a billion parameters in bfloat16: 0.7 GB/s."""
 GB_PER_BILLION = 2.0
-"""Gigabytes of a billion parameters in bfloat16."""
+"""Gigabytes of weights per billion parameters in bfloat16."""
 OBSERVED_FILE = "rates.json"
-"""The run folder's file with the rates that the run has observed."""
+"""The file in a run folder with the rates that its runs have observed."""
 
 NO_PHASES = StartPhases()
 
@@ -48,15 +48,15 @@ class Rate:
     episodes: float
     """Episodes, answers or verdicts per second."""
     start: float
-    """Seconds until it is ready."""
+    """Seconds from the start command until the replica is ready."""
     source: str
-    """``reckoned`` (rates.toml), ``guessed`` (from its size alone) or ``measured``."""
+    """``reckoned`` (from rates.toml), ``guessed`` (from the model's size alone) or ``measured``."""
     front_end: bool = False
-    """True if the front end that prepares requests, not the GPU, limits the rate."""
+    """True if the front end that prepares requests limits the rate, not the GPU."""
     phases: StartPhases = NO_PHASES
-    """Of a start: download and compile for a model's first start on a node, read and warm for each."""
+    """The phases of a start; only a model's first start on a node downloads and compiles."""
     weights: float = 0.0
-    """Gigabytes that a start reads."""
+    """Gigabytes of weights that a start reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,15 @@ class ObservedRate:
     """Measurements of one model on one kind of GPU."""
 
     episodes: int = 0
+    """Number of episodes, answers or verdicts."""
     busy: float = 0.0
-    """Replica-seconds of playing them."""
+    """Replica-seconds in which they were played."""
     starts: tuple[float, ...] = ()
     """Seconds of each start."""
     front_end: float = 0.0
-    """Requests/s that its front end sustained in the latest trial; 0 without one."""
+    """Requests/s that its front end sustained in the latest trial; 0 if there was no trial."""
     phases: tuple[StartPhases, ...] = ()
-    """Of each start of vLLM."""
+    """The phases of each start of vLLM."""
 
     def __add__(self, later: ObservedRate) -> ObservedRate:
         front_end = later.front_end or self.front_end
@@ -96,7 +97,7 @@ def gpu_types() -> list[str]:
 def episode_rate(
     model: ModelSpec, gpu_type: str, observed: ObservedRate = ObservedRate(), pictures: float | None = None
 ) -> Rate:
-    """Return the episodes/s of one replica on this kind of GPU, with ``pictures`` per episode (default: zero-shot's).
+    """Return the episodes/s of one replica on this kind of GPU; ``pictures``: mean per episode (default: as in zero-shot).
 
     Raises SweepError for a kind of GPU that is not in the table.
     """
@@ -106,7 +107,7 @@ def episode_rate(
 
 
 def mean_pictures(condition: Condition) -> float:
-    """Return the pictures of an average multiple-choice episode under a condition (rates.toml names the sources)."""
+    """Return the mean number of pictures in a multiple-choice episode under a condition (rates.toml names the sources)."""
     mean = _table()["pictures"]
     if condition.mode is Mode.REFERENCE:
         return float(mean["reference"])
@@ -119,7 +120,7 @@ def mean_pictures(condition: Condition) -> float:
 
 
 def answer_rate(model: ModelSpec, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
-    """Return open-ended answers per second: one picture and some sentences each."""
+    """Return open-ended answers per second of one replica; an answer has one picture and some sentences."""
     picture = _picture_rate(model, gpu_type)
     seconds = 1 / picture.episodes + _table()["answers"]["tokens"] / _decoding(model, gpu_type)
     rate = _cap_by_front_end(replace(picture, episodes=1 / seconds), model, observed)
@@ -127,20 +128,20 @@ def answer_rate(model: ModelSpec, gpu_type: str, observed: ObservedRate = Observ
 
 
 def verdict_rate(judge: Judge, gpu_type: str, observed: ObservedRate = ObservedRate()) -> Rate:
-    """Return verdicts per second of one replica of a judge; reading is negligible compared with its reasoning."""
+    """Return verdicts per second of one replica of a judge; only the tokens that it writes count."""
     verdicts = _decoding(judge.model, gpu_type) / _table()["verdicts"]["tokens"]
     return _correct(_with_phases(Rate(verdicts, _start_seconds(judge.model), "reckoned"), judge.model), observed)
 
 
 def length_assumptions() -> str:
-    """Return a sentence on the lengths that the open-ended rates assume."""
+    """Return the lengths that the rates of answers and verdicts assume, in words."""
     table = _table()
     answer, verdict = table["answers"]["tokens"], table["verdicts"]["tokens"]
     return f"assumed length where no run measured it: {answer} tokens per open-ended answer, {verdict:,} per verdict"
 
 
 def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
-    """Return the rate of mixed work, (count, rate) per kind; the first rate if there is no work."""
+    """Return the rate of mixed work; ``parts`` has a count and a rate per kind of work. Without work, the first rate."""
     parts = [part for part in parts if part[0]] or [(1, parts[0][1])]
     seconds = sum(count / rate.episodes for count, rate in parts)
     main, count = max(parts, key=lambda part: part[0])[1], sum(count for count, _ in parts)
@@ -148,7 +149,7 @@ def combine_rates(parts: Sequence[tuple[int, Rate]]) -> Rate:
 
 
 def gpu_speed(gpu_type: str) -> float:
-    """Return the speed of one GPU relative to an H200; raises SweepError."""
+    """Return the speed of one GPU relative to an H200; raises SweepError for an unknown type."""
     speed = _table()["speed"].get(gpu_type.lower())
     if speed is None:
         raise SweepError(f"no rates are known for GPU type {gpu_type!r}; type one of {', '.join(gpu_types())}")
@@ -156,7 +157,7 @@ def gpu_speed(gpu_type: str) -> float:
 
 
 def _decoding(model: ModelSpec, gpu_type: str) -> float:
-    """Return the tokens/s that one replica writes with a full batch."""
+    """Return the tokens/s that one replica writes when its batch is full."""
     tokens = float(_table()["decoding"]["tokens"]) * gpu_speed(gpu_type) * (model.gpus or 1)
     return tokens / billions(model)
 
@@ -171,9 +172,10 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
 
 
 def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
-    """Return the phases of a typical start: compile is what the slowest takes beyond the fastest, which had a cache.
+    """Return the phases of a typical start.
 
-    The fastest's own compile is part of warm; a single start had no cache.
+    The fastest compile phase is that of a start with a compile cache, so it counts as warm; ``compile`` is what the slowest
+    takes beyond it. If there is only one start, it had no cache.
     """
     compiles = [start.compile for start in starts]
     least = min(compiles) if len(starts) > 1 else 0.0
@@ -182,10 +184,10 @@ def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
 
 
 def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
-    """Return pictures/s by the table; for a model that is not in it, 150 per GPU and billion parameters."""
+    """Return pictures/s by the table; for a model that is not in it, 150 * GPUs / billions of parameters."""
     speed, row = gpu_speed(gpu_type), _table()["models"].get(model.name)
     if row:
-        # up to 3B, the thread that prepares pictures limits a part of a GPU and the whole alike
+        # up to 3B parameters the thread that prepares pictures is the limit, so a part of a GPU is as fast as a whole one
         share = model.gpus if 0 < model.gpus < 1 and billions(model) > 3 else 1.0
         return _with_phases(Rate(row["pictures"] * speed * share, row["start"], "reckoned"), model)
     pictures = min(MAX_PICTURES_PER_S, 150.0 * (model.gpus or 1) / billions(model))
@@ -193,13 +195,13 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
 
 
 def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
-    """Return the rate with reckoned phases: its start is one with weights and compiled kernels on the node."""
+    """Return the rate with reckoned phases; its ``start`` assumes that weights and compiled kernels are on the node."""
     read, weights = min(rate.start, READ_S_PER_BILLION * billions(model)), GB_PER_BILLION * billions(model)
     return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read), weights=weights)
 
 
 def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:
-    """Return the rate, but no more requests/s than the front end sustains, by a trial or else by the table."""
+    """Return the rate, limited to the requests/s that the front end sustains in a trial, or else by the table."""
     table_limit = _table()["front_end"].get(model.architecture, math.inf) if model.backend == "vllm" else math.inf
     limit = observed.front_end or table_limit
     return replace(rate, episodes=limit, front_end=True) if rate.episodes > limit else rate
@@ -210,7 +212,7 @@ def _start_seconds(model: ModelSpec) -> float:
 
 
 def billions(model: ModelSpec) -> float:
-    """Return the billions of a model's parameters; 7 if the entry states none."""
+    """Return a model's parameters in billions; 7 if its entry does not state them."""
     return model.parameters or 7.0
 
 
@@ -228,9 +230,9 @@ def write_observed(
     protocols: Sequence[Protocol],
     phases: Mapping[str, Sequence[StartPhases]] = MappingProxyType({}),
 ) -> None:
-    """Add what a run on GPUs has measured, with the phases of each group's starts, to its folder's file.
+    """Add the rates that a run on GPUs has measured, and the phases of each group's starts, to the folder's file.
 
-    Models that played several protocols give no rate of any, nor do those whose episodes wait for a judge.
+    Models give no rate if the sweep plays several protocols, or one in which episodes wait for a judge.
     """
     protocol = protocols[0] if len(protocols) == 1 else None
     played_kind = WORK_KINDS.get(protocol, "")
@@ -245,7 +247,7 @@ def write_observed(
 
 
 def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, ObservedRate]]) -> None:
-    """Add measurements (kind of work -> model or judge -> figures) to a folder's file; nothing without a kind of GPU."""
+    """Add measurements (kind of work -> model or judge -> rate) to a folder's file; do nothing if ``gpu_type`` is empty."""
     gpu = gpu_type.partition("-")[0].lower()
     if not gpu:
         return
@@ -259,7 +261,7 @@ def add_observed(folder: Path, gpu_type: str, fresh: Mapping[str, Mapping[str, O
 
 
 def _to_json(observed: ObservedRate) -> dict[str, Any]:
-    """Return the figures as the file has them, with the last 32 starts."""
+    """Return the figures in the form of the file, with the last 32 starts only."""
     starts = [round(seconds, 3) for seconds in observed.starts[-32:]]
     row: dict[str, Any] = {"episodes": observed.episodes, "busy": round(observed.busy, 3), "starts": starts}
     if observed.front_end:
@@ -270,7 +272,7 @@ def _to_json(observed: ObservedRate) -> dict[str, Any]:
 
 
 def read_observed(folders: Iterable[Path], gpu_type: str, kind: str = EPISODES) -> dict[str, ObservedRate]:
-    """Return model or judge -> measurements of these folders on this kind of GPU; unreadable files are skipped."""
+    """Return model or judge -> sum of the measurements of these folders on this kind of GPU; skip unreadable files."""
     totals: dict[str, ObservedRate] = {}
     for folder in folders:
         try:

@@ -1,6 +1,6 @@
 """The timeline picture of a forecast: one row per GPU, one bar per worker.
 
-No row has two bars at a time.
+Bars in one row never overlap; workers that share a GPU have quarters of its row.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,28 +19,28 @@ PALETTE = (
 )  # fmt: skip
 """Nineteen colors, one for each of the paper's open models, distinguishable with and without color blindness.
 
-Chosen by search for the greatest least distance (CAM02-UCS) under full color vision, protanopia, deuteranopia and
-tritanopia; each is the farthest from those before it, so few models are farthest apart.
+A search maximized the smallest distance between two colors (CAM02-UCS) under full color vision, protanopia, deuteranopia and
+tritanopia. Each color is the farthest from those before it, so that the first few differ most.
 """
 QUARTERS = 4
-"""The smallest part of a GPU that a worker takes is a quarter."""
+"""A GPU's row is divided into quarters, the smallest part of a GPU that a worker can use."""
 GRAY = "#bbbbbb"
-"""Judges."""
+"""The color of judges."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One worker on consecutive rows of each of its nodes."""
+    """One worker and the rows that it takes."""
 
     span: WorkerSpan
     rows: tuple[int, ...]
-    """GPUs, numbered through the cluster from 0."""
+    """Numbers of its GPUs, counted from 0 through all nodes."""
     quarters: tuple[int, ...] = ()
     """For a worker that shares a GPU: the quarters of the row that it takes, from 0."""
 
 
 def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]:
-    """Assign each worker GPUs of its node, adjacent ones if possible; raises ValueError if a node has too many workers."""
+    """Assign each worker GPUs of its nodes, adjacent ones if possible; raises ValueError if a node has too few."""
     last_rows = accumulate(node.gpus for node in nodes)
     first_rows = {node.name: end - node.gpus for node, end in zip(nodes, last_rows, strict=True)}
     free = {node.name: [0.0] * node.gpus for node in nodes}
@@ -67,7 +67,10 @@ def layout_bars(spans: Iterable[WorkerSpan], nodes: Sequence[Node]) -> list[Bar]
 
 
 def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
-    """Return the quarters of a shared GPU that a worker gets; raises ValueError if it has no room."""
+    """Reserve quarters of a shared GPU for a worker and return them; raises ValueError if too few are free.
+
+    ``until``: the time at which each quarter is free.
+    """
     idle = [number for number, when in enumerate(until) if when <= span.began][: int(span.gpus * QUARTERS)]
     if len(idle) < span.gpus * QUARTERS:
         raise ValueError(
@@ -79,7 +82,10 @@ def _take_quarters(until: list[float], span: WorkerSpan) -> tuple[int, ...]:
 
 
 def _lanes(until: Sequence[float], span: WorkerSpan, node: str) -> list[int]:
-    """Return the first run of adjacent free GPUs of a node, else any free ones."""
+    """Return the first run of adjacent free GPUs of a node for a worker, else any free ones.
+
+    ``until``: the time at which each GPU is free.
+    """
     idle = [lane for lane, when in enumerate(until) if when <= span.began]
     width = max(1, int(span.place.share_of(node, span.gpus)))
     for start in range(len(idle) - width + 1):
@@ -91,7 +97,7 @@ def _lanes(until: Sequence[float], span: WorkerSpan, node: str) -> list[int]:
 
 
 def draw_timeline(simulated: SimulatedSweep, nodes: Sequence[Node], path: Path, title: str) -> None:
-    """Write the picture (PNG); raises OSError if the file cannot be written."""
+    """Draw the workers of a simulation and write the picture (PNG); raises OSError if the file cannot be written."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -116,7 +122,7 @@ def draw_timeline(simulated: SimulatedSweep, nodes: Sequence[Node], path: Path, 
 
 
 def _bar(axes, bar: Bar, color: str, makespan: float) -> None:  # type: ignore[no-untyped-def]  # matplotlib has no types
-    """Draw one rectangle per run of rows, hatched while the worker starts, with its model's name if there is room."""
+    """Draw one rectangle per run of adjacent rows, hatched while the worker starts, with its group's name if there is room."""
     span, ready = bar.span, bar.span.ready if bar.span.ready is not None else bar.span.ended
     for low, high in _heights(bar):
         height, middle = high - low, (low + high) / 2

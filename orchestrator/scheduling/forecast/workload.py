@@ -1,6 +1,6 @@
-"""The pending work of a sweep by kind, and the rates that its scheduler starts with.
+"""The pending work of a sweep by kind, and the estimated rates that its scheduler starts with.
 
-An estimate is never part of a key and changes no answer: a wrong one only costs time, and the scheduler corrects it.
+Estimates are in no key and change no answer: a wrong estimate only costs time, and the scheduler corrects it.
 """
 
 from collections import Counter
@@ -36,9 +36,10 @@ class PendingWork:
     pictures: Mapping[str, float] = field(default_factory=dict)
     """Group -> mean pictures per multiple-choice episode."""
     unread: int = 0
-    """Stored answers without a verdict."""
+    """Number of stored answers without a verdict."""
 
     def episode_count(self, name: str) -> int:
+        """Return the number of a group's multiple-choice episodes and open-ended answers."""
         return self.episodes.get(name, 0) + self.answers.get(name, 0)
 
 
@@ -48,6 +49,7 @@ def published_work(sweep: Sweep) -> PendingWork:
 
 
 def published_samples(sweep: Sweep, cell: Cell) -> int:
+    """Return how many samples of the published benchmark a cell plays."""
     selection, scenario = sweep.selection_for(cell.protocol), cell.scenario
     if scenario in selection.ids:
         return len(selection.ids[scenario])
@@ -57,6 +59,7 @@ def published_samples(sweep: Sweep, cell: Cell) -> int:
 
 
 def count_work(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> PendingWork:
+    """Return the work of pairs of a cell and its number of pending episodes, and of ``unread`` stored answers."""
     counts, pictures = {protocol: Counter[str]() for protocol in Protocol}, dict[str, float]()
     for cell, number in episodes:
         name = worker_group(cell.model)
@@ -71,10 +74,10 @@ def count_work(episodes: Iterable[tuple[Cell, int]], unread: int = 0) -> Pending
 
 
 def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str) -> dict[str, Demand]:
-    """Return the demands with rates, if the GPU is in the table; measurements in sibling run folders are used.
+    """Return the demands with estimated rates, from the table and from measurements in sibling run folders.
 
-    Only for multiple choice: the length of answers is not known in advance, and with a rate far too high a worker would seem
-    to hang. Open-ended sweeps learn their rates while they play.
+    Unchanged for a GPU that is not in the table, and for sweeps without multiple choice: the length of answers is not known in
+    advance, and with a rate that is far too high a worker would seem to hang. Their rates are learned while they play.
     """
     kind = gpu_type.partition("-")[0].lower()
     if Protocol.MCQA not in sweep.protocols or kind not in gpu_types():
@@ -90,11 +93,11 @@ def estimate_demands(demands: Mapping[str, Demand], sweep: Sweep, gpu_type: str)
 
 
 def sibling_runs(sweep: Sweep) -> list[Path]:
-    """Return the run folders in the same parent folder as the sweep's own, itself included, that hold measurements."""
+    """Return the run folders with measurements that have the same parent folder as the sweep's own, which is included."""
     return sorted(path.parent for path in Path(sweep.output).parent.glob(f"*/{OBSERVED_FILE}"))
 
 
 def split_by_gpu(sweep: Sweep) -> tuple[Sequence[ModelSpec], Sequence[ModelSpec]]:
-    """Return the models on GPUs, and the others: services and policies, whose rate no GPU limits."""
+    """Return the models on GPUs, and the models without GPUs (services, policies); each worker group once."""
     models = {worker_group(model): model for model in sweep.models}.values()
     return [m for m in models if m.gpus], [m for m in models if not m.gpus]

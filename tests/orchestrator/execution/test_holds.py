@@ -123,8 +123,8 @@ def carry_out(control, folder, verb, target):
     [
         ("host-3", {"node-0003-long"}, ""), ("node-0004", {"node-0004-long"}, ""),
         ("shared", {"node-0001-long", "node-0002-long"}, ""),
-        ("node", set(), "node matches several GPU nodes of the cluster; they are {nodes}"),
-        ("host", set(), "host is not a GPU node of the cluster; they are {nodes}"),
+        ("node", set(), "node matches several GPU nodes of the cluster; its GPU nodes: {nodes}"),
+        ("host", set(), "host is not a GPU node of the cluster; its GPU nodes: {nodes}"),
     ],
 )  # fmt: skip
 def test_a_node_is_drained_by_its_host_or_the_start_of_its_name(two_models, tmp_path, target, names, refusal):
@@ -157,7 +157,7 @@ def test_a_cluster_without_gpus_has_no_node_to_drain(two_models, tmp_path):
     driver.hosts = dict
     command = control_log.make_command("drain", "a")
     assert LiveControl(driver, two_models[1], tmp_path, ControlState())._act(command) == (
-        "a is not a GPU node of the cluster; they are none", True,
+        "a is not a GPU node of the cluster; its GPU nodes: none", True,
     )  # fmt: skip
 
 

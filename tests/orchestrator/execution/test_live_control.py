@@ -218,7 +218,7 @@ def test_drained_node_plays_nothing_until_undrained(cluster):
         ("set", "m0.in_flight", "all", "m0.in_flight=all: type a whole number from 1 to 4096"),
         ("set", "m0.in_flight", "²", "m0.in_flight=²: type a whole number from 1 to 4096"),
         ("set", "sampling.seed", "1", "sampling.seed cannot be set while a sweep runs"),
-        ("drain", "n", "", "n matches several GPU nodes of the cluster; they are first (n1), second (n2)"),
+        ("drain", "n", "", "n matches several GPU nodes of the cluster; its GPU nodes: first (n1), second (n2)"),
         ("drain", "n3", "", "n3 is not a GPU node of the cluster"),
     ],
 )

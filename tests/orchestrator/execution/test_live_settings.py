@@ -125,7 +125,7 @@ def test_nodes_that_come_go_or_are_held_have_a_line(caplog: pytest.LogCaptureFix
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", f"node {'a' * 12} with 8 GPUs is lost"),
         ("INFO", f"node {'b' * 12} with 4 GPUs has joined"),
-        ("WARNING", f"Ray empties node {'c' * 12}: its workers begin nothing more"),
+        ("WARNING", f"Ray drains node {'c' * 12}: its workers begin no more episodes"),
         ("INFO", "2 of 4 GPUs are held by others"),
     ]
     caplog.clear()

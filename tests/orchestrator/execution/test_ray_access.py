@@ -78,10 +78,12 @@ def test_local_address_joins_no_cluster(monkeypatch, value, address):
 
 def test_cluster_says_what_is_open_and_to_whom(variables, monkeypatch):
     assert describe_open_ports(["127.0.0.1", "::1"]) == ""
-    assert "are open on 10.0.0.1 to everyone who reaches them" in describe_open_ports(["10.0.0.1", "10.0.0.1"])
+    assert "are open on 10.0.0.1: everyone who reaches them can run any code as you" in describe_open_ports(
+        ["10.0.0.1", "10.0.0.1"]
+    )
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     addresses = [f"10.0.0.{n}" for n in range(6)]
-    assert "10.0.0.3 and 2 more to whoever has the cluster's token" in describe_open_ports(addresses)
+    assert "10.0.0.3 and 2 more to everyone with the cluster's token" in describe_open_ports(addresses)
 
 
 def listening(process: psutil.Process) -> set[tuple[str, str, int]]:

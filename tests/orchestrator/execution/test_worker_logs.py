@@ -112,7 +112,7 @@ def test_decisions_are_logged_without_leases(tmp_path):
         "INFO worker 1 of qwen prints to /w.out",
         "WARNING node aaa with 8 GPUs is lost",
         "INFO node ccc with 4 GPUs has joined",
-        "WARNING Ray empties node bbb: its workers begin nothing more",
+        "WARNING Ray drains node bbb: its workers begin no more episodes",
     ]
 
 

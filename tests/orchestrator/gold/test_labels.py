@@ -170,7 +170,7 @@ def test_the_last_option_is_a_label_and_the_next_number_is_none(demo_data, tmp_p
     path.write_text(to_csv([OptionLabel(key="a", labeler="x", label=str(count))]))
     with pytest.raises(RunFolderError) as refusal:
         parse_labels(path, {"a": sample})
-    assert str(refusal.value) == f"{path}: a has {count} options, so {count} names none; count from 0"
+    assert str(refusal.value) == f"{path}: a has {count} options, counted from 0; {count} is none of them"
 
 
 def test_the_first_category_is_one_and_the_last_option_before_it_none(demo_data, tmp_path):
@@ -201,7 +201,7 @@ def test_labels_that_name_options_are_read_as_verdicts(demo_data, tmp_path):
     bits = [(True, False), (False, False), (False, True), (False, False), (False, False)]
     assert read_labels(tmp_path).select("category", "suggestion").rows() == bits
     path.write_text(to_csv([OptionLabel(key="a", labeler="x", label="99")]))
-    with pytest.raises(RunFolderError, match="so 99 names none"):
+    with pytest.raises(RunFolderError, match="counted from 0; 99 is none of them"):
         parse_labels(path, samples)
     path.write_text(to_csv(OptionLabel(key="a", labeler=who, label=str(n)) for who, n in (("x", right), ("y", wrong))))
     with pytest.raises(RunFolderError, match="two labels of a"):

@@ -142,7 +142,7 @@ def test_another_judge_of_answers_that_were_read_in_play_is_another_run(demo_dat
     with pytest.raises(SweepError) as refused:
         check_wording(RULES, played)
     assert str(refused.value) == (
-        "answers of oeg-multi were read while they were played; another judge is another run, with its own [judge]"
+        "answers of oeg-multi were read while they were played; to use another judge, play a run with that [judge]"
     )
     check_wording(RULES, after)
     check_wording(None)

@@ -192,7 +192,7 @@ def test_folders_that_are_no_pair_are_refused_in_a_sentence(spec, demo_data, tmp
     folders = [play_sweep(tmp_path / name, spec, only=3) for name in ("one", "two")]
     with pytest.raises(RunFolderError) as refused:
         merge(folders, tmp_path / "into", "x")
-    assert str(refused.value) == f"--prefer x is none of the merged folders; type one of {folders[0]}, {folders[1]}"
+    assert str(refused.value) == f"--prefer x is not one of the merged folders; type one of {folders[0]}, {folders[1]}"
     with pytest.raises(RunFolderError) as refused:
         merge(folders, folders[1])
     assert str(refused.value) == (

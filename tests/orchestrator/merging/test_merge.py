@@ -165,7 +165,7 @@ def test_invalid_merge_is_refused(shared_sweep, tmp_path):
         ([first, "--into", tmp_path / "x"], "merge needs two or more folders"),
         ([first, first, "--into", tmp_path / "x"], "named twice"),
         ([first, second, "--into", second], "has a run already"),
-        ([first, second, "--into", tmp_path / "x", "--prefer", "y"], "none of the merged folders"),
+        ([first, second, "--into", tmp_path / "x", "--prefer", "y"], "not one of the merged folders"),
         ([first, tmp_path / "none", "--into", tmp_path / "x"], "holds no run"),
     ):
         refusal = runner.invoke(app, ["merge", *map(str, arguments)])

@@ -5,7 +5,7 @@ from collections import deque
 
 import pytest
 
-from orchestrator.scheduling.commands import Abandon, Demand, GiveUp, Lease, Recall, Start, Stop
+from orchestrator.scheduling.commands import JUDGES, Abandon, Demand, GiveUp, Lease, Recall, Start, Stop
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.resources import ENGINE_CPUS, MAX_REPLICAS
 from orchestrator.scheduling.scheduler import Scheduler
@@ -110,6 +110,24 @@ def test_a_heartbeat_counts_answers_and_is_a_sign_of_life():
     )
     assert (schedule.groups["m"].answered, schedule.slots[1].last_heard, schedule.now) == (7, 60.0, 70.0)
     assert schedule.on_tick(960.0) == [] and schedule.on_tick(961.0)[0].reason == "silent for 901 s"
+
+
+def test_a_judge_that_was_idle_is_neither_silent_nor_slow_when_it_gets_answers():
+    """While writers play, the judge waits; that time would make it look dead and lower its rate."""
+    demands = {"m": Demand(0, 1, 1, judge="j"), "j": Demand(0, 1, 1, concurrency=2, pool=JUDGES)}
+    schedule = Scheduler({"m": [1], "j": [10, 11]}, demands, 2, 2)
+    slots = {start.group: start.slot for start in schedule.on_begin()}
+    schedule.on_ready(slots["m"])
+    (lease,) = schedule.on_ready(slots["j"])
+    schedule.on_delivery(slots["j"], lease.lease, [10, 11], 10.0)
+    assert schedule.on_lease_end(slots["j"], lease.lease, 10.0) == []
+
+    schedule.on_delivery(slots["m"], 1, [], 4000.0)
+    (lease,) = schedule.on_answers("j", [12, 13], 5000.0)
+    schedule.on_delivery(slots["m"], 1, [], 5000.0)
+    assert schedule.on_tick(5900.0) == [], "900 s after its new lease it may still be silent"
+    schedule.on_delivery(slots["j"], lease.lease, [12, 13], 5900.0)
+    assert (schedule.groups["j"].played, schedule.groups["j"].busy_s) == (4, 910.0)
 
 
 def test_a_group_waits_for_wide_nodes_from_the_last_change_of_the_cluster_on():
