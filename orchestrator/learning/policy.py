@@ -1,4 +1,6 @@
-"""The trained policy of the native engine: samples replies and computes their log-probabilities, each prompt only once.
+"""The trained policy of the native engine: samples replies and computes their log-probabilities.
+
+Replies to one question share one forward pass over it.
 
 Inputs come from ``actors.engine.hf.backend``, so tokens and pixels are those of a sweep.
 """
@@ -156,7 +158,7 @@ class Policy(Student):
 
     @contextlib.contextmanager
     def untrained(self) -> Iterator[Any]:
-        """Provide the network without its training."""
+        """Provide the network as it was before training."""
         if self.initial_network is not None:
             yield self.initial_network
             return
