@@ -46,11 +46,11 @@ class Mixture:
     kinds: Mapping[str, int]
     """Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
     first: float = 0.0
-    """Share of the open questions that are about the first picture, which hides the object."""
+    """Share of the open questions about the first picture, which hides the object."""
     clear: float = 0.0
-    """Share that is about the clear picture; the rest is about any picture of the path."""
+    """Share of the open questions about the clear picture; the others are about any picture of the path."""
     weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
-    """Scenario -> weight among plays, for all but several pictures."""
+    """Scenario -> weight in drawing plays; questions after solved examples ignore it."""
 
 
 SPEAKING = Mixture({"choice": 55, "open": 25, "long": 8, "text": 12})
