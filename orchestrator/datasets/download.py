@@ -140,8 +140,8 @@ def fetch_benchmark(
     _check_space(folder, archives, delete_archives, say)
     for archive in archives:
         _download_and_extract(source, archive, bench, delete_archives, say)
-        before = record.archives.get(archive.file.path, [])
-        record.archives[archive.file.path] = sorted({*before, *folders})
+        old_folders = record.archives.get(archive.file.path, [])
+        record.archives[archive.file.path] = sorted({*old_folders, *folders})
         _write_record(folder, record)
     return check(bench, scenarios)
 

