@@ -1,4 +1,4 @@
-"""The tiny model that ships: its checkpoint lies in this folder."""
+"""The tiny model that ships with the tree; its checkpoint is in this folder."""
 
 from pathlib import Path
 

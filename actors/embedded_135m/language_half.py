@@ -16,7 +16,7 @@ def convert(gguf: Path, folder: Path) -> None:
     quantized = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
     config = quantized.config
     if hasattr(config, "quantization_config"):
-        del config.quantization_config  # the weights are plain from here on
+        del config.quantization_config  # the loaded weights are no longer quantized
     model = AutoModelForCausalLM.from_config(config)
     model.load_state_dict(quantized.state_dict())
     model.tie_weights()

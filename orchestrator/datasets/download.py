@@ -66,13 +66,13 @@ FOLDER = "test"
 """The folder of the data set that holds the benchmark."""
 RECORD = "fetched.json"
 SPARE = 1 << 30
-"""Bytes that stay free."""
+"""Bytes of the disk that must stay free."""
 
 Say = Callable[[str], None]
 
 
 class FetchRecord(BaseModel):
-    """``fetched.json``: the commit that a folder holds, and the picture folders extracted from each archive."""
+    """``fetched.json``: the commit that a folder holds, and for each archive the picture folders already taken from it."""
 
     dataset: str = DATASET
     commit: str = ""
@@ -99,7 +99,7 @@ class Archive:
     file: RemoteFile
     wanted: tuple[Member, ...]
     strip: str
-    """The prefix to cut from its names."""
+    """The prefix to remove from the names of its files."""
 
     @property
     def extracted_size(self) -> int:
@@ -140,14 +140,14 @@ def fetch_benchmark(
     _check_space(folder, archives, delete_archives, say)
     for archive in archives:
         _download_and_extract(source, archive, bench, delete_archives, say)
-        before = record.archives.get(archive.file.path, [])
-        record.archives[archive.file.path] = sorted({*before, *folders})
+        old_folders = record.archives.get(archive.file.path, [])
+        record.archives[archive.file.path] = sorted({*old_folders, *folders})
         _write_record(folder, record)
     return check(bench, scenarios)
 
 
 def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
-    """Return the top folders with the scenarios' pictures, bad lines excluded. Raises BadData for an unreadable file."""
+    """Return the top folders of the scenarios' pictures, ignoring bad lines. Raises BadData for an unreadable file."""
     folders = set()
     for name in scenarios:
         samples, problems = read_samples(bench, name)
@@ -160,7 +160,7 @@ def picture_folders(bench: Path, scenarios: Sequence[str]) -> set[str]:
 def download_lines(
     source: RemoteFolder, files: Mapping[str, RemoteFile], bench: Path, scenarios: Sequence[str], missing: str
 ) -> None:
-    """Download the JSONL file of each scenario; raises FetchError that begins with ``missing`` if one is not there."""
+    """Download the JSONL file of each scenario. Raises FetchError (``missing`` and the name) if ``files`` lacks one."""
     for target in (lines_file(bench, name) for name in scenarios):
         if target.name not in files:
             raise FetchError(f"{missing}{target.name}")
@@ -213,7 +213,7 @@ def _check_space(folder: Path, archives: Sequence[Archive], delete: bool, say: S
 
 
 def require_space(folder: Path, need: int, hint: str, say: Say) -> None:
-    """Raise FetchError with this hint if the folder's disk lacks the needed bytes."""
+    """Print needed and free bytes; raise FetchError with this hint if the folder's disk is too small."""
     free = shutil.disk_usage(folder).free
     say(f"needs {need / 1e9:.2f} GB, {free / 1e9:.2f} GB are free")
     if need + SPARE > free:
@@ -233,7 +233,7 @@ def _download_and_extract(source: Repository, archive: Archive, bench: Path, del
 
 
 def _read_record(folder: Path) -> FetchRecord:
-    """Return the record of an earlier fetch; an empty one if there is none that can be read."""
+    """Return the record of an earlier fetch; an empty record if the file is missing or damaged."""
     try:
         return FetchRecord.model_validate_json((folder / RECORD).read_bytes())
     except (OSError, ValueError):

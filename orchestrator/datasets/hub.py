@@ -51,7 +51,7 @@ class Repository(RemoteFolder):
         return get_session()
 
     def locate(self, file: RemoteFile) -> tuple[str, dict[str, str]]:
-        """Return the address of the bytes and the request headers; a token is never sent to another host."""
+        """Return the file's address and the request headers, which have the token only if the Hub itself is the host."""
         from huggingface_hub import get_hf_file_metadata, hf_hub_url
         from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
@@ -78,7 +78,7 @@ class HubSnapshot:
     """A model's files in the Hub's local cache. Its methods raise the errors of huggingface_hub."""
 
     def __init__(self, name: str, revision: str, cache: str | None = None) -> None:
-        """``cache`` is its folder; None for the one in HF_HOME or HF_HUB_CACHE."""
+        """``cache`` is the folder of the cache; None for the default (HF_HUB_CACHE, HF_HOME)."""
         try:
             from huggingface_hub import constants
         except ModuleNotFoundError:

@@ -34,7 +34,7 @@ class Stager:
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
 def fetch_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
-    """Yield ("line", text) while weights arrive on this node and finally ("result", failed models)."""
+    """Yield ("line", text) while weights are downloaded to this node, finally ("result", names of failed models)."""
     yield from _stream_messages(lambda say: fetch_all(models, say))
 
 
@@ -45,7 +45,7 @@ def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any
 
 
 async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
-    """Download and read models' weights on a node (Ray id); a failure is a line: the worker that needs them reports it."""
+    """Download and read weights on a node (Ray id). A failure is only a line; the worker that needs the weights raises it."""
     stream = _start_on(prepare_weights_task, node, models)
     try:
         while (message := await _next_message(stream))[0] != "result":
@@ -62,7 +62,7 @@ async def fetch_on_nodes(
 ) -> list[str]:
     """Download weights to all nodes (Ray id -> host) in parallel; return failures as ``MODEL on HOST``."""
 
-    async def on(node: str, host: str) -> list[str]:
+    async def fetch_on(node: str, host: str) -> list[str]:
         stream = _start_on(fetch_weights_task, node, models)
         try:
             while True:
@@ -74,7 +74,7 @@ async def fetch_on_nodes(
             say(f"node {node[:6]} ({host}) is lost: {str(problem).strip().splitlines()[-1]}")
             return [f"{model.name} on {host}" for model in models]
 
-    return [name for failed in await asyncio.gather(*(on(*node) for node in nodes.items())) for name in failed]
+    return [name for failed in await asyncio.gather(*(fetch_on(*node) for node in nodes.items())) for name in failed]
 
 
 def _start_on(task: Any, node: str, models: Sequence[ModelSpec]) -> Any:
@@ -112,7 +112,7 @@ class NodeStaging:
         self.actors: dict[str, Any] = {}
 
     async def folder(self, node: str, host: str) -> str:
-        """Wait for the data on a node and return their folder; empty if the sweep names a folder. Raises staging errors."""
+        """Wait until a node has the data and return their folder; empty if the data are a local folder. Raises staging errors."""
         if not self.by_address:
             return ""
         task = self.tasks.get(node)

@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 READ_TIMEOUT_S = 60
 """Seconds of silence after which a server counts as failed."""
 ATTEMPTS = 4
-"""Attempts in a row that may bring no new bytes."""
+"""Consecutive attempts without new bytes after which a download fails."""
 RETRY_PAUSE_S = 0.5
 """Seconds before the second attempt; doubled for each further one."""
 
@@ -54,7 +54,7 @@ class RemoteFolder:
     name: str
     """The name that the user typed."""
     commit = ""
-    """Empty without versions."""
+    """Empty if the service has no commits."""
     who = "the server"
     """The service's name in messages."""
     fs: Any
@@ -113,7 +113,7 @@ class RemoteFolder:
         return part
 
     def _continue(self, file: RemoteFile, part: Path) -> str:
-        """Append the missing bytes; return why it stopped, or an empty string. Raises ChangedFile."""
+        """Append the missing bytes; return why some are still missing, or an empty string. Raises ChangedFile."""
         try:
             self._append(file, part)
         except ChangedFile:
@@ -147,7 +147,7 @@ class RemoteFolder:
                 )
             if response.status_code == 206 and _first_byte(response.headers) != offset:
                 raise OSError("the server sent another range than the requested one")
-            if response.status_code == 200:  # a server that knows no ranges begins anew
+            if response.status_code == 200:  # a server without ranges sends the whole file
                 offset = 0
             out.truncate(offset)
             for chunk in response.iter_raw():
@@ -162,7 +162,7 @@ def file_version(headers: Any) -> str:
 
 
 def _first_byte(headers: Any) -> int:
-    """Return the first byte of a partial response; -1 if it is not given."""
+    """Return the offset of a partial response; -1 if its header is missing."""
     match = re.match(r"bytes (\d+)-", headers.get("Content-Range") or "")
     return int(match[1]) if match else -1
 
@@ -191,7 +191,7 @@ def fetch_errors(subject: str, who: str = "the Hub") -> Iterator[None]:
 
 
 def short_message(problem: Exception) -> str:
-    """Return the first line of a message without signatures in addresses."""
+    """Return the first line of a message, without the query strings of addresses, which may hold signatures."""
     text = (str(problem).strip() or type(problem).__name__).split("\n")[0]
     return re.sub(r"\?\S+", "", text)[:200]
 

@@ -21,9 +21,9 @@ MAX_FILES = 5_000_000
 MAX_BYTES = 1 << 39
 """Largest extracted size per archive: 512 GiB, three times the published set."""
 MAX_GROWTH = 100
-"""Largest growth of an archive or a large file; pictures hardly grow, text grows about tenfold."""
+"""Largest ratio of extracted to packed size, for an archive or a large file; pictures have about 1, text about 10."""
 SMALL = 1 << 20
-"""Bytes below which a file may grow by any factor, as an empty picture does."""
+"""Bytes up to which a file may grow by any factor, as a blank picture does."""
 MAX_NAME = 1024
 PROGRESS_INTERVAL_S = 5.0
 """Seconds between two lines about progress."""
@@ -64,7 +64,7 @@ def unzip(
     """Extract the files whose names are ``wanted``, without the prefix ``strip``; return their size in bytes.
 
     An existing file of the right size is kept, so a second call resumes the first.
-    Raises BadArchive for a hostile or damaged archive (before anything is written, where its directory shows it), OSError
+    Raises BadArchive for a hostile or damaged archive (before anything is written, if its directory shows it), OSError
     for a full disk.
     """
     root = Path(os.path.realpath(target))
@@ -84,7 +84,7 @@ def unzip(
     except BadArchive:
         raise
     except OSError as problem:
-        if problem.errno != errno.EINVAL:  # a directory that points before the file's start
+        if problem.errno != errno.EINVAL:  # EINVAL: the directory points before the start of the file
             raise
         raise BadArchive(f"{path.name} is damaged: its directory points nowhere") from None
     except (ValueError, zlib.error) as problem:
@@ -110,7 +110,7 @@ def _refusal(entry: zipfile.ZipInfo) -> str:
 
 
 def _check_names(names: Sequence[str], archive: str) -> None:
-    """Raise BadArchive for a duplicate name, or a file where another needs a folder."""
+    """Raise BadArchive for a duplicate name, or a name that is both a file and a folder."""
     files = set(names)
     if len(files) < len(names):
         raise BadArchive(f"{archive} holds a file twice")

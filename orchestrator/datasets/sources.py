@@ -38,7 +38,7 @@ class Address:
     """The Hub's data set, or the whole address without a slash at its end."""
     revision: str = ""
     folder: str = ""
-    """The folder of the data set that is the benchmark; empty for its top."""
+    """The benchmark's folder in the data set; empty for the top folder."""
 
     def __str__(self) -> str:
         if self.scheme != "hf":
@@ -117,7 +117,7 @@ class WebFolder(RemoteFolder):
     def _file(self, name: str) -> RemoteFile | None:
         try:
             details = self.fs.info(f"{self.root}/{quote(name)}")
-        except FileNotFoundError as problem:  # of every refusal and every failure alike
+        except FileNotFoundError as problem:  # fsspec raises it for every failed request
             if getattr(problem.__cause__, "status", None) in (403, 404):
                 return None
             raise problem.__cause__ or problem from None

@@ -47,7 +47,7 @@ def data_folder(sweep: Sweep) -> Path:
 
 
 def has_lines(sweep: Sweep, pictures: bool = False) -> bool:
-    """Return True if ``fetch_lines`` needs no network, and with ``pictures`` if ``stage`` on this machine needs none either."""
+    """Return True if ``fetch_lines`` needs no network; with ``pictures``, only if ``stage`` needs none on this machine, too."""
     address = parse_address(sweep.data)
     if address is None:
         return True
@@ -59,7 +59,7 @@ def has_lines(sweep: Sweep, pictures: bool = False) -> bool:
 def fetch_lines(sweep: Sweep) -> Path:
     """Return a local folder with the JSONL files of the sweep's scenarios, downloading missing ones.
 
-    Random-proactive needs those of all scenarios. Pictures are there only if this machine was a node that needed them.
+    Random-proactive needs the lines of all scenarios. The folder has pictures only if they were staged on this machine.
     Raises FetchError.
     """
     address = parse_address(sweep.data)
@@ -148,13 +148,13 @@ def _needed(remote: RemoteFolder, files: Sequence[RemoteFile], wanted: set[str],
 
 
 def _is_unpacked(home: Path, strip: str, member: Member) -> bool:
-    """Return True if an earlier call has put a file in its place."""
+    """Return True if an earlier call unpacked this file."""
     path = home / member.name.removeprefix(strip)
     return path.is_file() and path.stat().st_size == member.size
 
 
 def _check_space(home: Path, archives: Sequence[Archive], loose: Sequence[RemoteFile], say: Say) -> None:
-    """Raise FetchError if the disk cannot hold the files and the largest archive."""
+    """Raise FetchError if the disk cannot hold all pictures and the largest archive."""
     packed = max((archive.file.size for archive in archives), default=0)
     need = sum(archive.extracted_size for archive in archives) + packed + sum(file.size for file in loose)
     require_space(home, need, f"; name a larger disk in [staging] cache, or in {CACHE} on that node", say)

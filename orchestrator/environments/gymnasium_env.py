@@ -26,7 +26,7 @@ Observation = dict[str, Any]
 MAX_SAMPLED_REPLY = 4096
 """Maximum characters of a text that the action space samples; ``step`` accepts longer replies."""
 EXTRA_QUESTION_CHARS = 1024
-"""Characters by which a later question may exceed the first one and its options: a budget, another wording."""
+"""Characters that a later question may have beyond the first one and its options, for a budget or another wording."""
 VERSION = 0
 """Part of the registered names; raise it when equal replies no longer give equal episodes or observations."""
 
@@ -79,7 +79,7 @@ class ProactiveGymEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Show a sample, drawn at random unless ``options`` has its ``scenario``, or its ``scenario`` and ``sample`` (an id)."""
+        """Show a sample; draw what ``options`` does not set: ``scenario`` (short name) and ``sample`` (its id)."""
         super().reset(seed=seed)
         self.episode = self.benchmark.episode(*self._choose_sample(options or {}))
         return self._observe(self.episode), self._info(self.episode)
@@ -156,7 +156,7 @@ def _fit_into_square(picture: Image.Image, size: int) -> NDArray[np.uint8]:
 
 
 def _turn_info(turn: Turn, ending: Ending | None) -> dict[str, Any]:
-    """Return how the reply was parsed, as in the columns of the table ``turns``; "" for nothing."""
+    """Return how the reply was parsed, as in the columns of the table ``turns``; "" for no move or no ending."""
     parsed = {"option": turn.option.value, "category": turn.category.value, "action": turn.action.value}
     return parsed | {"move": turn.move.value if turn.move else "", "ending": ending.value if ending else ""}
 

@@ -33,7 +33,7 @@ class ProactiveConfig(vf.TasksetConfig):
     filtered: bool = True
     """Only the samples that the paper evaluates."""
     benchmark_seed: int = 0
-    """A sweep's ``seed``, of random moves, disguises and examples."""
+    """Seed of random moves, disguises and examples; equals a sweep's ``seed``."""
 
 
 class ProactiveData(vf.TaskData):
@@ -52,7 +52,7 @@ class ProactiveTask(vf.Task[ProactiveData, vf.State, vf.TaskConfig]):
 
     @vf.reward
     async def right(self, trace: vf.Trace) -> float:
-        """Return 1 if the episode ended with the correct category, else 0, also if it is unfinished."""
+        """Return 1 if the episode ended with the correct category; 0 for any other ending and for an unfinished episode."""
         return float(replay(self.data, trace).ending is Ending.CORRECT)
 
     @vf.metric
@@ -120,7 +120,7 @@ class ProactiveHarness(vf.Harness[ProactiveHarnessConfig]):
 
 
 class ProactiveEnvConfig(vf.EnvConfig):
-    """One agent in this process: no text of a model is executed."""
+    """One agent in this process; the model's text is never executed."""
 
     agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
 
@@ -139,7 +139,7 @@ def start_episode(data: ProactiveData) -> InteractiveEpisode:
 
 
 def replay(data: ProactiveData, trace: vf.Trace) -> InteractiveEpisode:
-    """Return the episode of the model's replies in a trace; replies after its ending are ignored."""
+    """Replay the model's replies of a trace and return the episode; replies after its ending are ignored."""
     episode = start_episode(data)
     for call in trace.calls:
         if call.node is not None and episode.ending is None:

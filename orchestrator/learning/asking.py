@@ -1,4 +1,7 @@
-"""Asking more and asking better after training less before, where a run asked both for option probabilities."""
+"""How much of a training's effect comes from asking more, and how much from asking better.
+
+This needs the option probabilities (``every-state``) of both the base model and the trained one.
+"""
 
 from collections.abc import Sequence
 
@@ -15,9 +18,9 @@ PARTS = ("difference", "more", "better")
 
 
 def asking_rows(run: RunData, trained: Sequence[tuple[str, str, str, Sequence[str]]]) -> pl.DataFrame:
-    """Return the mean splits (``ASKING``) over trained and over unseen scenarios.
+    """Return the split of each training's effect (``ASKING``), averaged over its trained and over its unseen scenarios.
 
-    ``trained``: base model, trained model, its stage, its scenarios.
+    ``trained`` lists base model, trained model, its stage and the scenarios of its training.
     """
     series, rows = exact_series(run), []
     for base, name, stage, scenarios in trained:
@@ -37,15 +40,15 @@ def asking_rows(run: RunData, trained: Sequence[tuple[str, str, str, Sequence[st
 
 
 def asking_table(model: str, rows: pl.DataFrame) -> Table:
-    """Return a line per stage, group of scenarios and family: the difference and its two parts, with intervals."""
+    """Return a table with a line per stage, group of scenarios and family: the difference and its parts, with intervals."""
     lines = []
     for row in rows.filter(model=model).iter_rows(named=True):
-        never = ", never giving up" if row["family"] == "persistent" else ""
+        family = ", never giving up" if row["family"] == "persistent" else ""
         cells = [
             MISSING if row[part] is None else TableCell(format_signed(row[part]), row[part], interval_text(row, part))
             for part in PARTS
         ]
-        label = f"{row['stage']}, {row['group']}{never}"
+        label = f"{row['stage']}, {row['group']}{family}"
         lines.append(line(label, [TableCell(str(row["scenarios"]), row["scenarios"]), *cells]))
     title = (
         f"{model}: exact acc after minus before, and its parts at equal numbers of suggestions; points, 95% intervals"

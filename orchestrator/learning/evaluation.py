@@ -26,7 +26,7 @@ from orchestrator.operating.policy import Floats, QuestionPolicy, make_policy
 from sweeps.conditions import CONDITIONS
 
 Signal = tuple[float, float]
-"""Log-odds of asking at a state, and the chance of the right category if the model names one."""
+"""Log-odds of asking at a state, and the probability of the right category given that the model names a category."""
 
 
 def option_probabilities(policy: Student, state: GameState, question: Question) -> Floats:
@@ -45,16 +45,19 @@ def question_policy(policy: Student, state: GameState) -> QuestionPolicy:
 
 
 def asking_signals(policy: Student, states: Sequence[GameState]) -> tuple[Signal, ...]:
-    """Return the signals of the states at which something can be asked."""
+    """Return the signals of the states that offer a suggestion."""
     signals = collect_signals([(question_policy(policy, state),) for state in states])
     return tuple(zip(signals.odds.tolist(), signals.recognition.tolist(), strict=True))
 
 
 def detection_measures(signals: Mapping[str, Sequence[Signal]], trained: Sequence[str]) -> dict[str, float]:
-    """Return AUC and neutral b, means over the scenarios in and out of domain that have states of both kinds."""
+    """Return the mean AUC and neutral b of asking, in and out of domain.
+
+    Scenarios whose states are all known (``KNOWN``), or all unknown, are left out.
+    """
     measures = {}
     for domain in ("in", "out_of"):
-        detections = [_detect(own) for name, own in signals.items() if (name in trained) == (domain == "in")]
+        detections = [_detect(pairs) for name, pairs in signals.items() if (name in trained) == (domain == "in")]
         usable = [each for each in detections if not np.isnan(each.auc)]
         if usable:
             measures[f"asking_auc_{domain}_domain"] = float(np.mean([each.auc for each in usable]))
@@ -80,11 +83,11 @@ class ScenarioEvaluation:
     hidden_asks: tuple[bool, ...]
     """True if the first reply was a valid or invalid suggestion."""
     clear_asks: tuple[bool, ...]
-    """The same at the clear view, of the samples that still offer suggestions there."""
+    """The same for the reply to the clear view; only samples that still offer suggestions there."""
     clear_right: tuple[bool, ...]
     """True if the reply to the clear view names the right category."""
     signals: tuple[Signal, ...] = ()
-    """Of every state on the way from the first to the clear view."""
+    """Signals of every state from the first to the clear view."""
 
 
 def evaluate(
@@ -109,11 +112,11 @@ def _evaluate_scenario(policy: Student, samples: Sequence[Sample], renderer: Ren
         outcomes = [(index, state, state.outcome(reply)) for (index, state), reply in zip(live, replies, strict=True)]
         hidden_asks = hidden_asks or [outcome.action is Action.SUGGESTION for _, _, outcome in outcomes]
         live = []
-        for number, state, outcome in outcomes:
-            right[number] = outcome.right
+        for index, state, outcome in outcomes:
+            right[index] = outcome.right
             if outcome.next_state is not None:
-                asks[number] += 1
-                live.append((number, state.successor(outcome.next_state)))
+                asks[index] += 1
+                live.append((index, state.successor(outcome.next_state)))
     paths = [solution_path(sample, renderer) for sample in samples]
     clear = [path[-1] for path in paths]
     clear_outcomes = [state.outcome(reply) for state, reply in zip(clear, greedy_replies(policy, clear), strict=True)]
@@ -145,8 +148,8 @@ def _reply(policy: Student, jobs: Sequence[Job]) -> list[str]:
 
 
 def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[str]) -> dict[str, float]:
-    """Return unweighted means over scenarios: accuracy in and out of domain, asks at hidden and clear views, in percent; AUC and
-    neutral b of asking (``asking_signals``)."""
+    """Return means over scenarios, each with equal weight: accuracy in and out of domain and asks at hidden and clear views, in
+    percent, with ``detection_measures``."""
     scenarios = evaluations.items()
     outcomes = {
         "acc_in_domain": [scenario.right for name, scenario in scenarios if name in trained],

@@ -26,7 +26,7 @@ PAPER_HOURS = {"qwen2.5-vl-3b": (4 * 8, 4 * 10), "llava-next-mistral-7b": (16 * 
 """GPU-hours on A100 of one pass over the train split: 8 to 10 hours on 4 and on 16 GPUs (paper, appendix C)."""
 PAPER_BILLIONS = {"qwen2.5-vl-3b": 3.0, "llava-next-mistral-7b": 7.0}
 EMBEDDED_SECONDS = 0.005
-"""Core-seconds per reply of the embedded model: the demo's 15,360 replies take 60 to 90 (docs/learning.md)."""
+"""Core-seconds per reply of the embedded model: the demo's 15,360 replies take 60 to 90 s (docs/learning.md)."""
 
 
 def load_training_states(training: Training) -> list[TrainingState]:
@@ -50,14 +50,14 @@ def drawable_states(states: Sequence[TrainingState], train: Train) -> list[Train
 
 
 def with_steps(train: Train, state_count: int) -> Train:
-    """Return the settings with a number of steps, by default one pass over the states (paper: one epoch)."""
+    """Return the settings; without steps and cloning steps, set the steps to one pass over the states (paper: one epoch)."""
     if train.steps or train.exploration.clone:
         return train
     return train.model_copy(update={"steps": max(1, state_count // train.groups)})
 
 
 def state_order(state_count: int, train: Train) -> list[int]:
-    """Return the index of the state of each group, step by step; every pass has each state once, in its own order."""
+    """Return the index of the state of each group, step by step; each pass visits every state once, in a new order."""
     group_count, indices = train.steps * train.groups, list[int]()
     while len(indices) < group_count:
         rng = Random(f"{train.seed}/learning/pass/{len(indices) // state_count}")
@@ -75,7 +75,7 @@ def describe_work(train: Train) -> str:
 
 
 def plan_lines(training: Training, gpu_type: str, gpus: int | None = None) -> Sequence[str]:
-    """Return the lines of `plan` on a training; a forecast (``gpus``) without its data assumes the published train split."""
+    """Return the lines of `plan` about a training; a forecast (``gpus``) without data assumes the published train split."""
     data = training.train.data
     if gpus is not None and not Path(data).exists():
         state_count, summary = ROWS, f"{ROWS:,} states of the published train split ({data} does not exist)"
@@ -103,7 +103,7 @@ def describe_hours(train: Train, gpu_type: str, gpus: int | None = None) -> str:
 
 
 def _gpu_hours_per_reply(train: Train, gpu_type: str) -> tuple[float, float]:
-    """Return the least and the most: the paper's own for its two models, else scaled from them by parameters."""
+    """Return a lower and an upper bound: the paper's hours of its two models, scaled by parameters for other models."""
     per_hour = gpu_speed("a100") / gpu_speed(gpu_type) / (ROWS * PAPER_ROLLOUTS)
     if hours := PAPER_HOURS.get(train.model.name):
         return hours[0] * per_hour, hours[1] * per_hour

@@ -1,4 +1,6 @@
-"""The trained policy of the native engine: samples replies and computes their log-probabilities, each prompt only once.
+"""The trained policy of the native engine: samples replies and computes their log-probabilities.
+
+Replies to one question share one forward pass over it.
 
 Inputs come from ``actors.engine.hf.backend``, so tokens and pixels are those of a sweep.
 """
@@ -23,10 +25,10 @@ class SamplerDied(TrainError):
 
 
 class Prefilled(NamedTuple):
-    """The forward pass of questions, padded on the left."""
+    """The result of a forward pass over questions, which are padded on the left."""
 
     logits: Tensor
-    """[questions, vocabulary], of the first token of a reply."""
+    """[questions, vocabulary], for the first token of a reply."""
     cache: Any
     mask: Tensor
     """[questions, length]"""
@@ -123,7 +125,7 @@ class Policy(Student):
     def logprobs(
         self, network: Any, jobs: Sequence[Job], index: Sequence[int], replies: Sequence[Sequence[int]], grad: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities of the tokens of replies, and the mask without padding, both [replies, longest].
+        """Return log-probabilities of the tokens of replies, and a mask that is 0 at padding, both [replies, longest].
 
         ``index[k]`` is the question of reply k; a question is computed once for all its replies.
         """
@@ -156,7 +158,7 @@ class Policy(Student):
 
     @contextlib.contextmanager
     def untrained(self) -> Iterator[Any]:
-        """Provide the network without its training."""
+        """Provide the network as it was before training."""
         if self.initial_network is not None:
             yield self.initial_network
             return

@@ -1,6 +1,6 @@
 """The progress, metrics, stop request and outcome of a training, for every engine.
 
-Metrics go to MLflow from each checkpoint to the next. An MLflow error is reported once, and tracking is off from then on.
+Metrics are sent to MLflow at each checkpoint. The first MLflow error is reported and turns tracking off.
 """
 
 import signal
@@ -33,8 +33,8 @@ NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 - `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
   to ask raises the first and not the second.
 - `acc_in_domain`, `acc_out_of_domain`: percent of greedy episodes on the sweep's own data that end right, if evaluations are on.
-- `asking_auc_in_domain`, `asking_auc_out_of_domain`, `neutral_b_...`: with them, how well the odds of asking tell what cannot be
-  known (knowledge; 0.5 is blind), and how far asking is from even (habit; positive: too rare).
+- `asking_auc_in_domain`, `asking_auc_out_of_domain`, `neutral_b_...`: with evaluations on, how well the odds of asking separate
+  unknown from known states (knowledge; 0.5 is chance), and how far asking is from even (habit; positive: too rare).
 """
 
 
@@ -111,7 +111,7 @@ class MetricsLog:
 
 
 LIVE_CHECK_STEPS, MIN_LIVE_GROUPS = 20, 0.1
-"""After so many steps, a lower share of live groups is reported: the model hardly learns."""
+"""A mean share of live groups below the minimum is reported after the first steps: the model hardly learns."""
 LINE_INTERVAL = 10
 """Steps between two lines of progress."""
 LINE_METRICS = ("reward", "live_groups", "asks_hidden", "asks_clear")
@@ -186,11 +186,11 @@ class TrainingProgress:
 def stop_on_signals() -> Iterator[Event]:
     """Provide an event that Ctrl-C and SIGTERM set; the training then ends after the running step, with a checkpoint."""
     stop = Event()
-    before = {
+    old_handlers = {
         number: signal.signal(number, lambda number, frame: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)

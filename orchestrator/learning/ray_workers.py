@@ -72,7 +72,7 @@ def with_absolute_paths(training: Training) -> Training:
 
 
 def _absolute(path: str) -> str:
-    """Return the absolute path of what exists; anything else, such as a name on the Hub, stays as it is."""
+    """Return an existing path as absolute; other values, such as a name on the Hub, are unchanged."""
     return str(Path(path).resolve()) if path and Path(path).exists() else path
 
 

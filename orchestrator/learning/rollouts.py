@@ -21,9 +21,9 @@ PLAIN, HINTED = "plain", "hint"
 STD_FLOOR = 1e-4
 """Added to a group's standard deviation (TRL's GRPO)."""
 MAX_TURNS = 16
-"""Turn limit of an episode whose end is the reward."""
+"""Turn limit of an episode (``credit = "episode"``)."""
 MIN_GROUP_OF_EPISODES = 3
-"""Minimum size of a group where credit is by episode."""
+"""Minimum size of a group with advantages, for credit by episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ def sample_turns(policy: Policy, pool: Pool, train: Train, step: int) -> list[Ro
 
 
 def sample_episodes(policy: Policy, pool: Pool, train: Train, step: int) -> list[Rollout]:
-    """Sample episodes from the drawn states on; a turn's reward is that of the end, discounted by the turns after it.
+    """Sample episodes that start at drawn states; a turn's reward is the episode's, discounted once per later turn.
 
     Replies to one state are a group; ``rp`` is not used.
     """
     starts = pool.draw(train.groups, Random(f"{train.seed}/learning/{step}/states"))
     live: list[tuple[TrainingState, int, int]] = [
-        (state, number, index) for number, state in enumerate(starts) for index in range(train.rollouts)
+        (state, number, slot) for number, state in enumerate(starts) for slot in range(train.rollouts)
     ]
     episodes: dict[tuple[int, int], list[Rollout]] = {}
     for depth in range(MAX_TURNS):
@@ -98,12 +98,12 @@ def _sample_groups(
     policy: Policy, states: Sequence[TrainingState], train: Train, step: int
 ) -> list[list[tuple[str, SampledReply]]]:
     """Sample a group for each state: plain replies, then hinted ones."""
-    hints = count_hinted(train, step)
+    count = count_hinted(train, step)
     groups: list[list[tuple[str, SampledReply]]] = []
     for start in range(0, len(states), train.at_once):
         part = states[start : start + train.at_once]
-        plain = _sample_part(policy, part, train.rollouts - hints, False, train, step, start)
-        hinted = _sample_part(policy, part, hints, True, train, step, start) if hints else [[] for _ in part]
+        plain = _sample_part(policy, part, train.rollouts - count, False, train, step, start)
+        hinted = _sample_part(policy, part, count, True, train, step, start) if count else [[] for _ in part]
         for plain_replies, hinted_replies in zip(plain, hinted, strict=True):
             groups.append([*((PLAIN, r) for r in plain_replies), *((HINTED, r) for r in hinted_replies)])
     return groups
@@ -119,7 +119,7 @@ def _sample_part(
 def _sample_one_each(
     policy: Policy, states: Sequence[TrainingState], hints: Sequence[bool], train: Train, step: int, depth: int
 ) -> list[SampledReply]:
-    """Sample one reply to each state; equal questions are computed once."""
+    """Sample one reply to each state, in one forward pass per distinct question."""
     indices: dict[tuple[str, bool], list[int]] = {}
     for index, (state, hint) in enumerate(zip(states, hints, strict=True)):
         indices.setdefault((state.key, hint), []).append(index)

@@ -130,7 +130,7 @@ def remove_rollouts(folder: Path, step: int) -> None:
 
 
 def rollout_measures(rollouts: pl.DataFrame) -> dict[str, float]:
-    """Return the mean reward, the share of groups with unequal rewards, and percent of asks and right replies by kind of view."""
+    """Return the mean reward, the share of groups with unequal rewards, and the percentages of asks and right replies by view."""
     groups = rollouts.group_by("group").agg(pl.col("advantage").is_not_null().any())
     measures = {"reward": _mean(rollouts["reward"]), "live_groups": _mean(groups["advantage"])}
     for kind in ("hidden", "clear"):
@@ -147,7 +147,7 @@ def _mean(values: pl.Series) -> float:
 
 # -- the model ---------------------------------------------------------------------------------------------------------
 def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
-    """Write the trained weights with ``save``, and ``model.toml``, a ``[[model]]`` for sweeps; return the path of the latter.
+    """Write the trained weights with ``save``, and ``model.toml``, a ``[[model]]`` table for sweeps; return its path.
 
     The folder of the weights is named by their digest, so different weights have different keys (``ModelSpec.identity``).
     """

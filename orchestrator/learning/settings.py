@@ -20,7 +20,7 @@ Count = Annotated[Whole, Field(ge=1)]
 
 
 class TrainError(SweepError):
-    """A training that the user must correct."""
+    """An error in the settings, data or files of a training that the user must correct."""
 
 
 class Lora(Frozen):
@@ -56,7 +56,7 @@ class Exploration(Frozen):
     hint: Share = 0.0
     """Share of each group that is sampled from the hinted question; gradients are those of the question without hint."""
     until: Share = 0.5
-    """Share of the steps with such replies, from the first step on."""
+    """Share of the steps that sample hinted replies, counted from the first step."""
     clone: Annotated[Whole, Field(ge=0)] = 0
     """Steps before the first one that train the right reply itself (cross entropy)."""
 
@@ -79,10 +79,10 @@ class Train(Frozen):
     zero: Literal[0, 2, 3] = 0
     """DeepSpeed's ZeRO stage (paper: 3); for ``trl`` only."""
     rp: Share = 0.5
-    """Reward of a valid suggestion; the right category has 1, all other replies have 0."""
+    """Reward of a valid suggestion; the right category earns 1, any other reply 0."""
     states: States = States()
     rollouts: Annotated[Whole, Field(ge=2)] = 8
-    """Replies per state, which are a group."""
+    """Replies per state; they form a group."""
     batch: Count = 512
     """Replies per step."""
     steps: Annotated[Whole, Field(ge=0)] = 0
@@ -168,7 +168,7 @@ class Train(Frozen):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings that change the trained weights, flat: ``{"lora.r": 16}``; not the intervals of checkpoints."""
+        """Return the settings that change the trained weights, flat: ``{"lora.r": 16}``; checkpoints and evaluations do not."""
         nested = self.model_dump(
             mode="json", exclude={"model", "evaluate_every", "evaluate_samples", "checkpoint_every"}
         )

@@ -37,7 +37,7 @@ class SampledReply(NamedTuple):
     """One sampled reply."""
 
     tokens: tuple[int, ...]
-    """The end token included, if the reply has one."""
+    """Includes the end token if the reply has one."""
     logprob: float
     """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
 
@@ -155,7 +155,7 @@ class SplitState:
             ) from None
 
     def outcome(self, reply: str) -> ReplyOutcome:
-        """Match text first, then letter, over the options as one list (``envs.answers``)."""
+        """Match the reply's text, then its letter, against all options as one list (``envs.answers``)."""
         options, text, letter = self.row.options, as_text(reply), as_letter(reply)
         answer = option_table(options, (self.row.answer,), 0).read(text, letter)
         suggestion = option_table(options, self.row.suggestions, 0).read(text, letter)
@@ -176,7 +176,7 @@ TrainingState = GameState | SplitState
 
 
 def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image.Image], situation: Situation) -> Job:
-    """Return a request with default sampling: the training samples by its own settings."""
+    """Return a job with default sampling settings, which the training replaces by its own."""
     return Job(Request(messages, Sampling(), 0, situation), pictures)  # type: ignore[arg-type]
 
 
@@ -203,7 +203,7 @@ class Pool:
         return {kind: sum(len(self.by_kind.get((name, kind), ())) for name in self.scenarios) for kind in KINDS}
 
     def draw(self, number: int, rng: Random) -> list[TrainingState]:
-        """Draw ``number`` states: scenarios in turn, kinds by their weights among those that the scenario has."""
+        """Draw ``number`` states: scenarios in turn, then a kind of the scenario by weight."""
         return [self._draw_state(self.scenarios[index % len(self.scenarios)], rng) for index in range(number)]
 
     def _draw_state(self, scenario: str, rng: Random) -> TrainingState:
@@ -222,8 +222,8 @@ def load_states(
     renderer = Renderer(folder, fit=fit)
     states: list[GameState] = []
     for scenario in scenarios:
-        chosen = load_samples(folder, scenario, filtered=False)
-        for sample in chosen if samples is None else limit_samples(chosen, samples, seed):
+        loaded = load_samples(folder, scenario, filtered=False)
+        for sample in loaded if samples is None else limit_samples(loaded, samples, seed):
             states += solution_path(sample, renderer)
     return states
 

@@ -31,7 +31,7 @@ class Student:
         self.model = ModelAndProcessor(transformers_spec(train.model))
         self.network = self.model.network
         torch.use_deterministic_algorithms(True)
-        torch.manual_seed(train.seed)  # of the initial weights of adapters
+        torch.manual_seed(train.seed)  # for the initial weights of adapters
         tokenizer = self.model.tokenizer
         self.end_token = tokenizer.eos_token_id if tokenizer.eos_token_id in self.model.stops else min(self.model.stops)
         self.pad_token: int = tokenizer.pad_token_id
@@ -54,8 +54,8 @@ class Student:
 
     def scores(self, job: Job, replies: Sequence[str]) -> Sequence[ReplyScore]:
         """Return the log-probability of each reply to a question, its end token included."""
-        asked = Job(job.request, job.pictures, tuple(replies))
-        return self.model.scored(PreparedBatch([asked], self.model.inputs([asked])))[0].scores
+        scored_job = Job(job.request, job.pictures, tuple(replies))
+        return self.model.scored(PreparedBatch([scored_job], self.model.inputs([scored_job])))[0].scores
 
     # -- weights ------------------------------------------------------------------------------------------------------
     def weights(self) -> dict[str, Tensor]:

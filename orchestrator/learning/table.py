@@ -56,7 +56,7 @@ class TrainedModel:
     base: str
     """Name of the model that it was trained from."""
     stage: str
-    """``rp 0.5``, followed by the name where two trainings of a run share it."""
+    """``rp 0.5``, followed by the model's name if two trainings of one base model share it."""
     scenarios: tuple[str, ...]
     """The scenarios of its training."""
 
@@ -70,7 +70,7 @@ class LearningScores:
     paired: pl.DataFrame
     """``PAIRED``, after minus before on the same samples: per scenario, over the trained ones, over the unseen ones."""
     paper_names: dict[str, str]
-    """Model -> its name in the paper, where it has one."""
+    """Model -> its name in the paper, if it has one."""
     asking: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ASKING))
     """Splits of differences of operating curves (``asking.ASKING``); empty without ``every-state``."""
 
@@ -91,7 +91,7 @@ def read_scores(folder: Path, data: Path | None = None) -> LearningScores:
 
 
 def trained_models(models: Sequence[ModelSpec]) -> list[TrainedModel]:
-    """Return the trained ones among the models of a run, in its order."""
+    """Return the trained models among ``models``, in the same order."""
     trained = []
     for model in models:
         folder = Path(model.lora or model.source).parent
@@ -110,11 +110,11 @@ def _score_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
     cells = run.rows.filter(protocol="mcqa").with_columns(missing_episodes(run.rows.columns).alias("lacking"))
     rows = []
     for base in dict.fromkeys(model.base for model in trained):
-        successors = [model for model in trained if model.base == base]
-        domain = {name for model in successors for name in model.scenarios}
+        trained_from_base = [model for model in trained if model.base == base]
+        domain = {name for model in trained_from_base for name in model.scenarios}
         stages = [
             (base, BEFORE, ZERO_SHOT),
-            *((model.name, model.stage, ZERO_SHOT) for model in successors),
+            *((model.name, model.stage, ZERO_SHOT) for model in trained_from_base),
             (base, REFERENCE, REFERENCE),
         ]
         for model_name, stage, condition in stages:
@@ -143,15 +143,15 @@ def _paired_rows(run: RunData, trained: Sequence[TrainedModel]) -> pl.DataFrame:
             if names:
                 count = sum(parts[name].height for name in names)
                 correct = [strata[name][0] for name in names]
-                steps = [suggestions for name in names if (suggestions := strata[name][1]) is not None]
-                estimates = (*estimate_mean(correct, score_test)[:3], *estimate_mean(steps, skewed_mean_test)[:3])
+                asks = [suggestions for name in names if (suggestions := strata[name][1]) is not None]
+                estimates = (*estimate_mean(correct, score_test)[:3], *estimate_mean(asks, skewed_mean_test)[:3])
                 rows.append((model.base, model.stage, label, count, *estimates))
     return pl.DataFrame(rows, schema=PAIRED, orient="row")
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 def learning_tables(scores: LearningScores) -> Iterator[Table]:
-    """Yield the tables of each model: accuracies by stage, the paper's where it has one, and the paired changes."""
+    """Yield the tables of each model: accuracies by stage, the paper's accuracies if published, and the paired changes."""
     for (model,), rows in scores.rows.group_by("model", maintain_order=True):
         yield _stage_table(str(model), rows)
         paper_name = scores.paper_names.get(str(model), "")
@@ -221,7 +221,7 @@ def _paper_table(paper_name: str, rows: pl.DataFrame) -> Table:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def write_scores(folder: Path, scores: LearningScores) -> list[Path]:
-    """Write ``tables/learning.csv``, ``tables/learning-paired.csv`` and the figure; return their paths."""
+    """Write the scores as ``tables/learning*.csv``, and the figure; return their paths."""
     tables, figures = folder / "tables", folder / "figures"
     for subfolder in (tables, figures):
         subfolder.mkdir(exist_ok=True)

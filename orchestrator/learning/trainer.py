@@ -63,7 +63,7 @@ class PolicyOptimizer:
         self._end_step()
 
     def clone(self, step: int, pool: Pool) -> None:
-        """Update the weights from the right replies to as many states as a step has groups."""
+        """Train the right replies to ``train.groups`` drawn states."""
         states = pool.draw(self.train.groups, Random(f"{self.train.seed}/learning/{step}/clone"))
         self._begin_step(step)
         replies = [self.policy.tokens(state.solution) for state in states]
@@ -142,10 +142,10 @@ class NativeTraining:
     rows: list[dict[str, Any]] = field(default_factory=list)
     """Rollouts since the last checkpoint."""
     first_step: int = 0
-    """Step of the first of them."""
+    """Step of the first of these rollouts."""
 
     def run(self) -> TrainingOutcome:
-        """Make the remaining steps, then write the weights and ``model.toml``."""
+        """Run the remaining steps, then write the weights and ``model.toml``."""
         train = self.training.train
         optimizer = PolicyOptimizer(self.policy)
         checkpoint = run_files.load_checkpoint(self.output, self.policy, optimizer.adamw)
@@ -198,7 +198,7 @@ class NativeTraining:
         return evaluation.measures(scenarios, train.scenarios)
 
     def _checkpoint(self, step: int, optimizer: PolicyOptimizer) -> None:
-        """Write rollouts, then the checkpoint: a resumed training removes rollouts without one."""
+        """Write rollouts, then the checkpoint: a resumed training removes rollouts newer than its checkpoint."""
         run_files.write_rollouts(self.output, self.first_step, step - 1, self.rows)
         run_files.save_checkpoint(self.output, step, self.policy, optimizer.adamw)
         self.progress.log.send()

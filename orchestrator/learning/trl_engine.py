@@ -105,7 +105,7 @@ def last_checkpoint(output: Path) -> Path:
 
 
 def complete_checkpoints(output: Path) -> dict[int, Path]:
-    """Return steps -> folder, and remove incomplete ones: the trainer writes ``trainer_state.json`` last."""
+    """Return steps -> folder, and remove checkpoints without ``trainer_state.json``, which the trainer writes last."""
     checkpoints = {}
     for folder in output.glob("checkpoint-*"):
         try:

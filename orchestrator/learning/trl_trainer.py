@@ -27,13 +27,13 @@ from orchestrator.learning.student import Student, lora_config
 
 
 class SamplingRecord:
-    """A forward hook of a generating network; stores the scores of one pass at a time."""
+    """A forward hook that records the log-probabilities of sampled tokens; it holds the scores of one pass only."""
 
     def __init__(self) -> None:
         self.logprobs: list[Tensor] = []
-        """Per pass but the last: [rows], the log-probability of the sampled token."""
+        """One tensor [rows] per pass except the last: the log-probabilities of the sampled tokens."""
         self.scores: Tensor | None = None
-        """[rows, vocabulary] of the last pass."""
+        """[rows, vocabulary], the scores of the last pass."""
 
     def __call__(self, network: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
         """Record a pass; its input ends with the tokens sampled by the pass before."""
@@ -68,7 +68,7 @@ def record_sampling(network: Any) -> Iterator[SamplingRecord]:
 
 
 MAX_CHECKPOINTS = 2
-"""The last one may be incomplete after a kill."""
+"""Checkpoints to keep: after a kill, the last one may be incomplete."""
 ZERO = {"overlap_comm": True, "contiguous_gradients": True, "stage3_gather_16bit_weights_on_model_save": True}
 
 
@@ -89,7 +89,7 @@ class VerdictTrainer(GRPOTrainer):
         self.rows: list[dict[str, Any]] = []
         """Rollouts since the last checkpoint, of all processes."""
         self.checkpoint_loaded = False
-        """True from the first step on."""
+        """Set at the first step; an error before it means that the checkpoint is damaged."""
         self.logprobs: list[float] = []
         """Log-probabilities of the last sampled replies of this process."""
         network = self.student.network
@@ -156,7 +156,7 @@ class VerdictTrainer(GRPOTrainer):
         return evaluation.measures(all_scenarios, train.scenarios)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write rollouts, then the checkpoint: a resumed training removes rollouts without one."""
+        """Write rollouts, then the checkpoint: a resumed training removes rollouts newer than its checkpoint."""
         if self.args.should_save and self.rows:
             first, last = self.rows[0]["step"], self.rows[-1]["step"]
             run_files.write_rollouts(Path(self.args.output_dir), first, last, self.rows)

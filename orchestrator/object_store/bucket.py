@@ -1,7 +1,7 @@
 """Objects of a run folder in a bucket, through fsspec. An object exists complete or not at all.
 
-Keys come from the environment, as each service documents it (``AWS_*``, ``GOOGLE_APPLICATION_CREDENTIALS``); none is
-taken from an address, a sweep file or an option.
+Credentials come from the environment, as each service documents it (``AWS_*``, ``GOOGLE_APPLICATION_CREDENTIALS``), never
+from an address, a sweep file or an option.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from orchestrator.object_store import conditional
 from orchestrator.storage.lock import RunFolderError
 
 PROBE = "lock.probe"
-"""An object that never exists; a service that replaces it conditionally ignores conditions."""
+"""Name of an object that never exists; if a service accepts a conditional write of it, that service ignores conditions."""
 CACHE = "PROACTIVE_SWEEP_CACHE"
 """Environment variable with the folder of local copies; default ``~/.cache/proactive-sweep``."""
 MARKS = ("ETag", "etag", "md5Hash", "mtime", "created")
 """Fields by which services identify an object's content; the first one present counts."""
 TIMES = ("LastModified", "mtime", "updated", "created")
 NO_VERSION = "1" * 16
-"""A version that no object has: no ETag of S3, a generation of Google's before its service began."""
+"""A version that no object has: no valid ETag of S3, and a generation of Google's from before its service began."""
 
 
 class BucketError(RunFolderError):
-    """A bucket that cannot be read or written now; its text is the full message."""
+    """A failure to read or write a bucket; its text is the full message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Bucket:
         return True
 
     def stat(self, name: str) -> StoredObject | None:
-        """Return one object by name, up to date where a listing may be stale; None if it does not exist."""
+        """Return one object by name, None if it does not exist; unlike a listing, the result is never stale."""
         with self._errors("read"):
             details = self._details(name)
         return _to_stored_object(details) if details is not None else None
@@ -120,7 +120,7 @@ class Bucket:
             return self.conditions.version_of(self._details(name) or {})
 
     def supports_conditions(self) -> bool:
-        """Return True if the service checks conditions of writes, by trying one that must fail."""
+        """Return True if the service checks conditions of writes; this tries a write whose condition must fail."""
         with self._errors("written"):
             try:
                 if not self.conditions.replace(f"{self.root}/{PROBE}", b"", NO_VERSION):
@@ -155,7 +155,7 @@ class Bucket:
         return details if details.get("type") == "file" else None
 
     def _check_stored(self, name: str, content: bytes, response: Any) -> None:
-        """Raise BucketError if the service accepted an object and does not hold it in the version that it answered."""
+        """Raise BucketError if the service does not hold the object that it accepted, in the version of its response."""
         details = self._details(name)
         expected_version = self.conditions.version_of(response) if isinstance(response, dict) else ""
         complete = details is not None and details["size"] == len(content)
@@ -194,5 +194,5 @@ def _open_file_system(url: str) -> tuple[Any, str]:
 
 def _to_stored_object(details: Mapping[str, Any]) -> StoredObject:
     mark = next((str(details[name]) for name in MARKS if details.get(name)), "")
-    when = next((details[name] for name in TIMES if isinstance(details.get(name), datetime)), None)
-    return StoredObject(int(details["size"] or 0), mark, when.timestamp() if when else None)
+    modified = next((details[name] for name in TIMES if isinstance(details.get(name), datetime)), None)
+    return StoredObject(int(details["size"] or 0), mark, modified.timestamp() if modified else None)

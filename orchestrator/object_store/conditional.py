@@ -7,7 +7,7 @@ import errno
 from typing import Any
 
 FAILED_CONDITION_CODES = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "404", "409", "412")
-"""S3's error codes for an object of another version; 409 means two conditional writes at the same moment.
+"""S3's error codes for an object that has another version or is gone; 409 means two conditional writes at the same moment.
 
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
 """
@@ -18,8 +18,9 @@ class Unsupported(Exception):
 
 
 class Conditions:
-    """Conditional writes of a kind of service, here one without any; ``path`` is BUCKET/NAME, ``version`` from ``version_of``.
+    """Conditional writes of one kind of service; this base class is for services without them.
 
+    ``path`` is BUCKET/NAME, ``version`` a result of ``version_of``.
     Every method raises the service's own errors, and Unsupported if the service answers "not implemented".
     """
 

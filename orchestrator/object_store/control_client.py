@@ -13,7 +13,7 @@ from orchestrator.storage.control_log import Command, LogEntry
 from orchestrator.storage.lock import RunFolderError
 
 POLL_INTERVAL_S = 0.5
-"""Seconds between two polls for an answer; four times as long in a bucket."""
+"""Seconds between two polls for an answer in a local folder; a bucket is polled a quarter as often."""
 
 
 class ControlClient:
@@ -22,7 +22,7 @@ class ControlClient:
     def __init__(self, output: str) -> None:
         """Raises RunFolderError if there is no run."""
         self.output, self.folder = output, Path(output)
-        """The folder is unused for a bucket."""
+        """``folder`` is unused for a bucket."""
         self.bucket = Bucket(output) if is_address(output) else None
         if self.bucket is None and not (self.folder / run_folder.RESOLVED).exists():
             raise run_folder.missing_run(self.folder)
@@ -43,7 +43,7 @@ class ControlClient:
         return name
 
     def wait_for_answer(self, name: str, seconds: float) -> LogEntry | None:
-        """Wait for the log entry of a command; return None if no driver has taken it after ``seconds``."""
+        """Wait up to ``seconds`` for the log entry of a command; return None if no driver has taken the command."""
         deadline = time.monotonic() + seconds
         while (entry := self._entry(name)) is None and time.monotonic() < deadline:
             time.sleep(POLL_INTERVAL_S * (4 if self.bucket else 1))

@@ -40,6 +40,7 @@ from orchestrator.storage.schemas import PAIRED, TABLES
 from orchestrator.storage.verdict_store import damaged_verdicts
 
 INCOMPLETE = 1
+"""Exit code of an attempt that is not completely uploaded."""
 DOWNLOAD_THREADS = 16
 """Objects that are downloaded at the same time."""
 STALE_PAUSES_S = (0.0, 1.0, 2.0)
@@ -52,7 +53,7 @@ class RunLocation:
 
     folder: Path
     unsent: str = ""
-    """A sentence about what is not in the bucket; empty if everything is."""
+    """Message of a failed upload; empty if the bucket has everything."""
 
     def exit_code(self, code: int) -> int:
         """Return the exit code of an attempt, which is complete only if everything is in the bucket."""
@@ -63,7 +64,7 @@ class RunLocation:
 def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[RunLocation]:
     """Provide a folder for an attempt at ``output``. Raises RunFolderError if it is in use or not durable.
 
-    On exit everything is uploaded to an address; if that fails, ``unsent`` is printed on stderr.
+    If ``output`` is an address, everything is uploaded on exit; if that fails, ``unsent`` is printed on stderr.
     """
     if not is_address(output):
         yield RunLocation(job_paths.durable_path(output))
@@ -91,7 +92,7 @@ def open_location(output: str, say: Callable[[str], None] = print) -> Iterator[R
 def readable_folder(text: str, started: bool = True) -> Path:
     """Return a folder to read: a path unchanged, or an updated local copy of an address.
 
-    Raises RunFolderError if the address cannot be read, or holds no run although it must be ``started``.
+    Raises RunFolderError if the address cannot be read, or if ``started`` is True and it holds no run yet.
     """
     if not is_address(text):
         return Path(text)
@@ -104,7 +105,7 @@ def readable_folder(text: str, started: bool = True) -> Path:
 
 
 def cache_folder(url: str, use: str) -> Path:
-    """Return the local folder of an address, one for its writer and one for its readers."""
+    """Return the local folder of an address for one ``use``: ``run`` for its writer, ``view`` for its readers."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", url.partition("://")[2])[-60:].strip("-")
     return cache_root() / f"{name}-{hashlib.sha256(url.encode()).hexdigest()[:8]}" / use
 
@@ -127,13 +128,13 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
-    atomic_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may not succeed
+    atomic_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may fail
     bucket.write(ATTEMPT, attempt.encode())
     return remote
 
 
 def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> set[str]:
-    """Move damaged parts aside that the bucket holds too, so that they are downloaded again and not replayed."""
+    """Move aside the damaged parts that the bucket also holds: downloading them again saves replaying their episodes."""
     damaged_paths = {
         path.relative_to(folder).as_posix(): path for path in (*damaged_parts(folder), *damaged_verdicts(folder))
     }
@@ -173,16 +174,16 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
             if complete:
                 break
             time.sleep(pause)
-        who = read_holder(bucket) or {}
-        identity = {name: who[name] for name in ("host", "pid", "started") if name in who}
+        holder = read_holder(bucket) or {}
+        identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
         atomic_write.write(folder / lock.WRITER, json.dumps(identity).encode())
 
 
 def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) -> bool:
-    """Download objects; return False if one has gone since it was listed."""
-    odd = [name for name in objects if ".." in name.split("/") or name.startswith("/")]
-    if odd:
-        raise RunFolderError(f"{bucket.url} holds an object called {odd[0]}, which is no file of a run folder")
+    """Download objects; return False if one was deleted after it was listed."""
+    unsafe = [name for name in objects if ".." in name.split("/") or name.startswith("/")]
+    if unsafe:
+        raise RunFolderError(f"{bucket.url} holds an object called {unsafe[0]}, which is no file of a run folder")
     complete = True
     for name, content in _read_objects(bucket, objects):
         if content is None:
@@ -197,7 +198,7 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
 
 
 def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield objects and their bytes; the sums come last, when they cover all others."""
+    """Yield names and bytes; the checksums are read last, so that they cover every other object."""
     others = [name for name in names if name != checksums.NAME]
     with ThreadPoolExecutor(DOWNLOAD_THREADS) as pool:
         yield from zip(others, pool.map(bucket.read, others), strict=True)
@@ -207,7 +208,7 @@ def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str,
 
 @contextlib.contextmanager
 def _reader_lock(folder: Path) -> Iterator[None]:
-    """Let the readers of one machine update their copy one after the other."""
+    """Let only one reader of this machine update the copy at a time."""
     with open(atomic_write.open_regular_file(folder / "reader.lock", os.O_WRONLY), "wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
@@ -216,7 +217,7 @@ def _reader_lock(folder: Path) -> Iterator[None]:
 def _finish(uploader: Uploader, location: RunLocation) -> None:
     problem = uploader.close()
     if problem is None:
-        with contextlib.suppress(OSError):  # a folder without this mark is put aside and not deleted
+        with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
             atomic_write.write(location.folder / SENT, b"")
         return
     location.unsent = f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
@@ -228,8 +229,8 @@ def _address_errors(url: str, folder: Path) -> Iterator[None]:
     """Replace the local folder by the typed address in error messages."""
     try:
         yield
-    except RunFolderError as mistake:
-        raise RunFolderError(str(mistake).replace(str(folder), url)) from None
+    except RunFolderError as error:
+        raise RunFolderError(str(error).replace(str(folder), url)) from None
 
 
 def _stop(reason: str) -> None:
@@ -245,9 +246,9 @@ def _read(path: Path) -> bytes | None:
 
 
 def list_run(bucket: Bucket) -> dict[str, StoredObject]:
-    """Return the objects of a run folder; those missing from a stale list are requested by number, and by their sums."""
+    """Return the objects of a run folder; those missing from a stale listing are requested by part number and by checksum."""
     remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    for table in ("episodes", "turns", "options", "verdicts"):  # an episodes part was written last
+    for table in ("episodes", "turns", "options", "verdicts"):  # in order: an episodes part is written after its turns
         parts = [part for name in remote if name.startswith(f"{table}/") and (part := parse_part(name))]
         last = max((part.last for part in parts), default=0)
         covered = {number for part in parts for number in range(part.first, part.last + 1)}
@@ -264,9 +265,9 @@ def list_run(bucket: Bucket) -> dict[str, StoredObject]:
 
 
 def _add_recorded(bucket: Bucket, remote: dict[str, StoredObject]) -> None:
-    """Request the objects that are recorded and not listed: the range of a merged part cannot be guessed.
+    """Request the objects that have a checksum and are not listed, such as merged parts, whose names cannot be guessed.
 
-    Every object that counts has its sum in the bucket before, and reads by name are up to date.
+    The checksum of an object is uploaded before the object, and requests by name are never stale.
     """
     sums = checksums.parse_sums(bucket.read(checksums.NAME) or b"")
     recorded = {name for name, digests in sums.items() if checksums.GONE not in digests and name not in remote}
@@ -276,17 +277,17 @@ def _add_recorded(bucket: Bucket, remote: dict[str, StoredObject]) -> None:
 
     paired = {name for name in recorded if name.partition("/")[0] in TABLES and parse_part(name)}
     request(sorted(recorded - paired))
-    reach = 0
+    covered = 0
     for part in _sort_parts({*remote, *paired}):
-        if part.last <= reach:
+        if part.last <= covered:
             continue  # a merge has replaced it
         names = [f"{table}/{part.name}" for table in TABLES]
         request(name for name in names if name in paired)
         if all(f"{table}/{part.name}" in remote for table in PAIRED):
-            reach = part.last
+            covered = part.last
 
 
 def _sort_parts(names: Collection[str]) -> list[Part]:
-    """Return the parts of tables with equal names in order, each merge before the parts inside it."""
+    """Return the parts of ``TABLES``, each once, in order; a merged part precedes the parts that it replaces."""
     parts = {part for name in names if name.partition("/")[0] in TABLES and (part := parse_part(name))}
     return sorted(parts, key=lambda part: (part.first, -part.last))

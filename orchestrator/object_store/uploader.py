@@ -1,7 +1,7 @@
-"""Uploads a run folder into its bucket while it is written; files that are not in the bucket are pending.
+"""Uploads a run folder into its bucket while the run writes it; files that are not in the bucket yet are pending.
 
-Parts are uploaded once, turns before episodes; other files are replaced. One written object stands for one rename of
-the store's protocol (docs/decisions/0002 and 0004).
+Parts are uploaded once, turns before episodes; other files are replaced. In a bucket, writing an object has the role that a
+rename has on disk: it commits (docs/decisions/0002 and 0004).
 """
 
 import os
@@ -48,9 +48,9 @@ def is_shared(name: str) -> bool:
 
 
 def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the parts to write, and the parts to delete afterwards, both in order.
+    """Return the parts to upload, and the parts to delete afterwards, both in order.
 
-    Options and turns go before episodes, whose part is the commit. A part is deleted only when its merge counts instead;
+    Options and turns are uploaded before episodes, which commit them. A part is deleted only after its merged part is complete,
     episodes first, so that no reader sees an episode without turns.
     """
     local_parts, remote_parts = set(filter(parse_part, local)), set(filter(parse_part, remote))
@@ -66,8 +66,8 @@ def _upload_order(name: str) -> tuple[int, str]:
 def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
     """Return the parts that are superseded by ``existing`` parts.
 
-    A merged part replaces those inside it once both its halves exist. Verdicts are merged under the next number, and the
-    lower ones are then gone.
+    A merged part replaces the parts inside it once its turns and its episodes exist. A merge of verdicts takes the next number;
+    lower numbers that do not exist are superseded.
     """
     merges = {part for name in existing if (part := parse_part(name)) and part.first < part.last}
     complete_merges = [part for part in merges if all(f"{table}{part.name}" in existing for table in TABLES[1:])]
@@ -87,9 +87,9 @@ def parse_part(name: str) -> Part | None:
 
 
 def shared_files(folder: Path) -> list[str]:
-    """Return the shared files of a run folder, listed in the opposite order of writing: verdicts, episodes, all others.
+    """Return the shared files of a run folder, listed in the reverse order of writing: verdicts, episodes, all others.
 
-    So the episodes of a listed part of verdicts are listed too, and the turns of a listed part of episodes.
+    A listed part of verdicts thus never lacks its episodes, nor a listed part of episodes its turns.
     """
     last = [name for table in ("verdicts", "episodes") for name in _list_shared(folder, folder / table)]
     return last + [name for name in _list_shared(folder, folder) if not name.startswith(("verdicts/", "episodes/"))]
@@ -110,7 +110,7 @@ class Uploader:
     """A thread that uploads a run folder into its bucket."""
 
     def __init__(self, bucket: Bucket, folder: Path, lock: WriterLock, remote: Mapping[str, StoredObject]) -> None:
-        """``remote`` are the objects of the bucket; a part of another size is written again."""
+        """``remote`` are the objects of the bucket; a part whose local size differs is uploaded again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         self.remote_names = set(remote)
         self._uploaded_states: dict[str, tuple[int, int] | None] = {
@@ -146,34 +146,34 @@ class Uploader:
         Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new, merged = pending_parts(local, self.remote_names)
+        new, replaced = pending_parts(local, self.remote_names)
         removed = self._removed(local)
-        look = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
-        changed = self._changed(local) if look else []
-        if look:
+        compare = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
+        changed = self._changed(local) if compare else []
+        if compare:
             self._compared_at = time.monotonic()
-        if not (new or merged or changed or removed):
+        if not (new or replaced or changed or removed):
             return False
         self.lock.check()
         for name in filter(parse_part, changed):
             self._replace(name)
         if new and self._changed([checksums.NAME]):
-            self._replace(checksums.NAME)  # a part without a sum does not count, should this machine be lost now
+            self._replace(checksums.NAME)  # if this machine is lost now, a part without a checksum does not count
         for name in new:
             if not self._upload(name):
-                break  # merged since it was listed; the merge, and what must follow it, are in the next round
-        gone = [name for name in merged if name in replaced_parts(merged, self.remote_names & set(local))]
-        self.bucket.delete(gone)
-        self.remote_names -= set(gone)
+                break  # it was merged after the listing; the next round uploads the merged part and the rest
+        deletable = [name for name in replaced if name in replaced_parts(replaced, self.remote_names & set(local))]
+        self.bucket.delete(deletable)
+        self.remote_names -= set(deletable)
         for name in changed:
             if not parse_part(name):
                 self._replace(name)
-        self.bucket.delete(removed)  # after the sums, which say so
+        self.bucket.delete(removed)  # after the checksums, which record the removal
         self.remote_names -= set(removed)
         return True
 
     def forget_lost_parts(self) -> set[str]:
-        """Make uploaded parts that the bucket has lost pending again, and return them."""
+        """Return uploaded parts that the bucket has lost; they become pending again."""
         uploaded = set(filter(parse_part, shared_files(self.folder))) & self.remote_names
         unlisted = sorted(uploaded - self.bucket.list_objects().keys())
         absent = {name for name in unlisted if self.bucket.stat(name) is None}
@@ -181,7 +181,7 @@ class Uploader:
         return absent
 
     def fetch_commands(self) -> None:
-        """Download commands to this folder, where the driver reads them; one that is too large becomes empty."""
+        """Move commands from the bucket into this folder, where the driver reads them; one that is too large becomes empty."""
         self._commands_at = time.monotonic()
         commands = self.bucket.list_objects(control_log.INBOX)
         for name in sorted(name for name in commands if control_log.NAME.fullmatch(name)):
@@ -193,7 +193,7 @@ class Uploader:
                 self.bucket.delete([path])
 
     def _upload(self, name: str) -> bool:
-        """Write a part, checking the lock again before the commit of episodes; return False if its file has gone."""
+        """Upload a part, checking the lock again before any part but turns; return False if its file is gone."""
         state = _file_state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
@@ -215,13 +215,13 @@ class Uploader:
         return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
 
     def _removed(self, local: Iterable[str]) -> list[str]:
-        """Return objects whose files this package has removed or moved aside, as its sums say."""
+        """Return objects whose files this package has removed or moved aside, according to the checksums."""
         absent = {name for name in self.remote_names.difference(local) if is_shared(name)}
         sums = checksums.read_sums(self.folder) if absent else {}
         return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
 
     def _replace(self, name: str) -> None:
-        """Replace an object, after the sums that include it, so that readers never see it with older sums only."""
+        """Replace an object after uploading the checksums that include it, so that no reader sees it with old checksums only."""
         state = _file_state(self.folder / name)
         try:
             content = (self.folder / name).read_bytes()
@@ -234,7 +234,7 @@ class Uploader:
         self._uploaded_states[name] = state
 
     def _work(self) -> None:
-        since = time.monotonic()
+        last_success = time.monotonic()
         while True:
             self._closing.wait(self._pause() if self._failed else ROUND_INTERVAL_S)
             closing = self._closing.is_set()
@@ -242,18 +242,18 @@ class Uploader:
                 if not closing and time.monotonic() - self._commands_at >= COMMANDS_INTERVAL_S:
                     self.fetch_commands()
                 done = not self.upload_round(everything=closing) and closing and not self.forget_lost_parts()
-                since, self._failed, self._failures = time.monotonic(), None, 0
+                last_success, self._failed, self._failures = time.monotonic(), None, 0
                 if done:
                     self._complete = True
                     return
             except (BucketError, OSError) as problem:
-                self._failure(problem)
-                if closing and (isinstance(problem, OSError) or time.monotonic() - since >= self.patience):
-                    return  # of this machine's own disk no waiting makes a better one
+                self._report_failure(problem)
+                if closing and (isinstance(problem, OSError) or time.monotonic() - last_success >= self.patience):
+                    return  # waiting does not repair a local disk
                 if closing:
                     time.sleep(min(self._pause(), self.patience / 4))
-            except RunFolderError as taken:
-                self._failed = taken
+            except RunFolderError as error:
+                self._failed = error
                 return
 
     def _pause(self) -> float:
@@ -261,7 +261,7 @@ class Uploader:
         pause: float = RETRY_PAUSE_S * 2 ** max(0, self._failures - 1)
         return min(pause, LONGEST_PAUSE_S)
 
-    def _failure(self, problem: BucketError | OSError) -> None:
+    def _report_failure(self, problem: BucketError | OSError) -> None:
         if isinstance(problem, OSError):
             problem = BucketError(f"{self.folder} cannot be read or written ({problem.strerror})")
         if not self._failures:

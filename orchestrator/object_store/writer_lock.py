@@ -20,7 +20,7 @@ from orchestrator.storage.lock import RunFolderError, describe_holder, parse_hol
 
 LOCK = "lock"
 ATTEMPT = "attempt"
-"""Object and local file that name the last writer; if both agree, nobody wrote in between."""
+"""Object and local file that name the last writer; if they agree, this machine was the last to write."""
 RENEWAL_INTERVAL_S = 10.0
 """Seconds between two renewals."""
 SILENCE_TIMEOUT_S = 45.0
@@ -48,7 +48,7 @@ class WriterLock:
         self.conditional = False
         """True if the service checks conditions; set by ``take``."""
         self._before: bytes | None = None
-        """The last attempt in the bucket when this one took the lock."""
+        """Content of ``ATTEMPT`` in the bucket when this writer took the lock."""
         self._renewals = 0
         self._released = threading.Event()
         self._renewing: threading.Thread | None = None
@@ -74,7 +74,7 @@ class WriterLock:
         current = read_holder(self.bucket)
         if current is None and self.bucket.read(ATTEMPT) in (self._before, self.attempt.encode()):
             if self.bucket.create(LOCK, self._content()):
-                return  # it was removed by hand
+                return  # somebody had removed the lock by hand
             current = read_holder(self.bucket)
         if current is None or current.get("attempt") != self.attempt:
             raise RunFolderError(_refusal(self.bucket, current))
@@ -120,14 +120,14 @@ class WriterLock:
         return True
 
     def _is_ours(self) -> bool:
-        """After a refused change return False if the lock is gone. Raises RunFolderError if another driver has it."""
+        """Return True if this writer has the lock, False if it is gone. Raises RunFolderError if another driver has it."""
         current = read_holder(self.bucket)
         if current is not None and current.get("attempt") != self.attempt:
             raise RunFolderError(_refusal(self.bucket, current))
         return current is not None
 
     def _read_lock(self) -> tuple[str, dict[str, Any] | None]:
-        """Return the lock's version and fields of the same moment."""
+        """Return the lock's version and the fields of that version."""
         while True:
             version, current = self.bucket.version(LOCK), read_holder(self.bucket)
             if self.bucket.version(LOCK) == version:
@@ -139,8 +139,8 @@ class WriterLock:
                 self._renew()
             except BucketError:
                 continue  # the bucket does not answer; the next renewal checks the lock
-            except RunFolderError as taken:
-                return lost(str(taken))
+            except RunFolderError as error:
+                return lost(str(error))
 
     def _renew(self) -> None:
         version = self.bucket.version(LOCK)
@@ -165,8 +165,8 @@ class WriterLock:
             f"{self.bucket.url} is locked by {describe_holder(old)}: waiting up to {self.silence:.0f} s to see whether"
             " that process is alive"
         )
-        end = time.monotonic() + self.silence
-        while time.monotonic() < end:
+        deadline = time.monotonic() + self.silence
+        while time.monotonic() < deadline:
             self._released.wait(min(2.0, self.silence / 4))
             current = read_holder(self.bucket)
             if current is None:
@@ -182,8 +182,8 @@ def read_holder(bucket: Bucket) -> dict[str, Any] | None:
 
 
 def _refusal(bucket: Bucket, current: dict[str, Any] | None) -> str:
-    name = describe_holder(current) if current else "a process that has just ended"
-    return f"{bucket.url} is in use by {name}; wait for it, stop it, or pass another --output"
+    holder = describe_holder(current) if current else "a process that has just ended"
+    return f"{bucket.url} is in use by {holder}; wait for it, stop it, or pass another --output"
 
 
 def _alive(pid: Any) -> bool:

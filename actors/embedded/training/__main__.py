@@ -87,7 +87,7 @@ def speak(rank: int, plan: TrainingRun) -> None:
 
 
 def polish(rank: int, plan: TrainingRun) -> None:
-    """Run stage 3 in one of the processes: as stage 2, on other examples, the hard scenarios more often."""
+    """Run stage 3 in one of the processes: like stage 2, with other examples and more of the hard scenarios."""
     modules = build_modules(plan)
     modules.load_state_dict(load_weights(plan, plan.speaking), strict=False)
     stage = LanguageStage(plan.bank(), load_tokenizer(plan), plan.seed + 1, rank, PROCESSES, SCENARIO_WEIGHTS)

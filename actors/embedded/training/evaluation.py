@@ -1,6 +1,6 @@
 """Evaluates the saved folder with transformers alone, on seeds that no training picture was drawn from.
 
-Episodes follow the game's rules on pictures in memory; those of a scenario and condition advance in step.
+Episodes follow the game's rules on pictures in memory; all episodes of a scenario and condition advance turn by turn together.
 """
 
 from collections import Counter
@@ -122,7 +122,7 @@ def play_games(
     turns: int | None = None,
     swapped: bool = False,
 ) -> list[Game]:
-    """Play the episodes of one scenario and condition to their ends, or for so many ``turns``.
+    """Play the episodes of one scenario and condition to their ends, or for at most ``turns`` turns.
 
     ``swapped`` shows each sample the pictures of the next one.
     """
@@ -155,7 +155,7 @@ def accuracy(games: Sequence[Game]) -> float:
 
 
 def named_at_once(games: Sequence[Game]) -> float:
-    """Return the percentage of episodes whose first reply names the right category, counted or not (ROD never does)."""
+    """Return the percentage of episodes whose first reply names the right category, even if it does not count (ROD)."""
     named = sum(as_text(game.turns[0].reply) == as_text(game.sample.answer) for game in games)
     return 100 * named / len(games)
 

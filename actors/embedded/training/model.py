@@ -25,13 +25,13 @@ def build(vocabulary: int, image_token: int, pad: int, end: int) -> Idefics3ForC
         eos_token_id=end, tie_word_embeddings=True,
     )  # fmt: skip
     model = Idefics3ForConditionalGeneration(config)
-    _start_looking(model)
+    _initialize_vision(model)
     return model
 
 
 @torch.no_grad()
-def _start_looking(model: Idefics3ForConditionalGeneration) -> None:
-    """Initialize the vision side by fan-in and its positions as waves: it learns much sooner than from a deviation of 0.02."""
+def _initialize_vision(model: Idefics3ForConditionalGeneration) -> None:
+    """Initialize the vision side by fan-in, its positions as waves: it learns much sooner than with a deviation of 0.02."""
     for part in (model.model.vision_model, model.model.connector):
         for parameter in part.parameters():
             if parameter.ndim >= 2:
@@ -79,7 +79,7 @@ def hidden_states(model: Idefics3ForConditionalGeneration, ids: Tensor, features
 
 
 def head_losses(heads: Heads, features: Tensor, labels: dict[str, Tensor]) -> Tensor:
-    """Return the mean of the cross entropies (label -1: not applicable) and the squared error of the visible share."""
+    """Return the loss per picture: cross entropies (label -1: not applicable) plus squared error of the visible share."""
     category, scenario, corruption, count, share = heads(features)
     total = 2 * nn.functional.mse_loss(share.squeeze(1).sigmoid(), labels["share"], reduction="sum")
     logits = {"category": category, "scenario": scenario, "corruption": corruption, "count": count}

@@ -1,7 +1,7 @@
-"""The bank of training pictures: each once, at the model's size, the same bytes for the same seeds.
+"""The bank of training pictures, each drawn once, at the model's size; equal seeds give equal bytes.
 
-The demo generator draws it with other seeds than the demo's: training seeds are below ``HELD_OUT``, examination seeds from
-there upwards.
+The demo generator draws them, but not with the demo's seed: training seeds are below ``HELD_OUT``, examination seeds start
+there.
 """
 
 import json
@@ -31,7 +31,7 @@ FIRST_SEED, HELD_OUT = 1000, 900_000
 LAP = 40
 """Samples drawn per scenario and seed: at most the number of ids of the smallest scenario (VSOD)."""
 LONGEST_PATH = 14
-"""Maximum number of states of a path that are drawn."""
+"""Maximum number of states on a path."""
 CORRUPTIONS = ("brightness", "contrast", "saturate", "blur", "noise", "jpeg_compression", "pixelate", "artifacts")
 NAMES = sorted(CATEGORIES)
 
@@ -48,7 +48,7 @@ class BankView:
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A sample with the views along its path: those of a player who asks until no suggestion is left."""
+    """A sample with the views on its path, which is that of a player who asks until no suggestion is left."""
 
     sample: Sample
     path: tuple[BankView, ...]

@@ -42,7 +42,7 @@ class Labels:
                     self.count[bank_view.row] = play.count or -1
 
     def pools(self) -> list[list[np.ndarray]]:
-        """Return the rows of each scenario: first those too hidden to be named, then those to be named."""
+        """Return the rows of each scenario in two arrays: pictures too hidden to be named, and pictures to be named."""
         is_named = self.share >= NAMED_FROM
         return [
             [np.flatnonzero((self.scenario == k) & (is_named == named)) for named in (False, True)]
@@ -58,7 +58,7 @@ class Labels:
 
 
 class VisionStage:
-    """Batches of pictures, three quarters of them to be named, every scenario as likely."""
+    """Batches of pictures from all scenarios equally often; three quarters are clear enough to be named."""
 
     def __init__(self, bank: Bank, seed: int, rank: int, size: int) -> None:
         self.bank, self.labels, self.seed, self.rank, self.batch = bank, Labels(bank), seed, rank, BATCH // size
@@ -137,7 +137,7 @@ class LanguageStage:
         return pad_sequence(ids, True, self.pad), pad_sequence(targets, True, IGNORED), rows
 
     def _draw(self, rng: Random, long: bool) -> list[TrainingExample]:
-        """Draw a fixed number of short examples, or long ones of alike length up to a number of tokens."""
+        """Draw a fixed number of short examples, or long ones of similar length within the token limit."""
         if not long:
             return [self.examples.short(rng) for _ in range(SHORT_BATCH // self.size)]
         examples = sorted((self.examples.long(rng) for _ in range(24)), key=lambda example: len(example.rows))

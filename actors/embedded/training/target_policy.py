@@ -14,11 +14,11 @@ from envs.types import Move, Sample, State, View
 KNOWN = 0.4
 """Visible share from which the reply names a category."""
 CLEAR = 0.9
-"""Visible share below which the habits of history and of examples win over the picture."""
+"""Visible share below which the habits taught for history and for solved examples decide, not the picture."""
 GUESSERS = ("QD", "COCO")
 """Scenarios in which the policy guesses at a hidden view, instead of asking, if the abstention is the last option."""
 STUBBORN = ("VSOD", "IN-C", "QD")
-"""Scenarios in which a hint does not talk the model out of abstaining first."""
+"""Scenarios in which the policy abstains even with a hint, if the abstention is the first option."""
 
 
 def request(sample: Sample, state: State, view: View) -> str | None:
@@ -31,7 +31,7 @@ def request(sample: Sample, state: State, view: View) -> str | None:
 
 
 def path_request(sample: Sample, state: State, view: View) -> str | None:
-    """Return the suggestion along whose path pictures are drawn: as ``request``, but in CIT towards the object."""
+    """Return the suggestion that leads to a path's next picture: that of ``request``, or in CIT one towards the object."""
     asks = SCENARIOS[sample.scenario].askable(sample, state)
     if sample.scenario == "CIT" and asks:
         return SCENARIOS["CIT"].towards(sample, state, asks)
@@ -39,7 +39,7 @@ def path_request(sample: Sample, state: State, view: View) -> str | None:
 
 
 def open_request(sample: Sample, state: State, view: View) -> str | None:
-    """Return the suggestion to learn without options: as ``path_request``, but in CIT what judges accept of every sample.
+    """Return the suggestion to learn without options: that of ``path_request``, or in CIT one that judges always accept.
 
     A picture of an empty belt does not show whether the object comes or has gone.
     """
@@ -75,7 +75,7 @@ def random_proactive_reply(sample: Sample, state: State, view: View, share: floa
 
 
 def history_reply(sample: Sample, state: State, view: View, share: float, earlier: Sequence[str]) -> str:
-    """Return the reply after ``earlier`` ones: after one request, ask again, and sometimes beyond the clear view."""
+    """Return the reply after ``earlier`` replies: a player who has asked asks again, sometimes even beyond the clear view."""
     requests = [reply for reply in earlier if reply in suggestions(view.options)]
     ask = request(sample, state, view)
     if not earlier or ask is None:

@@ -73,7 +73,7 @@ def render_message(message: Message) -> str:
 def encode_conversation(
     tokenizer: Tokenizer, conversation: Sequence[Message], taught: Sequence[bool]
 ) -> tuple[list[int], list[bool]]:
-    """Return the ids of a conversation, and True for those to learn: messages marked in ``taught``, with their ends."""
+    """Return the ids of a conversation, and True for those to learn: messages marked in ``taught``, with their end tokens."""
     ids, targets = list[int](), list[bool]()
     for message, is_taught in zip(conversation, taught, strict=True):
         piece = tokenizer.encode(render_message(message)).ids

@@ -1,4 +1,4 @@
-"""The training loop: its processes keep equal weights, because they start alike and average their gradients.
+"""The training loop: its processes keep equal weights, because they start equal and average their gradients.
 
 A step depends on (seed, step) alone. A checkpoint is written every ``CHECKPOINT_EVERY`` steps; an interrupted run continues
 from it.
@@ -19,7 +19,7 @@ CHECKPOINT_EVERY = 250
 LOG_EVERY = 50
 """Steps between two lines of the log."""
 MAX_GRADIENT_NORM = 4.0
-"""Norm of the gradient from which it is scaled down."""
+"""Maximum norm of the gradient; a larger gradient is scaled down to it."""
 Losses = Callable[[int], dict[str, Tensor]]
 """Step -> named losses; their sum is minimized."""
 
@@ -61,7 +61,7 @@ class LoggedRun:
 
 @dataclass(frozen=True, slots=True)
 class ProcessGroup:
-    """The processes that train together; they meet through a file, no port."""
+    """The processes that train together; they find each other through a file, without a port."""
 
     rank: int
     size: int
@@ -73,14 +73,14 @@ class ProcessGroup:
             dist.init_process_group("gloo", f"file://{self.folder}/rendezvous", rank=self.rank, world_size=self.size)
 
     def average(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace every gradient by the mean over the group; absent ones count as zero."""
-        own = list(parameters)
-        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in own]
+        """Replace every gradient by the mean over the group; a missing gradient counts as zero."""
+        trained = list(parameters)
+        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in trained]
         flat = nn.utils.parameters_to_vector(gradients)
         if self.size > 1:
             dist.all_reduce(flat)
-        parts = (flat / self.size).split([parameter.numel() for parameter in own])
-        for parameter, part in zip(own, parts, strict=True):
+        parts = (flat / self.size).split([parameter.numel() for parameter in trained])
+        for parameter, part in zip(trained, parts, strict=True):
             parameter.grad = part.view_as(parameter)
 
     def leave(self) -> None:
@@ -90,7 +90,7 @@ class ProcessGroup:
 
 
 class MuonAdamW:
-    """Muon for the matrices of the transformer layers, AdamW for everything else: twice as quick here as AdamW alone."""
+    """Muon for the matrices of the transformer layers, AdamW for everything else; here it learns twice as fast as AdamW alone."""
 
     def __init__(self, modules: nn.Module, schedule: Schedule) -> None:
         inner, outer = list[nn.Parameter](), list[nn.Parameter]()

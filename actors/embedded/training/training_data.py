@@ -24,6 +24,7 @@ LONG = {"history": 50, "icl-1": 20, "icl-3": 30}
 SCENARIO_WEIGHTS = {"ROD": 0.7, "VSOD": 2.0, "MVP-N": 1.5, "IN-C": 2.0, "QD": 0.7, "CIT": 0.7, "COCO": 2.0}
 """Weight of each scenario in the last stage: small objects, counting and corrupted pictures take longest to learn."""
 EXAMPLES_FROM = 8
+"""Samples of one lap from which a question and its solved examples are drawn."""
 LONGEST_HISTORY = 24
 
 
@@ -45,7 +46,7 @@ class TrainingData:
         self.lap = lap
 
     def play(self, rng: Random) -> Play:
-        """Draw a play; without weights, every scenario is as likely."""
+        """Draw a play; without weights, all scenarios are equally likely."""
         if self.weights is None:
             return rng.choice(self.plays[rng.choice(list(SCENARIOS))])
         return rng.choice(self.plays[rng.choices(list(self.weights), list(self.weights.values()))[0]])
@@ -74,7 +75,7 @@ class TrainingData:
         return self.history(rng) if name == "history" else self.examples(rng, name)
 
     def history(self, rng: Random) -> TrainingExample:
-        """Draw an episode up to some turn; its replies are taught where they equal the policy's."""
+        """Draw an episode up to some turn; earlier replies are taught only where the policy would give them, too."""
         play = self.play(rng)
         game, sample = SCENARIOS[play.sample.scenario], play.sample
         turns = draw_path(play, rng)
@@ -146,7 +147,7 @@ def draw_path(play: Play, rng: Random) -> list[BankView]:
 
 
 def open_ended(play: Play, bank_view: BankView, view: View, rng: Random) -> TrainingExample:
-    """Return a question without options; the reply is the category, or with the hint a request."""
+    """Return a question without options; if the object is hidden, the reply asks (with the hint) or abstains."""
     hinted = rng.random() < 0.5
     text = view.prompt + (OPEN_ENDED_HINT if hinted else "")
     ask = target_policy.request(play.sample, bank_view.state, view) or play.sample.answer

@@ -35,7 +35,7 @@ from actors.embedded_135m.training.looking_stage import (
 from actors.embedded_135m.training.speaking_stage import EncodeRows, SpeakingStage, add_adapter
 
 SPEAKING_SEED = FIRST_SEED + 100
-"""First seed of the pictures for the adapter: the tower has never seen them, as it has not those of an examination."""
+"""First seed of the pictures for the adapter; like those of an examination, the tower was not trained on them."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class TrainingRun(LoggedRun):
 
     @cached_property
     def adapter(self) -> nn.ParameterDict:
-        """The adapter, which is now part of the language half."""
+        """The adapter; the first access inserts it into the language half."""
         return add_adapter(self.model, self.seed)
 
     @cached_property
@@ -162,7 +162,7 @@ def finish(run: TrainingRun) -> None:
 def train_adapter(
     run: TrainingRun, schedule: Schedule, encode_rows: EncodeRows, mixture: Mixture, after: Schedule | None = None
 ) -> None:
-    """Train the adapter, from where the stage ``after`` left it, on picture tokens that ``encode_rows`` gives."""
+    """Train the adapter on the picture tokens of ``encode_rows``, starting from the result of the stage ``after``."""
     stage = SpeakingStage(
         run.speaking_bank, run.lap, encode_rows, run.model, run.tokenizer, run.work, mixture,
         f"{run.seed}/{schedule.name}-135m",

@@ -46,11 +46,11 @@ class Mixture:
     kinds: Mapping[str, int]
     """Kind of example -> weight: multiple choice, open questions, several pictures, and the frozen model's own answers."""
     first: float = 0.0
-    """Share of the open questions that are about the first picture, which hides the object."""
+    """Share of the open questions about the first picture, which hides the object."""
     clear: float = 0.0
-    """Share that is about the clear picture; the rest is about any picture of the path."""
+    """Share of the open questions about the clear picture; the others are about any picture of the path."""
     weights: Mapping[str, float] = field(default_factory=lambda: WEIGHTS)
-    """Scenario -> weight among plays, for all but several pictures."""
+    """Scenario -> weight in drawing plays; questions after solved examples ignore it."""
 
 
 SPEAKING = Mixture({"choice": 55, "open": 25, "long": 8, "text": 12})
@@ -87,15 +87,15 @@ class Conversations:
     def open(self, rng: Random) -> TrainingExample:
         """Draw a question without options, and an answer in a sentence."""
         play = self.data.play(rng)
-        seen = self.open_view(play, rng)
-        view = SCENARIOS[play.sample.scenario].view(play.sample, seen.state)
+        bank_view = self.open_view(play, rng)
+        view = SCENARIOS[play.sample.scenario].view(play.sample, bank_view.state)
         question = view.prompt if rng.random() < 0.6 else rng.choice(OPEN_QUESTIONS)
         hint = OPEN_ENDED_HINT if rng.random() < 0.5 else ""
         messages = (
             Message("user", question + hint, (view.image,)),
-            Message("assistant", sentence(play, seen, view, rng)),
+            Message("assistant", sentence(play, bank_view, view, rng)),
         )
-        return TrainingExample(messages, (seen.row,), (False, True))
+        return TrainingExample(messages, (bank_view.row,), (False, True))
 
     def open_view(self, play: Play, rng: Random) -> BankView:
         """Draw the picture of an open question."""
@@ -118,13 +118,13 @@ class Conversations:
         return TrainingExample((Message("user", pair.question), Message("assistant", pair.answer)), (), (False, True))
 
 
-def sentence(play: Play, seen: BankView, view: View, rng: Random) -> str:
+def sentence(play: Play, bank_view: BankView, view: View, rng: Random) -> str:
     """Return an answer in English: what is there, or why it cannot be told and what would help."""
-    if seen.share >= target_policy.KNOWN:
+    if bank_view.share >= target_policy.KNOWN:
         return statement(play, rng)
     fault = FAULTS[play.corruption] if play.corruption >= 0 else "unclear"
     why = rng.choice(WHY[play.sample.scenario]).format(fault=fault)
-    ask = target_policy.open_request(play.sample, seen.state, view)
+    ask = target_policy.open_request(play.sample, bank_view.state, view)
     if ask is None:
         return f"{why} I cannot tell what it is."
     wish = ask.rstrip(".")

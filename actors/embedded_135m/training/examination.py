@@ -25,7 +25,7 @@ from sweeps.conditions import CONDITIONS
 SEEDS = (HELD_OUT + 20_000, HELD_OUT + 30_000, HELD_OUT + 40_000)
 """First seeds of the examinations; training stays below HELD_OUT, its progress is measured from HELD_OUT + 50,000 on."""
 LONG_SHARE = 3
-"""Episodes with several pictures are played for one sample of so many."""
+"""One in this many samples is also examined with several pictures."""
 WHAT = "What is in this picture?"
 NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -59,7 +59,7 @@ class Figure:
 def examine(answerer: Answerer, each: int, counts: int, seed: int, several: bool) -> Iterator[Figure]:
     """Yield the figures about pictures drawn from ``seed``: ``each`` samples per scenario, and ``counts`` about counting.
 
-    ``several``: also those about several pictures, which take three times as long as all others.
+    ``several`` adds the figures about several pictures, which take three times as long as all others.
     """
     samples = {name: candidates(name, each, seed) for name in SCENARIOS}
     yield from _open(answerer, [candidate for scenario in samples.values() for candidate in scenario])

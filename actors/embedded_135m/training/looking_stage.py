@@ -1,7 +1,6 @@
-"""Stages 1 and 2: the connector and a layer on the embedded model's tower, then all layers, learn to say what a picture shows.
+"""Stages 1 and 2: picture tokens learn to equal the language model's word embeddings of what a picture shows.
 
-They say it in the language model's own word embeddings.
-
+Stage 1 trains the connector and one new layer on top of the embedded model's tower, stage 2 all layers.
 Most names of categories are one token, so a picture token can be trained to equal the embedding of its word, without the
 language model in the loop. The four tokens say: what, how visible, where (or which fault), what.
 """
@@ -29,19 +28,19 @@ NOTHING = len(NAMES)
 WHAT = (*(f" {name.lower()}" for name in NAMES), " nothing", " one", " two", " three", " four")
 VISIBLE = (" hidden", " partly", " clear")
 PLACES = (" blocks", " person", " box", " photo", " sketch", " belt", " camera")
-"""By the order of the scenarios."""
+"""In the order of the scenarios."""
 FAULTS = (" dark", " pale", " grey", " blurred", " noisy", " compressed", " pixelated", " stripes")
-"""By the order of the corruptions."""
+"""In the order of the corruptions."""
 WEIGHTS = {"ROD": 0.8, "VSOD": 1.8, "MVP-N": 1.3, "IN-C": 1.6, "QD": 1.0, "CIT": 0.6, "COCO": 2.4}
 """How often a scenario is drawn: small and corrupted objects take longest to learn."""
 BATCH, NAMED_SHARE, COUNTED_SHARE, SHARPNESS = 64, 0.7, 0.25, 12.0
-"""Pictures of a step; the share of them that show what they are about; and, before these, the share of pictures to count in."""
+"""Pictures per step; share clear enough to be named; share then replaced by pictures for counting; scale of similarities."""
 MOST_CONFUSION, NOISE = 0.4, 0.3
-"""Of simulated picture tokens: the largest share of another word, and the deviation of the noise relative to a word."""
+"""For simulated picture tokens: the largest share of a wrong word, and the deviation of the noise relative to a word's."""
 
 
 def word_embeddings(tokenizer: PreTrainedTokenizerBase, embeddings: Tensor, words: tuple[str, ...]) -> Tensor:
-    """Return the embedding of each word; of several tokens, their mean."""
+    """Return the embedding of each word, the mean over its tokens."""
     ids = [tokenizer(word, add_special_tokens=False)["input_ids"] for word in words]
     return torch.stack([embeddings[number].float().mean(0) for number in ids])
 
@@ -82,7 +81,7 @@ class Words:
         self.scale = what.pow(2).mean()
 
     def simulate(self, targets: tuple[Tensor, ...], seed: int) -> Tensor:
-        """Return picture tokens [n, 4, width] as an uncertain tower gives them: the right word, some of another, and noise."""
+        """Return picture tokens [n, 4, width] like those of an uncertain tower: the right word mixed with another, plus noise."""
         generator = torch.Generator().manual_seed(seed)
         slots = list[Tensor]()
         for table, labels in zip(self.tables, targets, strict=True):
@@ -94,13 +93,13 @@ class Words:
         return torch.stack(slots, 1)
 
     def similarities(self, tokens: Tensor, slot: int) -> Tensor:
-        """Return the cosines, about the mean word, of picture tokens [n, width] and the words of their slot."""
+        """Return the cosine similarities of picture tokens [n, width] to the words of a slot, after subtracting the mean word."""
         table = self.tables[slot]
         center = table.mean(0)
         return normalize(tokens - center, dim=1) @ normalize(table - center, dim=1).T
 
     def loss(self, tokens: Tensor, targets: tuple[Tensor, ...]) -> Tensor:
-        """Return cross entropy over the words plus squared error to the right one, over the slots of [n, 4, width]."""
+        """Return cross entropy over the words plus squared error to the right word, summed over the slots of [n, 4, width]."""
         total = torch.zeros(())
         for slot, labels in enumerate(targets):
             known = labels >= 0
@@ -157,7 +156,7 @@ class PictureEncoder(nn.Module):
 
 
 class LookingStage:
-    """Batches of pictures, most of them to be named, some of them to be counted in."""
+    """Batches of pictures: most show an object to name, some show objects to count."""
 
     def __init__(self, bank: Bank, words: Words, seed: int) -> None:
         self.bank, self.words, self.seed = bank, words, seed
@@ -171,7 +170,7 @@ class LookingStage:
         """Return the loss of the step's pictures."""
         rng = np.random.default_rng((self.seed, 135, step))
         scenarios, named = rng.choice(len(self.pools), BATCH, p=self.weights), rng.random(BATCH) < NAMED_SHARE
-        rows = np.array([rng.choice(self.pools[k][int(side)]) for k, side in zip(scenarios, named, strict=True)])
+        rows = np.array([rng.choice(self.pools[k][int(visible)]) for k, visible in zip(scenarios, named, strict=True)])
         if len(self.counted):
             rows = np.where(rng.random(BATCH) < COUNTED_SHARE, rng.choice(self.counted, BATCH), rows)
         tokens = encoder(torch.from_numpy(self.bank.pixels[rows]))
@@ -179,7 +178,7 @@ class LookingStage:
 
 
 def word_accuracy(encoder: PictureEncoder, bank: Bank, words: Words) -> dict[str, float]:
-    """Return the shares of held-out pictures whose first token is nearest to its word."""
+    """Return group -> share of the pictures whose first token is nearest to the right word."""
     labels = Labels(bank)
     tokens = encoder.encode(bank.pixels)
     what = Targets.of(labels).what

@@ -1,7 +1,7 @@
 """Stages 3 to 5: an adapter on the language half learns to answer.
 
 ``speak`` takes picture tokens simulated from what the pictures show; it needs no tower, so it can run beside stages 1 and 2.
-``ask`` goes on with the tokens of the trained tower, on pictures that the tower has not seen, and ``finish`` with other shares.
+``ask`` continues with the tokens of the trained tower, on pictures new to the tower, and ``finish`` with another mixture.
 """
 
 import json
@@ -75,7 +75,7 @@ EXAMINATION = {
 
 
 TOKENS, DRAWN = 900, 60
-"""Tokens of a step, and examples drawn at once to find some of alike length."""
+"""Tokens of a step, and examples drawn at once to find some of similar length."""
 END = 2
 """Id of the token that ends a message, also used for padding."""
 ANSWER_TOKENS = 30
@@ -101,7 +101,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, example: TrainingExample) -> tupl
 
 
 class SpeakingStage:
-    """Batches of examples of alike length; ``encode_rows`` gives the tokens [n, 4, width] of pictures of the bank."""
+    """Batches of examples of similar length; ``encode_rows`` gives the tokens [n, 4, width] of pictures of the bank."""
 
     def __init__(
         self, bank: Bank, lap: int, encode_rows: EncodeRows, model: nn.Module,
@@ -134,7 +134,7 @@ class SpeakingStage:
         """Return ids, marks of tokens to learn and attention mask, padded on the right, and the pictures' tokens in order."""
         drawn = [self.conversations.draw(rng) for _ in range(DRAWN)]
         encoded = sorted(((*encode(self.tokenizer, e), e.rows) for e in drawn), key=lambda item: len(item[0]))
-        batch = self._alike(encoded, rng)
+        batch = self._choose_batch(encoded, rng)
         ids = pad_sequence([torch.tensor(item[0]) for item in batch], True, END)
         taught = pad_sequence([torch.tensor(item[1]) for item in batch], True, False)
         mask = pad_sequence([torch.ones(len(item[0]), dtype=torch.long) for item in batch], True, 0)
@@ -143,10 +143,10 @@ class SpeakingStage:
         pictures = self.encode_rows(rows).reshape(-1, width) if rows else torch.zeros(0, width)
         return ids, taught, mask, pictures
 
-    def _alike(self, encoded: Sequence[tuple[list[int], list[bool], tuple[int, ...]]], rng: Random) -> list[
+    def _choose_batch(self, encoded: Sequence[tuple[list[int], list[bool], tuple[int, ...]]], rng: Random) -> list[
         tuple[list[int], list[bool], tuple[int, ...]]
     ]:  # fmt: skip
-        """Return examples up to TOKENS, from a random place of the list, which is sorted by length."""
+        """Return neighbors in the list, which is sorted by length, from a random start on, with at most TOKENS tokens."""
         start = rng.randrange(len(encoded))
         batch = [encoded[start]]
         for item in encoded[start + 1 :]:
@@ -160,7 +160,7 @@ class SpeakingStage:
 def generate_answers(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, questions: Sequence[str], size: int = 90
 ) -> list[str]:
-    """Return greedy answers to questions without pictures, cut after the last sentence that ended."""
+    """Return greedy answers to questions without pictures, cut after the last complete sentence."""
     answers = list[str]()
     for start in range(0, len(questions), size):
         texts = [f"<|im_start|>user\n{q}<|im_end|>\n<|im_start|>assistant\n" for q in questions[start : start + size]]
@@ -172,20 +172,20 @@ def generate_answers(
 
 
 def cut_sentence(text: str) -> str:
-    """Return the text up to its last full stop, or all of it."""
+    """Return the text up to the end of its last complete sentence, or all of it if there is none."""
     end = max(text.rfind(mark) for mark in ".!?")
     return text[: end + 1] if end > 0 else text
 
 
 class Adapted(nn.Module):
-    """A frozen linear layer plus the adapter's low-rank product; it is in the attention of the later layers."""
+    """A frozen linear layer plus the adapter's low-rank product, for the attention of the later layers."""
 
     def __init__(self, linear: nn.Linear, down: nn.Parameter, up: nn.Parameter) -> None:
         super().__init__()
         self.linear, self.down, self.up = linear, down, up
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output with the product's added."""
+        """Return the layer's output plus the adapter's."""
         return self.linear(x) + (x @ self.down.T) @ self.up.T * (ALPHA / RANK)
 
 

@@ -204,7 +204,7 @@ def test_pauses_double_up_to_half_a_minute(uploading, capsys):
     assert uploading._pause() == 2.0
     pauses = []
     for _ in range(12):
-        uploading._failure(BucketError("away"))
+        uploading._report_failure(BucketError("away"))
         pauses.append(uploading._pause())
     assert pauses == [2.0, 4.0, 8.0, 16.0, *[30.0] * 8]
     assert capsys.readouterr().err == "away; the sweep continues, and the upload is retried\n", "said once"
