@@ -18,7 +18,7 @@ from actors.engine.backend import Backend
 from actors.engine.baselines import Baseline
 from actors.engine.in_flight import expected_in_flight
 from actors.engine.registry import open_engine
-from actors.playing.judge import Judged, judge
+from actors.playing.judge import Judged, judge_answer
 from actors.playing.play import play
 from envs import SCENARIOS
 from envs.openended import accepted_answers
@@ -79,7 +79,7 @@ async def read(answers: Sequence[Written], by: Judge, backend: Backend) -> list[
 
     async def judge_one(sample: Sample, cell: Cell, answer: str) -> Judged:
         async with room:
-            return await judge(sample, cell, answer, by, backend, SEED)
+            return await judge_answer(sample, cell, answer, by, backend, SEED)
 
     return await asyncio.gather(*(judge_one(*answer) for answer in answers))
 

@@ -31,6 +31,7 @@ from orchestrator.cli import (
     status,
     view,
 )
+from orchestrator.execution import attempt
 from orchestrator.storage import option_labels
 from tests.orchestrator.report import runs
 
@@ -113,8 +114,7 @@ def test_judged_answers_are_tables_or_json(
     as_json: bool, complete: bool, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     rows = pl.DataFrame({"cell": ["a", "b"], "protocol": ["oeg", "mcqa"]})
-    attempt = SimpleNamespace(judge_answers=lambda sweep, folder, chosen, again: (rows, complete))
-    monkeypatch.setitem(sys.modules, "orchestrator.execution.attempt", attempt)
+    monkeypatch.setattr(attempt, "judge_answers", lambda sweep, folder, chosen, again: (rows, complete))
     monkeypatch.setattr(judge, "print_tables", lambda rows, sweep, folder: print("tables", rows["cell"].to_list()))
     assert exit_code(judge._judge_answers, str(folder), "rule-judge", [], False, None, as_json) == code
     printed = capsys.readouterr().out
@@ -148,8 +148,7 @@ def test_models_and_judges_of_a_folder_are_named_by_the_user_first(
 
     monkeypatch.setattr("orchestrator.planning.named_by_user.check_named", refuse)
     monkeypatch.setattr(flip_rate, "_confirm_services", lambda *arguments: pytest.fail("it would play"))
-    judging = SimpleNamespace(judge_answers=lambda *arguments: pytest.fail("it would judge"))
-    monkeypatch.setitem(sys.modules, "orchestrator.execution.attempt", judging)
+    monkeypatch.setattr(attempt, "judge_answers", lambda *arguments: pytest.fail("it would judge"))
     for command, arguments in (
         (flip_rate.flip_rate, (str(folder), 100, 0, [1])),
         (judge._judge_answers, (str(folder), "rule-judge", [], False, None, False)),
@@ -253,7 +252,8 @@ def test_a_label_of_another_run_is_refused(folder: Path, tmp_path: Path) -> None
     )
 
 
-def test_filters_have_titles_that_say_what_is_dropped(capsys: Any) -> None:
+def test_filters_have_titles_that_say_what_is_dropped(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     row = {
         "scenario": "QD",
         **dict.fromkeys(data.COLUMNS, 3),

@@ -21,7 +21,7 @@ from envs.demo import draw
 from envs.samples import load_samples
 from orchestrator.report.measures.operating_played import exact_and_played
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.markdown import markdown
+from orchestrator.report.tables.formats import markdown
 from orchestrator.report.tables.operating import bounds_table, operating_table, splits_table
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.registry import registry
