@@ -172,8 +172,19 @@ def _merge_plans(folders: Sequence[Path]) -> tuple[pl.DataFrame, pl.Series]:
     named = cells.join(counts.rename({"key": "cell"}), on="cell", how="left")
     wrong = named.filter((pl.col("planned") != pl.col("count").fill_null(0)) | pl.col("cell").is_duplicated())
     if wrong.height:
-        raise RunFolderError(f"the folders plan different samples of {wrong['cell'][0]}: their data differ")
+        raise RunFolderError(_plan_conflict(cells.filter(cell=wrong["cell"][0])))
     return cells, all_keys
+
+
+def _plan_conflict(rows: pl.DataFrame) -> str:
+    """Return why the plans of a cell do not fit together; ``rows`` are its different rows, one at least."""
+    cell = rows["cell"][0]
+    if rows.height > 1 and "full" in rows.columns and rows["full"].n_unique() == 1:
+        return (
+            f"the folders stopped {cell} after different numbers of episodes (the sweep's precision rule); merge only one of"
+            " them, with the folders of other models"
+        )
+    return f"the folders plan different samples of {cell}: their data differ"
 
 
 def _write_store(sources: Sequence[Source], merged_rows: pl.DataFrame, into: Path) -> None:

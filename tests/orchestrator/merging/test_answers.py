@@ -216,6 +216,29 @@ def test_cells_that_stopped_by_precision_keep_their_full_size_in_a_merged_plan(t
     assert cells.select("cell", "planned", "full").rows() == [("c", 2, 5), ("d", 3, 3)] and keys.len() == 5
 
 
+@pytest.mark.parametrize(
+    ("cell", "refusal"),
+    [
+        ({"planned": 3, "full": 5}, "the folders stopped c after different numbers of episodes (the sweep's precision rule); "
+         "merge only one of them, with the folders of other models"),
+        ({"planned": 3, "full": 6}, "the folders plan different samples of c: their data differ"),
+        ({"planned": 5}, "the folders stopped c after different numbers of episodes (the sweep's precision rule); "
+         "merge only one of them, with the folders of other models"),
+    ],
+    ids=["another stop", "other data", "no stop yet"],
+)  # fmt: skip
+def test_a_cell_that_stopped_at_two_points_is_refused_for_that(tmp_path, cell, refusal):
+    names = {"cell": "c", "model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa"}
+    for name, row in (("one", {"planned": 2, "full": 5}), ("two", cell)):
+        (tmp_path / name).mkdir()
+        keys = [f"c/{number:04d}-00000000" for number in range(row["planned"])]
+        run_folder.write_plan(tmp_path / name, pl.DataFrame([{**names, **row}]), keys)
+    with pytest.raises(RunFolderError) as refused:
+        _merge_plans([tmp_path / "one", tmp_path / "two"])
+
+    assert str(refused.value) == refusal
+
+
 def test_pictures_of_one_commit_are_unchanged_and_those_of_another_unknown(demo_data, tmp_path):
     entry = {"name": "vlm", "source": "org/vlm", "backend": "transformers"}
     spec = sweep(demo_data, ["vlm"], ["hint"], scenarios=["QD"], model=[entry])
