@@ -96,7 +96,10 @@ def test_agreement_needs_two_judges_and_names_people(
     assert rows[1] == {"first": "ada", "second": "cy", "both": 9, "equal": 8, "kappa": 0.5}
 
 
-def test_two_judges_have_a_row_per_bit_and_unknown_kappa_is_a_dash(capsys: Any) -> None:
+def test_two_judges_have_a_row_per_bit_and_unknown_kappa_is_a_dash(
+    capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     row = {
         "judge": "a", "other": "b", "bit": "category", "answers": 1_234, "equal": 61.0, "kappa": 0.5, "kappa_low": 0.4,
         "kappa_high": 0.6, "first_yes": 12.0, "other_yes": 13.456,

@@ -158,7 +158,7 @@ def test_other_gpu_parts_are_refused(gpus):
 
 
 def test_requested_memory_must_fit_gpu_part():
-    with pytest.raises(SweepError, match=r"with gpus = 0\.5 it is at most 0\.5"):
+    with pytest.raises(SweepError, match=r"with gpus = 0\.5, write at most 0\.5"):
         sweep(0.5, options={"gpu_memory_utilization": 0.6})
     assert sweep(0.5, options={"gpu_memory_utilization": 0.4}).models[0].gpus == 0.5
     assert isinstance(sweep(2.0).models[0].gpus, int)
