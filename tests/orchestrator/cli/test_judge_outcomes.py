@@ -23,25 +23,8 @@ from orchestrator.cli import (
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate.flip_rate import Flips
 from orchestrator.storage import option_labels
+from tests.orchestrator.cli.outcomes import compact_lines, exit_code
 from tests.orchestrator.flip_rate.test_flip_rate import planted_pairs
-from tests.orchestrator.report import runs
-
-
-@pytest.fixture(scope="module")
-def folder(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wanted = runs.sweep(demo_data, ["oracle"], ["hint"], scenarios=["ROD"], selection={"limit": 2})
-    return runs.play_sweep(tmp_path_factory.mktemp("outcomes") / "run", wanted)
-
-
-def exit_code(command: Any, *arguments: Any, **options: Any) -> int:
-    with pytest.raises(typer.Exit) as end:
-        command(*arguments, **options)
-    return end.value.exit_code
-
-
-def compact_lines(capsys: Any) -> list[str]:
-    """Return the printed lines without rules and with single spaces."""
-    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
 
 
 # -- flip rates and judges ---------------------------------------------------------------------------------------------

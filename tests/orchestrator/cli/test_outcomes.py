@@ -10,7 +10,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-import typer
 
 from orchestrator.cli import (
     data,
@@ -22,27 +21,10 @@ from orchestrator.execution.results import AttemptOutcome
 from orchestrator.inspection.model_try import Proof, Row
 from orchestrator.inspection.pin import Pin
 from sweeps.spec import ModelSpec
+from tests.orchestrator.cli.outcomes import compact_lines, exit_code
 from tests.orchestrator.cli.test_exact_lines import TRAIN
-from tests.orchestrator.report import runs
 
 MODEL = ModelSpec(name="m", source="org/m")
-
-
-@pytest.fixture(scope="module")
-def folder(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wanted = runs.sweep(demo_data, ["oracle"], ["hint"], scenarios=["ROD"], selection={"limit": 2})
-    return runs.play_sweep(tmp_path_factory.mktemp("outcomes") / "run", wanted)
-
-
-def exit_code(command: Any, *arguments: Any, **options: Any) -> int:
-    with pytest.raises(typer.Exit) as end:
-        command(*arguments, **options)
-    return end.value.exit_code
-
-
-def compact_lines(capsys: Any) -> list[str]:
-    """Return the printed lines without rules and with single spaces."""
-    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip(" ─━")]
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
