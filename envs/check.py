@@ -9,6 +9,7 @@ from pathlib import Path
 from envs import SCENARIOS, installed_scenarios, is_scenario
 from envs.bad_lines import Problem
 from envs.frames import reachable_states
+from envs.plural import pluralize
 from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, is_evaluated, read_samples
 from envs.types import ImageRef, Mode, Sample
@@ -36,14 +37,10 @@ class Report:
         """Yield the lines to print: every problem, then the counts."""
         yield from map(str, self.problems)
         for name, count in self.samples.items():
-            yield f"{name}: {_count(count, 'sample')}, {_count(self.pictures[name], 'picture')}"
+            yield f"{name}: {pluralize(count, 'sample')}, {pluralize(self.pictures[name], 'picture')}"
         if self.headers:
             yield _describe_headers(self.headers)
-        yield _count(len(self.problems), "problem") if self.problems else "all good"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        yield pluralize(len(self.problems), "problem") if self.problems else "all good"
 
 
 def _suggest_folder(folder: Path) -> str:

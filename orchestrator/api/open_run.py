@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from envs.plural import pluralize
 from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
@@ -16,7 +17,6 @@ from orchestrator.report.measures.operating_points import operating_budgets, ope
 from orchestrator.report.measures.operating_splits import operating_splits, split_between
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import episode_store, run_folder, verdict_store
 from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep

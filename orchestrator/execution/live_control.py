@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from envs.plural import pluralize
 from orchestrator.execution.retry_failed import requeue_episodes
 from orchestrator.planning.plan import BUILTIN_GROUP, CellOrdinals, Plan, worker_group
-from orchestrator.report.wording import pluralize
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.resources import shares
 from orchestrator.storage import control_log

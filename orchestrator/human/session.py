@@ -16,12 +16,12 @@ from jinja2 import Environment, StrictUndefined
 from actors.playing.episode_runner import EpisodeRunner
 from actors.text.printable import spell_invisible
 from envs.chance import chance
+from envs.plural import pluralize
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
 from orchestrator.human.loopback import LoopbackPage, page_headers, read_form, serving
 from orchestrator.human.person import OpenQuestion, Person, Unfinished
 from orchestrator.planning.plan import Plan
-from orchestrator.report.wording import pluralize
 
 MAX_BODY_BYTES = 1024
 """An answer is two numbers."""

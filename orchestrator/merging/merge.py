@@ -13,12 +13,12 @@ from shutil import rmtree
 
 import polars as pl
 
+from envs.plural import pluralize
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
 from orchestrator.report.measures.result_columns import add_measures
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes

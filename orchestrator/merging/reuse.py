@@ -14,6 +14,7 @@ import polars as pl
 
 from actors.playing.judge_runner import judge_key
 from actors.text.redaction import redact_address
+from envs.plural import pluralize
 from envs.types import Ending
 from orchestrator.datasets.sources import parse_address
 from orchestrator.merging.answers import Source, complete_episodes, merge_verdicts, write_episodes
@@ -21,7 +22,6 @@ from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.pictures import ShownPictures
 from orchestrator.planning.plan import Plan
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock, reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights

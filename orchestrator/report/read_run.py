@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from envs.installed import PackageError
+from envs.plural import pluralize
 from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
@@ -15,7 +16,6 @@ from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
 from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import lock
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns

@@ -1,4 +1,4 @@
-"""Numbers as parts of a sentence: shares, signed differences, p-values, counts with their noun."""
+"""Numbers as parts of a sentence: shares, signed differences, p-values."""
 
 MINUS = "−"
 
@@ -24,8 +24,3 @@ def format_p(p: float) -> str:
     if p >= 0.001:
         return f"{p:.3f}"
     return "<1e-6" if p < 1e-6 else f"{p:.0e}".replace("e-0", "e-")
-
-
-def pluralize(number: int, noun: str) -> str:
-    """Return ``1 model`` or ``2,000 models``."""
-    return f"{number:,} {noun if number == 1 else f'{noun}s'}"

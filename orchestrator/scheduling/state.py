@@ -190,7 +190,8 @@ class WorkerSlot:
 
     def add_lease(self, lease: int, ordinals: Iterable[int], now: float, silence: float) -> None:
         """Add a lease; if the worker was idle, the time until now counts neither as silence nor as work."""
-        self.last_heard = self.last_heard if self.leases else now
+        if not self.leases:
+            self.last_heard = now
         self.leases[lease] = dict.fromkeys(ordinals)
         self.due[lease] = self.deadline(now, silence)
 

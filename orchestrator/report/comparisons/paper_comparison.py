@@ -13,6 +13,7 @@ import polars as pl
 from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
 from envs import SCENARIOS
+from envs.plural import pluralize
 from orchestrator.report.comparisons.rounding import (
     agreement_sentences,
     averages_agree,
@@ -40,7 +41,7 @@ from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.parts import scenario_cells
 from orchestrator.report.tables.table import Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_signed
 
 SCHEMA = {
     **dict.fromkeys(("model", "paper", "scenario", "condition", "protocol", "measure"), pl.String),

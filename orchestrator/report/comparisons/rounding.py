@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from scipy.stats import binom, spearmanr  # type: ignore[import-untyped]
 
+from envs.plural import pluralize
 from orchestrator.report.paper.published import AVERAGE, ROUNDING
 from orchestrator.report.statistics.proportion import Z
-from orchestrator.report.wording import pluralize
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 from sweeps.spec import OpenEnded
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from actors.text.printable import list_first
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.measures.estimates import suggestion_limits
@@ -25,7 +26,7 @@ from orchestrator.report.tables.model_input import add_notes, joint_input_notes
 from orchestrator.report.tables.operating import splits_table_of
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
-from orchestrator.report.wording import format_p, format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed
 from orchestrator.storage import run_folder
 from orchestrator.storage.lock import RunFolderError
 

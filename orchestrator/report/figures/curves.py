@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.parts import (
     FEWEST,
@@ -31,7 +32,7 @@ from orchestrator.report.figures.parts import (
 )
 from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY, INK
 from orchestrator.report.tables.parts import Row, by_column
-from orchestrator.report.wording import format_p, format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed
 from sweeps.protocol import ZERO_SHOT
 
 MEASURES = {"ps": "suggestions per episode", "acc": "accuracy, %"}

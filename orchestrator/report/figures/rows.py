@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from envs import SCENARIOS, in_paper_order
+from envs.plural import pluralize
 from envs.types import Mode
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.parts import (
@@ -28,7 +29,6 @@ from orchestrator.report.figures.style import ACTIONS, CONDITIONS, GRAY, INK
 from orchestrator.report.measures.share_changes import CHANGED_CONDITIONS
 from orchestrator.report.scores.metrics import ACTION_SHARES
 from orchestrator.report.tables.parts import Row
-from orchestrator.report.wording import pluralize
 from sweeps.protocol import ZERO_SHOT
 
 REFERENCE = "reference"

@@ -11,6 +11,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from envs.plural import pluralize
 from orchestrator.report.comparisons.paper_comparison import compare_with_paper
 from orchestrator.report.figures.draw import FigureImage, FigureSet, run_figures
 from orchestrator.report.html.answer import AnswerFigure, build_answer
@@ -23,7 +24,6 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.table import Table, filter_values
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import atomic_write
 from orchestrator.storage.replica_time import held_shares
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import polars as pl
 
+from envs.plural import pluralize
 from orchestrator.report.html.text import paper_order
 from orchestrator.report.measures.efficiency import lift_over_chance
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
-from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
 from sweeps.protocol import ZERO_SHOT
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
+from envs.plural import pluralize
 from orchestrator.report.html.episode_view import EpisodeViews, rows_by_key
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.measures.endings import EndingKind, endings
@@ -16,7 +17,6 @@ from orchestrator.report.measures.sample_accuracy import hardest_samples
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.behavior import HARDEST
 from orchestrator.report.tables.parts import order_models
-from orchestrator.report.wording import pluralize
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS
 

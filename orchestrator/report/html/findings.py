@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from envs.plural import pluralize
 from orchestrator.report.html.text import join_names, visible
 from orchestrator.report.measures.efficiency import lift_over_chance
 from orchestrator.report.measures.endings import ending_counts
@@ -16,7 +17,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA
 from orchestrator.report.tables.parts import Row
 from orchestrator.report.tables.unseen import unseen_sentence
-from orchestrator.report.wording import format_share, format_signed, pluralize
+from orchestrator.report.wording import format_share, format_signed
 from sweeps.protocol import ZERO_SHOT
 
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from actors.playing.prompts import VERSIONS
 from actors.playing.turn_judge import turn_judge_key
+from envs.plural import pluralize
 from orchestrator.inspection.certificate import read_certificates, summarize
 from orchestrator.report.html.text import join_names, paper_order, visible
 from orchestrator.report.measures.clustering import describe_clusters
@@ -15,7 +16,7 @@ from orchestrator.report.paper.published import foreign_scenarios, subset_scenar
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.parts import Row, order_models
-from orchestrator.report.wording import format_share, pluralize
+from orchestrator.report.wording import format_share
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.replica_time import describe
 from orchestrator.storage.status import read_status

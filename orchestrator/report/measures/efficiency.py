@@ -89,7 +89,8 @@ def efficiency(run_data: RunData) -> pl.DataFrame:
 def _ranges(run_data: RunData, episodes: pl.DataFrame) -> dict[str, Range]:
     """Return the least and greatest possible value of an episode, by measure."""
     longest = max(suggestion_limits(run_data).values(), default=0)
-    above_chance = (min([-100.0, *episodes["efficiency_above_chance"].drop_nulls()]), 100.0)
+    lowest = episodes.select(pl.min_horizontal(pl.lit(-100.0), pl.col("efficiency_above_chance").min())).item()
+    above_chance = (float(lowest), 100.0)
     return {"asked": (0.0, longest), "efficiency": (0.0, 100.0), "efficiency_above_chance": above_chance}
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 from scipy.stats import PermutationMethod, pearsonr, rankdata  # type: ignore[import-untyped]
 
+from envs.plural import pluralize
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import average_over_scenarios
 from orchestrator.report.statistics.intervals import Floats
-from orchestrator.report.wording import pluralize
 
 PERMUTATIONS = 9_999
 MEASURES = ("acc", "ps")

@@ -5,9 +5,9 @@ Reused episodes cost nothing. GPU-hours and energy are those of ``cell_resources
 
 import polars as pl
 
+from envs.plural import pluralize
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
-from orchestrator.report.wording import pluralize
 from orchestrator.storage import engine_cache, reused
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
 

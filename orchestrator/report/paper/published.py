@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 
 from envs import SCENARIOS
+from envs.plural import pluralize
 from envs.samples import OPEN_ENDED, paper_ids
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.report.wording import pluralize
 from sweeps.protocol import OPEN_ENDED_CONDITIONS, ZERO_SHOT, Protocol
 
 FOLDER = Path(__file__).with_name("published_tables")

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
+from envs.plural import pluralize
 from envs.types import UNSCORED, Ending
 from orchestrator.planning.plan import drawn_order
 from orchestrator.precision.stop_forecast import forecast_stops
 from orchestrator.precision.stopping import bounds
-from orchestrator.report.wording import pluralize
 from sweeps.sections import Precision
 from sweeps.spec import Cell
 

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from envs.plural import pluralize
 from envs.reply_kinds import KINDS
 from envs.tool_calls import Fault, find_fault
 from envs.types import Action
@@ -12,7 +13,6 @@ from orchestrator.report.measures.sample_accuracy import hardest_samples, sample
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.tables.parts import Row, model_conditions
 from orchestrator.report.tables.table import Column, Line, Table, TableCell, columns, line
-from orchestrator.report.wording import pluralize
 from orchestrator.storage.replica_time import HELD, ReplicaTime, describe, time_by_group, weigh
 from sweeps.protocol import Protocol
 

@@ -7,8 +7,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from envs.plural import pluralize
 from orchestrator.report.tables.table import MISSING, Table, TableCell, one_line
-from orchestrator.report.wording import MINUS, pluralize
+from orchestrator.report.wording import MINUS
 
 
 def rich_table(table: Table) -> RichTable:

@@ -7,13 +7,14 @@ import numpy as np
 import polars as pl
 
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.report.measures.operating_played import exact_and_played, explain_difference
 from orchestrator.report.measures.operating_points import operating_points
 from orchestrator.report.measures.operating_splits import count_left_out, operating_splits
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.parts import Row, average_heading, model_conditions, scenario_cells
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_signed
 
 SURPRISING_Z = 3.0
 """Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""

@@ -6,13 +6,14 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
+from envs.plural import pluralize
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.missingness import LEAST_MISSING
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
 from orchestrator.report.tables.table import MISSING, UNFINISHED, Table, TableCell, columns, line, mark_best
-from orchestrator.report.wording import format_signed, pluralize
+from orchestrator.report.wording import format_signed
 from sweeps.registry import registry
 
 AVERAGE = "avg"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from envs import in_paper_order
+from envs.plural import pluralize
 from envs.types import CUT_SHORT
 from orchestrator.report.measures.decision_map import MAP_COLUMN
 from orchestrator.report.run_data import rank_of
@@ -18,7 +19,6 @@ from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episod
 from orchestrator.report.scores.package_measures import measure_names
 from orchestrator.report.tables.parts import Row, progress_text, scenario_cells
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
-from orchestrator.report.wording import pluralize
 from sweeps.conditions import CONDITIONS
 from sweeps.registry import registry
 

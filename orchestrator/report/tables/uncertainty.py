@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from envs.plural import pluralize
 from envs.types import UNSCORED
 from orchestrator.precision.stopping import bounds
 from orchestrator.report.measures.clustering import WIDER, clustering
@@ -18,7 +19,7 @@ from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, cached_pe
 from orchestrator.report.scores.precision_stops import sort_by_draw, stopped_cells
 from orchestrator.report.tables.parts import Row, format_limits, order_models
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell, line
-from orchestrator.report.wording import format_p, format_signed, pluralize
+from orchestrator.report.wording import format_p, format_signed
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 CLUSTER_COLUMNS = (

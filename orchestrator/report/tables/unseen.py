@@ -3,6 +3,7 @@
 import polars as pl
 
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
@@ -16,7 +17,6 @@ from orchestrator.report.tables.parts import (
     score_cell,
 )
 from orchestrator.report.tables.table import Style, Table, TableCell, columns, line
-from orchestrator.report.wording import pluralize
 from sweeps.protocol import ZERO_SHOT
 
 GUESS_NOTE = "a guess among four categories is right in 25%; in ROD no answer counts at the first turn"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,20 @@ def engine(service: BatchService, folder: Path, run: str = "r" * 24, **prices: f
     )
     backend.join_run(run, None)
     return backend
+
+
+def use_engine(folder: Path, use: Callable[..., Awaitable[Any]], problem: str = "", **prices: float) -> Any:
+    """Return what ``use`` returns for an engine and its service; both are closed afterwards."""
+
+    async def run(service: BatchService) -> Any:
+        backend = engine(service, folder, **prices)
+        try:
+            return await use(backend, service)
+        finally:
+            await backend.close()
+
+    with batch_service(problem=problem) as service:
+        return asyncio.run(run(service))
 
 
 def requests(count: int) -> BatchFile:
@@ -93,19 +108,17 @@ def test_a_batch_is_sent_awaited_read_and_its_input_deleted(tmp_path: Path, caps
 def test_a_refused_batch_is_halved_only_if_it_does_not_fit(
     tmp_path: Path, count: int, code: str, error: type[Exception]
 ) -> None:
-    async def run(service: BatchService) -> None:
-        backend, file = engine(service, tmp_path), requests(count)
+    async def send(backend: OpenAIBatchBackend, service: BatchService) -> None:
+        file = requests(count)
         sent = await backend.batches.submit(file)
         assert (await backend.batches.finish(sent)).status == "failed", "an earlier batch may have failed"
         with pytest.raises(error) as problem:
             await backend.batches.finish(sent, count)
         assert str(problem.value) == f"m: the service refused a batch of {count} requests: {code}: no \\x1b[31mroom"
         assert sent.input_file_id not in service.files
-        await backend.close()
         file.close()
 
-    with batch_service(problem=code) as service:
-        asyncio.run(run(service))
+    use_engine(tmp_path, send, problem=code)
 
 
 @pytest.mark.parametrize(
@@ -124,15 +137,12 @@ def test_an_earlier_batch_costs_what_its_lines_say_or_the_most_that_it_may(
 ) -> None:
     """A batch of three requests for at most 6; a million tokens cost 2 in a prompt and 4 in a reply."""
 
-    async def run(service: BatchService) -> float:
-        backend = engine(service, tmp_path, prompt_price=4.0, reply_price=8.0)
+    async def count(backend: OpenAIBatchBackend, service: BatchService) -> float:
         batch = ServiceBatch(id="b", status=status, metadata={"ceiling": "6.0", "requests": "3"})
         answers = None if lines is None else [ResultLine(f"r{code}", code, body, "", "") for code, body in lines]
-        await backend.close()
         return backend._batch_cost(batch, answers)
 
-    with batch_service() as service:
-        assert asyncio.run(run(service)) == cost
+    assert use_engine(tmp_path, count, prompt_price=4.0, reply_price=8.0) == cost
 
 
 def test_a_service_may_be_silent_about_a_sent_batch_for_a_day_and_two_hours(
@@ -145,19 +155,15 @@ def test_a_service_may_be_silent_about_a_sent_batch_for_a_day_and_two_hours(
         tried.append(batch_id)
         raise OSError("no route")
 
-    async def run(service: BatchService) -> None:
-        backend = engine(service, tmp_path)
+    async def wait(backend: OpenAIBatchBackend, service: BatchService) -> None:
         monkeypatch.setattr(backend.batches.api, "retrieve", refuse)
-        try:
-            await backend.batches.finish(ServiceBatch(id="b", status="in_progress"))
-        finally:
-            await backend.close()
+        await backend.batches.finish(ServiceBatch(id="b", status="in_progress"))
 
     tried: list[str] = []
     monkeypatch.setattr(run_batches, "monotonic", lambda: next(clock))
     monkeypatch.setattr(run_batches, "backoff", lambda failures, chance: 0.0)
-    with batch_service() as service, pytest.raises(BackendDied) as problem:
-        asyncio.run(run(service))
+    with pytest.raises(BackendDied) as problem:
+        use_engine(tmp_path, wait)
     assert str(problem.value) == "m: no answer for 93600 s; last error: OSError: no route"
     assert tried == ["b"] * 3
 
@@ -173,17 +179,14 @@ def test_a_batch_is_asked_for_more_and_more_rarely_up_to_once_a_minute(
     async def look(batch_id: str) -> ServiceBatch:
         return ServiceBatch(id=batch_id, status="completed" if len(pauses) == 13 else "in_progress")
 
-    async def run(service: BatchService) -> None:
-        backend = engine(service, tmp_path)
+    async def wait(backend: OpenAIBatchBackend, service: BatchService) -> None:
         monkeypatch.setattr(backend.batches.api, "retrieve", look)
         await backend.batches.finish(ServiceBatch(id="b", status="validating"))
-        await backend.close()
 
     monkeypatch.setattr(run_batches, "FIRST_POLL_S", FIRST_POLL_S)
     monkeypatch.setattr(run_batches, "LAST_POLL_S", LAST_POLL_S)
     monkeypatch.setattr(run_batches, "asyncio", SimpleNamespace(sleep=rest))
-    with batch_service() as service:
-        asyncio.run(run(service))
+    use_engine(tmp_path, wait)
     assert pauses[:4] == [1.0, 1.5, 2.25, 3.375] and pauses[10:] == [pytest.approx(57.665, abs=0.001), 60.0, 60.0]
 
 
@@ -192,31 +195,24 @@ def test_the_functions_that_a_request_offers_count_among_its_tokens(tmp_path: Pa
     asked = make_request(user("What is ü?"), max_tokens=100)
     functions = (Function("wait", "Wait."),)
 
-    async def run(service: BatchService) -> tuple[float, float, int]:
-        backend = engine(service, tmp_path, prompt_price=2e6, reply_price=0.0)
+    async def render(backend: OpenAIBatchBackend, service: BatchService) -> tuple[float, float, int]:
         _, plain = await backend._render(asked)
         body, offered = await backend._render(replace(asked, tools=functions))
-        await backend.close()
         return plain, offered, len(json.dumps(body["tools"]))
 
-    with batch_service() as service:
-        plain, offered, length = asyncio.run(run(service))
+    plain, offered, length = use_engine(tmp_path, render, prompt_price=2e6, reply_price=0.0)
     assert plain == 16 + len("What is ü?".encode()) + len('""') and offered == plain - len('""') + length
 
 
 def test_the_file_of_errors_is_read_if_that_of_answers_is_gone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def run(service: BatchService) -> list[ResultLine] | None:
-        backend = engine(service, tmp_path)
+    async def read(backend: OpenAIBatchBackend, service: BatchService) -> list[ResultLine] | None:
         failed = {"custom_id": "r1", "response": None, "error": {"code": "batch_expired", "message": "late"}}
         service.files["file-errors"] = json.dumps(failed).encode()
         batch = ServiceBatch(id="b", status="expired", output_file_id="file-gone", error_file_id="file-errors")
-        lines = await backend.batches.read_lines(batch)
-        await backend.close()
-        return lines
+        return await backend.batches.read_lines(batch)
 
-    with batch_service() as service:
-        lines = asyncio.run(run(service))
+    lines = use_engine(tmp_path, read)
     assert lines is not None and [(line.id, line.status, line.code) for line in lines] == [("r1", 0, "batch_expired")]
     assert capsys.readouterr().out == "m: the service no longer has file file-gone of batch b\n"
