@@ -55,7 +55,7 @@ class Moves:
     sample: Sample
     neighbors: dict[str, tuple[str, ...]]
     """Picture -> pictures one move away."""
-    asked: dict[str, str]
+    stand_ins: dict[str, str]
     """Picture -> the picture that a decision map asks about in its place: itself or, if it is thinned out, the nearest one."""
 
     @classmethod
@@ -73,8 +73,10 @@ class Moves:
                 if next_state.ending is None:
                     next_pictures[game.image(sample, next_state).key] = None
         on_map = {game.image(sample, state).key: state.frame for state in decision_states(sample)}
-        asked = {key: key if key in on_map else _nearest(frame, on_map, sample.frames) for key, frame in frames.items()}
-        return cls(sample, {key: tuple(keys) for key, keys in neighbors.items()}, asked)
+        stand_ins = {
+            key: key if key in on_map else _nearest(frame, on_map, sample.frames) for key, frame in frames.items()
+        }
+        return cls(sample, {key: tuple(keys) for key, keys in neighbors.items()}, stand_ins)
 
     def counts(self, turn: int) -> bool:
         """Return True if the right category counts at this turn (never at ROD's first)."""
@@ -83,7 +85,7 @@ class Moves:
 
     def knows(self, picture: str, known: Collection[str]) -> bool:
         """Return True if a model can answer at this picture; ``known`` are the asked pictures that it recognizes."""
-        return self.asked.get(picture) in known
+        return self.stand_ins.get(picture) in known
 
     def moves_to_known(self, picture: str, turn: int, known: Collection[str]) -> int | None:
         """Return the number of moves to the nearest known picture where a category counts; None if none can be reached."""

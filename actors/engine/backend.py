@@ -121,7 +121,7 @@ class Reply:
     pictures: int | None = None
     """Number of pictures in the prompt; None if ``cached_pictures`` is None."""
     cached_pictures: int | None = None
-    """How many of them were preprocessed for an earlier request; None if the engine does not report it."""
+    """Number of its pictures that were preprocessed for an earlier request; None if the engine does not report it."""
 
 
 class ReplyScore(NamedTuple):

@@ -24,7 +24,7 @@ def reads_nothing(verdicts: int, judged: int) -> bool:
 
 @dataclass
 class Outcome:
-    """Whether an answer got a verdict."""
+    """The result of judging one answer: a verdict, or the reason for its absence."""
 
     reason: str = "it was not read"
     """Why it has no verdict; the block of ``JudgeTrial.admit`` sets it to empty if it has one."""

@@ -18,7 +18,7 @@ Batch = TypeVar("Batch")
 
 
 class LeaseState(Generic[Item, Result, Batch]):
-    """What the lanes (concurrent tasks) of a lease share: remaining items, results of the open batch, queue of full batches."""
+    """State shared by the lanes (concurrent tasks) of a lease: remaining items, the open batch, and the queue of full batches."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ MIN_LETTER_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class OptionScore:
-    """How probable it is that the model's reply names one option."""
+    """Probability that the model's reply names one option, and what it was computed from."""
 
     log_probability: float
     """Logarithm of the sum over all replies that name the option; ``-inf`` if the sum is zero."""

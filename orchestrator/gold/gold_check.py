@@ -66,7 +66,7 @@ FOLDER = "gold"
 
 
 class GoldScore:
-    """How well a judge read the gold answers."""
+    """The accuracy of a judge on the gold answers."""
 
     def __init__(self, folder: Path, judge: str) -> None:
         """Read the verdicts on gold answers in a run folder; ``judge`` is the judge's key."""

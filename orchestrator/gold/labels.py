@@ -116,8 +116,8 @@ def draw_answers(answers: pl.DataFrame, labelled: Iterable[str], number: int, se
     """
     unlabelled = answers.filter(~pl.col("key").is_in(list(labelled))).sort("key")
     order = pl.int_range(pl.len()).shuffle(seed=seed)
-    drawn = unlabelled.with_columns(order.over("cell").alias("turn")).sort("turn", "key")
-    return drawn["key"].head(number).to_list()
+    in_turns = unlabelled.with_columns(order.over("cell").alias("turn")).sort("turn", "key")
+    return in_turns["key"].head(number).to_list()
 
 
 def draw_disputed(

@@ -59,7 +59,7 @@ class CertifiedRequest(BaseModel):
 
 
 class Certificate(BaseModel):
-    """What one model receives on one machine, with one set of packages."""
+    """A record of the input that one model receives on one machine, with one set of packages."""
 
     model_config = ConfigDict(frozen=True)
     source: str

@@ -68,7 +68,7 @@ class Risk:
 
 
 class PromptShape(NamedTuple):
-    """What an episode shows a model, without pixels."""
+    """The contents of an episode's prompts, without pixels."""
 
     pictures: tuple[ImageRef, ...]
     """Pictures of the first prompt; the question's own comes last."""

@@ -28,7 +28,7 @@ Answers = np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
 class Unit(NamedTuple):
-    """What one interval is about: the average accuracy of cells, or its difference from that of other cells."""
+    """The subject of one interval: the average accuracy of cells, or its difference from that of other cells."""
 
     cells: tuple[int, ...]
     """Indexes of cells, one per scenario."""

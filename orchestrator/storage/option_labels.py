@@ -49,7 +49,7 @@ COLUMNS = tuple(OptionLabel.model_fields)
 
 
 class PairAgreement(NamedTuple):
-    """How far two people agree on the episodes that both have labeled."""
+    """The agreement of two people on the episodes that both have labeled."""
 
     first: str
     second: str

@@ -134,7 +134,7 @@ def judge_names(folder: Path) -> list[str]:
 
 
 class JudgeCounts(NamedTuple):
-    """How far a judge has come with the open-ended answers of a run."""
+    """A judge's progress with the open-ended answers of a run."""
 
     answers: int
     judged: int

@@ -61,7 +61,7 @@ EMPTY_ROSTER = Roster()
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """What a tracker knows of a run before the first episode."""
+    """The facts about a run that a tracker has before the first episode."""
 
     uri: str
     experiment: str

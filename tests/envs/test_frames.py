@@ -35,7 +35,7 @@ def test_other_scenarios_ask_about_every_picture_once(scenario):
 def test_a_picture_left_out_is_answered_by_the_nearest_on_the_ring():
     video, game = replace(VIDEO, frames=65, first_frame=3, reference_frame=1), SCENARIOS["VSOD"]
     frames = {game.image(video, state).key: (state.frame - 3) % 65 for state in reachable_states(video)}
-    asked = {frames[picture]: frames[stands_in] for picture, stands_in in Moves.from_sample(video).asked.items()}
+    asked = {frames[picture]: frames[stands_in] for picture, stands_in in Moves.from_sample(video).stand_ins.items()}
 
     assert len(asked) == 65 and set(asked.values()) == set(range(0, 65, 3))
     distances = [min((a - b) % 65, (b - a) % 65) for a, b in asked.items()]
@@ -84,6 +84,6 @@ def test_a_first_picture_whose_category_does_not_count_is_known_a_move_later():
 def test_of_two_pictures_as_near_the_lower_frame_stands_in():
     video, game = replace(VIDEO, frames=64, first_frame=3, reference_frame=1), SCENARIOS["VSOD"]
     frames = {game.image(video, state).key: state.frame for state in reachable_states(video)}
-    asked = {frames[picture]: frames[other] for picture, other in Moves.from_sample(video).asked.items()}
+    asked = {frames[picture]: frames[other] for picture, other in Moves.from_sample(video).stand_ins.items()}
 
     assert asked[4] == 3 and asked[3] == 3 and asked[2] == 1 and asked[0] == 1

@@ -28,7 +28,7 @@ class Payments:
     answers: list[tuple[float, float]] = field(default_factory=list)
     """Cost of each answer, and the prompt's part of it."""
     cut_off: int = 0
-    """How often the request was sent and cut off before its answer."""
+    """Number of times that the request was sent and cut off before its answer."""
 
 
 class Reservation(NamedTuple):

@@ -210,7 +210,7 @@ def test_long_video_is_mapped_at_every_nth_frame(all_samples):
     game = SCENARIOS["VSOD"]
     picture = {state.frame: game.image(long, state).key for state in decision_states(long)}
     between = game.image(long, game.initial(long)._replace(frame=33)).key
-    assert moves.asked[between] == picture[34]
+    assert moves.stand_ins[between] == picture[34]
     assert moves.moves_to_known(picture[30], 0, {picture[38]}) == 7, "36 lies as near to 34 as to 38, 37 nearer to 38"
     assert moves.moves_to_known(picture[30], 0, {picture[26], picture[38]}) == 2, (
         "28 lies as near to 26 as to 30: the lower counts"
@@ -220,6 +220,6 @@ def test_long_video_is_mapped_at_every_nth_frame(all_samples):
         if name != "VSOD":
             moves = [Moves.from_sample(sample) for sample in samples]
             assert all(
-                set(sample_moves.asked) == set(sample_moves.asked.values()) == set(sample_moves.neighbors)
+                set(sample_moves.stand_ins) == set(sample_moves.stand_ins.values()) == set(sample_moves.neighbors)
                 for sample_moves in moves
             )
