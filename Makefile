@@ -3,17 +3,20 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# what stands in extras/, a package each; each can be left out
+EXTRAS := demo learn operating bridges people
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: pictures demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos simulate soak gpu clean
 
-$(VENV)/.base: pyproject.toml constraints.txt
+$(VENV)/.base: pyproject.toml constraints.txt $(wildcard extras/*/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(addprefix -e extras/,$(EXTRAS))
 	touch $@
 
 # torch by pip: uv does not look into a machine's own folder of wheels

@@ -1,4 +1,4 @@
-"""Scenarios, policies and measures that installed packages offer through entry points.
+"""What installed packages offer through entry points: parts of the game, and extras of this program.
 
 Names come from metadata; a package is imported only when one of its offers is used.
 """
@@ -20,11 +20,28 @@ GROUPS = {
     "scenario": "proactive_sweep.scenarios",
     "policy": "proactive_sweep.policies",
     "measure": "proactive_sweep.measures",
+    "condition": "proactive_sweep.conditions",
+    "model": "proactive_sweep.models",
+    "sweep": "proactive_sweep.sweeps",
+    "command": "proactive_sweep.commands",
+    "table": "proactive_sweep.tables",
+    "export": "proactive_sweep.exports",
 }
 """Kind -> the group of its entry points."""
+EXTRAS = {
+    "demo": "the drawn benchmark and the embedded models",
+    "learn": "learning by GRPO",
+    "operating": "operating curves and decision maps",
+    "bridges": "other frameworks and the Hub",
+    "people": "play by a person, and blind labels",
+}
+"""Packages in extras/ -> what they hold."""
 SHAPES = {
     "policy": "a function of (Situation, seed) that gives the reply",
     "measure": "a function of (episodes, turns) that gives a frame of key and value",
+    "command": "a function that typer can run",
+    "table": "a function of a run's data that gives tables",
+    "export": "a function of (run data, folder, evaluator) that writes files",
 }
 """Kind -> the object that its entry points must name."""
 LARGEST = 1 << 26
@@ -66,6 +83,11 @@ class Offer:
             digest.update(f"{name}\0{path.stat().st_size}\0".encode())
             digest.update(regular.read_bytes(path, LARGEST))
         return f"{self.package}@{digest.hexdigest()}"
+
+
+def install_line(extra: str) -> str:
+    """Return what to type to install one of ``EXTRAS``, from a clone or an index."""
+    return f"`pip install -e extras/{extra}` in a clone, or `pip install 'proactive-sweep[{extra}]'`"
 
 
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:

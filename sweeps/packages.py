@@ -9,13 +9,15 @@ from typing import Any
 
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
-from envs.installed import GROUPS, Offer, PackageError, load_function, offers
+from envs.installed import Offer, PackageError, load_function, offers
 from sweeps.spec import ModelSpec
 from sweeps.validation import as_list, find_name
 from sweeps.values import NAME
 
 BUILTIN = "builtin:"
 """Prefix of the source of a policy or model that needs no download."""
+SHAPING = ("scenario", "policy", "measure")
+"""Kinds of offers whose packages' versions a run records."""
 COLUMNS = frozenset((
     "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
     "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
@@ -77,4 +79,4 @@ def policy_model(name: str) -> ModelSpec | None:
 
 def versions() -> Mapping[str, str]:
     """Return the versions of the packages that offer something."""
-    return {offer.package: offer.version for kind in GROUPS for offer in offers(kind).values()}
+    return {offer.package: offer.version for kind in SHAPING for offer in offers(kind).values()}

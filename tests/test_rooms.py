@@ -177,13 +177,30 @@ def strangers(names) -> list[str]:
 
     ``proactive_sweep`` is a name by which verifiers finds a taskset, and holds the package that ``init --package`` copies.
     """
-    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/", "tests/")
+    tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/", "extras/", "tests/")
     return [name for name in names if name.endswith(".py") and not name.startswith(tops)]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_room_imports_only_rooms_above_it(module):
     assert backward(module) == set()
+
+
+EXTRAS = ("proactive_demo", "proactive_learn", "proactive_operating", "proactive_bridges", "proactive_people")
+"""Packages of extras/, which the core runs without."""
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_core_imports_no_extra(module):
+    assert {name for name in imported_names(MODULES[module]) if name.startswith(EXTRAS)} == set()
+
+
+@pytest.mark.parametrize("package", EXTRAS)
+def test_an_extra_imports_no_other(package):
+    folder = ROOT / "extras" / package.removeprefix("proactive_") / package
+    used = {name for path in folder.rglob("*.py") for name in imported_names(path) if name.startswith(EXTRAS)}
+
+    assert {name for name in used if not name.startswith(package)} == set()
 
 
 def test_every_room_is_there():

@@ -15,6 +15,7 @@ from actors.node.import_path import close_working_folder
 from orchestrator.cli import audit, compare, judge, listing, models, play, report, run, share, start, status, train
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
+from orchestrator.cli.offered_commands import add_offered_commands
 from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
@@ -54,8 +55,10 @@ PANELS: dict[str, dict[str, Callable[..., None]]] = {
 }
 """Panel of ``--help`` -> command -> function."""
 
-app.add_typer(data_app, name="data", rich_help_panel="Start")
-app.add_typer(models.models_app, name="models", rich_help_panel="Start")
+GROUPS = {"data": data_app, "models": models.models_app}
+"""Commands that have subcommands."""
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name, rich_help_panel="Start")
 for panel, commands in PANELS.items():
     for name, command in commands.items():
         app.command(name, rich_help_panel=panel)(command)
@@ -85,6 +88,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # a job's log shows each line at once, and escapes characters that its encoding lacks
         sys.stdout.reconfigure(line_buffering=True, errors="backslashreplace")
+    add_offered_commands(app, GROUPS)
     program = typer.main.get_command(app)
     omit_types(program)
     with keep_exit_code():

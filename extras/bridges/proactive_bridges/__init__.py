@@ -1,0 +1,1 @@
+"""proactive-sweep in other frameworks: Inspect, verifiers, Gymnasium, the Hub."""

@@ -1,0 +1,1 @@
+"""Learning to ask: GRPO on states of the game, by TRL."""

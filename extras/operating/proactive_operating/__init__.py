@@ -1,0 +1,1 @@
+"""Operating curves and decision maps of proactive-sweep."""

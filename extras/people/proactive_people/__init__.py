@@ -1,0 +1,1 @@
+"""People in proactive-sweep: a person plays, and labels answers blind."""
