@@ -20,23 +20,16 @@ from orchestrator.cli.plan import plan
 from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
 from orchestrator.cli.view import view
-from orchestrator.storage.software import version
 
 HELP = "Runs ProactiveBench over many multimodal models: resumable, tracked, with intervals."
 
 app = typer.Typer(cls=Commands, help=HELP, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _print_version(requested: bool) -> None:
-    if requested:
-        print(f"proactive-sweep {version()}")
-        raise typer.Exit
-
-
 @app.callback(help=HELP)
 def common(
     print_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=start.print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None: ...
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.printing import print_lines
+from orchestrator.storage.software import version
 from sweeps import shipped
 from sweeps.sweep_file import SweepError
 
@@ -20,6 +21,13 @@ Package = Annotated[
         "--package", metavar="DIR", help="Write an example package (scenario, policy, measure) there instead."
     ),
 ]
+
+
+def print_version(requested: bool) -> None:
+    """Print the version and exit, for ``--version``."""
+    if requested:
+        print(f"proactive-sweep {version()}")
+        raise typer.Exit
 
 
 def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Package = None) -> None:
