@@ -5,3 +5,7 @@ class UserError(Exception):
     """A user's mistake: one sentence with what is wrong, where, and what to type instead."""
 
     exit_code = 2
+
+
+class RunFolderError(UserError):
+    """A run folder that cannot be used as requested."""

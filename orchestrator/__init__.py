@@ -9,10 +9,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from envs.errors import RunFolderError
     from envs.samples import BadData
     from orchestrator.api.open_run import Run, open_run
     from orchestrator.api.play import load_sweep, plan, run
-    from orchestrator.storage.lock import RunFolderError
     from sweeps.sweep_file import SweepError
 
 __all__ = ["BadData", "Run", "RunFolderError", "SweepError", "load_sweep", "open_run", "plan", "run"]

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import envs
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
+from envs.errors import RunFolderError
 from envs.installed import PackageError, find_offer
 from orchestrator.cli.listing import KINDS
 from orchestrator.cli.main import app
@@ -25,7 +26,6 @@ from orchestrator.report.scores.metrics import score, write_results
 from orchestrator.report.scores.package_measures import join_package_measures, package_measures
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import claim
 from orchestrator.storage.status import read_status
 from sweeps.load import SweepError, build, load

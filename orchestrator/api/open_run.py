@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
@@ -18,7 +19,6 @@ from orchestrator.report.measures.operating_splits import operating_splits, spli
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.status import read_status
 from sweeps.spec import Sweep

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 
 PACKAGE, VERSION = "proactivebench", "0.1.1"
 MIN_PYTHON = (3, 12)

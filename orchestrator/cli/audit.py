@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from envs.errors import RunFolderError
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines
-from orchestrator.storage.lock import RunFolderError
 
 
 def audit(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
 from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.report.comparisons.run_comparison import RunComparison

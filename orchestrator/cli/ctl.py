@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from orchestrator.cli.options import AsJson, required_name
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.storage.control_log import LogEntry

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from orchestrator.cli.options import WIDTH, AsJson, MovedData, OwnSweep, required_name
 from orchestrator.cli.printing import print_json
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.flip_rate.flip_rate import Flips, Repeats

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def label_answers(output: str, path: Path | None, draw: int, active: bool, as_json: bool) -> None:
     """Write a file of answers to label, or store its labels and print the shares that they correct."""
+    from envs.errors import RunFolderError
     from orchestrator.gold import labels
     from orchestrator.report.read_run import read_run
     from orchestrator.report.statistics.judge_error import FEWEST_LABELS
@@ -25,7 +26,6 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.open_ended import corrected_table
     from orchestrator.storage import atomic_write
-    from orchestrator.storage.lock import RunFolderError
 
     if path is None:
         raise RunFolderError("--draw needs a file to write; add --labels FILE")
@@ -54,9 +54,9 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
 
 def _draw_sheet(run_data: RunData, answers: pl.DataFrame, number: int, active: bool) -> pl.DataFrame:
     """Return the rows to label; raises RunFolderError if ``active`` and no second judge has read the answers."""
+    from envs.errors import RunFolderError
     from orchestrator.gold import labels
     from orchestrator.report.scores.judge_agreement import disputed_answers
-    from orchestrator.storage.lock import RunFolderError
     from orchestrator.storage.verdict_store import judge_names
 
     folder, stored = run_data.folder, labels.read_labels(run_data.folder)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from envs.samples import BadData
-from orchestrator.storage.lock import RunFolderError
 from sweeps.sweep_file import SweepError
 
 if TYPE_CHECKING:

@@ -69,7 +69,7 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
 
 def precision_lines(folder: Path) -> list[str]:
     """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
-    from orchestrator.storage.lock import RunFolderError
+    from envs.errors import RunFolderError
     from orchestrator.storage.run_folder import planned_cells, stored_sweep
 
     try:

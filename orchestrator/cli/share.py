@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import MovedData, RunFolder, RunFolders, readable_folder, required_name
 from orchestrator.cli.printing import exit_for_faults, print_lines, print_mlflow
-from orchestrator.storage.lock import RunFolderError
 
 
 def track(

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder, readable_folder, required_name
 from orchestrator.cli.printing import (
@@ -19,7 +20,6 @@ from orchestrator.cli.printing import (
     text_table,
 )
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 COLUMNS = ("cell", "state", "finished", "planned", "errors", "reason")
 LISTED = 10

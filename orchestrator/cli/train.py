@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from envs.errors import RunFolderError
 from orchestrator.monitoring.console import show
-from orchestrator.storage.lock import RunFolderError
 
 INTERRUPTED = 130
 

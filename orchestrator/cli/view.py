@@ -113,8 +113,8 @@ def _check_runs(folders: list[Path]) -> list[Path]:
 
 def _refuse_bucket_copies(folders: list[Path]) -> None:
     """Raise RunFolderError for a local copy of a bucket, because its next update would delete the labels."""
+    from envs.errors import RunFolderError
     from orchestrator.object_store.uploader import LISTING
-    from orchestrator.storage.lock import RunFolderError
 
     if any((folder / LISTING).exists() for folder in folders):
         raise RunFolderError(
@@ -154,9 +154,9 @@ def _export_labels(folder: Path, file: Path) -> None:
 
 def _import_labels(folder: Path, file: Path) -> None:
     """Add the labels of a CSV file; raises RunFolderError for a label of an episode that is not stored."""
+    from envs.errors import RunFolderError
     from orchestrator.storage import option_labels
     from orchestrator.storage.episode_store import episodes
-    from orchestrator.storage.lock import RunFolderError
 
     _refuse_bucket_copies([folder])
     labels = option_labels.from_csv(file)

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.ray_access import cluster_address
 from orchestrator.inspection.certificate import forget_certificates
@@ -11,7 +12,6 @@ from orchestrator.inspection.model_check import local_fault
 from orchestrator.planning.plan import judge_group
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
-from orchestrator.storage.lock import RunFolderError
 from sweeps.spec import Judge, Sweep
 
 

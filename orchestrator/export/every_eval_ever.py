@@ -14,11 +14,11 @@ from uuid import UUID
 import polars as pl
 from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
+from envs.errors import RunFolderError
 from envs.types import Sample
 from orchestrator.report.html.episode_view import episodes_with_turns
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import software
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.status import read_status
 from sweeps.spec import ModelSpec, Protocol
 

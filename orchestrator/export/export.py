@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from tempfile import mkdtemp
 
+from envs.errors import RunFolderError
 from orchestrator.export import analyst_turns, every_eval_ever, inspect_log, trajectories
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.lock import RunFolderError
 
 
 def write_csv(run_data: RunData, folder: Path, evaluator: str = "") -> None:

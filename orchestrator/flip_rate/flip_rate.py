@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.datasets.staging import data_folder, pin_data
 from orchestrator.execution.results import AttemptOutcome
@@ -30,7 +31,6 @@ from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.flip_rates import CELLS_FILE, CHANGED_FILE, RATES_FILE
 from orchestrator.storage import atomic_write
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from sweeps.spec import Sweep
 

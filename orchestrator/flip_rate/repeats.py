@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from envs.chance import chance
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.storage.run_folder import planned_episodes
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.sections import Cluster, Tracking

@@ -8,9 +8,9 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.answers import as_text
+from envs.errors import RunFolderError
 from envs.types import Sample
 from orchestrator.storage import atomic_write, option_labels
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import final_replies
 
 FILE = "labels.csv"

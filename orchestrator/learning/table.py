@@ -14,6 +14,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from envs import SCENARIOS, in_paper_order
+from envs.errors import RunFolderError
 from orchestrator.learning.asking import ASKING, asking_rows, asking_table
 from orchestrator.learning.run_files import RESOLVED, read_train_table
 from orchestrator.report.figures import style as plot_style
@@ -30,7 +31,6 @@ from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 from orchestrator.storage import atomic_write
-from orchestrator.storage.lock import RunFolderError
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec
 

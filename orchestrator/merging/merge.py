@@ -13,6 +13,7 @@ from shutil import rmtree
 
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, merge_verdicts, write_episodes
 from orchestrator.report.measures.result_columns import add_measures
@@ -22,7 +23,6 @@ from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage import checksums, loaded_weights, lock, run_folder
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.spec import Sweep
 

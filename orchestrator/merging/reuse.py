@@ -14,6 +14,7 @@ import polars as pl
 
 from actors.playing.judge_runner import judge_key
 from actors.text.redaction import redact_address
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from envs.types import Ending
 from orchestrator.datasets.sources import parse_address
@@ -25,7 +26,6 @@ from orchestrator.planning.plan import Plan
 from orchestrator.storage import lock, reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.spec import Sweep
 

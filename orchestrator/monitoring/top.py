@@ -18,12 +18,12 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Footer, Input, Static
 
 from actors.text.printable import one_line
+from envs.errors import RunFolderError
 from orchestrator.monitoring.render import format_row, headline
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
 from orchestrator.object_store.control_client import ControlClient
 from orchestrator.planning.plan import BUILTIN_GROUP
 from orchestrator.storage.control_log import ALL, JUDGE, parse_command
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.replica_time import describe
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.status import read_status

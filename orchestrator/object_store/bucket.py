@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from actors.text.printable import error_text
+from envs.errors import RunFolderError
 from orchestrator.object_store import conditional
-from orchestrator.storage.lock import RunFolderError
 
 PROBE = "lock.probe"
 """Name of an object that never exists; if a service accepts a conditional write of it, that service ignores conditions."""

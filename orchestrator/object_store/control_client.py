@@ -6,11 +6,11 @@ The run folder is local or in a bucket. Write access is all that a command needs
 import time
 from pathlib import Path
 
+from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import Bucket, is_address
 from orchestrator.object_store.writer_lock import read_holder
 from orchestrator.storage import control_log, lock, run_folder
 from orchestrator.storage.control_log import Command, LogEntry
-from orchestrator.storage.lock import RunFolderError
 
 POLL_INTERVAL_S = 0.5
 """Seconds between two polls for an answer in a local folder; a bucket is polled a quarter as often."""

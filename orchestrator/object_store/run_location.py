@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root, is_address
 from orchestrator.object_store.uploader import (
     LISTING,
@@ -34,7 +35,6 @@ from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_hold
 from orchestrator.storage import atomic_write, checksums, job_paths, lock
 from orchestrator.storage.atomic_write import move_aside
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import Part, damaged_parts
 from orchestrator.storage.schemas import PAIRED, TABLES
 from orchestrator.storage.verdict_store import damaged_verdicts

@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, StoredObject
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
 from orchestrator.storage import atomic_write, checksums, control_log
-from orchestrator.storage.lock import NAME, WRITER, RunFolderError
+from orchestrator.storage.lock import NAME, WRITER
 from orchestrator.storage.part_files import Part
 
 SENT = "sent"

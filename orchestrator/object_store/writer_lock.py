@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.conditional import Unsupported
-from orchestrator.storage.lock import RunFolderError, describe_holder, parse_holder
+from orchestrator.storage.lock import describe_holder, parse_holder
 
 LOCK = "lock"
 ATTEMPT = "attempt"

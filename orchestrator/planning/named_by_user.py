@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address
 from envs import regular
+from envs.errors import RunFolderError
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import has_lines
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import RESOLVED
 from sweeps.checkpoint import checkpoint_folder
 from sweeps.endpoint import Endpoint

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.installed import PackageError
 from envs.plural import pluralize
 from envs.samples import BadData
@@ -19,7 +20,6 @@ from orchestrator.report.scores.precision_stops import describe_savings, stopped
 from orchestrator.storage import lock
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences

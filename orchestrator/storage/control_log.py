@@ -18,8 +18,8 @@ from typing import Annotated, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs import regular
+from envs.errors import RunFolderError
 from orchestrator.storage import atomic_write, checksums
-from orchestrator.storage.lock import RunFolderError
 
 INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")

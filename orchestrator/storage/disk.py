@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 """Error numbers of a full, limited, read-only or broken disk; polars gives the number only in its message."""

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 
 COPIES = "working_dir_files"
 """Folder in which Ray unpacks the ``--working-dir`` of jobs."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from envs import regular
-from envs.errors import UserError
+from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from orchestrator.storage import atomic_write
 
@@ -28,10 +28,6 @@ LOCK_TRIES, LOCK_PAUSE_S = 10, 0.03
 
 _holdings: dict[Path, tuple[int, set[str]]] = {}
 """Folder that this process has locked -> handle of its lock file, and roles."""
-
-
-class RunFolderError(UserError):
-    """A run folder that cannot be used as requested."""
 
 
 def real_path(folder: Path) -> Path:

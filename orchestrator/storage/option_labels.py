@@ -17,8 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from actors.text.formulas import disarm, rearm
 from envs import regular
+from envs.errors import RunFolderError
 from orchestrator.storage import atomic_write
-from orchestrator.storage.lock import RunFolderError
 
 FILE = "option_labels.jsonl"
 NONE = "none"

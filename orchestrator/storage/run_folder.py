@@ -23,10 +23,10 @@ from typing_extensions import TypedDict
 from actors.text.printable import list_first
 from actors.text.redaction import redact_address, redact_addresses
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
+from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Sweep

@@ -14,11 +14,11 @@ from typing_extensions import TypedDict
 
 from actors.text.redaction import redact_address
 from envs import regular
+from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from envs.types import ERRORS, Ending
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.control_state import ControlState, read_control_state
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.manifest import DAMAGED, find_faults
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.run_folder import (

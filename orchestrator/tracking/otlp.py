@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from actors.text.printable import printable
+from envs.errors import RunFolderError
 from orchestrator.storage import software
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.tracked_run import TrackedRun
 

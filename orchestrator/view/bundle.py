@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
+from envs.errors import RunFolderError
 from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.report.html.text import inert, paper_order, policy_hash, visible
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
 from orchestrator.storage import atomic_write
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.assets import CONTENT, STYLE, TEMPLATE, bundled_script

@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.installed import PackageError
 from envs.samples import BadData
 from envs.types import Ending, Move, Sample
@@ -17,7 +18,6 @@ from orchestrator.report.html.episode_view import EpisodeViews
 from orchestrator.report.html.thumbnails import Thumbnails
 from orchestrator.report.measures.endings import EndingKind, state_from_view
 from orchestrator.report.run_data import RunData
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from orchestrator.storage.schemas import EPISODES
 from orchestrator.storage.verdict_store import verdicts

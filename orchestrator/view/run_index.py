@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.storage.part_files import Part, list_parts_during_run
 from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys
 from orchestrator.storage.schemas import UNREADABLE

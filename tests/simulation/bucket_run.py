@@ -10,13 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import bucket as bucket_module
 from orchestrator.object_store import run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import control_log
 from orchestrator.storage.control_log import Command
-from orchestrator.storage.lock import RunFolderError
 from tests.simulation.invariants import check_end
 from tests.simulation.schedule import FORGOTTEN_PART, FORMER, OTHER_MACHINE, STALE_START, Event, Schedule
 from tests.simulation.simulated_bucket import ROOT, URL, Client, SimulatedBucket

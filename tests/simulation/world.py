@@ -12,12 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.storage import control_log, lock
 from orchestrator.storage.control_log import Command
-from orchestrator.storage.lock import RunFolderError
 from tests.simulation.attempt_checks import check_attempt
 from tests.simulation.bucket_run import BucketRun
 from tests.simulation.faults import happen, move_back

@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from envs import in_paper_order
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.report.comparisons.run_comparison import configuration_differences, distinct_names
 from orchestrator.report.measures.estimates import estimate
@@ -19,7 +20,6 @@ from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import NO_DATA
 from orchestrator.report.run_data import RunData, Samples, rank_of
 from orchestrator.report.tables.model_input import joint_input_notes
-from orchestrator.storage.lock import RunFolderError
 from sweeps.spec import ModelSpec, Protocol
 
 BASELINE, PERSON = "baseline", "person"

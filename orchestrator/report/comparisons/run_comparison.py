@@ -12,6 +12,7 @@ import polars as pl
 
 from actors.text.printable import list_first
 from envs import in_paper_order
+from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters
@@ -28,7 +29,6 @@ from orchestrator.report.tables.parts import Row, by_column, change_cell, format
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.report.wording import format_p, format_signed
 from orchestrator.storage import run_folder
-from orchestrator.storage.lock import RunFolderError
 
 NAMES = ["run", "model", "condition", "protocol"]
 CELL = ["model", "scenario", "condition", "protocol"]

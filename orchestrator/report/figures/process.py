@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from actors.node.child_process import end_with_parent, start_module
+from envs.errors import RunFolderError
 from orchestrator.report.figures.draw import FigureImage, FigureSet, RunFigures, run_figures
 from orchestrator.report.figures.numbers import figure_numbers
 from orchestrator.report.run_data import RunData
-from orchestrator.storage.lock import RunFolderError
 
 LARGE = 100_000
 """Number of episodes from which another process saves more than its start costs, a second of one processor."""

@@ -13,12 +13,12 @@ from polars import selectors as cs
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 from envs import in_paper_order
+from envs.errors import RunFolderError
 from envs.samples import paper_ids
 from orchestrator.report.measures.mean_bounds import average_bounds, mean_interval
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import share_columns
 from orchestrator.storage import atomic_write
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
 from sweeps.load import SweepError
 from sweeps.protocol import ZERO_SHOT

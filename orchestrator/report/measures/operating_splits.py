@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from envs.errors import RunFolderError
 from orchestrator.operating.split import Curve, Split, split, split_by_weights
 from orchestrator.report.measures.operating_curves import OperatingCell, operating_cells
 from orchestrator.report.measures.operating_points import cell_clusters
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.statistics.agreement import IntervalEstimate
 from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
-from orchestrator.storage.lock import RunFolderError
 
 FAMILIES = ("plain", "persistent")
 MOST_PAIRS = 15

@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from actors.playing.judge_runner import judge_key
+from envs.errors import RunFolderError
 from orchestrator.report.scores.metrics import BITS
 from orchestrator.report.statistics.reader_agreement import krippendorff_alpha, paired_kappa
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import judge_names, verdicts
 from sweeps.load import build_judge as load_judge
 from sweeps.spec import Judge, Sweep

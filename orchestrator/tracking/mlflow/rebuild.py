@@ -9,9 +9,9 @@ from typing import Any
 import polars as pl
 
 from actors.text.redaction import redact_address
+from envs.errors import RunFolderError
 from orchestrator.planning.named_by_user import check_tracking
 from orchestrator.storage import checksums
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.progress_log import Point, stored_points
 from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.local_store import LOCAL

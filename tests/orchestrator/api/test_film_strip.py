@@ -3,10 +3,10 @@
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.api import film_strip
 from orchestrator.api.film_strip import FilmStrip, _card, _first
 from orchestrator.api.open_run import Run
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 TEXTS = ("What is it?", "Move it.", "I cannot.", "Cup.", "Dog.", "A.")

@@ -12,6 +12,7 @@ import pytest
 
 from actors.engine.backend import Request, ScriptedBackend
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from envs.openended import accepted_answers
 from envs.types import Mode
 from orchestrator.audit import audit as audits
@@ -21,7 +22,6 @@ from orchestrator.audit.records import Recording
 from orchestrator.audit.reference_process import AuditError
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.late_scan import late_scan
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import TURNS
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.conditions import CONDITIONS, VARIANTS

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from envs.errors import UserError
+from envs.errors import RunFolderError, UserError
 from orchestrator.cli import ctl, options, printing, status
 from orchestrator.storage.control_log import Command, LogEntry
-from orchestrator.storage.lock import RunFolderError
 from sweeps.load import SweepError
 from tests.orchestrator.report import runs
 

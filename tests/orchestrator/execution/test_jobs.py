@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.job_paths import check_data_path, durable_path
-from orchestrator.storage.lock import RunFolderError
 from tests.conftest import ROOT
 from tests.orchestrator import rayhead
 from tests.orchestrator.buckets import wait_for

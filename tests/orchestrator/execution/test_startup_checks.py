@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.execution import startup_checks
 from orchestrator.inspection.certificate import Certificate, add_certificate, read_certificates
 from orchestrator.planning.plan import judge_group
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.status import read_status
 from sweeps.load import build
 from tests.conftest import ROOT

@@ -10,12 +10,12 @@ import pytest
 from jsonschema import Draft7Validator
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.export.every_eval_ever import SCHEMAS
 from orchestrator.export.export import FORMATS, export
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_export_run
 
 HOSTILE = '=HYPERLINK("http://x";"y")'

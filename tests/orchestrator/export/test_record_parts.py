@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.samples import read_samples
 from envs.types import Ending
 from orchestrator.export import analyst_turns, every_eval_ever, inspect_log
 from orchestrator.export.inspect_log import LONGEST_SUMMARY
 from orchestrator.export.publish import Upload
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.lock import RunFolderError
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Protocol
 from tests.orchestrator.blocks import turn

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline, abstain
 from actors.engine.registry import open_engine
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.flip_rate import comparison
 from orchestrator.flip_rate import flip_rate as flips
@@ -30,7 +31,6 @@ from orchestrator.report.statistics.intervals import score_interval, stratum_fro
 from orchestrator.report.statistics.proportion import proportion_interval
 from orchestrator.report.tables.flip_rates import flip_rate_table
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import differences
 from orchestrator.storage.run_folder import settings as identity
 from tests.actors.service import completion, service

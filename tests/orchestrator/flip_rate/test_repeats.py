@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.flip_rate import flip_rate, repeats
 from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, Setting, choose_settings, describe_left_out
-from orchestrator.storage.lock import RunFolderError
 from sweeps.sections import Cluster
 from sweeps.spec import ModelSpec, Selection
 from tests.orchestrator.report.runs import play_sweep, sweep

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from envs.samples import load_samples
 from envs.scenario import suggestions
 from orchestrator.cli.main import app
@@ -15,7 +16,6 @@ from orchestrator.gold.labels import draw_answers, parse_labels, read_labels, st
 from orchestrator.report.measures.judge_correction import corrected_shares
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.open_ended import corrected_table
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import OptionLabel, to_csv
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from tests.orchestrator.report import runs

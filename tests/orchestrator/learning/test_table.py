@@ -5,11 +5,11 @@ import pytest
 import tomli_w
 
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from orchestrator.learning import table
 from orchestrator.learning.run_files import claim, model_entry, read_train_table
 from orchestrator.learning.settings import TrainError, train_table
 from orchestrator.report.tables.formats import markdown
-from orchestrator.storage.lock import RunFolderError
 from sweeps.load import SweepError, load
 from tests.orchestrator.report.runs import play_sweep, sweep
 

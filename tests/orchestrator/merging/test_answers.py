@@ -7,12 +7,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
 from orchestrator.merging.merge import _describe_conflicts, _merge_plans, merge
 from orchestrator.merging.reuse import Reusable, _episodes_with_same_pictures, find_reusable
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import run_folder
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
 

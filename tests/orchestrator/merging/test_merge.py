@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.execution.results import score_folder
 from orchestrator.merging.answers import Conflict, write_episodes
@@ -20,7 +21,6 @@ from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_keys
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from orchestrator.audit.audit import audit
 from orchestrator.cli.main import app
 from orchestrator.cli.options import reusable_folders
@@ -25,7 +26,6 @@ from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage import reused, run_folder
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.verdict_store import verdicts
 from tests.actors.service import completion, service
 from tests.oracle import oracle_path, oracle_python

@@ -6,12 +6,12 @@ import pytest
 from textual.widgets import DataTable, Input, Static
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.monitoring import snapshot
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 from orchestrator.monitoring.top import RunView, Top, last_replies, read_view
 from orchestrator.storage import control_log, lock, replica_time
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.replica_time import ReplicaTime
 from tests.orchestrator.report import runs
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.storage.lock import RunFolderError
 
 
 @pytest.fixture

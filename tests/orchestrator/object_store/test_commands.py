@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import control_client, run_location, uploader
 from orchestrator.object_store.bucket import Bucket
 from orchestrator.object_store.control_client import ControlClient
@@ -12,7 +13,7 @@ from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import LOCK, WriterLock, read_holder
 from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.control_log import parse_command
-from orchestrator.storage.lock import RunFolderError, hold
+from orchestrator.storage.lock import hold
 from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, write_parts
 

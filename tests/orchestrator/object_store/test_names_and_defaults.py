@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import bucket, control_client, run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import Bucket, StoredObject, cache_root
 from orchestrator.object_store.run_location import RunLocation, _sort_parts, cache_folder, list_run
 from orchestrator.object_store.writer_lock import ATTEMPT, LOCK, WriterLock, read_holder
 from orchestrator.storage import control_log, lock
-from orchestrator.storage.lock import RunFolderError
 
 
 def test_the_cache_is_the_configured_one_else_the_environments_else_the_users(monkeypatch):

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import CACHE, Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, is_shared, pending_parts
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import damaged_parts
 from tests.orchestrator import buckets
 from tests.orchestrator.blocks import batch_of

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import bucket as buckets
 from orchestrator.object_store import conditional, run_location, uploader, writer_lock
 from orchestrator.object_store.bucket import Bucket, BucketError, is_address
 from orchestrator.object_store.run_location import RunLocation
 from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import LOCK, WriterLock, read_holder
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.storage.test_episode_store import write_store
 
 

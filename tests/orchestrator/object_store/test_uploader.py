@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, pending_parts, replaced_parts, shared_files
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import atomic_write, checksums
-from orchestrator.storage.lock import RunFolderError
 
 
 def part(table: str, first: int, last: int | None = None) -> str:

@@ -11,12 +11,12 @@ from contextlib import suppress
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.object_store import run_location
 from orchestrator.object_store.bucket import PROBE, Bucket
 from orchestrator.object_store.uploader import Uploader
 from orchestrator.object_store.writer_lock import ATTEMPT, LOCK, WriterLock
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.blocks import batch_of
 
 ROUNDS = 50

@@ -10,11 +10,11 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named, read_own_sweep
 from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.loaded_weights import LoadedWeights
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.mlflow.local_store import check_files_local
 from orchestrator.view.episode import RunSamples
 from sweeps.load import SweepError

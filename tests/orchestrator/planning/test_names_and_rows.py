@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from envs.errors import RunFolderError
 from envs.types import Sample
 from orchestrator.planning.build_plan import (
     build_plan,
@@ -15,7 +16,6 @@ from orchestrator.planning.build_plan import (
 from orchestrator.planning.named_by_user import check_named, check_tracking, plan_from_folder
 from orchestrator.planning.plan import BUILTIN_GROUP, judge_group, worker_group
 from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
-from orchestrator.storage.lock import RunFolderError
 from sweeps.load import build_judge
 from sweeps.spec import ModelSpec
 from tests.orchestrator.report import runs

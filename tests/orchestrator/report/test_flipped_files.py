@@ -8,10 +8,10 @@ from random import Random
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.report.read_run import read_run
 from orchestrator.scheduling.forecast.throughput import OBSERVED_FILE, read_observed
 from orchestrator.storage import checksums
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.status import read_status, write_status
 from orchestrator.tracking.mlflow.rebuild import read_results

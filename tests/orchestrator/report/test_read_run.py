@@ -6,13 +6,13 @@ import polars as pl
 import pytest
 
 from actors.playing.records import EpisodeBatch
+from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.report import read_run as room
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import CLUSTERS, RunData, cached_per_run, rank_of
 from orchestrator.report.wording import format_signed
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import columns, episode, turn
 from tests.orchestrator.report.measures.test_estimates import replace_episodes

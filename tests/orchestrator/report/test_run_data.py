@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from envs.demo import draw
+from envs.errors import RunFolderError
 from orchestrator.report.html import write_page
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import KEYS
 from tests.orchestrator.report.runs import play_sweep, sweep
 

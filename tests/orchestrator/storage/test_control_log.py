@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage import checksums, control_log
 from orchestrator.storage.control_log import (
     ALL,
@@ -20,7 +21,6 @@ from orchestrator.storage.control_log import (
     take_commands,
 )
 from orchestrator.storage.control_state import ControlState, matches, read_control_state
-from orchestrator.storage.lock import RunFolderError
 
 NO_FILE = "it is a folder, a pipe or a device, not a file"
 

@@ -6,8 +6,8 @@ import re
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.lock import RunFolderError
 
 
 def attempt(folder, problem):

@@ -7,10 +7,10 @@ import re
 import pytest
 from pydantic import ValidationError
 
+from envs.errors import RunFolderError
 from orchestrator.storage import checksums, control_log, option_labels, run_folder
 from orchestrator.storage import status as status_file
 from orchestrator.storage.control_log import make_command
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import OptionLabel, PairAgreement, agreements
 from orchestrator.storage.replica_time import FILE as TIMES
 from orchestrator.storage.replica_time import WRITE_INTERVAL_S, ReplicaTime, describe, read_attempts, write_attempts

@@ -14,9 +14,9 @@ from random import Random
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage import atomic_write, episode_store, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.schemas import EPISODES, TURNS
 from tests.orchestrator.blocks import batch_of, block, episode

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage import lock
-from orchestrator.storage.lock import RunFolderError
 
 
 def test_one_process_may_hold_several_folders(tmp_path):

@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.object_store.uploader import LISTING
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.option_labels import (
     FILE,
     OptionLabel,

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from envs.bad_lines import SkippedLines
+from envs.errors import RunFolderError
 from orchestrator.storage import run_folder
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import (
     check_configuration,
     claim,

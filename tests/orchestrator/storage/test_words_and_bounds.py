@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage import atomic_write, checksums, episode_store, lock, part_files
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.part_files import Part, describe_parts, find_merged, list_parts, missing_files
 from tests.orchestrator.blocks import batch_of
 from tests.orchestrator.storage.test_episode_store import files, ids, write_store

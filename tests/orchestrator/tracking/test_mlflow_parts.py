@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow import client, links, local_store, process, rebuild
 from orchestrator.tracking.mlflow.run import Update

@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.otlp import collector_address
 from orchestrator.tracking.tracked_run import TrackedRun

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.tracking.mlflow.rebuild import _stored_address
 
 

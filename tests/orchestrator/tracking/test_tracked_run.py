@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.lock import RunFolderError
+from envs.errors import RunFolderError
 from orchestrator.tracking import tracker
 from orchestrator.tracking.mlflow.tracker import MlflowTracker
 from orchestrator.tracking.otlp import OtlpTracker, collector_address

@@ -18,10 +18,10 @@ import polars as pl
 import pytest
 
 from actors.playing.records import EpisodeBatch
+from envs.errors import RunFolderError
 from orchestrator.execution.attempt import build_tracker
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import EPISODES, TURNS
 from orchestrator.tracking.mlflow.links import pages
 from orchestrator.tracking.mlflow.rebuild import track

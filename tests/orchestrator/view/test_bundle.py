@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import pytest
 from selenium import webdriver
 
+from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.view.bundle import write_bundle
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.html.test_page import CONDITIONS

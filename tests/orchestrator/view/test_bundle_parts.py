@@ -12,8 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes, turns
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.view import bundle
 from orchestrator.view.bundle import BundleTotals, PictureWriter, write_bundle
 from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS

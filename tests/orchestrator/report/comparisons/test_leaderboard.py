@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
+from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.cli.play import personal_sweep
 from orchestrator.report.comparisons.leaderboard import build_leaderboard
@@ -23,7 +24,6 @@ from orchestrator.report.html.leaderboard_page import write_leaderboard
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.wording import format_signed
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 CONDITIONS = ["zero-shot", "hint"]

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.samples import paper_ids
 from orchestrator.report.comparisons.paper_comparison import (
     SCHEMA,
@@ -19,7 +20,6 @@ from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.formats import rich_table
 from orchestrator.report.tables.open_ended import open_ended_table
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODEL, PAPER = "llava-ov-0.5b", "LLaVA-OV-0.5B"

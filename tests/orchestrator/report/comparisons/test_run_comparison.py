@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
+from envs.errors import RunFolderError
 from orchestrator.api.open_run import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
@@ -15,7 +16,6 @@ from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.storage.episode_store import episodes
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep, write_published_run
 
 MODELS = ["qwen2.5-vl-7b", "internvl3-8b"]

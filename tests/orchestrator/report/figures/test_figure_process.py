@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from envs.errors import RunFolderError
 from orchestrator.report.figures import process as figure_process
 from orchestrator.report.figures.draw import RunFigures
 from orchestrator.report.figures.process import FigureProcess, FiguresFailed, figure_set
-from orchestrator.storage.lock import RunFolderError
 
 
 @pytest.fixture

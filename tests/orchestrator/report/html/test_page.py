@@ -18,6 +18,7 @@ from PIL import Image
 
 from actors.engine.backend import Backend, Reply
 from actors.text.printable import HIDDEN
+from envs.errors import RunFolderError
 from envs.render import Renderer, UnreadablePicture
 from envs.types import ImageRef
 from orchestrator.report.html import build_page, write_page
@@ -29,7 +30,6 @@ from orchestrator.report.measures.endings import endings
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.metrics import average_over_scenarios
 from orchestrator.storage import checksums, replica_time
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.replica_time import ReplicaTime
 from orchestrator.storage.schemas import VERDICTS
 from tests.orchestrator.report.runs import play_sweep, sweep

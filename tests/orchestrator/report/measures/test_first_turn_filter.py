@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import Backend, Reply, Request, Unprocessable
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.samples import paper_ids
 from orchestrator.cli.main import app
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.measures import first_turn_filter as first
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.run_folder import stored_sweep
 from sweeps.load import SweepError, build, load
 from tests.orchestrator.report.runs import play_sweep, sweep

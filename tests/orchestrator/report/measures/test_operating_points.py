@@ -14,6 +14,7 @@ import pytest
 from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
 from actors.engine.registry import open_engine
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.scenario import suggestions
 from orchestrator.api.open_run import open_run
 from orchestrator.learning.asking import asking_rows, asking_table
@@ -29,7 +30,6 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.operating import exact_table
 from orchestrator.report.tables.results import result_tables
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.tracking.rollup import model_measures
 from sweeps.registry import registry
 from tests.orchestrator.report.runs import play_sweep, sweep

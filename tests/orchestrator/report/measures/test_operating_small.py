@@ -5,6 +5,7 @@ import polars as pl
 import pytest
 
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from orchestrator.operating.policy import BIASES
 from orchestrator.operating.split import Curve
 from orchestrator.report.measures import operating_splits as operating_splits_room
@@ -25,7 +26,6 @@ from orchestrator.report.measures.operating_splits import (
 )
 from orchestrator.report.measures.result_columns import EXACT, SOURCES, add_exact_values
 from orchestrator.report.read_run import read_run
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.report.measures.test_operating_points import KEENNESS, MODEL, PlantedModel
 from tests.orchestrator.report.runs import play_sweep, sweep
 

@@ -3,8 +3,8 @@
 import pytest
 
 from actors.playing.judge_runner import judge_key
+from envs.errors import RunFolderError
 from orchestrator.report.scores.judge_agreement import agreement, choose_judge, disputed_answers, jury, own_judge_key
-from orchestrator.storage.lock import RunFolderError
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
 from tests.orchestrator.report.runs import sweep

@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import f_oneway, norm
 from scipy.stats import t as student
 
+from envs.errors import RunFolderError
 from orchestrator.report.measures.clustering import (
     clustering,
     describe_clusters,
@@ -25,7 +26,6 @@ from orchestrator.report.statistics.exact_tests import sign_flip
 from orchestrator.report.statistics.intervals import Z, score_interval, stratum_from_values
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.uncertainty import clustering_table
-from orchestrator.storage.lock import RunFolderError
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
