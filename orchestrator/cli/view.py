@@ -102,8 +102,7 @@ def _write_bundle(runs: dict[str, Path], data: Path | None, target: Path, with_p
 
 def _check_runs(folders: list[Path]) -> list[Path]:
     """Return the folders; raises RunFolderError for a folder that holds no run or is named twice."""
-    from orchestrator.storage.lock import check_distinct
-    from orchestrator.storage.run_folder import stored_sweep
+    from orchestrator.storage.run_folder import check_distinct, stored_sweep
 
     check_distinct(folders)
     for folder in folders:

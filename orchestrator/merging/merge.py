@@ -109,7 +109,7 @@ def describe_merge(summary: MergeSummary) -> list[str]:
 
 def _folder_names(folders: Sequence[Path]) -> list[str]:
     """Return the folders' names as typed; raises RunFolderError for a duplicate, or for fewer than two folders."""
-    lock.check_distinct(folders)
+    run_folder.check_distinct(folders)
     if len(folders) < 2:
         raise RunFolderError("merge needs two or more folders before --into")
     return [str(folder) for folder in folders]

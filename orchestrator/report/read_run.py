@@ -17,13 +17,12 @@ from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
 from orchestrator.report.scores.precision_stops import describe_savings, stopped_cells
-from orchestrator.storage import lock
 from orchestrator.storage.control_state import read_control_state
 from orchestrator.storage.episode_store import episodes, turns
 from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.reused import sentences
-from orchestrator.storage.run_folder import planned_cells, planned_keys, read_bad_lines, stored_sweep
+from orchestrator.storage.run_folder import check_distinct, planned_cells, planned_keys, read_bad_lines, stored_sweep
 from sweeps.load import SweepError, limited_products
 from sweeps.spec import Sweep
 
@@ -78,7 +77,7 @@ def read_runs(
     folders: Sequence[Path], data: Path | None = None, judge: str = "", strict: bool = False, cluster: str = AUTOMATIC
 ) -> list[RunData]:
     """Read run folders as ``read_run`` does; raises RunFolderError if one is named twice."""
-    lock.check_distinct(folders)
+    check_distinct(folders)
     return [read_run(folder, data, judge, strict, cluster) for folder in folders]
 
 

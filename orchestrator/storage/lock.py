@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,6 @@ _holdings: dict[Path, tuple[int, set[str]]] = {}
 def real_path(folder: Path) -> Path:
     """Return a folder's path with links followed; a circular link stays as it is."""
     return Path(os.path.realpath(folder))
-
-
-def check_distinct(folders: Iterable[Path]) -> None:
-    """Raise RunFolderError if a folder is named twice, also by different paths."""
-    named = [real_path(folder) for folder in folders]
-    if len(set(named)) < len(named):
-        raise RunFolderError("a folder is named twice; type each folder once")
 
 
 def acquire(folder: Path, role: str) -> None:

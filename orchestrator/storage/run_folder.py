@@ -125,6 +125,13 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], between: str = "
     ]
 
 
+def check_distinct(folders: Iterable[Path]) -> None:
+    """Raise RunFolderError if a folder is named twice, also by different paths."""
+    named = [lock.real_path(folder) for folder in folders]
+    if len(set(named)) < len(named):
+        raise RunFolderError("a folder is named twice; type each folder once")
+
+
 def write_plan(folder: Path, planned: pl.DataFrame, keys: Iterable[str] | None = None) -> None:
     """Write ``plan.json`` from one row per cell (the fields of ``PlannedCell``).
 

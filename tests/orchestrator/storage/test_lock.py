@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.storage import lock
+from orchestrator.storage import lock, run_folder
 
 
 def test_one_process_may_hold_several_folders(tmp_path):
@@ -44,10 +44,10 @@ def test_folders_are_named_once_each(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "link").symlink_to("run")
 
-    lock.check_distinct([tmp_path / "run", tmp_path / "other"])
+    run_folder.check_distinct([tmp_path / "run", tmp_path / "other"])
     for again in ("run", "link", "other/../run"):
         with pytest.raises(RunFolderError, match="type each folder once"):
-            lock.check_distinct([tmp_path / "run", tmp_path / again])
+            run_folder.check_distinct([tmp_path / "run", tmp_path / again])
 
 
 def test_the_holder_is_named_by_host_process_and_start(tmp_path):
