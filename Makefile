@@ -75,6 +75,7 @@ lint: $(VENV)/.base
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.bench.structure --quiet
 
 # constraints-gpu.txt: the versions of constraints.txt, with what CUDA needs, for Python 3.11 to 3.13
 GPU_EXTRAS := vllm transformers vision openai hub train cloud top notebook gymnasium docs paper
@@ -102,7 +103,7 @@ mutants: $(VENV)/.base
 bench: $(VENV)/.model
 	$(BIN)/python -m tests.bench
 
-# rooms, arrows, circles and the length of functions, from the syntax trees
+# lines by room beside their limits, arrows, circles and the length of functions; `--lower` writes today's totals as the new limits
 structure: $(VENV)/.base
 	$(BIN)/python -m tests.bench.structure
 
