@@ -49,7 +49,6 @@ ORDER = (
     "orchestrator.export",
     "orchestrator.tracking",
     "orchestrator.monitoring",
-    "orchestrator.alerts",
     "orchestrator.execution",
     "orchestrator.flip_rate",
     "orchestrator.human",
@@ -103,10 +102,8 @@ DOORS = {
         "orchestrator/datasets/remote_files.py",
         "orchestrator/human/",
         "orchestrator/view/page.py",
-        "orchestrator/alerts/webhook.py",
     ),
     "openai": ("actors/engine/openai/",),
-    "textual": ("orchestrator/monitoring/top.py",),
     "pynvml": ("actors/node/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
     "huggingface_hub": (

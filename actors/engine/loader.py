@@ -18,7 +18,7 @@ from actors.engine.weights import WEIGHT_SUFFIXES
 from actors.node.gpu_check import DEFAULT_GPU_SHARE, GpuRequest, check_gpus
 from actors.node.hub_retry import retry_hub
 from actors.node.import_path import installed_versions
-from actors.node.load_queue import LoadQueue
+from actors.node.load_queue import MEMORY_MARGIN_BYTES, free_memory, loading_turn
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
 from sweeps.spec import ModelSpec
@@ -47,13 +47,18 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray leaves all GPUs visible to a worker without any
 
     def in_turn() -> Backend:
-        with LoadQueue().turn(model.name, size, report, alone=must_load_alone(model)), name_root_cause():
+        with loading_turn(model.name, report, must_load_alone(model) or not fits_twice(size)), name_root_cause():
             began = monotonic()
             backend = open_engine(model, data)
             backend.load_seconds = monotonic() - began
             return backend
 
     return retry_hub(in_turn, model.name, report)
+
+
+def fits_twice(size: int | None) -> bool:
+    """Return True if the host's free memory holds these weights twice, so that another engine may load beside them."""
+    return size is not None and 2 * (size + MEMORY_MARGIN_BYTES) <= free_memory()
 
 
 def must_load_alone(model: ModelSpec) -> bool:

@@ -36,7 +36,7 @@ def common(
 
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Start": {"init": start.init, "ls": listing.list_names, "plan": plan, "run": run.run},
-    "Watch": {"status": status.status, "top": status.top, "view": view, "ctl": ctl},
+    "Watch": {"status": status.status, "view": view, "ctl": ctl},
     "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge},
     "Check": {
         "prompt": prompt,

@@ -1,6 +1,5 @@
-"""``status`` and ``top``: the progress of a run, once or full-screen."""
+"""``status``: the progress of a run."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -9,7 +8,7 @@ import typer
 
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.cli.options import AsJson, RunFolder, readable_folder, required_name
+from orchestrator.cli.options import AsJson, RunFolder
 from orchestrator.cli.printing import (
     exit_for_faults,
     precision_lines,
@@ -73,23 +72,3 @@ def _summarize_cells(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from (f"{cell['cell']}: {cell['state']}, {cell['reason']}" for cell in explained[:LISTED])
     if len(explained) > LISTED:
         yield f"and {pluralize(len(explained) - LISTED, 'more cell')} with a reason (--cells lists them)"
-
-
-def top(
-    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
-) -> None:
-    """Watch a running sweep full-screen: models, GPUs, rates, queues, errors, last replies; press keys to pause and more."""
-    if not sys.stdout.isatty():
-        raise RunFolderError(
-            f"top needs a terminal; `proactive-sweep status {required_name(output)}` prints the progress once"
-        )
-    build_top(output).run()
-
-
-def build_top(output: str):  # type: ignore[no-untyped-def]  # textual is imported only here, and may be absent
-    """Return the full-screen app; raises RunFolderError if textual is not installed."""
-    try:
-        from orchestrator.monitoring.top import Top
-    except ImportError:
-        raise RunFolderError("top needs textual: pip install 'proactive-sweep[top]'") from None
-    return Top(required_name(output), lambda: readable_folder(output))

@@ -12,7 +12,6 @@ from pathlib import Path
 import polars as pl
 
 from envs.types import Ending
-from orchestrator.alerts.sweep_alerts import open_alerts
 from orchestrator.execution import preparation, startup_checks
 from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.results import AttemptOutcome, score_folder, write_judge_scores, write_outcome
@@ -46,11 +45,10 @@ def open_attempt(
     """Claim the run folder until the block ends; raises RunFolderError."""
     claim = run_folder.claim(output, sweep, update, plan.left_out)
     handlers = nullcontext(signals) if signals else StopSignals()
-    alerts_on = open_alerts(sweep.name, output)
-    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output) as log, alerts_on as alerts:
+    with handlers as stop_signals, disk_errors(output), claim, open_attempt_log(output) as log:
         store = EpisodeStore(output)
         try:
-            yield Attempt(sweep, plan, output, store, log, say, stop_signals, alerts)
+            yield Attempt(sweep, plan, output, store, log, say, stop_signals)
         finally:
             store.close()
 
@@ -96,9 +94,6 @@ class Attempt(AttemptState):
                 if self.judge_queue:
                     self.judge_queue.verdicts.compact()
             outcome = write_outcome(self)
-            self.alerts.report_stops(outcome.reasons)
-            finished, planned = int(outcome.rows["finished"].sum()), int(outcome.rows["planned"].sum())
-            self.alerts.report_end(outcome.complete, outcome.interrupted, finished, planned)
         self._close_tracker(tracker, outcome)
         return outcome
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import polars as pl
 
 from actors.playing.records import EpisodeBatch
-from orchestrator.alerts.sweep_alerts import SweepAlerts
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import AttemptLog
 from orchestrator.judging.judge_queue import JudgeQueue, find_unjudged
@@ -60,7 +59,6 @@ class AttemptState:
     say: Callable[[str], None]
     """Prints a line on standard output."""
     signals: StopSignals
-    alerts: SweepAlerts
     pending: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """Worker group -> ordinals to play."""
     judge_queue: JudgeQueue | None = None

@@ -94,13 +94,11 @@ def _on_tick(
     clock: ReplicaClock,
     ahead: WeightsAhead,
 ) -> None:
-    """Carry out commands, prepare weights, show progress, send alerts and flush the stores, about twice a second."""
+    """Carry out commands, prepare weights, show progress and flush the stores, about twice a second."""
     control.poll()
     ahead.prepare(driver.schedule)
     clock.look(driver.schedule.slots, driver.now())
     progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
-    state.alerts.report_stops({**state.reasons, **driver.reasons, **driver.sink.breaker.stop_reasons_by_name})
-    state.alerts.report_spending(driver.pool.spending.limited)
     state.store.flush_old()
     if state.stops.changed:
         progress.replan(state.replan())

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import actors.worker
-from orchestrator.alerts import sweep_alerts
 from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import (
     cluster_view,
@@ -46,7 +45,7 @@ _read_version_once, _read_commit_once = functools.cache(importlib.metadata.versi
 """They are the same in every attempt of this process."""
 MOST_SMALL = 3
 """Small parts before a merge: a simulated run is short, and faults must meet merges, too."""
-DATED = tuple(module.__name__ for module in (control_log, lock, sweep_alerts, writer_lock))
+DATED = tuple(module.__name__ for module in (control_log, lock, writer_lock))
 """Modules that write the time of day."""
 PREPARATION_S = 3.0
 """Virtual seconds in which weights are prepared."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import typer
 
 from envs.errors import UserError
-from orchestrator.cli import compare, data, listing, models, plan, prompt, share, start, status, train, view
+from orchestrator.cli import compare, data, listing, models, plan, prompt, share, start, train, view
 from orchestrator.object_store.uploader import LISTING
 from sweeps import shipped
 from sweeps.load import build
@@ -294,8 +293,3 @@ def test_labels_need_a_folder_that_keeps_them_and_a_name(tmp_path: Path) -> None
     assert refusal_of(view.view, [tmp_path, tmp_path], export_labels=tmp_path / "x.csv") == (
         "labels belong to one run folder; name one"
     )
-
-
-def test_a_screen_names_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "orchestrator.monitoring.top", None)
-    assert refusal_of(status.build_top, "run") == "top needs textual: pip install 'proactive-sweep[top]'"

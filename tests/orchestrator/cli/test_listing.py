@@ -117,7 +117,7 @@ def test_an_unknown_list_names_the_others() -> None:
 
 def test_commands_have_their_panels() -> None:
     assert {panel: list(commands) for panel, commands in PANELS.items()} == {
-        "Start": ["init", "ls", "plan", "run"], "Watch": ["status", "top", "view", "ctl"],
+        "Start": ["init", "ls", "plan", "run"], "Watch": ["status", "view", "ctl"],
         "Compare": ["report", "compare", "judge"], "Check": ["prompt", "audit", "play"], "Train": ["train"],
         "Share": ["track", "merge", "export"],
     }  # fmt: skip

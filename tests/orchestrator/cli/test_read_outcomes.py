@@ -353,7 +353,7 @@ def test_every_command_of_the_help_stands_in_its_panel() -> None:
     for command in [*main.app.registered_commands, *main.app.registered_groups]:
         panels.setdefault(str(command.rich_help_panel), []).append(str(command.name))
     assert panels == {
-        "Start": ["init", "ls", "plan", "run", "data", "models"], "Watch": ["status", "top", "view", "ctl"],
+        "Start": ["init", "ls", "plan", "run", "data", "models"], "Watch": ["status", "view", "ctl"],
         "Compare": ["report", "compare", "judge"], "Check": ["prompt", "audit", "play"], "Train": ["train"],
         "Share": ["track", "merge", "export"],
     }  # fmt: skip

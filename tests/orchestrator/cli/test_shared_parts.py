@@ -155,11 +155,3 @@ def test_history_has_a_row_per_command(capsys, monkeypatch) -> None:
     ]
     ctl._show_history([], False)
     assert capsys.readouterr().out == "no command was sent to this run\n" and ctl.NO_ANSWER == 1
-
-
-def test_top_needs_a_terminal_and_names_the_command_without(capsys) -> None:
-    assert refusal_of(status.top, "outputs/s") == (
-        "top needs a terminal; `proactive-sweep status outputs/s` prints the progress once"
-    )
-    with pytest.raises(RunFolderError, match="the name of the run folder is empty"):
-        status.top("")

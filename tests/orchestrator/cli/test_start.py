@@ -12,7 +12,7 @@ import pytest
 
 from tests.orchestrator.report.runs import play_sweep, sweep
 
-HEAVY = {"polars", "ray", "mlflow", "torch", "transformers", "scipy", "numpy", "pyarrow", "matplotlib", "textual"}
+HEAVY = {"polars", "ray", "mlflow", "torch", "transformers", "scipy", "numpy", "pyarrow", "matplotlib"}
 MODULES = {"--help": 560, "plan": 600, "status": 760}
 """Modules in memory at a command's end, a fifth above what they are with the tested versions; polars alone has 200, scipy 300."""
 

@@ -18,7 +18,7 @@ from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
 
 
 def state_of(spec, folder, **fields) -> AttemptState:
-    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, None, **fields)
+    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, **fields)
 
 
 def standing(*commands) -> ControlState:

@@ -21,7 +21,7 @@ JUDGED = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["
 
 def state_of(spec, folder, **fields) -> AttemptState:
     """The state of an attempt that plays nothing more: no store, signals or alerts are used."""
-    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, None, **fields)
+    return AttemptState(spec, build_plan(spec), folder, None, None, print, None, **fields)
 
 
 def results(folder):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import polars as pl
 import pytest
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +9,6 @@ from rich.text import Text
 from orchestrator.monitoring import console
 from orchestrator.monitoring.render import format_duration, format_rate
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot, count_by_model, parse_snapshot
-from orchestrator.monitoring.top import last_replies, row_texts
 
 
 @pytest.mark.parametrize(
@@ -36,32 +32,6 @@ def test_a_duration_has_two_units_at_most(seconds: float | None, text: str) -> N
 )  # fmt: skip
 def test_a_rate_below_one_a_second_is_per_minute(rate: float, text: str) -> None:
     assert format_rate(rate) == text
-
-
-def test_a_lost_worker_has_its_reason_on_one_line_in_place_of_the_time() -> None:
-    lost = row_texts(GroupRow("m", ready=1, done=1, planned=2, reason="out of\nmemory " + "x" * 60))
-    assert lost["left"] == "out of memory " + "x" * 46 and len(lost["left"]) == 60 and lost["replicas"] == "1"
-    assert row_texts(GroupRow("m", done=2, planned=2, reason="killed"))["left"] == "done"
-    assert row_texts(GroupRow("m\x07", planned=2, seconds_left=7.0)) == {
-        "model": "m\\x07", "replicas": "", "GPUs": "", "at once": "", "episodes": "0/2", "/s": "", "waiting": "",
-        "playing": "", "paused": "", "errors": "", "left": "7 s",
-    }  # fmt: skip
-
-
-def test_last_replies_are_the_end_of_the_newest_part(tmp_path: Path) -> None:
-    assert last_replies(tmp_path) == ()
-    (tmp_path / "turns").mkdir()
-    for part, replies in ((1, ["old"]), (2, [f"reply\n{n}" for n in range(8)] + ["x" * 400])):
-        rows = {"key": [f"k{n}" for n in range(len(replies))], "turn": list(range(len(replies))), "reply": replies}
-        pl.DataFrame(rows).write_parquet(tmp_path / "turns" / f"part-{part:06d}.parquet")
-    (tmp_path / "turns" / "pending.parquet").write_bytes(b"no part")
-
-    *lines, long = last_replies(tmp_path)
-    assert lines == [f"k{n} turn {n}: reply {n}" for n in range(3, 8)]
-    assert long == ("k8 turn 8: " + "x" * 400)[:300]
-    assert last_replies(tmp_path, 1) == (long,)
-    (tmp_path / "turns" / "part-000003.parquet").write_bytes(b"damaged")
-    assert last_replies(tmp_path) == ()
 
 
 def test_cells_are_counted_by_model_in_their_order() -> None:
