@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.cli.options import AsJson, RunFolder
 from orchestrator.cli.printing import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from envs.errors import RunFolderError, UserError
+from envs.errors import UserError
 from orchestrator.cli import ctl, options, printing, status
 from orchestrator.storage.control_log import Command, LogEntry
 from sweeps.load import SweepError
