@@ -1,8 +1,9 @@
-"""What several tests share: one Ray cluster a session, one demo benchmark, and the command line as a subprocess."""
+"""What several tests share: one Ray cluster a session, one small benchmark, and the command line as a subprocess."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.actors.hostile import KEY
+from tests.benchmark import STORED
 
 LONG_UNTIL = float(os.environ.get("LONG_UNTIL", "inf"))
 """Seconds since the epoch after which no long test begins (``.ci/run``): a slow machine then skips the rest by name."""
@@ -38,6 +40,8 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 """No test fails because a machine is busy; CI draws the same examples each time, a developer's machine new ones."""
 
 ROOT = Path(__file__).parents[1]
+PYTHONPATH = os.pathsep.join(map(str, (ROOT, *sorted(ROOT.glob("extras/*/")))))
+"""The tree and its extras, for processes that tests start."""
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_worker_niceness": "0",
@@ -54,11 +58,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # models here are tiny, and more 
 
 @pytest.fixture(scope="session")
 def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Seventy samples of the demo benchmark, ten a scenario; no test may add or remove files, because all share them."""
-    from envs.demo import draw
-
+    """The stored benchmark, ten samples a scenario; no test may add or remove files, because all share them."""
     folder = tmp_path_factory.mktemp("demo") / "data"
-    draw(folder, samples=70, seed=0)
+    shutil.copytree(STORED, folder)
     files_before = set(folder.rglob("*"))
     yield folder
     assert set(folder.rglob("*")) == files_before, "a test added or removed files of demo_data; it should use a copy"
@@ -80,7 +82,7 @@ def ray_address() -> Iterator[str]:
 @pytest.fixture
 def cli(ray_address: str):
     """Start ``proactive-sweep ARGS``; ``start`` gives the process, ``run`` waits for it."""
-    return Cli({**os.environ, "RAY_ADDRESS": ray_address, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"})
+    return Cli({**os.environ, "RAY_ADDRESS": ray_address, "PYTHONPATH": PYTHONPATH, "PYTHONUNBUFFERED": "1"})
 
 
 class Cli:

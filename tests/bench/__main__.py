@@ -20,11 +20,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from envs.demo import draw
 from tests.actors.architectures import ARCHITECTURES
 from tests.actors.vision_packages import fetch_packages
 from tests.bench.alternate import Figures, Others, Row, lines, machine, ratio, run_alternately
 from tests.bench.resume import published_size
+from tests.benchmark import copy_benchmark
 from tests.oracle import oracle_path, oracle_python
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ class Bench:
     @cached_property
     def data(self) -> Path:
         """A demo benchmark with pictures."""
-        draw(self.folder / "data", samples=self.size(1000, 70), seed=0)
+        copy_benchmark(self.folder / "data", per_scenario=self.size(143, 10))
         return self.folder / "data"
 
     @cached_property

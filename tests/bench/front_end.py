@@ -24,12 +24,12 @@ from actors.engine.backend import Request, Situation
 from actors.engine.vllm.token_input import open_without_engine
 from actors.playing.prompts import messages, turn_view
 from envs import SCENARIOS
-from envs.demo import draw
 from envs.samples import load_samples
 from envs.types import ImageRef, Sample
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import ModelSpec, Sampling
 from tests.actors.architectures import published_sizes, write
+from tests.benchmark import copy_benchmark
 
 SIZES = ((640, 480), (1280, 960))
 AT_ONCE = 64
@@ -92,7 +92,7 @@ async def main(architecture: str, folder: Path, pictures: int) -> None:
     with published_sizes(architecture):
         source = write(architecture, folder / architecture)
     model = ModelSpec(name=architecture, source=str(source), backend="vllm", gpus=0, options={"max_model_len": 16384})
-    draw(folder / "demo", samples=7, seed=0)
+    copy_benchmark(folder / "demo", per_scenario=1)
     sample = load_samples(folder / "demo", "QD", filtered=False)[0]
     measures = {}
     for size in SIZES:

@@ -35,8 +35,8 @@ from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
 from orchestrator.scheduling.commands import Start
 from sweeps.load import build
-from tests.bench.resume import repeat_demo
 from tests.bench.sweep import CONDITIONS, resident_mib
+from tests.benchmark import repeat_lines
 
 PACE = 12
 """Episodes a second of one worker; a batch leaves after a second, or later where the pool has many workers."""
@@ -133,7 +133,7 @@ def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
     model = {"source": "builtin:uniform", "backend": "builtin", "gpus": 0}
     return {
         "name": "workers",
-        "data": str(repeat_demo(folder, dict.fromkeys(SCENARIOS, range(each)))),
+        "data": str(repeat_lines(folder / "large", dict.fromkeys(SCENARIOS, range(each)))),
         "model": [{"name": f"m{n}", **model, "revision": str(n)} for n in names],
         "conditions": CONDITIONS,
         "selection": {"filtered": False},

@@ -9,14 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from actors.playing.play import Episode
 from actors.playing.records import PlayedEpisode, episode_batch
-from envs import SCENARIOS
-from envs.demo import draw
 from envs.samples import paper_ids
 from envs.types import Ending
 from orchestrator.planning.build_plan import build_plan
@@ -25,25 +22,12 @@ from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import build
+from tests.benchmark import repeat_lines
 
 
 def published_size(folder: Path) -> Path:
-    """Write seven JSONL files with all 7,557 kept ids (``repeat_demo``)."""
-    return repeat_demo(folder, paper_ids())
-
-
-def repeat_demo(folder: Path, ids: Mapping[str, Iterable[int]]) -> Path:
-    """Write seven JSONL files without pictures: lines of a small demo, repeated under these ids by scenario."""
-    small, large = folder / "small", folder / "large"
-    draw(small, samples=70, seed=0)
-    large.mkdir()
-    for name, scenario in SCENARIOS.items():
-        file = f"{scenario.stem}_preprocessed.jsonl"
-        lines = [json.loads(line) for line in (small / file).read_text().splitlines()]
-        lines = [line for line in lines if line.get("strong_occlusions") is not False]
-        entries = [{**lines[n % len(lines)], "id": number} for n, number in enumerate(sorted(ids[name]))]
-        (large / file).write_text("\n".join(map(json.dumps, entries)) + "\n")
-    return large
+    """Write seven JSONL files with all 7,557 kept ids of the paper."""
+    return repeat_lines(folder / "large", paper_ids())
 
 
 def table(data: Path, episodes: int) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from pathlib import Path
 
 import polars as pl
 
-from envs.demo import draw
 from orchestrator.object_store import run_location
 from orchestrator.object_store.bucket import CACHE, Bucket
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
+from tests.benchmark import copy_benchmark
 from tests.chaos.ground import Ground, command_lines, parent, parts, tally
 from tests.chaos.growth import Recorder, plot, table
 from tests.chaos.services import REPLIES, VERDICTS, Answerer, answering
@@ -97,7 +97,7 @@ def main(hours: float, seed: int = 0) -> int:
     os.environ.update({**ENVIRONMENT, "RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"})
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line a request
     os.environ[CACHE] = str(scratch / "cache")
-    draw(scratch / "data", samples=7 * max(10, round(30 * min(1.0, hours))), seed=0)
+    copy_benchmark(scratch / "data", per_scenario=max(10, round(30 * min(1.0, hours))))
     with ExitStack() as stack:
         bucket = stack.enter_context(bucket_service())
         kinds = (("writers", REPLIES), ("steady", REPLIES), ("judge", VERDICTS))

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from envs.demo import draw as draw_benchmark
+from tests.benchmark import copy_benchmark
 from tests.simulation import bucket_mutants  # noqa: F401 - registers its mutants
 from tests.simulation.mutants import MUTANTS, planted
 from tests.simulation.replay import replay
@@ -35,9 +35,9 @@ MOST_SEEDS = 10_000
 
 @contextmanager
 def new_world(samples: int = SAMPLES) -> Iterator[World]:
-    """Yield a world in a temporary folder with a drawn benchmark; no collection of garbage looks at what was imported before."""
+    """Yield a world in a temporary folder with a small benchmark; no collection of garbage looks at what was imported before."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-        draw_benchmark(Path(folder) / "data", samples=70, seed=0)
+        copy_benchmark(Path(folder) / "data")
         gc.collect()
         gc.freeze()
         try:

@@ -227,12 +227,12 @@ def through_ray(device: str, small: bool) -> dict[str, Any]:
     """The command line's own trial; on a GPU the model asks for one."""
     import ray  # noqa: F401  # absent on a bare machine: this part is skipped then
 
-    from envs.demo import draw as demo
+    from tests.benchmark import copy_benchmark
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         _tiny(folder)
-        demo(folder / "data", samples=7, seed=0)
+        copy_benchmark(folder / "data", per_scenario=1)
         entry = (
             f'name = "tiny"\nsource = "{folder / "model"}"\nbackend = "transformers"\ngpus = {int(device == "cuda")}\n'
         )

@@ -66,12 +66,12 @@ def _processor() -> Any:
 # -- a worker at work --------------------------------------------------------------------------------------------------
 def busy(device: str, small: bool) -> dict[str, Any]:
     """The embedded model plays the demo as a worker does; the driver's utilisation is read five times a second."""
-    from envs.demo import draw
     from sweeps.registry import registry
+    from tests.benchmark import copy_benchmark
 
     entry = registry()["embedded"].model_copy(update={"gpus": int(device == "cuda")})
     with tempfile.TemporaryDirectory() as temporary:
-        draw(Path(temporary, "data"), samples=7 if small else 350, seed=0)
+        copy_benchmark(Path(temporary, "data"), per_scenario=1 if small else 50)
         with _utilisation() as readings:
             episodes, seconds = asyncio.run(_play_demo(entry, Path(temporary, "data")))
     share = f"{sum(readings) / len(readings):.0f}%" if readings and device == "cuda" else "not told"

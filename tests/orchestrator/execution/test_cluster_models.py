@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from envs.demo import draw
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, ObservedRate, add_observed, read_observed
+from tests.benchmark import copy_benchmark
 
 
 @pytest.mark.long
@@ -16,7 +16,7 @@ from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Obser
 def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
     pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
-    draw(tmp_path / "data", samples=7, seed=0)
+    copy_benchmark(tmp_path / "data", per_scenario=1)
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text('{"model_type": "none such"}')

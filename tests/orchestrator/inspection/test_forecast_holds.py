@@ -16,7 +16,6 @@ from actors.engine.backend import Overflow, Request, Situation
 from actors.engine.hf.backend import TransformersBackend
 from actors.engine.registry import open_without_weights
 from envs import SCENARIOS
-from envs.demo.benchmark import draw
 from envs.types import State
 from orchestrator.inspection.overflow import risks
 from orchestrator.inspection.prompt_preview import build_prompt
@@ -25,6 +24,7 @@ from orchestrator.planning.plan import Plan
 from sweeps.load import build
 from sweeps.sampling import Sampling
 from tests.actors.architectures import published_sizes, write
+from tests.benchmark import copy_benchmark
 
 
 def plan_of(data: Path, folder: Path) -> Plan:
@@ -62,7 +62,7 @@ async def lengths(plan: Plan, data: Path) -> list[int | None]:
 def check_forecast(name: str, folder: Path, size: tuple[int, int]) -> None:
     """Compare at a context between two numbers of pictures, with pictures of this width and height."""
     data = folder / "data"
-    draw(data, 10, seed=5, scenarios=["MVP-N"])
+    copy_benchmark(data, scenarios=["MVP-N"])
     for path in (data / "MVP-N").rglob("*.*"):
         Image.open(path).convert("RGB").resize(size).save(path)
     with published_sizes(name):

@@ -6,13 +6,14 @@ import shutil
 import polars as pl
 import pytest
 
-from envs.demo import draw
 from envs.errors import RunFolderError
+from envs.samples import lines_file
 from orchestrator.report.html import write_page
 from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.run_folder import KEYS
+from tests.benchmark import copy_benchmark
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
@@ -47,7 +48,8 @@ def test_episodes_of_an_earlier_configuration_are_left_out(demo_data, tmp_path):
 
 
 def test_other_benchmark_in_data_folder_is_detected(run, run_data, tmp_path):
-    draw(tmp_path / "other", 70, seed=9)
+    lines = lines_file(copy_benchmark(tmp_path / "other"), "QD")
+    lines.write_text(lines.read_text().replace('"prompt": "', '"prompt": "Now: '))
     other_data = read_run(run, data=tmp_path / "other")
 
     assert set(other_data.samples) < set(run_data.samples)

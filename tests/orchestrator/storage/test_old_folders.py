@@ -1,7 +1,7 @@
 """Run folders that versions 0.1.0 and 0.2.0 wrote open, resume and report as they did then.
 
 ``old_folders/VERSION`` was written by that version's own code over ``data demo data --scenarios ROD,QD --samples 8 --seed 1``;
-of its 32 episodes one was made pending again. The data are drawn anew: keys name their content, so they must not change.
+of its 32 episodes one was made pending again. ``old_folders/data`` holds that data.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from envs.demo import draw
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.episode_store import episodes, turns
@@ -26,17 +25,10 @@ UNFINISHED = "first-option/ROD/hint"
 SWEEP = "old.toml"
 
 
-@pytest.fixture(scope="module")
-def data_folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("old") / "data"
-    draw(folder, 8, 1, ["ROD", "QD"])
-    return folder
-
-
 @pytest.fixture(params=["0.1", "0.2"])
-def folder(request, data_folder, tmp_path, monkeypatch) -> Path:
+def folder(request, tmp_path, monkeypatch) -> Path:
     """A copy of an old folder beside its data, as its sweep names them."""
-    shutil.copytree(data_folder, tmp_path / "data")
+    shutil.copytree(FOLDERS / "data", tmp_path / "data")
     shutil.copytree(FOLDERS / request.param, tmp_path / "run")
     shutil.copy(FOLDERS / SWEEP, tmp_path)
     monkeypatch.chdir(tmp_path)
