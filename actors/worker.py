@@ -74,9 +74,7 @@ class Worker:
         data: str,
         judge: Judge | None = None,
         ledger: Any = None,
-        run: str = "",
         packages: OwnPackages | None = None,
-        known: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
@@ -84,12 +82,10 @@ class Worker:
             models: the models to load; for a ``judge``, which gets leases of answers, only its own.
             data: the benchmark folder.
             ledger: the ``SharedLedger`` of a sweep with a budget.
-            run: the name of the run folder, which marks its batches at a service.
             packages: the worker's own packages, installed before this process began.
-            known: model -> identity of the weights, or of the served model, that the run has played with.
         """
         self.plan, self.models, self.data, self.judge, self.ledger = plan, models, Path(data), judge, ledger
-        self.run, self.packages, self.known = run, packages, known or {}
+        self.packages = packages
         self.backends: dict[str, Backend] = {}
         self.turn_judge: TurnJudge | None = None
         """Judges answers while their episodes wait, if a model plays ``oeg-multi``."""
@@ -133,19 +129,17 @@ class Worker:
         if all(model.backend == "builtin" for model in self.models):
             return StartReport(lines)
         report(str(widest))
-        served = {name: await backend.identify(self.known.get(name, "")) for name, backend in self.backends.items()}
         seconds = sum(backend.load_seconds for backend in self.backends.values())
         phases = read_phases(output_files(), seconds) if seconds and len(self.backends) == 1 else None
-        return StartReport(lines, widest.episodes, {**served, **loaded_weights(self.models)}, phases)
+        return StartReport(lines, widest.episodes, loaded_weights(self.models), phases)
 
     def _load(self, model: ModelSpec, report: Callable[[str], None]) -> Backend:
         if model.is_over_nodes:
             for line in join_nodes(model):
                 report(line)
-        backend, budget = load_engine(model, self.data, ray.get_gpu_ids(), report), None
+        backend = load_engine(model, self.data, ray.get_gpu_ids(), report)
         if self.ledger is not None:
-            budget = RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id())
-        backend.join_run(self.run, budget)
+            backend.set_budget(RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id()))
         return backend
 
     def _open_runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:

@@ -57,10 +57,6 @@ class Endpoint(Frozen):
     """Per million prompt tokens."""
     reply_price: Annotated[float, Field(ge=0)] = 0.0
     """Per million reply tokens, hidden reasoning included."""
-    batch_prompt_price: Annotated[float, Field(ge=0)] | None = None
-    """Per million prompt tokens of the Batch API; None is half of ``prompt_price``, as OpenAI bills them."""
-    batch_reply_price: Annotated[float, Field(ge=0)] | None = None
-    """Per million reply tokens of the Batch API; None is half of ``reply_price``."""
     priced: str = ""
     """Day and currency of the prices, for example ``2026-05-01 USD``."""
     price_source: str = ""
@@ -78,16 +74,6 @@ class Endpoint(Frozen):
     def largest_picture(self) -> int | None:
         """Return the most bytes of one encoded picture; None without a limit."""
         return PICTURE_LIMIT if self.picture_limit is None and self.server == "openai" else self.picture_limit
-
-    def prices(self, batch: bool) -> tuple[float, float]:
-        """Return the prices per million prompt tokens and per million reply tokens."""
-        if not batch:
-            return self.prompt_price, self.reply_price
-        prompt_price, reply_price = self.batch_prompt_price, self.batch_reply_price
-        return (
-            self.prompt_price / 2 if prompt_price is None else prompt_price,
-            self.reply_price / 2 if reply_price is None else reply_price,
-        )
 
     @property
     def cost_known(self) -> bool:

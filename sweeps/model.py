@@ -78,9 +78,6 @@ class ModelSpec(Frozen):
     tools: str = ""
     """Format of function calls (protocol ``tools``): ``text`` in prompt and reply; a tool parser of vLLM by name (``hermes``),
     for a model whose chat template takes functions; empty for a service's tool calling, and for text elsewhere."""
-    batch: bool = False
-    """Only for backend ``openai``: True sends requests through the Batch API, turn by turn, at half the price and with up to
-    24 hours per turn. The requests are the same, so it is in no key (docs/decisions/0013)."""
     architecture: str = ""
     """Name of the class in its ``config.json``; empty if unknown."""
     paper: str = ""
@@ -154,18 +151,10 @@ class ModelSpec(Frozen):
             raise ValueError(reason)
         return self
 
-    @model_validator(mode="after")
-    def _check_batch(self) -> Self:
-        if self.batch and self.backend != "openai":
-            raise ValueError(f'batch = true is for services, and {self.name} has backend = "{self.backend}"')
-        if self.batch and self.endpoint.server != "openai":
-            raise ValueError(f"batch = true needs a service with a Batch API, which {self.name}'s server lacks")
-        return self
-
     @property
     def prices(self) -> tuple[float, float]:
         """Return a service's prices per million prompt tokens and per million reply tokens."""
-        return self.endpoint.prices(self.batch)
+        return self.endpoint.prompt_price, self.endpoint.reply_price
 
     @field_validator("tools")
     @classmethod

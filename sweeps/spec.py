@@ -100,13 +100,6 @@ class Judge(Completed):
         """Return True if its engine needs separate workers; rules and services need none."""
         return self.model.backend not in ("builtin", "openai")
 
-    @field_validator("model")
-    @classmethod
-    def _check_batch(cls, value: ModelSpec) -> ModelSpec:
-        if value.batch:
-            raise ValueError(f"{value.name} has batch = true, and a judge reads answers as they come; leave batch out")
-        return value
-
 
 class Sweep(Frozen):
     """A whole sweep; every default is the paper's choice."""

@@ -11,6 +11,9 @@ from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
+REMOVED = dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API")
+"""Key of an earlier release -> the release that last had it, or the package that has it now."""
+
 Table = TypeVar("Table", bound=BaseModel)
 Entry = TypeVar("Entry", ModelSpec, Condition)
 
@@ -68,6 +71,8 @@ def _describe_error(problem: ValidationError, table_type: type[BaseModel]) -> st
     first = problem.errors()[0]
     key = ".".join(str(part) for part in first["loc"]) if first["loc"] else "the file"
     if first["type"] == "extra_forbidden":
+        if name := REMOVED.get(str(first["loc"][-1])):
+            return f"{key!r} is gone: {name}; leave it out"
         close = _closest_key(key, _list_keys(table_type))
         return f"unknown key {key!r}" + (f"; did you mean {close!r}?" if close else "")
     if first["type"] == "missing":

@@ -99,7 +99,7 @@ class Request:
     """Seed of this turn's decoding: differs by turn, same for every model."""
     situation: Situation
     key: str = ""
-    """The key of its episode, by which a later attempt finds a batch's answer; empty if no attempt looks for it."""
+    """The key of its episode; empty outside an episode."""
     tools: tuple[Function, ...] = ()
     """Functions offered with the messages; ``envs.tool_calls.encode_calls`` writes a reply's calls as its text."""
 
@@ -214,10 +214,6 @@ class Backend(ABC):
         """
         return None
 
-    async def identify(self, before: str = "") -> str:
-        """Return the present identity of a service's model, empty if unknown; ``before`` is the one that the run recorded."""
-        return ""
-
     def in_play(self) -> AbstractContextManager[None]:
         """Return a context that lasts for one episode: some engines wait until every episode in play has sent a request."""
         return nullcontext()
@@ -226,8 +222,8 @@ class Backend(ABC):
         """Change the number of requests that may be in flight, where the engine limits them itself."""
         return None
 
-    def join_run(self, run: str, budget: Any | None) -> None:
-        """Tell a paid engine the name of its run folder, and the ``RemoteBudget`` of the sweep; None if it has no budget."""
+    def set_budget(self, budget: Any) -> None:
+        """Let a paid engine ask the sweep's budget before each request."""
         return None
 
 

@@ -15,8 +15,6 @@ BATCH_ROWS = 16
 """Rows per batch of the transformers backend, unless the entry sets ``options.batch``."""
 SERVICE_EPISODES = 64
 """Episodes of a service, whose ``Pace`` allows at most so many requests in flight, and of a policy."""
-BATCH_API_EPISODES = 50_000
-"""Episodes that use a service's Batch API: as many as one of its files takes."""
 PROMPT_TOKENS = 3000
 """Tokens of a typical prompt: a picture of 640 x 480 has 400 (Qwen2.5-VL) to 3,300 (InternVL3), its question about 100."""
 FEWEST_SEQUENCES = 4
@@ -60,8 +58,6 @@ def choose_in_flight(model: ModelSpec, cache_tokens: int | None = None) -> InFli
     if model.backend == "transformers":
         batch = int(model.options.get("batch", BATCH_ROWS))
         return InFlight(2 * batch, "two batches: one is prepared while the other is answered")
-    if model.batch:
-        return InFlight(BATCH_API_EPISODES, "as many as a batch takes")
     if model.backend != "vllm":
         return InFlight(SERVICE_EPISODES, "a service or a policy")
     sequences = int(model.options.get("max_num_seqs", MAX_NUM_SEQS))

@@ -42,10 +42,6 @@ def _open(model: ModelSpec, data: Path) -> Backend:
     match model.backend:
         case "builtin":
             return Baseline(model.source.removeprefix("builtin:"), model.revision)
-        case "openai" if model.batch:
-            from actors.engine.openai.batch_backend import OpenAIBatchBackend
-
-            return OpenAIBatchBackend(model, data)
         case "openai":
             from actors.engine.openai.backend import OpenAIBackend
 

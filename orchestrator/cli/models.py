@@ -13,7 +13,7 @@ import typer
 from actors.text.printable import printable
 from orchestrator.cli.flip_rate import flip_rate
 from orchestrator.cli.options import AsJson
-from orchestrator.cli.printing import print_json, print_lines, text_table
+from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 from sweeps.sweep_file import SweepError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sweeps.spec import ModelSpec
 
 models_app = typer.Typer(
-    help="The models: check, fetch, pin, prove and try them before a sweep; flip-rate after it.", no_args_is_help=True
+    help="The models: check, fetch, prove and try them before a sweep; flip-rate after it.", no_args_is_help=True
 )
 
 WIDTH = 160
@@ -85,26 +85,6 @@ def fetch(
         raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
     missing = _download(find_models(names or [], sweep, judging=True), lambda line: print(printable(line), flush=True))
     raise typer.Exit(1 if missing else 0)
-
-
-@models_app.command()
-def pin(
-    sweep: Annotated[Path, typer.Argument(metavar="SWEEP", help="Your sweep file.")], as_json: AsJson = False
-) -> None:
-    """Write the commits of the sweep's weights into its file, from the Hub's cache or the Hub; exit code 1 if one is missing."""
-    from orchestrator.inspection.pin import pin_sweep
-
-    pins = list(pin_sweep(sweep))
-    pinned = [row for row in pins if row.commit]
-    if as_json:
-        print_json([{"model": row.model.name, "commit": row.commit, "note": row.note} for row in pins])
-    else:
-        lines = [str(row) for row in pins] or [f"{sweep}: every model is pinned or has no weights on the Hub"]
-        written = (
-            f"{len(pinned)} written to [revisions] in {sweep}; a run that began without them needs another --output"
-        )
-        print_lines([*lines, *([written] if pinned else [])])
-    raise typer.Exit(0 if len(pinned) == len(pins) else 1)
 
 
 @models_app.command("try")

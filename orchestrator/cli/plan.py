@@ -81,7 +81,7 @@ def plan(
         lines = [*forecast_lines(readable_sweep, gpus, gpu_type, price, timeline), *training]
     else:
         require_data(readable_sweep, sweep)
-        notes = [*_model_notes(readable_sweep, sweep), *training_lines(sweep, set_, gpu_type)]
+        notes = [*_model_notes(readable_sweep), *training_lines(sweep, set_, gpu_type)]
         _show_cells(readable_sweep, notes, as_json, reusable_folders(reuse), cells)
         return
     print_json({"lines": lines}) if as_json else print_lines(lines)
@@ -145,13 +145,11 @@ def _sum_by_model(cells: Sequence[dict[str, Any]], heads: Sequence[str]) -> list
     return list(rows.values())
 
 
-def _model_notes(sweep: Sweep, path: Path) -> list[str]:
-    """Return a line for each model that installs packages of its own, and one on models that are not pinned."""
-    from orchestrator.inspection.pin import describe_unpinned
+def _model_notes(sweep: Sweep) -> list[str]:
+    """Return a line for each model that installs packages of its own."""
     from sweeps.registry import describe_requirements
 
-    own_packages = [printable(line) for line in map(describe_requirements, sweep.models_and_judge) if line]
-    return [*own_packages, *describe_unpinned(sweep.models, str(path))]
+    return [printable(line) for line in map(describe_requirements, sweep.models_and_judge) if line]
 
 
 def _service_costs(sweep: Sweep, plan: Plan, cells: Sequence[dict[str, Any]]) -> list[str]:

@@ -16,7 +16,6 @@ from actors.engine.start_phases import StartPhases
 from actors.node.process_output import WorkerAddress
 from actors.trial.certify import InputReport
 from actors.worker import Worker
-from orchestrator.execution.batch_name import batch_name
 from orchestrator.execution.cluster_view import Holding, placed_node
 from orchestrator.execution.gpu_placement import GpuPlacement
 from orchestrator.execution.model_packages import worker_arguments, worker_options
@@ -161,7 +160,6 @@ class WorkerPool:
         self.weights = LoadedWeights(folder)
         self.worker_logs = WorkerLogCollector(attempt_log, current_node(), read_output_on)
         self._placement, self._plan_ref = GpuPlacement(), ray.put(plan)
-        self._batch_name = batch_name(sweep, folder)
         self._closing: set[asyncio.Task[None]] = set()
         self._ending: dict[int, WorkerHandle] = {}
         """Slot -> a stopped worker that still holds its GPUs."""
@@ -180,8 +178,8 @@ class WorkerPool:
         }  # fmt: skip
         actor = Worker.options(**options).remote(  # type: ignore[attr-defined]
             self._plan_ref, [pinned.over_nodes() if start.place.stages else pinned for pinned in map(self.weights.pin, models)],
-            str(Path(self.sweep.data).resolve()), judge, self.spending.ledger, self._batch_name,
-            known=self.weights.identities(models), **worker_arguments(models, start.place.nodes),
+            str(Path(self.sweep.data).resolve()), judge, self.spending.ledger,
+            **worker_arguments(models, start.place.nodes),
         )  # fmt: skip
         self.handles[slot] = WorkerHandle(name, actor, queue, None, models, self.demands[name], start.place)
         if judge is None:

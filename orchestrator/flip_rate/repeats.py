@@ -128,8 +128,6 @@ def describe_left_out(sweep: Sweep, ids: DrawnIds, settings: Sequence[Setting]) 
         for model in repeated_models(sweep):
             if setting.workers is not None and has_one_worker(model):
                 yield f"{setting.name}: {model.name} always has one worker and is replayed as in the run"
-            elif setting.batch is not None and model.batch:
-                yield f"{setting.name}: {model.name} uses a Batch API with batches of its own and is replayed as in the run"
             elif not setting.caches and model.backend != "vllm":
                 yield f"{setting.name}: {model.name} has no caches that this command controls and is replayed as in the run"
     for model in sweep.models:
@@ -146,7 +144,7 @@ def _selection(selection: Selection, ids: DrawnIds, is_open: bool) -> Selection:
 
 
 def _with_batch(model: ModelSpec, batch: int | None) -> ModelSpec:
-    if batch is None or model.backend == "builtin" or model.batch:
+    if batch is None or model.backend == "builtin":
         return model
     option = BATCH_OPTION.get(model.backend)
     options = {**model.options, option: batch} if option else model.options

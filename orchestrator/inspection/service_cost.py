@@ -79,8 +79,6 @@ class CostEstimate:
     most: Usage
     stored_mean: float | None
     """Mean cost of its stored episodes; None if they are too few."""
-    turns: int
-    """Turns of the longest episode."""
 
     @property
     def line(self) -> str:
@@ -94,24 +92,13 @@ class CostEstimate:
         text = f"{self.model.name}: {self.episodes:,} episodes, {', '.join(spans)}"
         endpoint = self.model.endpoint
         if not (endpoint.prompt_price or endpoint.reply_price):
-            return f"{text}; its entry has no prices{self._batched}"
+            return f"{text}; its entry has no prices"
         unknown = "" if token_rule(self.model.source) else "; no published rule for its pictures"
         low, high = self.least.cost(self.model), self.most.cost(self.model)
         text += f": {low:,.2f} to {high:,.2f} ({endpoint.priced or 'its prices'}){unknown}"
         if self.stored_mean is not None:
             text += f"; {self.stored_mean * self.episodes:,.2f} at the mean cost of its stored episodes"
-        return f"{text}{self._batched}"
-
-    @property
-    def _batched(self) -> str:
-        """Return a clause on the Batch API's price and delay; empty if the model does not use it."""
-        if not self.model.batch:
-            return ""
-        endpoint = self.model.endpoint
-        own = endpoint.batch_prompt_price is not None or endpoint.batch_reply_price is not None
-        price = "its entry's batch prices" if own else "half the listed price"
-        days = f"{self.turns} turns in the longest episodes" if self.turns > 1 else "one turn"
-        return f"; through the Batch API, at {price}: up to 24 hours per turn, {days}"
+        return text
 
 
 def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) -> list[CostEstimate]:
@@ -127,15 +114,14 @@ def estimates(plan: Plan, pending: Mapping[str, int], data: Path, folder: Path) 
     estimates = []
     for model in models.values():
         least = most = Usage()
-        count = turns = 0
+        count = 0
         tokens = _token_counter(model, data)
         for cell in plan.cells:
             if cell.model is model and (number := pending.get(cell.key, 0)):
-                low, high, longest = _bound_cell(plan, cell, tokens)
-                turns = max(turns, longest)
+                low, high = _bound_cell(plan, cell, tokens)
                 least, most, count = least.plus(low, number), most.plus(high, number), count + number
         if count:
-            estimates.append(CostEstimate(model, count, least, most, stored_means.get(model.name), turns))
+            estimates.append(CostEstimate(model, count, least, most, stored_means.get(model.name)))
     return estimates
 
 
@@ -150,17 +136,15 @@ def lines(estimates: Sequence[CostEstimate], max_cost: float | None) -> Iterator
         yield f"all services stop at max_cost = {max_cost:g}"
 
 
-def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage, int]:
-    """Return the mean lower and upper bound of an episode of the cell, and the turns of its longest one."""
+def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
+    """Return the mean lower and upper bound of an episode of the cell."""
     samples = plan.cell_samples(cell)
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
     low = high = Usage()
-    longest = 0
     for sample in chosen:
         least, most = _bound_episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
         low, high = low.plus(least, 1 / len(chosen)), high.plus(most, 1 / len(chosen))
-        longest = max(longest, int(most.requests))
-    return low, high, longest
+    return low, high
 
 
 def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:

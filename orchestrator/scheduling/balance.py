@@ -88,7 +88,7 @@ def fair_lease_size(worker: WorkerSlot, slots: Collection[WorkerSlot], now: floa
     """
     group = worker.group
     size = group.lease_size(len(slots))
-    if group.demand.slow_batches or not group.has_rate:
+    if not group.has_rate:
         return size
     played_at = now + worker.leased_count / group.rate
     sharing = sum(slot.ready or slot.started_at + group.start_s <= played_at for slot in slots)

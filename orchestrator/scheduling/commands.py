@@ -40,8 +40,6 @@ class Demand:
 
     0 except for a judge of ``oeg-multi`` that has an engine.
     """
-    slow_batches: bool = False
-    """True if its work may take days (a service's batches): there is no timeout, and leases are as large as possible."""
     stages: int = 1
     """Pipeline stages of a replica; they go to several nodes if no node has enough GPUs for all."""
 

@@ -99,7 +99,7 @@ def _demand(model: ModelSpec, workers: int | None, cpus: float, gpus: int) -> De
         replicas, at_once = workers or MAX_REPLICAS, expected_in_flight(model)
         return Demand(engine_cpus, model.gpus, replicas, at_once, model.accelerator, stages=model.stages)
     if model.backend == "openai":
-        return Demand(cpus=0, gpus=0, replicas=1, concurrency=expected_in_flight(model), slow_batches=model.batch)
+        return Demand(cpus=0, gpus=0, replicas=1, concurrency=expected_in_flight(model))
     if model.backend == "vllm":
         return Demand(cpus=max(1, int(cpus)), gpus=0, replicas=1)
     return Demand(cpus=1, gpus=0, replicas=workers or max(1, int(cpus)))

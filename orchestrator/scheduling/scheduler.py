@@ -213,8 +213,6 @@ class Scheduler(Control):
             loaded = any(other.ready for other in self._workers_of(worker.group).values())
             if worker.group.failed_starts >= MAX_FAILED_STARTS and not loaded:
                 commands += self._abandon(worker.group, reason)
-        if worker.group.demand.slow_batches:
-            return commands + self._requeue_whole(worker, reason)
         if worker.ready and self._count_loss(worker, with_node) >= MAX_LOSSES:
             return commands + self._abandon(worker.group, reason)
         leases = [tuple(lease) for lease in worker.leases.values() if lease]
@@ -238,13 +236,6 @@ class Scheduler(Control):
         if worker.ready_at >= group.last_loss_at and not with_node:
             group.losses, group.last_loss_at = group.losses + 1, self.now
         return group.losses
-
-    def _requeue_whole(self, worker: WorkerSlot, reason: str) -> list[Command]:
-        """Requeue slow batches unsplit: the next worker finds them at the service, and each small lease would take days."""
-        group = worker.group
-        group.waiting.extendleft(reversed(group.filter_playable(worker.leased)))
-        group.losses += bool(worker.leases)
-        return self._abandon(group, reason) if group.losses >= MAX_FAILED_STARTS else []
 
     def _requeue_without_suspicion(
         self, group: WorkerGroup, leases: Sequence[tuple[int, ...]]

@@ -125,8 +125,6 @@ class WorkerGroup:
 
     def silence_timeout(self, silence: float) -> float:
         """Return the seconds that a worker of this group may send nothing: ``silence``, or less if the rate is observed."""
-        if self.demand.slow_batches:
-            return float("inf")
         if self.demand.standing_replicas:
             return silence / 2  # a silent judge is dropped before the workers that wait for it count as silent
         if self.busy_s < PRIOR_WEIGHT_S or not self.played:
@@ -136,12 +134,9 @@ class WorkerGroup:
     def lease_size(self, replicas: int) -> int:
         """Return the number of episodes in the next lease.
 
-        It is a minute of work, or less towards the end, but enough to fill the engine. For slow batches it is as many episodes
-        as a worker plays at once.
+        It is a minute of work, or less towards the end, but enough to fill the engine.
         """
         concurrency, waiting = self.demand.concurrency, len(self.waiting)
-        if self.demand.slow_batches:
-            return min(waiting, concurrency)
         fair = max(min(concurrency, -(-waiting // replicas)), waiting // (replicas * LEASE_SPREAD))
         limit = max(concurrency, int(self.rate * LEASE_TARGET_S)) if self.has_rate else MAX_LEASE_EPISODES
         return min(waiting, max(1, min(MAX_LEASE_EPISODES, limit, fair)))
@@ -197,8 +192,7 @@ class WorkerSlot:
 
     def deadline(self, now: float, silence: float) -> float:
         """Return the time after which the worker is far too slow with its newest lease; infinity if the rate is unknown."""
-        predictable = self.group.has_rate and not self.group.demand.slow_batches
-        expected_s = self.leased_count / self.group.rate if predictable else 0.0
+        expected_s = self.leased_count / self.group.rate if self.group.has_rate else 0.0
         return now + silence + LATE_FACTOR * expected_s if expected_s else float("inf")
 
     def restart_deadlines(self, now: float, silence: float) -> None:

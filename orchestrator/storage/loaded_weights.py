@@ -1,13 +1,12 @@
 """The weights that a run has loaded (``weights.json``): all episodes of a model come from the same weights."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Self
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from actors.engine.openai.served_identity import describe_other_model, same_model
 from actors.engine.weights import COMMIT, comes_from_hub, weights_identity
 from envs.json_text import parse_json
 from orchestrator.storage import checksums
@@ -25,8 +24,7 @@ class Weights(TypedDict):
     revision: str
     """As in the model's entry; empty if it names none."""
     weights: str
-    """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``); for a service its replies
-    to fixed questions (``actors.engine.openai.served_identity``)."""
+    """The commit that was loaded, or the hash of a folder (``actors.engine.weights.weights_identity``)."""
 
 
 WEIGHTS = TypeAdapter(dict[str, Weights])
@@ -55,10 +53,8 @@ class LoadedWeights:
         ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
         """
         before = self._recorded(model)
-        if not weights or same_model(before, weights):
+        if not weights or before == weights:
             return ""
-        if before and model.backend == "openai":
-            return describe_other_model(model, f"{self.folder} was played with")
         if before:
             return (
                 f"a worker loaded {shorten(weights)} of {model.source}, but {self.folder} was played with {shorten(before)};"
@@ -73,10 +69,6 @@ class LoadedWeights:
         if dropped := self.models.keys() & set(models):
             self.models = {name: weights for name, weights in self.models.items() if name not in dropped}
             checksums.write(self.folder / FILE, to_json(self.models))
-
-    def identities(self, models: Iterable[ModelSpec]) -> dict[str, str]:
-        """Return model -> its recorded weights; models without a record are left out."""
-        return {model.name: weights for model in models if (weights := self._recorded(model))}
 
     def mismatch(self, model: ModelSpec) -> str:
         """Return why this machine cannot continue with the recorded weights, and what to type; empty if it can."""
@@ -93,12 +85,16 @@ class LoadedWeights:
     def differs_from(self, other: Self, model: ModelSpec) -> bool:
         """Return True if both runs have loaded the model, but with different weights."""
         own, theirs = self._recorded(model), other._recorded(model)
-        return bool(own and theirs) and not same_model(own, theirs)
+        return bool(own and theirs) and own != theirs
 
     def _recorded(self, model: ModelSpec) -> str:
         """Return the recorded weights; empty if there are none, or if the entry's source or revision has changed since."""
         record = self.models.get(model.name)
-        same = record is not None and (record["source"], record["revision"]) == (model.source, model.revision)
+        same = (
+            record is not None
+            and model.is_local
+            and (record["source"], record["revision"]) == (model.source, model.revision)
+        )
         return record["weights"] if record is not None and same else ""
 
 

@@ -13,7 +13,7 @@ def entry(**fields):
 def test_an_entry_left_to_its_defaults_runs_on_one_gpu_of_vllm():
     model = entry()
 
-    assert (model.backend, model.gpus, model.dtype, model.accelerator, model.batch, model.tools) == (
+    assert (model.backend, model.gpus, model.dtype, model.accelerator, model.tools) == (
         "vllm",
         1,
         "auto",
@@ -61,9 +61,6 @@ def test_gpus_are_whole_or_a_share(gpus, kept):
          'only backend = "vllm" and "transformers" can have packages of their own; leave it out'),
         *(({"chat": {"today": today}}, f'today = {today!r} is no date; write it as "2026-11-01"')
           for today in ("yesterday", 3, "2026-13-01")),
-        ({"batch": True}, 'batch = true is for services, and m has backend = "vllm"'),
-        ({"batch": True, "endpoint": {"base_url": "http://h/v1", "server": "vllm"}},
-         "batch = true needs a service with a Batch API, which m's server lacks"),
         ({"backend": "transformers", "tools": "hermes"},
          'write "text", or leave it out; only backend = "vllm" has tool parsers by name'),
         ({"max_images": 0}, "greater than or equal to 1"),

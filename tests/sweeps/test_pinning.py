@@ -1,24 +1,13 @@
-"""``[revisions]`` sets the commits of models, and is written into a sweep file without touching the rest of it."""
+"""``[revisions]`` sets the commits of models."""
 
 from __future__ import annotations
-
-import tomllib
 
 import pytest
 
 from sweeps.load import build
-from sweeps.pinning import write_revisions
 from sweeps.sweep_file import SweepError
 
 ONE, TWO = "1" * 40, "2" * 40
-MINE = """# Why do these models ask?
-models = ["llava-1.5-7b", "uniform"]   # two
-
-[selection]
-limit = 10  # a few
-
-
-"""
 
 
 def table(**more: object) -> dict[str, object]:
@@ -57,26 +46,3 @@ def test_a_wrong_table_is_one_sentence(revisions: object, words: str) -> None:
     with pytest.raises(SweepError, match=r"s\.toml: ") as refused:
         build(table(revisions=revisions), "s.toml")
     assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_a_new_table_is_added_at_the_end_and_the_rest_stays() -> None:
-    edited = write_revisions(MINE, {"llava-1.5-7b": ONE, "mine": TWO}, "s.toml")
-
-    assert edited.startswith(MINE.rstrip("\n") + "\n\n[revisions]  #")
-    assert edited.endswith(f'\n"llava-1.5-7b" = "{ONE}"\nmine = "{TWO}"\n')
-    assert tomllib.loads(edited) == {**tomllib.loads(MINE), "revisions": {"llava-1.5-7b": ONE, "mine": TWO}}
-
-
-def test_lines_of_the_table_are_replaced_where_they_are() -> None:
-    text = "a = 1\r\n[ revisions ]\r\n'x.y' = 'main'  # mine\r\n# end\r\n\r\n[selection]\r\nlimit = 1\r\nmine = 2\r\n"
-    edited = write_revisions(text, {"x.y": ONE, "mine": TWO}, "s.toml")
-
-    assert edited == text.replace("'main'", f'"{ONE}"').replace("# end\r\n", f'# end\r\nmine = "{TWO}"\r\n')
-
-
-@pytest.mark.parametrize(
-    "text", ['revisions = { a = "b" }\n', 'revisions."a" = "b"\n', 'a = """\n[revisions]\nmine = "x"\n"""\n']
-)
-def test_a_table_in_another_form_is_left_alone(text: str) -> None:
-    with pytest.raises(SweepError, match="write them yourself: revisions = "):
-        write_revisions(text, {"mine": ONE}, "s.toml")

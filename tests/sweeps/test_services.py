@@ -10,7 +10,6 @@ from pydantic import ValidationError
 from sweeps.endpoint import Endpoint, wrong_effort
 from sweeps.load import SweepError, build
 from sweeps.registry import registry
-from sweeps.spec import ModelSpec
 
 
 def test_every_service_that_ships_has_prices_with_their_day_and_source():
@@ -55,42 +54,13 @@ def test_what_is_right_or_not_known_is_left_to_the_service():
     )
 
 
-@pytest.mark.parametrize(
-    ("model", "judge", "sentence"),
-    [
-        ({"backend": "vllm"}, False, 'batch = true is for services, and m has backend = "vllm"'),
-        ({"endpoint": {"base_url": "http://h/v1", "server": "vllm"}}, False, "which m's server lacks"),
-        ({"endpoint": {"base_url": "http://h/v1", "server": "llama.cpp"}}, False, "which m's server lacks"),
-        ({"backend": "openai"}, True, "m has batch = true, and a judge reads answers as they come; leave batch out"),
-    ],
-)
-def test_batches_are_of_services_and_not_of_judges(model, judge, sentence):
-    table = {
-        "name": "t",
-        "data": "d",
-        "models": ["uniform"] if judge else ["m"],
-        "model": [{"name": "m", "source": "s", "batch": True, **model}],
-    }
-    judge_settings = {"protocol": ["oeg"], "judge": {"model": "m"}, "conditions": ["zero-shot"]} if judge else {}
-    with pytest.raises(SweepError, match=sentence):
-        build({**table, **judge_settings}, "a test")
-
-
-def test_a_batch_costs_half_or_what_the_entry_says_and_changes_no_key():
-    end = Endpoint(prompt_price=3.0, reply_price=8.0)
-    assert (end.prices(batch=False), end.prices(batch=True)) == ((3.0, 8.0), (1.5, 4.0))
-    assert Endpoint(prompt_price=3.0, reply_price=8.0, batch_reply_price=0.0).prices(batch=True) == (1.5, 0.0)
-    model = ModelSpec(name="m", source="s", backend="openai", endpoint=end)
-    assert model.identity == model.model_copy(update={"batch": True}).identity
-
-
 def test_an_endpoint_left_out_is_openais_own():
     endpoint = Endpoint()
 
     assert endpoint.model_dump() == {
         "base_url": "", "key_env": "OPENAI_API_KEY", "server": "openai", "decoding": True, "effort": "", "reserve": 0,
         "picture_limit": None, "pictures": "png", "deadline": 120.0, "patience": 600.0, "prompt_price": 0.0,
-        "reply_price": 0.0, "batch_prompt_price": None, "batch_reply_price": None, "priced": "", "price_source": "",
+        "reply_price": 0.0, "priced": "", "price_source": "",
         "max_cost": None,
     }  # fmt: skip
     assert endpoint.identity == {} and not endpoint.cost_known and endpoint.largest_picture == 20_000_000
@@ -107,20 +77,9 @@ def test_an_endpoint_left_out_is_openais_own():
     assert Endpoint(server="llama.cpp").largest_picture is None
 
 
-def test_a_batch_costs_half_unless_its_price_is_stated():
-    plain, stated = ({"prompt_price": 3.0, "reply_price": 8.0}, {"batch_prompt_price": 1.0, "batch_reply_price": 0.0})
-
-    assert (Endpoint(**plain).prices(False), Endpoint(**plain).prices(True)) == ((3.0, 8.0), (1.5, 4.0))
-    assert (Endpoint(**plain, **stated).prices(False), Endpoint(**plain, **stated).prices(True)) == (
-        (3.0, 8.0),
-        (1.0, 0.0),
-    )
-    assert Endpoint(prompt_price=1).cost_known and Endpoint(reply_price=1).cost_known
-
-
 @pytest.mark.parametrize(
     ("field", "least"),
-    [("picture_limit", 4096), ("reserve", 0), ("patience", 0), ("prompt_price", 0), ("batch_reply_price", 0)],
+    [("picture_limit", 4096), ("reserve", 0), ("patience", 0), ("prompt_price", 0), ("reply_price", 0)],
 )
 def test_the_least_value_of_a_field_is_accepted_and_a_smaller_one_refused(field, least):
     assert getattr(Endpoint(**{field: least}), field) == least

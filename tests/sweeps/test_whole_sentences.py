@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from sweeps import sweep_file
 from sweeps.conditions import CONDITIONS, VARIANTS, OwnCondition
 from sweeps.model import ModelSpec
-from sweeps.pinning import COMMENT, pin_models, write_revisions
+from sweeps.pinning import pin_models
 from sweeps.protocol import Protocol
 from sweeps.requirements import requirement_names, wrong_requirement
 from sweeps.sweep_file import SweepError, override_key, read_toml
@@ -100,17 +100,6 @@ def test_a_table_of_revisions_is_refused_in_a_sentence() -> None:
         "s.toml: revisions: there is no model 'n'; `proactive-sweep ls models` lists them"
     )
     assert pin_models([policy], {"m2": "1"}, ["m2"], "s.toml") == [policy]
-
-
-def test_revisions_are_written_or_told() -> None:
-    assert COMMENT == "# commits of the weights; `proactive-sweep models pin` writes them"
-    assert write_revisions("a = 1\n\n\n", {"m": "1"}, "s.toml") == f'a = 1\n\n[revisions]  {COMMENT}\nm = "1"\n'
-    assert write_revisions("", {"x.y": "1"}, "s.toml") == f'\n[revisions]  {COMMENT}\n"x.y" = "1"\n'
-    assert refusal_of(write_revisions, 'revisions = { a = "b" }\n', {"m": "1", "x.y": "2"}, "s.toml") == (
-        's.toml: its revisions cannot be edited here; write them yourself: revisions = { m = "1", "x.y" = "2" }'
-    )
-    edited = write_revisions('[revisions]\nm = "0"  # mine\nm2 = "3"\n[x]\nn = 1\n', {"m": "1", "k": "2"}, "s.toml")
-    assert edited == '[revisions]\nm = "1"  # mine\nm2 = "3"\nk = "2"\n[x]\nn = 1\n'
 
 
 ALL = {**CONDITIONS, **VARIANTS}

@@ -7,7 +7,6 @@ The SDK's own retries are off, because this module decides which errors to retry
 import asyncio
 import json
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -37,7 +36,6 @@ from actors.engine.openai.first_tokens import NoLogprobs, add_first_tokens, firs
 from actors.engine.openai.prompt_tokens import picture_tokens, text_tokens
 from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
 from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
-from actors.engine.openai.served_model import ServedModelCheck
 from actors.engine.openai.server_fields import check_length, length_field, server_fields
 from actors.engine.openai.shared_budget import RemoteBudget
 from actors.engine.openai.status_errors import error_of_status
@@ -71,7 +69,6 @@ class OpenAIBackend(Backend):
         )
         self.pictures = PictureLoader(data, model)
         self.pace = Pace(expected_in_flight(model))
-        self.served = ServedModelCheck(model, self.client, self._exchange)
         self.budget: Budget | RemoteBudget = Budget(self.endpoint.max_cost, model.name)
         self.last_answer_at = 0.0
         """Monotonic time of the last answer to any request."""
@@ -101,12 +98,6 @@ class OpenAIBackend(Backend):
         async with self.budget.reserve(price):
             return await self._send_until_answered(body, Random(request.seed), price)
 
-    async def identify(self, before: str = "") -> str:
-        with suppress(BackendError, RetryableError):
-            async with self.budget.reserve(Price(0.0)):
-                return await self.served.identify(before)
-        return ""
-
     async def model_input(self, request: Request) -> ModelInput:
         body = await self._load_body(request)
         digest = sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
@@ -120,8 +111,8 @@ class OpenAIBackend(Backend):
     def limit_in_flight(self, requests: int) -> None:
         self.pace.set_limit(requests)
 
-    def join_run(self, run: str, budget: RemoteBudget | None) -> None:
-        self.budget = budget or self.budget
+    def set_budget(self, budget: RemoteBudget) -> None:
+        self.budget = budget
 
     async def close(self) -> None:
         self.pictures.close()
@@ -153,8 +144,6 @@ class OpenAIBackend(Backend):
     async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
         first_failed_at, failures, unreadable = 0.0, 0, 0
-        if not self.pace.in_flight:
-            self.served.notice_idle(self.last_answer_at)
         while True:
             if self.stopped is not None:
                 raise self.stopped
@@ -173,12 +162,7 @@ class OpenAIBackend(Backend):
     async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
         async with self.pace.slot(chance) as reductions:
             try:
-                await self.served.check()
-                if "tools" in body:
-                    await self.served.check_functions()
-                reply, fingerprint = await self._exchange(body, price)
-                await self.served.notice_answer(fingerprint)
-                return reply
+                return await self._exchange(body, price)
             except RetryableError as error:
                 if error.throttled:
                     rest = backoff(self.pace.reductions, chance) if error.rest is None else error.rest
@@ -186,23 +170,20 @@ class OpenAIBackend(Backend):
                     error.rest = 0.0  # the pace delays every caller, this one included
                 raise
 
-    async def _exchange(self, body: dict[str, Any], price: Price | None = None) -> tuple[Reply, object]:
-        """Send once; return the reply and the service's fingerprint. Raises RetryableError and BackendError."""
+    async def _exchange(self, body: dict[str, Any], price: Price | None = None) -> Reply:
+        """Send once; raises RetryableError and BackendError."""
         start = perf_counter()
         try:
             answer = parse_object(await self._post(body, price))
         except UnreadableAnswer as problem:
             raise self._unreadable_error(problem) from None
         except Exception as problem:  # the SDK may raise anything on an untrusted response
-            error = self.classify(problem, tools="tools" in body)
-            if isinstance(error, RetryableError) and not error.throttled:
-                self.served.notice_failure()
-            raise error from None
+            raise self.classify(problem, tools="tools" in body) from None
         self.last_answer_at = monotonic()
         self.pace.speed_up()
         cost, seconds = self._charge(tokens := read_usage(answer), price), perf_counter() - start
         check_length(self.model, tokens.reply, body)
-        return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body), answer.get("system_fingerprint")
+        return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body)
 
     async def _post(self, body: dict[str, Any], price: Price | None) -> bytes:
         """Return the answer's bytes; a request that is cut off in flight is charged with the most that it may cost."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from actors.engine.backend import ModelStopped
-from actors.engine.openai.served_identity import is_checked
 from sweeps.endpoint import Endpoint
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
@@ -36,10 +35,16 @@ def server_fields(model: ModelSpec, sampling: Sampling) -> dict[str, Any]:
     return {**extra, **model.options}
 
 
+def is_self_hosted(model: ModelSpec) -> bool:
+    """Return True if the model's server is self-hosted: vLLM, llama.cpp, or any without a key."""
+    endpoint = model.endpoint
+    return bool(endpoint.base_url and (endpoint.server != "openai" or not endpoint.key_env)) and endpoint.decoding
+
+
 def check_length(model: ModelSpec, reply_tokens: int, body: Mapping[str, Any]) -> None:
     """Raise ModelStopped if a self-hosted service ignores the limit of a reply."""
     limit = body.get(length_field(model.endpoint))
-    if limit is None or "tools" in body or not is_checked(model) or reply_tokens <= 2 * limit + MOST_LONGER:
+    if limit is None or "tools" in body or not is_self_hosted(model) or reply_tokens <= 2 * limit + MOST_LONGER:
         return
     raise ModelStopped(
         f"{model.name}: the service wrote {reply_tokens} tokens where {limit} are allowed, so it does not know"

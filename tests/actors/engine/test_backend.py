@@ -57,12 +57,12 @@ def test_a_plain_backend_replies_and_has_nothing_more() -> None:
         with pytest.raises(NotImplementedError, match="ScriptedBackend gives no probabilities"):
             await backend.option_log_probabilities(REQUEST, ["A"])
         backend.limit_in_flight(1)
-        backend.join_run("run", None)
+        backend.set_budget(None)
         await backend.close()
         await backend.close()
         inputs = await backend.model_input(REQUEST), await backend.first_tokens(REQUEST)
-        return reply, *inputs, await backend.identify(), await backend.identify("served:[]")
+        return reply, *inputs
 
-    assert asyncio.run(ask()) == (Reply("seed 3"), None, None, "", "")
+    assert asyncio.run(ask()) == (Reply("seed 3"), None, None)
     assert (backend.scores_replies, backend.load_seconds, backend.cache_tokens) == (False, 0.0, None)
     assert issubclass(BudgetSpent, ModelStopped)

@@ -65,8 +65,7 @@ def test_leases_follow_worker_capacity():
          "plays 10 episodes at once (max_num_seqs 7 plus requests prepared ahead)"),
         (model("transformers"), 9, "plays 32 episodes at once (two batches: one is prepared while the other is answered)"),
         (model("openai"), None, "plays 64 episodes at once (a service or a policy)"),
-        (model("openai", batch=True), None, "plays 50,000 episodes at once (as many as a batch takes)"),
-        (model("openai", batch=True, in_flight=1234), None, "plays 1,234 episodes at once (in_flight of its entry)"),
+        (model("openai", in_flight=1234), None, "plays 1,234 episodes at once (in_flight of its entry)"),
     ],
 )  # fmt: skip
 def test_the_choice_is_a_line_of_the_log(entry, cache, sentence):

@@ -14,7 +14,6 @@ from actors.engine import registry
 from actors.engine.backend import Backend, ScriptedBackend
 from actors.engine.baselines import Baseline
 from actors.engine.openai.backend import OpenAIBackend
-from actors.engine.openai.batch_backend import OpenAIBatchBackend
 from actors.engine.registry import open_engine
 from sweeps.spec import ModelSpec
 
@@ -36,7 +35,6 @@ def test_entries_open_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     assert isinstance(policy, Baseline) and policy.name == "always-ask"
     assert type(open_engine(model("openai"), tmp_path)) is OpenAIBackend
-    assert type(open_engine(model("openai", batch=True), tmp_path)) is OpenAIBatchBackend
     with pytest.raises(ValueError, match=r"^m is a person, who plays with `proactive-sweep play`, not in a sweep$"):
         open_engine(model("human"), tmp_path)
 

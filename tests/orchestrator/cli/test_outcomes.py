@@ -19,7 +19,6 @@ from orchestrator.cli import (
 )
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.inspection.model_try import Proof, Row
-from orchestrator.inspection.pin import Pin
 from sweeps.spec import ModelSpec
 from tests.orchestrator.cli.outcomes import compact_lines, exit_code
 from tests.orchestrator.cli.test_exact_lines import TRAIN
@@ -28,29 +27,6 @@ MODEL = ModelSpec(name="m", source="org/m")
 
 
 # -- models ------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("pins", "code", "lines"),
-    [
-        ([], 0, ["s.toml: every model is pinned or has no weights on the Hub"]),
-        ([Pin(MODEL, "", "offline")], 1, ["m: org/m: not pinned: offline"]),
-        (
-            [Pin(MODEL, "abc", "on the Hub"), Pin(MODEL, "", "offline")], 1,
-            [
-                "m: org/m: abc (on the Hub)", "m: org/m: not pinned: offline",
-                "1 written to [revisions] in s.toml; a run that began without them needs another --output",
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_pinned_models_are_lines_or_rows(
-    pins: list[Pin], code: int, lines: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.setattr("orchestrator.inspection.pin.pin_sweep", lambda path: iter(pins))
-    assert exit_code(models.pin, Path("s.toml")) == code and capsys.readouterr().out.splitlines() == lines
-    assert exit_code(models.pin, Path("s.toml"), as_json=True) == code
-    assert json.loads(capsys.readouterr().out) == [
-        {"model": "m", "commit": pin.commit, "note": pin.note} for pin in pins
-    ]
 
 
 def test_a_trial_is_said_at_once_and_then_a_table(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -358,7 +358,7 @@ def test_every_command_of_the_help_stands_in_its_panel() -> None:
         "Share": ["track", "merge", "export"],
     }  # fmt: skip
     for group, names in ((data.data_app, ["demo", "fetch", "check", "filter"]),
-                         (models.models_app, ["check", "fetch", "pin", "try", "prove", "flip-rate"])):  # fmt: skip
+                         (models.models_app, ["check", "fetch", "try", "prove", "flip-rate"])):  # fmt: skip
         commands = [command.name or command.callback.__name__ for command in group.registered_commands]
         assert commands == names and group.info.no_args_is_help is True
     assert (main.app.info.no_args_is_help, main.app.pretty_exceptions_enable) == (True, False)

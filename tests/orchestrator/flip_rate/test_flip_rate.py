@@ -298,23 +298,6 @@ def test_a_service_has_one_worker_whatever_is_asked(demo_data, tmp_path):
     assert next(repeats.lines()) == "workers-2: api always has one worker and is replayed as in the run"
 
 
-def test_a_service_asked_by_a_batch_api_is_asked_in_the_same_way_again(demo_data, tmp_path):
-    entry = {
-        "name": "api",
-        "source": "m",
-        "batch": True,
-        "endpoint": {"base_url": "http://127.0.0.1:1/v1", "key_env": ""},
-    }
-    folder = play_sweep(
-        tmp_path / "run",
-        sweep(demo_data, ["api"], ["reference"], scenarios=["QD"], model=[entry]),
-        backends={"api": Planted(False)},
-    )
-    repeats = flips.prepare_repeats(folder, 5, batches=[1])
-    assert next(repeats.lines()).startswith("batch-1: api uses a Batch API")
-    assert next(repeats.sweeps())[1].models == repeats.sweep.models
-
-
 @pytest.mark.slow
 def test_batch_dependent_service_flips_as_planted(demo_data, tmp_path, cli):
     """From its 20th request on it answers half of the questions otherwise, once it has held two at the same time.

@@ -100,12 +100,11 @@ def test_a_service_and_vllm_on_cpus_have_one_worker() -> None:
 
 
 def test_each_part_that_a_setting_leaves_as_it_was_is_named() -> None:
-    batched, person = service(name="batched", batch=True), model(name="ann", backend="human")
+    batched, person = service(name="batched"), model(name="ann", backend="human")
     ids = {False: {"ROD": [1], "QD": [2]}}
     settings = [Setting(workers=2), Setting(batch=1), WITHOUT_CACHES, PLAIN]
     assert list(describe_left_out(sweep_of(model(), batched, person), ids, settings)) == [
         "workers-2: batched always has one worker and is replayed as in the run",
-        "batch-1: batched uses a Batch API with batches of its own and is replayed as in the run",
         "caches-off: batched has no caches that this command controls and is replayed as in the run",
         "ann is a person and is not replayed",
     ]

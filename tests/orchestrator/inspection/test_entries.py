@@ -1,4 +1,4 @@
-"""Engines, packages, entries and pins: what a machine has, and what a name stands for."""
+"""Engines, packages, and entries: what a machine has, and what a name stands for."""
 
 import importlib.util
 import sys
@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.inspection import architectures, packages, pin
+from orchestrator.inspection import architectures, packages
 from orchestrator.inspection.checkpoint_entry import checkpoint_spec, checkpoint_specs, own_entry, played_names
 from orchestrator.inspection.model_check import local_fault
-from orchestrator.inspection.pin import Pin, find_commit, unpinned
 from sweeps.checkpoint import Checkpoint
 from sweeps.load import SweepError
 from sweeps.spec import ModelSpec
@@ -120,23 +119,6 @@ def test_entries_are_of_a_folder_a_sweep_or_the_registry(tmp_path):
     )
     assert own_entry("uniform", sweep) is own_entry("", sweep) is own_entry("mine", None) is None
     assert played_names({"models": "one", "model": [{"name": "two"}, {"name": 3}, {}]}) == {"one", "two"}
-
-
-def test_a_pin_is_a_line(monkeypatch):
-    named = model(revision="v1")
-    assert str(Pin(model(), "abc", "on the Hub")) == "m: org/m: abc (on the Hub)"
-    assert str(Pin(named, "", "no network")) == "m: org/m at v1: not pinned: no network"
-    assert unpinned([named, model(), model(name="n", revision="1" * 40)]) == [model()]
-
-    def refuse(*asked):
-        raise pin.FetchError(f"asked for {asked}")
-
-    monkeypatch.setattr(pin, "cached_commit", lambda model: "")
-    monkeypatch.setattr(pin, "Repository", refuse)
-    assert find_commit(named) == Pin(named, "", "asked for ('org/m', 'v1', 'model')")
-    assert find_commit(model()).note == "asked for ('org/m', 'main', 'model')"
-    monkeypatch.setattr(pin, "cached_commit", lambda model: "abc")
-    assert find_commit(model()) == Pin(model(), "abc", "in this machine's cache")
 
 
 def test_the_lists_name_classes_that_an_engine_has():

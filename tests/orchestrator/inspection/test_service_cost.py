@@ -140,31 +140,6 @@ def test_plan_tells_the_cost_of_each_service_and_of_all(demo_data, tmp_path):
     assert 0 < low < high
 
 
-@pytest.mark.parametrize(
-    ("prices", "share", "words"),
-    [
-        ({}, 0.5, "at half the listed price"),
-        ({"batch_prompt_price": 0.2, "batch_reply_price": 0.8}, 0.1, "at its entry's batch prices"),
-    ],
-)
-def test_batches_have_their_own_price_and_take_a_day_a_turn(demo_data, tmp_path, prices, share, words):
-    def estimate_of(entry):
-        plan = build_plan(sweep(demo_data, ["m"], ["zero-shot"], scenarios=["ROD"], model=[entry]))
-        pending = dict(planned_rows(plan).select("cell", "planned").iter_rows())
-        (direct,) = service_cost.estimates(plan, pending, demo_data, tmp_path)
-        longest = max(SCENARIOS["ROD"].limit(sample) for sample in plan.samples_by_id["ROD"].values())
-        return direct, [plan.key(*plan.task(ordinal)) for ordinal in range(plan.total)], longest
-
-    direct, keys, longest = estimate_of(ENTRY)
-    batched, same, _ = estimate_of({**ENTRY, "batch": True, "endpoint": {**ENDPOINT, **prices}})
-    assert keys == same and batched.least == direct.least and "Batch API" not in direct.line
-    assert batched.most.cost(batched.model) == pytest.approx(share * direct.most.cost(direct.model))
-    assert (
-        f"through the Batch API, {words}: up to 24 hours per turn, {batched.turns} turns in the longest" in batched.line
-    )
-    assert batched.turns == longest > 1
-
-
 def bounds_of(demo_data, condition, protocol="mcqa"):
     """Return the turn limit and an episode's bounds; messages have ten tokens, replies at most a hundred."""
     options = {"sampling": {"max_tokens": 100}} if protocol != "oeg" else {"open_ended": {"max_tokens": 100}}

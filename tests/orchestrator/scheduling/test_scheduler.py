@@ -355,33 +355,3 @@ def test_unstartable_judge_does_not_stop_writers():
 
     assert "judge:j needs 4 GPUs" in world.abandoned["judge:j"]
     assert set(world.delivered) == set(range(50))
-
-
-def test_slow_batch_is_one_lease_without_timeout():
-    schedule = Scheduler({"b": range(9000)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
-    schedule.on_begin()
-    (lease,) = (command for command in schedule.on_ready(1) if isinstance(command, Lease))
-    assert lease.ordinals == tuple(range(9000))
-    schedule.on_delivery(1, lease.lease, range(4000), 100.0)
-    for days in range(1, 9):
-        assert not schedule.on_tick(days * 86_400.0)
-    assert schedule.remaining(schedule.groups["b"]) == 5000
-
-
-def test_slow_batch_is_leased_again_until_workers_keep_dying():
-    schedule = Scheduler({"b": range(300)}, {"b": Demand(concurrency=50_000, replicas=1, slow_batches=True)}, 4, 0)
-    schedule.on_begin()
-    remaining = range(300)
-    for slot in range(1, MAX_FAILED_STARTS + 3):
-        (lease,) = (command for command in schedule.on_ready(slot, 10.0 * slot) if isinstance(command, Lease))
-        assert lease.ordinals == tuple(remaining)
-        if slot == 2:  # a delivered episode resets the count
-            schedule.on_delivery(slot, lease.lease, [remaining[0]], 10.0 * slot)
-            remaining = remaining[1:]
-        commands = schedule.on_death(slot, "lost", 10.0 * slot + 1)
-        assert not any(isinstance(command, GiveUp) for command in commands)
-        assert [command for command in commands if isinstance(command, Abandon)] == (
-            [Abandon("b", "lost")] if slot == MAX_FAILED_STARTS + 1 else []
-        )
-        if slot == MAX_FAILED_STARTS + 1:
-            return

@@ -121,8 +121,6 @@ def test_a_worker_gets_no_more_than_its_share_of_what_is_left():
     assert fair_lease_size(loaded, [loaded, *others], 0.0) == 0, "it has more than its share of four"
     starting = [slot_of(group, ready=False, started=0.0) for _ in range(9)]
     assert fair_lease_size(own, [own, *starting], 0.0) == group.lease_size(10), "who starts for 30 s has no share yet"
-    batches = group_of(waiting=30, slow_batches=True)
-    assert fair_lease_size(slot_of(batches), [slot_of(batches)] * 9, 0.0) == batches.lease_size(9)
 
 
 def test_workers_with_the_least_leased_are_handed_over_first():
