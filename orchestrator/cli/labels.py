@@ -25,7 +25,7 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
     from orchestrator.report.tables.open_ended import corrected_table
-    from orchestrator.storage import atomic_write
+    from orchestrator.storage import safe_write
 
     if path is None:
         raise RunFolderError("--draw needs a file to write; add --labels FILE")
@@ -38,7 +38,7 @@ def label_answers(output: str, path: Path | None, draw: int, active: bool, as_js
         if path.exists():
             raise RunFolderError(f"{path} exists; name another file, or omit --draw to read its labels")
         rows = _draw_sheet(run_data, answers, draw, active)
-        atomic_write.write(path, csv_text(rows).encode())
+        safe_write.write(path, csv_text(rows).encode())
         print_lines([f"{rows.height:,} answers in {path}; fill category and suggestion with 1 or 0, and omit --draw"])
         return
     samples = labels.samples_by_key(answers, run_data.samples)

@@ -144,10 +144,10 @@ async def _serve(page: ViewPage, port: int, open_browser: bool) -> None:
 
 def _export_labels(folder: Path, file: Path) -> None:
     """Write the newest label of each person and episode to a CSV file."""
-    from orchestrator.storage import atomic_write, option_labels
+    from orchestrator.storage import option_labels, safe_write
 
     labels = option_labels.read_labels(folder).values()
-    atomic_write.write(file, option_labels.to_csv(labels).encode())
+    safe_write.write(file, option_labels.to_csv(labels).encode())
     print(f"{len(labels):,} labels in {file}")
 
 

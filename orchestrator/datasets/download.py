@@ -20,7 +20,7 @@ from envs.samples import BadData, lines_file, read_samples
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError, RemoteFile, RemoteFolder, fetch_errors
 from orchestrator.datasets.safe_unzip import PROGRESS_INTERVAL_S, BadArchive, Member, check_members, unzip
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 
 class Terms(NamedTuple):
@@ -241,4 +241,4 @@ def _read_record(folder: Path) -> FetchRecord:
 
 
 def _write_record(folder: Path, record: FetchRecord) -> None:
-    atomic_write.write(folder / RECORD, (record.model_dump_json(indent=2) + "\n").encode())
+    safe_write.write(folder / RECORD, (record.model_dump_json(indent=2) + "\n").encode())

@@ -11,7 +11,7 @@ import polars as pl
 from envs.types import CUT_SHORT, ERRORS, Ending
 from orchestrator.planning.build_plan import stored_episodes
 from orchestrator.planning.plan import Plan
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from sweeps.load import SweepError
 
@@ -52,7 +52,7 @@ def requeue_episodes(
         return []
     record = log_folder / RECORD
     earlier = record.read_bytes() if record.exists() else b""
-    atomic_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
+    safe_write.write(record, earlier + rows.select("key", "cell", "ending", "error").write_ndjson().encode())
     keys, row_cells = set(rows["key"]), set(rows["cell"])
     store.discard(keys)
     indexes = (index for index, cell in enumerate(plan.cells) if cell.key in row_cells)

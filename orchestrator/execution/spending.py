@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from actors.worker import SharedLedger
 from envs import regular
 from orchestrator.gold.gold_check import gold_verdicts
-from orchestrator.storage import atomic_write, reused
+from orchestrator.storage import reused, safe_write
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.verdict_store import verdicts
 from sweeps.spec import Sweep
@@ -64,7 +64,7 @@ class Spending:
 
     async def save(self) -> None:
         if self.ledger is not None and (spent := await self.ledger.spending.remote()) != self.last_saved:
-            atomic_write.write(self.folder / SPENDING_FILE, (json.dumps(spent, indent=1) + "\n").encode())
+            safe_write.write(self.folder / SPENDING_FILE, (json.dumps(spent, indent=1) + "\n").encode())
             self.last_saved = spent
 
 

@@ -19,7 +19,7 @@ from actors.text.printable import printable, strip_colors
 from actors.text.redaction import redact_address, redact_addresses, redact_environment
 from orchestrator.scheduling.commands import Abandon, Command, Drop, GiveUp, Start, Stop
 from orchestrator.scheduling.nodes import Node
-from orchestrator.storage.atomic_write import open_regular_file
+from orchestrator.storage.safe_write import open_file
 
 FOLDER, DRIVER = "logs", "driver.log"
 DRIVER_BYTES = 8 * 2**20
@@ -58,7 +58,7 @@ class AttemptLog:
             self.bytes_left -= size
             with suppress(OSError):
                 path = self.folder / Path(self.worker_path(group, slot)).name
-                descriptor = open_regular_file(path, os.O_WRONLY | os.O_TRUNC)
+                descriptor = open_file(path, os.O_WRONLY | os.O_TRUNC)
                 with open(descriptor, "w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
         else:
@@ -110,7 +110,7 @@ def open_attempt_log(folder: Path) -> Iterator[AttemptLog]:
     handlers[0].setLevel(logging.ERROR)
     handlers[0].setFormatter(_Redacted("%(message)s"))
     with suppress(OSError):
-        os.close(open_regular_file(attempt.folder / DRIVER, os.O_WRONLY))
+        os.close(open_file(attempt.folder / DRIVER, os.O_WRONLY))
         file = logging.handlers.RotatingFileHandler(
             attempt.folder / DRIVER, maxBytes=DRIVER_BYTES, backupCount=1, encoding="utf-8", errors="replace"
         )

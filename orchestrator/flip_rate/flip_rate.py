@@ -30,7 +30,7 @@ from orchestrator.merging.reuse import REJECTION_REASONS, reusable_from
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.flip_rates import CELLS_FILE, CHANGED_FILE, RATES_FILE
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import stored_sweep
 from sweeps.spec import Sweep
 
@@ -148,5 +148,5 @@ def write_tables(repeats: Repeats, flips: Flips) -> Path:
     """Write the tables into the folder of the repeats and return it."""
     frames = {RATES_FILE: flips.rates, CELLS_FILE: flips.cells, CHANGED_FILE: flips.changed}
     for name, frame in frames.items():
-        atomic_write.write(repeats.output / name, csv_text(frame).encode())
+        safe_write.write(repeats.output / name, csv_text(frame).encode())
     return repeats.output

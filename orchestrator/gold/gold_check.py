@@ -19,7 +19,7 @@ from envs.openended import Bits
 from envs.sample_line import parse_sample
 from orchestrator.gold.labels import BITS
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate, share_estimate
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
@@ -148,7 +148,7 @@ class GoldCheck:
         return LeasedAnswer(ordinal, answer.text, answer.task)
 
     def store_verdicts(self, ordinals: list[int], columns: Columns) -> None:
-        atomic_write.make_folder(self.folder / FOLDER)
+        safe_write.make_folder(self.folder / FOLDER)
         self.store.append(columns)
         self.pending.difference_update(ordinals)
         self.store.flush() if self.pending else self.store.compact()

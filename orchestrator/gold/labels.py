@@ -10,7 +10,7 @@ from envs import SCENARIOS
 from envs.answers import as_text
 from envs.errors import RunFolderError
 from envs.types import Sample
-from orchestrator.storage import atomic_write, option_labels
+from orchestrator.storage import option_labels, safe_write
 from orchestrator.storage.verdict_store import final_replies
 
 FILE = "labels.csv"
@@ -105,7 +105,7 @@ def store_labels(
         )
     merged = pl.concat([labels, read_labels(folder)]).unique("key", keep="first").sort("key")
     bits = merged.select("key", *[pl.col(bit).cast(pl.Int8) for bit in BITS], "drawn")
-    atomic_write.write(folder / FILE, bits.write_csv().encode())
+    safe_write.write(folder / FILE, bits.write_csv().encode())
     return labels.height, merged.height
 
 

@@ -16,7 +16,7 @@ from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.image_loader import PictureLoader, encode_png
 from envs import regular
 from envs.types import ImageRef
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 NAME = "unfinished.json"
 MAX_BYTES = 1 << 20
@@ -44,7 +44,7 @@ class Unfinished:
     def add(self, reply: str) -> None:
         """Store a reply durably. Raises OSError."""
         self.replies.append(reply)
-        atomic_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
+        safe_write.write(self.path, json.dumps({"key": self.key, "replies": self.replies}).encode())
 
     def close(self) -> None:
         """Delete the replies, because the episode is stored."""

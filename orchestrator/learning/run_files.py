@@ -20,7 +20,7 @@ import tomli_w
 
 from orchestrator.learning.rollouts import Rollout
 from orchestrator.learning.settings import Train, TrainError
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import differences
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def claim(folder: Path, train: Train) -> None:
             changes = "; ".join(changed[:MAX_DIFFERENCES])
             raise TrainError(f"{folder} holds a training with other settings: {changes}; pass another --output")
     table = train.model_dump(mode="json", exclude_none=True)
-    atomic_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
+    safe_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
 
 
 def has_steps(folder: Path) -> bool:
@@ -78,7 +78,7 @@ def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.
 
     buffer = io.BytesIO()
     torch.save({"step": step, "weights": policy.weights(), "adamw": adamw.state_dict()}, buffer)
-    atomic_write.write(folder / CHECKPOINT, buffer.getvalue())
+    safe_write.write(folder / CHECKPOINT, buffer.getvalue())
 
 
 def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) -> int | None:
@@ -117,7 +117,7 @@ def write_rollouts(folder: Path, first: int, last: int, rows: Sequence[dict[str,
     if rows:
         parts = folder / ROLLOUTS
         parts.mkdir(exist_ok=True)
-        atomic_write.write_table(
+        safe_write.write_table(
             parts / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(rows, schema=ROLLOUT_SCHEMA)
         )
 
@@ -158,7 +158,7 @@ def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
     for old in folder.glob(f"{kind}-*"):
         rmtree(old)
     weights = fresh.rename(folder / f"{kind}-{weights_digest(fresh)}")
-    atomic_write.write(folder / MODEL, tomli_w.dumps({"model": [model_entry(folder, train, weights)]}).encode())
+    safe_write.write(folder / MODEL, tomli_w.dumps({"model": [model_entry(folder, train, weights)]}).encode())
     return folder / MODEL
 
 

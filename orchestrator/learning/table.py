@@ -30,7 +30,7 @@ from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.parts import AVERAGE, Row, acc_and_ps, by_column
 from orchestrator.report.tables.table import MISSING, Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from sweeps.protocol import ZERO_SHOT
 from sweeps.spec import ModelSpec
 
@@ -228,7 +228,7 @@ def write_scores(folder: Path, scores: LearningScores) -> list[Path]:
     frames = {"learning": scores.rows, "learning-paired": scores.paired, "learning-asking": scores.asking}
     paths = [tables / f"{name}.csv" for name, frame in frames.items() if frame.height]
     for path, frame in zip(paths, filter(len, frames.values()), strict=True):
-        atomic_write.write(path, csv_text(frame, digits=4).encode())
+        safe_write.write(path, csv_text(frame, digits=4).encode())
     with plot_style.house_style():
         picture = learning_figure(scores.rows)
     return [*paths, *plot_style.save_figure(picture, figures, "learning")]

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.status import LIVE
 
 WRITE_INTERVAL_S = 5.0
@@ -187,7 +187,7 @@ def count_by_model(cells: Sequence[Mapping[str, Any]]) -> Snapshot:
 def write(folder: Path, snapshot: Snapshot) -> None:
     """Write the snapshot to a run folder; on a full disk the file is missing and the run goes on."""
     with suppress(OSError):
-        atomic_write.write(folder / LIVE, SNAPSHOT.dump_json(snapshot, indent=1))
+        safe_write.write(folder / LIVE, SNAPSHOT.dump_json(snapshot, indent=1))
 
 
 def remove(folder: Path) -> None:

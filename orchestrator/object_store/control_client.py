@@ -9,7 +9,7 @@ from pathlib import Path
 from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import Bucket, is_address
 from orchestrator.object_store.writer_lock import read_holder
-from orchestrator.storage import control_log, lock, run_folder
+from orchestrator.storage import control_log, lock, run_folder, safe_write
 from orchestrator.storage.control_log import Command, LogEntry
 
 POLL_INTERVAL_S = 0.5
@@ -24,6 +24,8 @@ class ControlClient:
         self.output, self.folder = output, Path(output)
         """``folder`` is unused for a bucket."""
         self.bucket = Bucket(output) if is_address(output) else None
+        if self.bucket is None:
+            safe_write.refuse_links(self.folder)
         if self.bucket is None and not (self.folder / run_folder.RESOLVED).exists():
             raise run_folder.missing_run(self.folder)
         if self.bucket is not None and not self.bucket.stat(run_folder.RESOLVED):

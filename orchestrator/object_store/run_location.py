@@ -32,10 +32,10 @@ from orchestrator.object_store.uploader import (
     shared_files,
 )
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
-from orchestrator.storage import atomic_write, checksums, job_paths, lock
-from orchestrator.storage.atomic_write import move_aside
+from orchestrator.storage import checksums, job_paths, lock, safe_write
 from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.part_files import Part, damaged_parts
+from orchestrator.storage.safe_write import move_aside
 from orchestrator.storage.schemas import PAIRED, TABLES
 from orchestrator.storage.verdict_store import damaged_verdicts
 
@@ -118,7 +118,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     last = bucket.read(ATTEMPT)
     if last is None or last not in (_read(folder / ATTEMPT) or b"").split(b"\n"):
         _put_aside(folder, bucket.url, say)
-    atomic_write.make_private(folder)
+    safe_write.make_private(folder)
     local = set(shared_files(folder))
     for pause in STALE_PAUSES_S:
         remote = list_run(bucket)
@@ -128,7 +128,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
             break
         time.sleep(pause)
     (folder / SENT).unlink(missing_ok=True)
-    atomic_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may fail
+    safe_write.write(folder / ATTEMPT, b"\n".join([attempt.encode(), last or b""]))  # the next line may fail
     bucket.write(ATTEMPT, attempt.encode())
     return remote
 
@@ -158,7 +158,7 @@ def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
 
 def _refresh_view(bucket: Bucket, folder: Path) -> None:
     """Update a reader's copy from the bucket, listing again if a merge happened in between."""
-    atomic_write.make_private(folder)
+    safe_write.make_private(folder)
     with _reader_lock(folder):
         for pause in STALE_PAUSES_S:
             remote = list_run(bucket)
@@ -170,13 +170,13 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
                 marks[line] for line in (_read(folder / LISTING) or b"").decode().split("\n") if line in marks
             }
             complete = _fetch(bucket, folder, {name: remote[name] for name in remote if name not in up_to_date & local})
-            atomic_write.write(folder / LISTING, "\n".join(marks).encode())
+            safe_write.write(folder / LISTING, "\n".join(marks).encode())
             if complete:
                 break
             time.sleep(pause)
         holder = read_holder(bucket) or {}
         identity = {name: holder[name] for name in ("host", "pid", "started") if name in holder}
-        atomic_write.write(folder / lock.WRITER, json.dumps(identity).encode())
+        safe_write.write(folder / lock.WRITER, json.dumps(identity).encode())
 
 
 def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) -> bool:
@@ -190,8 +190,8 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
             complete = False
             continue
         path = folder / name
-        atomic_write.make_folders(path.parent)
-        atomic_write.write(path, content)
+        safe_write.make_folders(path.parent)
+        safe_write.write(path, content)
         if (modified := objects[name].modified) is not None:
             os.utime(path, (modified, modified))
     return complete
@@ -209,7 +209,7 @@ def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str,
 @contextlib.contextmanager
 def _reader_lock(folder: Path) -> Iterator[None]:
     """Let only one reader of this machine update the copy at a time."""
-    with open(atomic_write.open_regular_file(folder / "reader.lock", os.O_WRONLY), "wb") as handle:
+    with open(safe_write.open_file(folder / "reader.lock", os.O_WRONLY), "wb") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
@@ -218,7 +218,7 @@ def _finish(uploader: Uploader, location: RunLocation) -> None:
     problem = uploader.close()
     if problem is None:
         with contextlib.suppress(OSError):  # a folder without this mark is later moved aside, not deleted
-            atomic_write.write(location.folder / SENT, b"")
+            safe_write.write(location.folder / SENT, b"")
         return
     location.unsent = f"{problem}; the bucket is incomplete; the same command uploads the rest from this machine"
     print(location.unsent, file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from envs.errors import RunFolderError
 from orchestrator.object_store.bucket import PROBE, Bucket, BucketError, StoredObject
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock
-from orchestrator.storage import atomic_write, checksums, control_log
+from orchestrator.storage import checksums, control_log, safe_write
 from orchestrator.storage.lock import NAME, WRITER
 from orchestrator.storage.part_files import Part
 
@@ -45,7 +45,7 @@ LONGEST_PAUSE_S = 30.0
 def is_shared(name: str) -> bool:
     """Return True if a file of a run folder is uploaded."""
     top = name.partition("/")[0]
-    return top not in LOCAL_ONLY and not top.startswith("mlflow.db") and not name.endswith(atomic_write.TEMPORARY)
+    return top not in LOCAL_ONLY and not top.startswith("mlflow.db") and not name.endswith(safe_write.TEMPORARY)
 
 
 def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -189,8 +189,8 @@ class Uploader:
             path = f"{control_log.INBOX}/{name}"
             content = self.bucket.read(path) if commands[name].size <= control_log.LARGEST else b""
             if content is not None:
-                atomic_write.make_folder(self.folder / control_log.INBOX)
-                atomic_write.write(self.folder / path, content)
+                safe_write.make_folder(self.folder / control_log.INBOX)
+                safe_write.write(self.folder / path, content)
                 self.bucket.delete([path])
 
     def _upload(self, name: str) -> bool:

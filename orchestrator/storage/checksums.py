@@ -6,18 +6,17 @@ complete, a part without a line is ignored. In a folder of an earlier version su
 """
 
 import errno
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import polars as pl
 
 from envs import regular
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 NAME = "sums.sha256"
 LINE = re.compile(r"([0-9a-f]{64})  (\w+/part-[0-9-]+\.parquet|[\w.]+)")
@@ -27,8 +26,6 @@ GONE = "0" * 64
 """Stands in place of a sum once this package has removed the file."""
 LARGEST = 1 << 30
 """Most bytes of a file that is not a part; the keys of a million episodes take some ten million."""
-LONGEST_LINE = 512
-"""Most bytes of a line."""
 
 Sums = Mapping[str, set[str]]
 """``episodes/part-00000001.parquet`` -> the sums that its bytes may have; two while a file is being replaced."""
@@ -36,7 +33,7 @@ Sums = Mapping[str, set[str]]
 
 def record_sums(folder: Path, files: Iterable[Path]) -> None:
     """Append the sums of files that are about to be published, and flush them. Raises OSError."""
-    sums = [(_hash_file(atomic_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
+    sums = [(_hash_file(safe_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
     _append(folder, sums)
 
 
@@ -57,34 +54,21 @@ def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
     """Append lines; a folder that has neither a list nor parts gets a complete list (``COMPLETE``)."""
     if not (folder / NAME).exists() and not any(folder.glob("*/part-*")):
         sums = [(GONE, COMPLETE), *sums]
-    with open(atomic_write.open_regular_file(folder / NAME, os.O_RDWR | os.O_APPEND), "a+b") as file:
-        _cut_torn_line(file)
-        file.write("".join(f"{digest}  {name}\n" for digest, name in sums).encode("ascii"))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _cut_torn_line(file: BinaryIO) -> None:
-    """Cut off an incomplete last line, as a power failure leaves it, so that the next line is not joined to it."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - LONGEST_LINE))
-    tail = file.read()
-    if tail and not tail.endswith(b"\n"):
-        file.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
+    safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for digest, name in sums).encode("ascii"))
 
 
 def write(path: Path, content: bytes) -> None:
     """Replace a file at the top of a run folder and record its sum. Raises OSError."""
-    atomic_write.prepare(path, content)
+    safe_write.prepare(path, content)
     record_sums(path.parent, [path])
-    atomic_write.publish(path)
+    safe_write.publish(path)
 
 
 def write_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
     """Replace a Parquet file and record its sum; ``options`` go to polars' ``write_parquet``. Raises OSError or PolarsError."""
-    atomic_write.prepare_table(path, frame, **options)
+    safe_write.prepare_table(path, frame, **options)
     record_sums(path.parent, [path])
-    atomic_write.publish(path)
+    safe_write.publish(path)
 
 
 def read_verified(path: Path) -> bytes:
@@ -146,7 +130,7 @@ def drop_stale_sums(folder: Path) -> None:
     valid_lines = dict.fromkeys(line for line in lines if current.get(line[1]) not in sums[line[1]] - {line[0]})
     if len(valid_lines) < len(lines):
         text = "".join(f"{digest}  {name}\n" for digest, name in valid_lines)
-        atomic_write.write(folder / NAME, text.encode("ascii"))
+        safe_write.write(folder / NAME, text.encode("ascii"))
 
 
 def _read_lines(folder: Path) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs import regular
 from envs.errors import RunFolderError
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import checksums, safe_write
 
 INBOX, LOG = "control", "control.jsonl"
 NAME = re.compile(r"[0-9]{19}-[0-9a-f]{12}\.json")
@@ -118,8 +118,8 @@ def command_file(command: Command) -> tuple[str, bytes]:
 def send_command(folder: Path, command: Command) -> str:
     """Write a command into a run folder, and return its file name. Raises OSError."""
     name, content = command_file(command)
-    atomic_write.make_folder(folder / INBOX)
-    atomic_write.write(folder / INBOX / name, content)
+    safe_write.make_folder(folder / INBOX)
+    safe_write.write(folder / INBOX / name, content)
     return name
 
 
@@ -146,7 +146,7 @@ def take_commands(folder: Path, execute: Callable[[Command], tuple[str, bool]]) 
         _append(folder, entries)
     for name in names:
         with suppress(OSError):
-            (folder / INBOX / name).unlink()
+            safe_write.remove(folder / INBOX / name)
     return entries
 
 
@@ -182,7 +182,7 @@ def _take_command(folder: Path, name: str, execute: Callable[[Command], tuple[st
     except (OSError, ValueError) as problem:
         why = getattr(problem, "strerror", None) or "it is not what `proactive-sweep ctl` writes"
         with suppress(OSError):
-            atomic_write.move_aside(folder, path)
+            safe_write.move_aside(folder, path)
         return LogEntry(name=name, command=None, taken=_now(), refused=True, effect=f"set aside in damaged/: {why}")
     effect, refused = execute(command)
     return LogEntry(name=name, command=command, taken=_now(), effect=effect, refused=refused)

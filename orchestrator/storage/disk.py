@@ -3,16 +3,16 @@
 import contextlib
 import errno
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
 from envs.errors import RunFolderError
+from orchestrator.storage.safe_write import error_number
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Error numbers of a full, limited, read-only or broken disk; polars gives the number only in its message."""
+"""Error numbers of a full, limited, read-only or broken disk."""
 DENIED = (errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.EEXIST)
 """Error numbers of a path that belongs to another user or has the wrong kind."""
 
@@ -23,8 +23,7 @@ def disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as problem:
-        match = re.search(r"os error (\d+)", str(problem))
-        number = int(match[1]) if match else getattr(problem, "errno", None)
+        number = error_number(problem)
         if number == errno.ENOENT and not folder.exists():
             raise RunFolderError(
                 f"{folder} was moved or removed while it was written. Move it back, and rerun the same command to resume"

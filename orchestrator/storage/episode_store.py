@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from actors.playing.records import Columns, EpisodeBatch
-from orchestrator.storage import atomic_write, checksums, lock, row_check
+from orchestrator.storage import checksums, lock, row_check, safe_write
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.part_files import (
     Part,
@@ -116,9 +116,9 @@ class EpisodeStore:
             rows = pl.read_parquet(path, glob=False, hive_partitioning=False)
             remaining = rows.filter(~pl.col("key").is_in(list(keys)))
             if remaining.height < rows.height:
-                atomic_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
+                safe_write.prepare_table(path, remaining, **COMPRESSION, metadata=METADATA["episodes"])
                 checksums.record_sums(self.folder, [path])
-                atomic_write.publish(path)
+                safe_write.publish(path)
                 self._row_counts.pop(part, None)
 
     def compact(self) -> None:
@@ -186,11 +186,11 @@ class EpisodeStore:
             table: self.folder / table / part.name for table in ("options", "turns", "episodes") if table in frames
         }
         for table, path in paths.items():
-            atomic_write.make_folder(path.parent)  # somebody may have removed it
-            atomic_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
+            safe_write.make_folder(path.parent)  # somebody may have removed it
+            safe_write.prepare_table(path, frames[table], **COMPRESSION, metadata=METADATA[table])
         checksums.record_sums(self.folder, paths.values())
         for path in paths.values():
-            atomic_write.publish(path)
+            safe_write.publish(path)
         self._parts = sorted({*self._parts, part})
 
     def _row_count(self, part: Part) -> int:
@@ -219,14 +219,14 @@ class EpisodeStore:
         for table in checksums.removed_tables(self.folder, sums):
             log.error("%s of %s was removed; what it held is pending again", table, self.folder)
             if table.rstrip("/") in TABLES:
-                atomic_write.make_folder(self.folder / table)
+                safe_write.make_folder(self.folder / table)
         for table in PAIRED:
-            atomic_write.make_folder(self.folder / table)
+            safe_write.make_folder(self.folder / table)
         for table in (name for name in TABLES if (self.folder / name).is_dir()):
             # makes every rename durable, also that of a part whose flush failed afterwards
-            atomic_write.fsync(self.folder / table)
-            for stale in (self.folder / table).glob(f"part-*{atomic_write.TEMPORARY}"):
-                stale.unlink()
+            safe_write.flush_folder(self.folder / table)
+            for stale in (self.folder / table).glob(f"part-*{safe_write.TEMPORARY}"):
+                safe_write.remove(stale)
         files = list_parts(self.folder, decode=True, sums=sums)
         for path in files.bad:
             log.error("%s cannot be used and is moved to damaged/; its episodes are pending again", path)
@@ -235,7 +235,7 @@ class EpisodeStore:
             log.error("%s of episodes/ in %s was removed; its episodes are pending again", names, self.folder)
         checksums.record_removals(self.folder, [*files.bad, *files.lone])
         for path in (*files.bad, *files.lone):
-            atomic_write.move_aside(self.folder, path)
+            safe_write.move_aside(self.folder, path)
         delete_parts(self.folder, files.merged)
         recorded = None if files.bad or files.lone else sums
         absent = [name for name in missing_files(self.folder, recorded) if name.partition("/")[0] in TABLES]

@@ -17,7 +17,7 @@ from typing import Any
 from envs import regular
 from envs.errors import RunFolderError
 from envs.json_text import parse_json
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 NAME = "lock"
 WRITER = "writer.json"
@@ -40,6 +40,7 @@ def acquire(folder: Path, role: str) -> None:
 
     Raises RunFolderError that names the holder if another process, or the same role in this one, has the folder.
     """
+    safe_write.refuse_links(folder)
     path = real_path(folder)
     if path in _holdings and role in _holdings[path][1]:
         raise RunFolderError(f"{folder} is already open in this process ({os.getpid()}); close it first")
@@ -90,7 +91,7 @@ def holder(folder: Path) -> dict[str, Any] | None:
 def _lock_file(folder: Path) -> int:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # replies and logs are private to the owner
-        handle = atomic_write.open_regular_file(folder / NAME, os.O_RDWR)
+        handle = safe_write.open_file(folder / NAME, os.O_RDWR)
     except OSError as problem:
         raise RunFolderError(f"{folder} cannot be a run folder ({problem.strerror}); pass another --output") from None
     try:

@@ -8,7 +8,7 @@ import logging
 from pathlib import Path
 from typing import NamedTuple
 
-from orchestrator.storage import atomic_write, checksums, lock
+from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.part_files import damaged_parts, missing_files, part_names
 from orchestrator.storage.verdict_store import damaged_verdicts
 
@@ -60,7 +60,7 @@ def put_aside_unmended(folder: Path) -> list[str]:
     for name in names:
         log.warning("%s was damaged or missing, and this run cannot rewrite it", name)
         if (folder / name).exists():
-            atomic_write.move_aside(folder, folder / name)
+            safe_write.move_aside(folder, folder / name)
     return names
 
 

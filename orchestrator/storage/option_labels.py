@@ -5,7 +5,6 @@ Labels are only appended to ``option_labels.jsonl``; the newest one per person a
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from actors.text.formulas import disarm, rearm
 from envs import regular
 from envs.errors import RunFolderError
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 FILE = "option_labels.jsonl"
 NONE = "none"
@@ -64,10 +63,7 @@ class PairAgreement(NamedTuple):
 def append_labels(folder: Path, labels: Iterable[OptionLabel]) -> None:
     """Append labels durably. Raises OSError."""
     lines = "".join(label.model_dump_json() + "\n" for label in labels)
-    with open(atomic_write.open_regular_file(folder / FILE, os.O_WRONLY | os.O_APPEND), "ab") as file:
-        file.write(lines.encode())
-        file.flush()
-        os.fsync(file.fileno())
+    safe_write.append(folder / FILE, lines.encode())
 
 
 def read_labels(folder: Path) -> dict[tuple[str, str], OptionLabel]:

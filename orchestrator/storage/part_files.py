@@ -10,7 +10,7 @@ from typing import Self
 
 import polars as pl
 
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.late_scan import TRIES
 from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
 
@@ -237,5 +237,5 @@ def delete_parts(folder: Path, parts: Iterable[Part]) -> None:
     """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
     for table in (name for name in TABLES if (folder / name).is_dir()):
         for part in parts:
-            (folder / table / part.name).unlink(missing_ok=True)
-        atomic_write.fsync(folder / table)
+            safe_write.remove(folder / table / part.name)
+        safe_write.flush_folder(folder / table)

@@ -13,6 +13,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from envs import regular
+from orchestrator.storage import safe_write
 
 FILE = "progress.jsonl"
 MAX_BYTES = 64 << 20
@@ -46,8 +47,8 @@ class Point(BaseModel):
 
 def append_point(folder: Path, point: Point) -> None:
     """Append a point; on a full disk the point is dropped and the run goes on."""
-    with suppress(OSError), (folder / FILE).open("a", encoding="utf-8") as file:
-        file.write(point.model_dump_json() + "\n")
+    with suppress(OSError):
+        safe_write.append(folder / FILE, (point.model_dump_json() + "\n").encode())
 
 
 def stored_points(folder: Path) -> list[Point]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.schemas import UNREADABLE
 
@@ -39,7 +39,7 @@ def drop_unstored(folder: Path) -> None:
     if FILE in checksums.damaged_files(folder):
         log.error("%s is damaged and moved to damaged/: the sources of reused episodes are unknown", FILE)
         checksums.record_removals(folder, [folder / FILE])
-        atomic_write.move_aside(folder, folder / FILE)
+        safe_write.move_aside(folder, folder / FILE)
         return
     stored_rows = read_reused(folder)
     if stored_rows.height < _read_rows(folder).height:

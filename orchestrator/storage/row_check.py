@@ -5,7 +5,6 @@ A row that cannot be stored goes to ``damaged/rows.jsonl`` with its reason and i
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import polars as pl
 
 from actors.playing.records import Columns
 from actors.text.printable import one_line
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import TABLES
 
 FILE = "damaged/rows.jsonl"
@@ -55,11 +54,10 @@ def _rejected_rows(table: str, columns: Columns, schema: pl.Schema) -> dict[Any,
 
 def _set_aside(folder: Path, bad: Mapping[Any, Mapping[str, str]]) -> None:
     path = folder / FILE
-    atomic_write.make_folder(path.parent)
-    with open(atomic_write.open_regular_file(path, os.O_WRONLY | os.O_APPEND), "a", encoding="utf-8") as file:
-        for line in bad.values():
-            file.write(json.dumps(line) + "\n")
-            log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)
+    safe_write.make_folder(path.parent)
+    safe_write.append(path, "".join(json.dumps(line) + "\n" for line in bad.values()).encode())
+    for line in bad.values():
+        log.error("a row of %(table)s of %(key)s cannot be stored and is set aside: %(reason)s", line)
     log.error("%d rows are in %s; their episodes are pending again", len(bad), path)
 
 

@@ -25,7 +25,7 @@ from actors.text.redaction import redact_address, redact_addresses
 from envs.bad_lines import SkippedLines, bad_line_count, parse_skipped_lines
 from envs.errors import RunFolderError
 from envs.json_text import parse_json
-from orchestrator.storage import checksums, lock
+from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
@@ -172,6 +172,7 @@ def planned_keys(folder: Path) -> pl.LazyFrame | None:
 
 def stored_sweep(folder: Path) -> Sweep:
     """Return the sweep of a run folder. Raises RunFolderError if it holds no readable sweep."""
+    safe_write.refuse_links(folder)
     path = folder / RESOLVED
     try:
         return Sweep(**tomllib.loads(checksums.read_verified(path).decode()))
@@ -220,7 +221,7 @@ def _record_bad_lines(folder: Path, left_out: Sequence[SkippedLines], before: Se
         checksums.write(folder / BAD_LINES, to_json({"scenarios": [asdict(lines) for lines in left_out]}))
     else:
         checksums.record_removals(folder, [folder / BAD_LINES])
-        (folder / BAD_LINES).unlink(missing_ok=True)
+        safe_write.remove(folder / BAD_LINES)
 
 
 def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:

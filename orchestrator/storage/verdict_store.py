@@ -15,7 +15,7 @@ import polars as pl
 
 from actors.playing.records import Columns
 from envs.types import Ending
-from orchestrator.storage import atomic_write, checksums, row_check
+from orchestrator.storage import checksums, row_check, safe_write
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
 from orchestrator.storage.late_scan import TRIES, late_scan
 from orchestrator.storage.part_files import describe_parts, is_usable, missing_files, part_numbers
@@ -69,8 +69,8 @@ class VerdictStore:
             self._write(verdicts(self.folder.parent).collect())
             checksums.record_removals(self.folder.parent, old)
             for path in old:
-                path.unlink(missing_ok=True)
-            atomic_write.fsync(self.folder)
+                safe_write.remove(path)
+            safe_write.flush_folder(self.folder)
             self._part_names -= {path.name for path in old}
 
     def _forget_missing(self) -> None:
@@ -81,11 +81,11 @@ class VerdictStore:
         self._part_names -= gone
 
     def _write(self, frame: pl.DataFrame) -> None:
-        atomic_write.make_folder(self.folder)
+        safe_write.make_folder(self.folder)
         path = self.folder / f"part-{self._next_number():08d}.parquet"
-        atomic_write.prepare_table(path, frame, **COMPRESSION, metadata=METADATA["verdicts"])
+        safe_write.prepare_table(path, frame, **COMPRESSION, metadata=METADATA["verdicts"])
         checksums.record_sums(self.folder.parent, [path])
-        atomic_write.publish(path)
+        safe_write.publish(path)
         self._part_names.add(path.name)
 
     def _next_number(self) -> int:
@@ -101,10 +101,10 @@ def mend_verdicts(folder: Path) -> None:
     for path in damaged_verdicts(folder):
         log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
         checksums.record_removals(folder, [path])
-        atomic_write.move_aside(folder, path)
+        safe_write.move_aside(folder, path)
     if f"{FOLDER}/" in checksums.removed_tables(folder):
         log.error("%s was removed; its answers are read again", folder / FOLDER)
-        atomic_write.make_folder(folder / FOLDER)  # else its parts would not count as missing below
+        safe_write.make_folder(folder / FOLDER)  # else its parts would not count as missing below
     absent = [name for name in missing_files(folder) if name.startswith(f"{FOLDER}/")]
     checksums.record_removals(folder, [folder / name for name in absent])
 

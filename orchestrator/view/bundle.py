@@ -19,7 +19,7 @@ from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.report.html.text import inert, paper_order, policy_hash, visible
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.assets import CONTENT, STYLE, TEMPLATE, bundled_script
@@ -187,5 +187,5 @@ def _write_page(target: Path, catalog: Catalog, indexes: Mapping[str, RunIndex],
     policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(script)}"
     content = inert({**CONTENT, "labeler": "", "bundle": about})
     page = TEMPLATE.render(style=STYLE, script=script, title=runs, policy=policy, content=content)
-    atomic_write.write(target / "README.md", README.encode())
-    atomic_write.write(target / "index.html", page.encode())
+    safe_write.write(target / "README.md", README.encode())
+    safe_write.write(target / "index.html", page.encode())

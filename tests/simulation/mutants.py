@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -17,7 +19,7 @@ from orchestrator.execution.result_sink import ResultSink
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.scheduling.nodes import Nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage import atomic_write, checksums, episode_store, part_files
+from orchestrator.storage import checksums, episode_store, part_files, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.verdict_store import VerdictStore
 
@@ -46,14 +48,13 @@ def planted(name: str) -> Iterator[None]:
 # -- the disk ----------------------------------------------------------------------------------------------------------
 @mutant("the bytes of a file are not flushed before its name")
 def _() -> list[Patch]:
-    real = atomic_write.fsync
-    return [(atomic_write, "fsync", lambda path: real(path) if path.is_dir() else None)]
+    real = os.fsync
+    return [(safe_write.os, "fsync", lambda handle: real(handle) if stat.S_ISDIR(os.fstat(handle).st_mode) else None)]
 
 
 @mutant("the name of a file is not flushed")
 def _() -> list[Patch]:
-    real = atomic_write.fsync
-    return [(atomic_write, "fsync", lambda path: None if path.is_dir() else real(path))]
+    return [(safe_write, "_flush_names", lambda folder: None)]
 
 
 @mutant("what the program removes is not recorded")

@@ -20,6 +20,11 @@ Image = dict[str, bytes | None]
 """Path below the run folder -> its bytes; None for a folder."""
 
 
+def full_path(name: Any, folder: int | None) -> Any:
+    """Return the path of a name in an open folder."""
+    return name if folder is None else f"{os.readlink(f'/proc/self/fd/{folder}')}/{name}"
+
+
 class SimulatedDisk:
     """The run folder's disk."""
 
@@ -76,11 +81,14 @@ class SimulatedDisk:
         return fsync
 
     def _replace(self, real: Any) -> Any:
-        def replace(source: Any, target: Any, **options: Any) -> None:
+        def replace(source: Any, target: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
+            options = {"src_dir_fd": src_dir_fd, "dst_dir_fd": dst_dir_fd}
+            real_source, real_target = source, target
+            source, target = full_path(source, src_dir_fd), full_path(target, dst_dir_fd)
             if self._is_inside(target):
                 self._count("rename")
                 self._file(source)
-            real(source, target, **options)
+            real(real_source, real_target, **options)
             if str(source) == str(self.folder):
                 self._forget()
             if self._is_inside(target):
@@ -92,28 +100,31 @@ class SimulatedDisk:
     _rename = _replace
 
     def _unlink(self, real: Any) -> Any:
-        def unlink(path: Any, **options: Any) -> None:
+        def unlink(name: Any, *, dir_fd: int | None = None) -> None:
+            path = full_path(name, dir_fd)
             if self._is_inside(path) and os.path.lexists(path):
                 self._count("unlink")
                 self.before_unlink(Path(path))
-            real(path, **options)
+            real(name, dir_fd=dir_fd)
             self._files.pop(str(path), None)
 
         return unlink
 
     def _mkdir(self, real: Any) -> Any:
-        def mkdir(path: Any, *arguments: Any, **options: Any) -> None:
+        def mkdir(name: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+            path = full_path(name, dir_fd)
             if self._is_inside(path) and not os.path.isdir(path):
                 self._count("mkdir")
-            real(path, *arguments, **options)
+            real(name, mode, dir_fd=dir_fd)
 
         return mkdir
 
     def _open(self, real: Any) -> Any:
-        def open_file(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        def open_file(name: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+            path = full_path(name, dir_fd)
             if flags & os.O_CREAT and self._is_inside(path) and not os.path.lexists(path):
                 self._count("create")
-            return int(real(path, flags, *arguments, **options))
+            return int(real(name, flags, mode, dir_fd=dir_fd))
 
         return open_file
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -21,14 +21,14 @@ def replace_parquet(replace: Callable[[Any, str, Any], None]) -> None:
     replace(pl, "scan_parquet", scan)
     replace(pl, "read_parquet", read)
     replace(pl.DataFrame, "write_parquet", write)
-    replace(pl.LazyFrame, "sink_parquet", lambda frame, path, **options: write(frame.collect(), path))
+    replace(pl.LazyFrame, "sink_parquet", lambda frame, file, **options: write(frame.collect(), file))
 
 
-def write(frame: pl.DataFrame, path: Path, **options: Any) -> None:
+def write(frame: pl.DataFrame, file: IO[bytes], **options: Any) -> None:
     """Write a table; the options of Parquet mean nothing here."""
     content = io.BytesIO()
     frame.write_ipc_stream(content)
-    path.write_bytes(content.getvalue() + END)
+    file.write(content.getvalue() + END)
 
 
 def read(source: Path | str | bytes | io.BytesIO, columns: Sequence[str] | None = None, **options: Any) -> pl.DataFrame:

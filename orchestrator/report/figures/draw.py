@@ -18,7 +18,7 @@ from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.rows import actions_figure, changes_figure, reference_figure, share_changes_figure
 from orchestrator.report.figures.style import with_dark_colors
 from orchestrator.report.run_data import RunData, cached_per_run
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "reference": reference_figure,
@@ -122,7 +122,7 @@ def write_figures(run_data: RunData, figures: FigureSet | None = None) -> list[P
     paths = []
     for name, content in (figures or run_figures(run_data)).files().items():
         paths.append(folder / name)
-        atomic_write.write(paths[-1], content)
+        safe_write.write(paths[-1], content)
     return sorted(paths)
 
 

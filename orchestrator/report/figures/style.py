@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from orchestrator.report.tables.table import one_line
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from sweeps.protocol import ZERO_SHOT
 
 COLUMN, PAGE = 3.25, 6.75
@@ -134,7 +134,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     """Write the figure as ``name.png`` and ``name.svg``, and return the paths."""
     paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
     for path in paths:
-        atomic_write.write(path, render(figure, path.suffix[1:]))
+        safe_write.write(path, render(figure, path.suffix[1:]))
     return paths
 
 

@@ -24,7 +24,7 @@ from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.model_input import add_notes, input_notes
 from orchestrator.report.tables.table import Table, filter_values
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.replica_time import held_shares
 
 NAME = "report.html"
@@ -88,7 +88,7 @@ def write_page(
     page = build_page(run_data, data, thumbnails, episodes, figures)
     html = render_template("template.html.j2", SCRIPTS, page=page, content=inert(page.browser))
     target = run_data.folder / NAME
-    atomic_write.write(target, html.encode())
+    safe_write.write(target, html.encode())
     return target
 
 

@@ -19,7 +19,7 @@ from orchestrator.report.html.text import visible
 from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability
 from orchestrator.report.tables.parts import Row, number_cell, scenario_cells
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 SCRIPTS = ("report.js", "tables.js")
 MODEL, RUN = Column("Model", number=False), Column("Run", number=False, filter=True)
@@ -59,7 +59,7 @@ def write_leaderboard(
         runs=[(visible(run), address) for run, address in pages.items()],
         notes=[visible(note, 600) for note in leaderboard.notes],
     )
-    atomic_write.write(target, page.encode())
+    safe_write.write(target, page.encode())
     return target
 
 

@@ -18,7 +18,7 @@ from envs.samples import paper_ids
 from orchestrator.report.measures.mean_bounds import average_bounds, mean_interval
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import share_columns
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import planned_keys
 from sweeps.load import SweepError
 from sweeps.protocol import ZERO_SHOT
@@ -134,7 +134,7 @@ def recall(need: int, models: int, rate: float = RECALL_RATE) -> float:
 def write_ids(turns: FirstTurns, percent: int, file: Path) -> None:
     """Write the kept ids as JSON, for ``selection.ids_file``. Raises OSError."""
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in turns.ids(percent).items())
-    atomic_write.write(file, f"{{\n{lines}\n}}\n".encode())
+    safe_write.write(file, f"{{\n{lines}\n}}\n".encode())
 
 
 def _selected_models(run_data: RunData, names: Sequence[str]) -> list[str]:

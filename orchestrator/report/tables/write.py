@@ -24,7 +24,7 @@ from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.formats import latex, markdown
 from orchestrator.report.tables.model_input import certificate_rows
 from orchestrator.report.tables.uncertainty import stopped_averages
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 
 
 def write_tables(run_data: RunData) -> list[Path]:
@@ -38,7 +38,7 @@ def write_tables(run_data: RunData) -> list[Path]:
             texts[f"{table.name}.csv"] = csv_text(table.numbers)
     texts |= {f"{name}.csv": csv_text(frame) for name, frame in measure_frames(run_data).items()}
     for name, text in texts.items():
-        atomic_write.write(folder / name, text.encode())
+        safe_write.write(folder / name, text.encode())
     return sorted(folder / name for name in texts)
 
 

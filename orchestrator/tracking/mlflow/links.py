@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from actors.text.redaction import redact_address
 from envs import regular
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.tracking.mlflow.local_store import LOCAL, resolve_uri
 from orchestrator.tracking.mlflow.saved_views import MODELS, link
 from sweeps.values import digest
@@ -47,7 +47,7 @@ def remember(folder: Path, uri: str, **facts: str) -> None:
     key = _key(folder, uri)
     if links.get(key) != entry:
         links[key] = entry
-        atomic_write.write(folder / FILE, (json.dumps(links, indent=1) + "\n").encode())
+        safe_write.write(folder / FILE, (json.dumps(links, indent=1) + "\n").encode())
 
 
 def identify_sweep(name: str, params: Mapping[str, str]) -> str:

@@ -9,7 +9,7 @@ from envs.types import Ending
 from orchestrator.execution.result_sink import build_failed_batch
 from orchestrator.execution.retry_failed import parse_endings, requeue_episodes
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.storage import atomic_write
+from orchestrator.storage import safe_write
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from sweeps.load import SweepError, build, load
 from tests.orchestrator.blocks import block, episode
@@ -151,7 +151,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
         store_rows(store, plan, ordinals, Ending.FAILED)
     store_rows(store, plan, range(6, 12), Ending.CORRECT)
     writes_left = [writes]
-    real = atomic_write.publish
+    real = safe_write.publish
 
     def publish_or_die(path):
         writes_left[0] -= 1
@@ -159,7 +159,7 @@ def test_a_crash_while_taking_back_leaves_each_episode_failed_or_pending(tmp_pat
             raise KeyboardInterrupt
         real(path)
 
-    monkeypatch.setattr(atomic_write, "publish", publish_or_die)
+    monkeypatch.setattr(safe_write, "publish", publish_or_die)
     crashed = False
     try:
         requeue_episodes(store, plan, tmp_path)

@@ -336,18 +336,6 @@ def test_outage_is_waited_for_and_reported_if_it_lasts(url, service, capsys, mon
     assert stored_ids(url) == {1, 2, 3}
 
 
-def test_unreadable_file_never_counts_as_uploaded(url):
-    with remote.open_location(url, str) as location:
-        (location.folder / "loop").symlink_to("loop")
-        write_parts(location.folder, (1,))
-    assert "cannot be read or written (Too many levels of symbolic links)" in location.unsent
-    assert location.exit_code(0) == 1
-    (location.folder / "loop").unlink()
-    with remote.open_location(url, str):
-        pass
-    assert stored_ids(url) == {1}
-
-
 # -- what a user gets wrong -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("output", "message"),

@@ -10,7 +10,7 @@ from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
 from orchestrator.object_store.uploader import Uploader, pending_parts, replaced_parts, shared_files
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import checksums, safe_write
 
 
 def part(table: str, first: int, last: int | None = None) -> str:
@@ -69,9 +69,9 @@ def uploading(bucket, folder):
 def put(folder, *names: str, content: bytes = b"x") -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        atomic_write.temporary_path(folder / name).write_bytes(content)
+        safe_write.temporary_path(folder / name).write_bytes(content)
         checksums.record_sums(folder, [folder / name])
-        atomic_write.publish(folder / name)
+        safe_write.publish(folder / name)
 
 
 def test_options_and_turns_go_first_then_episodes_and_verdicts_by_name():

@@ -19,7 +19,7 @@ from orchestrator.planning.build_plan import build_plan, planned_rows, stored_ep
 from orchestrator.report.paper.published import KNOWN_PICTURES, published_figures
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, write_results
-from orchestrator.storage import atomic_write, checksums, run_folder
+from orchestrator.storage import checksums, run_folder, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.schemas import EPISODES, TURNS, VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore, final_replies
@@ -104,9 +104,9 @@ def play_export_run(output: Path, data: Path, first_reply: str) -> Path:
 
 def replace_part(rows: pl.DataFrame, part: Path) -> None:
     """Replace the rows of a stored part and record its checksum, as the store does."""
-    rows.write_parquet(atomic_write.temporary_path(part))
+    rows.write_parquet(safe_write.temporary_path(part))
     checksums.record_sums(part.parents[1], [part])
-    atomic_write.publish(part)
+    safe_write.publish(part)
 
 
 def write_published_run(

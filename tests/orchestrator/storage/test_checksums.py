@@ -127,7 +127,7 @@ def test_read_verified_returns_content_or_names_damaged_file(tmp_path):
 def test_table_checksum_is_recorded_before_table_appears(tmp_path, monkeypatch):
     path = tmp_path / "results.parquet"
     with monkeypatch.context() as patch:
-        patch.setattr(checksums.atomic_write, "publish", lambda path: None)
+        patch.setattr(checksums.safe_write, "publish", lambda path: None)
         checksums.write_table(path, pl.DataFrame({"a": [1]}))
         checksums.write(tmp_path / "plan.json", b"one")
     assert (

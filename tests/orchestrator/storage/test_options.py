@@ -8,7 +8,7 @@ import pytest
 from actors.playing.records import to_columns
 from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
-from orchestrator.storage import atomic_write, checksums
+from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import EpisodeStore, options
 from orchestrator.storage.manifest import DAMAGED, MISSING, UNLISTED, find_faults
 from orchestrator.storage.schemas import parquet_metadata
@@ -48,9 +48,9 @@ def test_options_are_read_back_and_parts_without_them_have_no_file(tmp_path):
 def test_parts_without_thoughts_are_read_as_none(tmp_path):
     store_each(tmp_path, with_options(1), with_options(2)).close()
     path = sorted((tmp_path / "options").glob("*.parquet"))[0]
-    atomic_write.prepare_table(path, pl.read_parquet(path).drop("thoughts"), metadata={})
+    safe_write.prepare_table(path, pl.read_parquet(path).drop("thoughts"), metadata={})
     checksums.record_sums(tmp_path, [path])
-    atomic_write.publish(path)
+    safe_write.publish(path)
     rows = options(tmp_path).sort("sample_id").collect()
     assert rows["sample_id"].to_list() == [1, 1, 2, 2]
     assert rows["thoughts"].to_list() == [None, None, 4, 4]

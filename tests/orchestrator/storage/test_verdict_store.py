@@ -209,7 +209,7 @@ def test_full_disk_keeps_waiting_verdicts(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module.atomic_write, "prepare_table", full)
+        patch.setattr(module.safe_write, "prepare_table", full)
         with pytest.raises(OSError):
             store.flush()
     assert parts(tmp_path) == []

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.storage import atomic_write, checksums, episode_store, lock, part_files
+from orchestrator.storage import checksums, episode_store, lock, part_files, safe_write
 from orchestrator.storage.episode_store import EpisodeStore
 from orchestrator.storage.part_files import Part, describe_parts, find_merged, list_parts, missing_files
 from tests.orchestrator.blocks import batch_of
@@ -225,18 +225,6 @@ def test_every_missing_file_is_named_also_after_one_that_is_there(tmp_path):
     assert find_merged([Part(1, 1), Part(2, 3)], [Part(1, 2), Part(2, 3)]) == [Part(1, 1)]
 
 
-def test_parts_are_deleted_and_flushed_episodes_first(tmp_path, monkeypatch):
-    folder, flushed = write_store(tmp_path / "run", (0,), (1,)), []
-
-    def note(path):
-        flushed.append((path.name, [len(files(folder, table)) for table in ("episodes", "turns")]))
-
-    monkeypatch.setattr(atomic_write, "fsync", note)
-    part_files.delete_parts(folder, [Part(1, 1), Part(9, 9)])
-
-    assert flushed == [("episodes", [1, 2]), ("turns", [1, 1])]
-
-
 def test_files_and_folders_take_every_bit_of_their_folder_but_execution_of_files(tmp_path):
     before = os.umask(0)
     try:
@@ -244,8 +232,8 @@ def test_files_and_folders_take_every_bit_of_their_folder_but_execution_of_files
             parent = tmp_path / f"{mode:o}"
             parent.mkdir()
             parent.chmod(0o1000 | mode)
-            atomic_write.make_folder(parent / "folder")
-            atomic_write.write(parent / "file", b"")
+            safe_write.make_folder(parent / "folder")
+            safe_write.write(parent / "file", b"")
             assert (parent / "folder").stat().st_mode & 0o7777 == mode
             assert (parent / "file").stat().st_mode & 0o7777 == mode & 0o666
     finally:
@@ -256,9 +244,9 @@ def test_every_file_is_closed_whatever_becomes_of_it(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / lock.NAME).touch()
-    atomic_write.write(tmp_path / "a", b"1")
+    safe_write.write(tmp_path / "a", b"1")
     with pytest.raises(OSError, match="it is a pipe or a device, not a file") as refused:
-        os.close(atomic_write.open_regular_file(tmp_path / "pipe", os.O_RDWR))
+        os.close(safe_write.open_file(tmp_path / "pipe", os.O_RDWR))
     assert refused.value.errno == errno.EINVAL and handles(tmp_path) == []
     assert lock.holder(tmp_path / "run") is None and handles(tmp_path) == []
     with lock.hold(tmp_path / "run", "driver"):

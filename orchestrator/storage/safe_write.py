@@ -1,0 +1,258 @@
+"""The one place that opens files for writing: atomically, and inside a run folder never through a link.
+
+A file gets its bytes under a temporary name, is flushed, and renamed: after a crash it is complete or absent. A file is never
+more accessible than its folder. A full disk is waited out for ``PATIENCE_S``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from envs.errors import RunFolderError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TEMPORARY = ".tmp"
+"""Suffix of an unfinished file. A folder has one writer, so a fixed name is enough."""
+MARK = "sweep.resolved.toml"
+"""The file that makes a folder a run folder."""
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+FULL = (errno.ENOSPC, errno.EDQUOT)
+PATIENCE_S, PAUSE_S = 60.0, 1.0
+"""How long writes wait for room in all, counted from the first one that finds the disk full, and between two tries."""
+NO_FOLDER_FLUSH = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)
+"""Error numbers of file systems that cannot flush a folder (CIFS, FUSE); they write its names at once."""
+
+log = logging.getLogger(__name__)
+_full_since: float | None = None
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise RunFolderError if a run folder contains a link, a pipe or a device; the folder itself may be a link."""
+    folders = [os.fspath(folder)]
+    while folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.is_file(follow_symlinks=False):
+                    raise _link_error(entry.path)
+
+
+def _link_error(path: str | Path) -> RunFolderError:
+    return RunFolderError(
+        f"{path} is a link, a pipe or a device, and nothing outside a run folder is written; remove it, or put the file there"
+    )
+
+
+@contextlib.contextmanager
+def open_folder(folder: Path) -> Iterator[int]:
+    """Open a folder in a block; raises RunFolderError if it is reached by a link below its run folder."""
+    marked = [place for place in (folder, *folder.parents) if os.path.lexists(place / MARK)]
+    root = marked[-1] if marked else folder
+    handle = os.open(root, FOLDER)
+    try:
+        for name in folder.relative_to(root).parts:
+            outer, handle = handle, _open_inside(handle, name, folder)
+            os.close(outer)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open_inside(handle: int, name: str, folder: Path) -> int:
+    if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+        raise _link_error(folder)
+    return os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=handle)
+
+
+def open_file(path: Path, flags: int) -> int:
+    """Open a file that is written in place, creating it if needed, and return its handle.
+
+    Raises RunFolderError for a link, and OSError, also for a pipe or a device; opening never blocks.
+    """
+    flags |= os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+    with open_folder(path.parent) as folder:
+        try:
+            handle = os.open(path.name, flags, _permission_bits(folder) & 0o666, dir_fd=folder)
+        except OSError as problem:
+            raise _link_error(path) if problem.errno == errno.ELOOP else problem from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return handle
+
+
+def _permission_bits(folder: int) -> int:
+    """Return the permission bits for a new file or folder inside an open folder; the umask applies as well."""
+    return os.fstat(folder).st_mode & 0o777
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with the permissions of its parent, unless it exists."""
+    if not path.is_dir():
+        with open_folder(path.parent) as parent, contextlib.suppress(FileExistsError):
+            os.mkdir(path.name, _permission_bits(parent), dir_fd=parent)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and its missing parents."""
+    if not path.parent.is_dir():
+        make_folders(path.parent)
+    make_folder(path)
+
+
+def make_private(path: Path) -> None:
+    """Make a folder that only its owner can access, and restrict it if it exists."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+
+
+def flush_folder(path: Path) -> None:
+    """Flush a folder's names to the disk, where the file system can do so."""
+    with open_folder(path) as folder:
+        _flush_names(folder)
+
+
+def _flush_names(folder: int) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as problem:
+        if problem.errno not in NO_FOLDER_FLUSH:
+            raise
+
+
+def error_number(problem: BaseException) -> int | None:
+    """Return the number of an OSError; polars gives it only in its message."""
+    match = re.search(r"os error (\d+)", str(problem))
+    return int(match[1]) if match else getattr(problem, "errno", None)
+
+
+def _wait_for_room(write: Callable[..., None]) -> Callable[..., None]:
+    """Repeat a write on a full disk until there is room, or ``PATIENCE_S`` have passed since the first failure of any write."""
+
+    @functools.wraps(write)
+    def repeat(path: Path, *content: Any, **options: Any) -> None:
+        global _full_since
+        while True:
+            try:
+                write(path, *content, **options)
+            except Exception as problem:
+                if error_number(problem) not in FULL:
+                    raise
+                if _full_since is None:
+                    log.warning("the disk is full (%s); waiting up to %.0f s for room", path, PATIENCE_S)
+                    _full_since = time.monotonic()
+                if time.monotonic() - _full_since >= PATIENCE_S:
+                    raise
+                time.sleep(PAUSE_S)
+            else:
+                _full_since = None
+                return
+
+    return repeat
+
+
+@_wait_for_room
+def append(path: Path, lines: bytes) -> None:
+    """Append whole lines and flush them; cut off an incomplete last line first, as a power failure leaves it. Raises OSError."""
+    handle = open_file(path, os.O_RDWR | os.O_APPEND)
+    try:
+        size = os.fstat(handle).st_size
+        while size and os.pread(handle, 1, size - 1) != b"\n":
+            size -= 1
+        os.ftruncate(handle, size)
+        try:
+            if os.write(handle, lines) < len(lines):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
+
+
+def temporary_path(path: Path) -> Path:
+    """Return the path to which the bytes of ``path`` are written before they are published."""
+    return path.with_name(path.name + TEMPORARY)
+
+
+@contextlib.contextmanager
+def _new_temporary(path: Path) -> Iterator[IO[bytes]]:
+    """Create the temporary file of a path in a block, at whose end it is flushed; an older one is replaced."""
+    name = temporary_path(path).name
+    with open_folder(path.parent) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)  # left by a crash, or a pipe with that name
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        handle = os.open(name, flags, _permission_bits(folder) & 0o666, dir_fd=folder)
+    with open(handle, "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(handle)
+
+
+@_wait_for_room
+def prepare(path: Path, content: bytes) -> None:
+    """Write a file's bytes under its temporary name and flush them. Raises OSError."""
+    with _new_temporary(path) as file:
+        file.write(content)
+
+
+@_wait_for_room
+def prepare_table(path: Path, frame: pl.DataFrame | pl.LazyFrame, **options: Any) -> None:
+    """Write a Parquet file under its temporary name and flush it; ``options`` go to polars' ``write_parquet``.
+
+    Raises OSError or PolarsError.
+    """
+    import polars as pl  # whoever has a frame has loaded it already
+
+    with _new_temporary(path) as file:
+        (frame.sink_parquet if isinstance(frame, pl.LazyFrame) else frame.write_parquet)(file, **options)
+
+
+def publish(path: Path) -> None:
+    """Rename the finished temporary file to its name, replacing an existing file in one step."""
+    with open_folder(path.parent) as folder:
+        os.replace(temporary_path(path).name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        _flush_names(folder)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace a file. Raises OSError, and then the old file is unchanged."""
+    prepare(path, content)
+    publish(path)
+
+
+def write_table(path: Path, frame: pl.DataFrame, **options: Any) -> None:
+    """Replace a Parquet file. Raises OSError or PolarsError, and then the old file is unchanged."""
+    prepare_table(path, frame, **options)
+    publish(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError), open_folder(path.parent) as folder:
+        os.unlink(path.name, dir_fd=folder)
+
+
+def move_aside(folder: Path, path: Path) -> None:
+    """Move a file of a run folder to ``damaged/`` under a new name."""
+    make_folder(damaged := folder / "damaged")
+    number = 0
+    while (aside := damaged / f"{path.parent.name}-{path.name}{f'.{number}' if number else ''}").exists():
+        number += 1
+    with open_folder(path.parent) as source, open_folder(damaged) as target:
+        os.rename(path.name, aside.name, src_dir_fd=source, dst_dir_fd=target)
