@@ -5,8 +5,8 @@ store: the same replies always give the same episode.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Unprocessable
 from actors.playing.episode_rules import (
@@ -26,8 +26,7 @@ from envs.types import UNSCORED, Ending, ImageRef, Sample, State
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedTurn:
+class PlayedTurn(NamedTuple):
     """A turn with its picture and its reply."""
 
     turn: AnyTurn
@@ -36,8 +35,7 @@ class PlayedTurn:
     reply: Reply
 
 
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(NamedTuple):
     """One sample, played to its end by one model under one condition."""
 
     key: str
@@ -125,6 +123,8 @@ def is_truncated(state: State, reply: Reply) -> bool:
 
 def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:
     """Raise Overflow if the conversation has more pictures than the model's entry allows."""
+    if model.max_images is None:
+        return
     pictures = sum(len(message.images) for message in conversation)
-    if model.max_images is not None and pictures > model.max_images:
+    if pictures > model.max_images:
         raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")
