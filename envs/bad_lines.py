@@ -1,4 +1,4 @@
-"""Bad lines of a data file: the message that refuses the file, or with ``--skip-bad`` the record of the skipped lines.
+"""Bad lines of a data file: the message that refuses the file, or with ``skip_bad`` the record of the skipped lines.
 
 Equal files give equal records, so that a run folder can compare them.
 """
@@ -64,12 +64,12 @@ def parse_skipped_lines(content: Any) -> tuple[SkippedLines, ...]:
 
 
 def refusal(problems: Sequence[Problem], folder: object) -> str:
-    """Return why a file is not loaded, and what to type; ``--skip-bad`` cannot skip an unreadable file."""
+    """Return why a file is not loaded, and what to type; ``skip_bad`` cannot skip an unreadable file."""
     rest = f" (and {len(problems) - 1} more: `proactive-sweep data check {folder}` lists them)" if problems[1:] else ""
     if not all(problem.line for problem in problems):
         return f"{problems[0]}{rest}"
     return (
-        f"{problems[0]}{rest}; correct the file, or type --skip-bad (in a sweep file: skip_bad = true) to"
+        f"{problems[0]}{rest}; correct the file, or type --set skip_bad=true (in a sweep file: skip_bad = true) to"
         f" leave {bad_line_count(len(problems))} out"
     )
 

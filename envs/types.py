@@ -157,7 +157,8 @@ class Sample:
     """The picture that replaces the sample's own under the condition ``swapped``."""
 
 
-class View(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class View:
     """The model's input at one turn."""
 
     image: ImageRef
@@ -185,7 +186,8 @@ class State(NamedTuple):
     ending: Ending | None = None
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Turn:
     """One answered question."""
 
     frame: int

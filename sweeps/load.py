@@ -1,6 +1,7 @@
 """Reads a sweep file as a ``Sweep``; an error is one sentence with the file, the key, and what to type."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +28,14 @@ SHARED = ("selection.filtered",)
 
 
 def load(
-    path: Path, overrides: Iterable[str] = (), model_files: Iterable[Path] = (), keys: Mapping[str, Any] | None = None
+    path: Path, overrides: Iterable[str] = (), entries: Iterable[Any] = (), keys: Mapping[str, Any] | None = None
 ) -> Sweep:
-    """Read a sweep file, replace its ``keys``, add the ``[[model]]`` tables of other files, and apply ``key=value`` overrides.
+    """Read a sweep file, replace its ``keys``, add models (names, tables, files), and apply ``key=value`` overrides.
 
     ``path`` may be the name of a sweep that ships (``sweeps.shipped``). Raises SweepError.
     """
     table = {**read_sweep(path), **(keys or {})}
-    for file in model_files:
-        _add_models(table, file, str(path))
+    _add_models(table, list(entries), str(path))
     for override in overrides:
         override_key(table, override)
     return build(table, str(path))
@@ -86,16 +86,17 @@ def _pin(fields: dict[str, Any], known: Collection[str], where: str) -> None:
         fields["judge"] = {**judge, "model": pin_models([judge["model"]], revisions, known, where)[0]}
 
 
-def _add_models(table: dict[str, Any], file: Path, where: str) -> None:
-    """Add the ``[[model]]`` tables of another file to the table of the sweep file ``where``; raises SweepError."""
-    tables = read_toml(file).get("model", [])
-    models = read_models(tables, str(file))
-    if not models:
-        raise SweepError(f"{file} has no [[model]] table; `train` writes one as model.toml")
+def _add_models(table: dict[str, Any], entries: Sequence[Any], where: str) -> None:
+    """Add models, names or tables, to the table of a sweep file; raises SweepError."""
+    if not entries:
+        return
+    read = ([entry] if not isinstance(entry, Path) else read_toml(entry).get("model", []) for entry in entries)
+    entries = list(chain.from_iterable(read))
+    tables = [entry for entry in entries if isinstance(entry, dict)]
     own_tables = table.get("model", [])
-    own_models = read_models(own_tables, where)
-    names = as_list(table.get("models", []), "models", where) or own_models
-    table["models"], table["model"] = [*names, *models], [*own_tables, *tables]
+    names = as_list(table.get("models", []), "models", where) or read_models(own_tables, where)
+    added = [entry["name"] if isinstance(entry, dict) else entry for entry in entries]
+    table["models"], table["model"] = [*names, *added], [*own_tables, *tables]
 
 
 def build_cell(

@@ -76,7 +76,7 @@ def _read_ids(path: Path, where: str) -> dict[str, list[int]]:
         table = json.loads(regular.read_bytes(path, LARGEST))
     except FileNotFoundError:
         raise SweepError(
-            f"{where}: there is no file {path}; `proactive-sweep data filter DIR --into {path}` writes one"
+            f"{where}: there is no file {path}; `proactive-sweep report DIR --filter 25 --output {path}` writes one"
         ) from None
     except OSError as problem:
         raise SweepError(f"{where}: {path} cannot be read: {problem.strerror or problem}") from None

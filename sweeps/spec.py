@@ -120,7 +120,7 @@ class Sweep(Frozen):
     sampling: Sampling = Sampling()
     selection: Selection = Selection()
     skip_bad: Annotated[bool, Field(strict=True)] = False
-    """True skips and reports bad lines of the data; otherwise the first one stops the sweep (``--skip-bad``)."""
+    """True skips and reports bad lines of the data; otherwise the first one stops the sweep (``--set skip_bad=true``)."""
     replicates: Replicates = Replicates()
     precision: Precision | None = None
     """The precision at which multiple choice stops; None plays everything. Never part of a key."""

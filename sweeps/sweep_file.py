@@ -50,6 +50,11 @@ LISTS = ("models", "scenarios", "conditions", "protocol", "measures")
 """Keys whose values are often lists."""
 
 
+def quote_value(value: str | list[str]) -> str:
+    """Return a text or a list of texts as TOML."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def override_key(table: dict[str, Any], override: str) -> None:
     """Set a nested key by ``selection.limit=5``; a value that is not TOML is text."""
     key, equals, text = override.partition("=")

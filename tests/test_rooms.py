@@ -107,6 +107,7 @@ DOORS = {
     "pynvml": ("actors/node/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
     "huggingface_hub": (
+        "orchestrator/datasets/checkpoint_listing.py",
         "orchestrator/datasets/hub.py",
         "orchestrator/export/publish.py",
         "actors/engine/vllm/",
@@ -172,7 +173,7 @@ def file_circle(modules=MODULES) -> list[str]:
 def strangers(names) -> list[str]:
     """Python files of the product that stand beside its four folders.
 
-    ``proactive_sweep`` is a name by which verifiers finds a taskset, and holds the package that ``init --package`` copies.
+    ``proactive_sweep`` is a name by which verifiers finds a taskset, and holds the package that ``init --from package`` copies.
     """
     tops = ("envs/", "sweeps/", "actors/", "orchestrator/", "proactive_sweep/", "extras/", "tests/")
     return [name for name in names if name.endswith(".py") and not name.startswith(tops)]

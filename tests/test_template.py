@@ -1,4 +1,4 @@
-"""The package that `init --package` writes installs beside the product and plays; mistakes are named in a sentence."""
+"""The package that `init --from package` writes installs beside the product and plays; mistakes are named in a sentence."""
 
 import json
 import os
@@ -88,8 +88,8 @@ def dark_sweep(data, **fields):
 
 
 def test_init_writes_the_template_and_leaves_what_is_there(tmp_path):
-    written = CliRunner().invoke(app, ["init", "--package", str(tmp_path / "mine")])
-    again = CliRunner().invoke(app, ["init", "--package", str(tmp_path / "mine")])
+    written = CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--from", "package"])
+    again = CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--from", "package"])
 
     def files(folder):
         return {

@@ -57,7 +57,8 @@ ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
 """Errors that end the request's episode and nothing else."""
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Message:
     """One message of a conversation: pictures first, then text, as in the paper's template."""
 
     role: str
@@ -71,7 +72,8 @@ def images_of(messages: Iterable[Message]) -> list[ImageRef]:
     return [image for message in messages for image in message.images]
 
 
-class Situation(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Situation:
     """The game behind a request: baseline policies may read it, engines never do."""
 
     sample: Sample
@@ -87,7 +89,8 @@ class Situation(NamedTuple):
     """The offered function calls, each with its option; empty if no functions are offered."""
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Request:
     """One question to one model."""
 
     messages: tuple[Message, ...]

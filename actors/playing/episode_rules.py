@@ -4,9 +4,8 @@ States are values: the same state and reply give the same turn and the same next
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
 from actors.playing.option_scores import ScoredReply, score_options
@@ -24,7 +23,8 @@ from sweeps.conditions import Condition
 AnyTurn = Turn | OpenAnswer | JudgedTurn | CalledTurn
 
 
-class TurnPrompt(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TurnPrompt:
     """The prompt of one turn."""
 
     messages: tuple[Message, ...]
@@ -90,7 +90,7 @@ class MultipleChoice(EpisodeRules):
         """Return the next state and the turn; raises ValueError if the episode has ended."""
         text = repair_reply(self.sample, state, reply) if self.condition.lenient else reply
         next_state, turn = self.game.step(self.sample, state, text)
-        return next_state, turn if text == reply else turn._replace(reply=reply)
+        return next_state, turn if text == reply else replace(turn, reply=reply)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class FunctionCalls(EpisodeRules):
         situation = prompt.situation
         option = called_option(situation.view, situation.calls, reply)
         next_state, turn = self.game.step(self.sample, situation.state, option)
-        return next_state, CalledTurn(turn._replace(reply=reply), option)
+        return next_state, CalledTurn(replace(turn, reply=reply), option)
 
 
 @dataclass(frozen=True)
@@ -182,4 +182,4 @@ class JudgedAnswers(OneAnswer):
         state, view = prompt.situation.state, prompt.situation.view
         judged = await self.judge.read(self.sample, state, view, self.key, reply)
         next_state, turn = self.game.step(self.sample, state, judged.option)
-        return next_state, JudgedTurn(turn._replace(reply=reply), judged.option, judged.text)
+        return next_state, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)

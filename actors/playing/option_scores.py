@@ -145,8 +145,9 @@ async def draw_replies(backend: Backend, request: Request, count: int) -> list[R
     sampling = request.sampling.model_copy(update={"temperature": 1.0, "checkpoint": False, "sampled": False})
     replies = []
     for number in range(count):
-        key = f"{request.key}/{number}"
-        sampled = request._replace(sampling=sampling, seed=derive_seed(request.seed, number), key=key)
+        sampled = replace(
+            request, sampling=sampling, seed=derive_seed(request.seed, number), key=f"{request.key}/{number}"
+        )
         replies.append(await backend.reply(sampled))
     return replies
 

@@ -5,8 +5,8 @@ store: the same replies always give the same episode.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
-from typing import NamedTuple
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Unprocessable
 from actors.playing.episode_rules import (
@@ -26,7 +26,8 @@ from envs.types import UNSCORED, Ending, ImageRef, Sample, State
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
-class PlayedTurn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlayedTurn:
     """A turn with its picture and its reply."""
 
     turn: AnyTurn
@@ -35,7 +36,8 @@ class PlayedTurn(NamedTuple):
     reply: Reply
 
 
-class Episode(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Episode:
     """One sample, played to its end by one model under one condition."""
 
     key: str
@@ -123,8 +125,6 @@ def is_truncated(state: State, reply: Reply) -> bool:
 
 def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:
     """Raise Overflow if the conversation has more pictures than the model's entry allows."""
-    if model.max_images is None:
-        return
     pictures = sum(len(message.images) for message in conversation)
-    if pictures > model.max_images:
+    if model.max_images is not None and pictures > model.max_images:
         raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")

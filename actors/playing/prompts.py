@@ -120,7 +120,7 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
     """
     view = SCENARIOS[sample.scenario].view(sample, state)
     hint = OPEN_ENDED_HINT if condition.hint else ""
-    return view._replace(prompt=view.prompt + hint, image=turn_image(view, sample, condition))
+    return replace(view, prompt=view.prompt + hint, image=turn_image(view, sample, condition))
 
 
 def open_question(view: View) -> Message:
@@ -178,7 +178,7 @@ def examples(
         for other in chosen
         for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
         for message in exchange(
-            view._replace(prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
+            replace(view, prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
         )
     )
 

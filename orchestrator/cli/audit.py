@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from envs.errors import RunFolderError
+from envs.errors import UserError
 from orchestrator.cli.options import AsJson, MovedData, readable_folder
 from orchestrator.cli.printing import print_json, print_lines
 
@@ -30,11 +30,11 @@ def audit(
     """
     if answers is not None:
         if output or data is None:
-            raise RunFolderError("--answers requires --data and no run folder: audit --answers FILE --data DIR")
+            raise UserError("--answers requires --data and no run folder: audit --answers FILE --data DIR")
         _score_answers(answers, data)
         return
     if not output:
-        raise RunFolderError("name a run folder, or type --answers FILE.jsonl --data DIR")
+        raise UserError("name a run folder, or type --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 
     outcome = replay_run(readable_folder(output), package, python, data)

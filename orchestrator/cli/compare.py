@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from actors.text.printable import printable
-from envs.errors import RunFolderError
-from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.options import (
+    WIDTH,
+    AsJson,
+    ByJudge,
+    Cluster,
+    MovedData,
+    RunFolders,
+    StrictPaper,
+    parse_clustering,
+)
 from orchestrator.cli.printing import exit_for_faults, print_json
 from orchestrator.monitoring.console import show
 
@@ -33,8 +41,6 @@ def compare(
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
-    independent: Independent = False,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="For several runs: write every cell.")] = None,
     power: Annotated[
         bool,
         typer.Option("--power", help="Show the smallest difference that would be found, per scenario and on average."),
@@ -42,25 +48,14 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare one run with the published figures, or several runs with the first one, on the same samples."""
-    options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
-    if csv is not None and (power or len(folders) == 1):
-        raise RunFolderError("--csv writes the cells of several runs; name a second run folder, and leave out --power")
+    options = ReadOptions(data, judge, strict_paper, parse_clustering(cluster))
     if power:
         _show_power(folders, options, as_json)
     elif len(folders) > 1:
-        compare_folders(folders, options, csv, as_json)
+        compare_folders(folders, options, as_json)
     else:
         _compare_with_paper(folders[0], options, as_json)
     exit_for_faults(folders)
-
-
-def choose_clustering(cluster: str, independent: bool) -> str:
-    """Return the clustering that the options name; raises RunFolderError if both are given."""
-    from orchestrator.report.run_data import AUTOMATIC
-
-    if cluster and independent:
-        raise RunFolderError(f"--cluster {printable(cluster)} and --independent exclude each other; type one of them")
-    return "" if independent else cluster or AUTOMATIC
 
 
 def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> None:
@@ -82,17 +77,12 @@ def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> No
         show(*map(rich_table, tables), *notes, min_width=WIDTH)
 
 
-def compare_folders(folders: Sequence[Path], options: ReadOptions, csv: Path | None, as_json: bool) -> None:
+def compare_folders(folders: Sequence[Path], options: ReadOptions, as_json: bool) -> None:
     """Print the differences of all other runs from the first, on the same samples."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.read_run import read_runs
-    from orchestrator.report.tables.csv import csv_text
-    from orchestrator.storage.disk import disk_errors
 
     differences = run_comparison.compare_runs(read_runs(folders, *options))
-    if csv is not None:
-        with disk_errors(csv):
-            csv.write_text(csv_text(differences.cells, digits=None), encoding="utf-8")
     if as_json:
         averages = differences.averages.to_dicts()
         asking = {"asking": differences.splits.to_dicts()} if differences.splits.height else {}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from actors.text.printable import printable
-from envs.errors import RunFolderError
-from orchestrator.cli.options import AsJson, required_name
+from envs.errors import UserError
+from orchestrator.cli.options import AsJson, RunName, required_name
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 NO_ANSWER = 1
 """Exit code if the driver does not take the command in time."""
-
+WAIT_S = 15.0
+"""Seconds that the driver has to take a command."""
 
 Verb = Annotated[
     str,
@@ -36,10 +37,9 @@ Target = Annotated[
 
 
 def ctl(
-    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
+    output: RunName,
     verb: Verb = "",
     target: Target = "",
-    wait: Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long to wait for the driver.")] = 15.0,
     as_json: AsJson = False,
 ) -> None:
     """Pause, cancel or play again models and cells of a running sweep; change its GPUs or its pace; empty a node."""
@@ -52,17 +52,17 @@ def ctl(
         return
     command = parse_command(verb, target)
     if verb == "drain" and not client.running:
-        raise RunFolderError(f"{output} is not running, so it has no nodes to drain")
+        raise UserError(f"{output} is not running, so it has no nodes to drain")
     name = client.send(command)
     if not client.running:
         print(printable(f"{output} is not running; the next `run` starts with {command}"))
         return
-    entry = client.wait_for_answer(name, wait)
+    entry = client.wait_for_answer(name, WAIT_S)
     if entry is None:
-        print(printable(f"{command} waits in {output}; the driver did not take it within {wait:g} s"))
+        print(printable(f"{command} waits in {output}; the driver did not take it within {WAIT_S:g} s"))
         raise typer.Exit(NO_ANSWER)
     if entry.refused:
-        raise RunFolderError(f"{command} is refused: {entry.effect}")
+        raise UserError(f"{command} is refused: {entry.effect}")
     print(printable(entry.effect))
 
 

@@ -1,63 +1,40 @@
-"""``models flip-rate``: replay a share of a run at other batch sizes and worker counts, and count changed answers."""
+"""``models try DIR --flip-rate``: replay a share of a run in other settings, and count changed answers."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from actors.text.printable import printable
-from envs.errors import RunFolderError
-from orchestrator.cli.options import WIDTH, AsJson, MovedData, OwnSweep, required_name
+from envs.errors import UserError
+from orchestrator.cli.options import WIDTH
 from orchestrator.cli.printing import print_json
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
     from orchestrator.flip_rate.flip_rate import Flips, Repeats
+    from orchestrator.flip_rate.repeats import Setting
 
 MAX_CELLS = 10
 """Changed cells that the terminal shows."""
-BatchSizes = Annotated[
-    list[int], typer.Option("--batch", min=1, max=4096, help="Episodes at once; may repeat. Default: 1 and 8.")
-]
-WorkerCounts = Annotated[
-    list[int], typer.Option("--workers", min=1, max=4096, help="Replicas per model; may repeat. Default: 2.")
-]
+SETTINGS = "batch=N, workers=N, same or caches-off"
 
 
-def flip_rate(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A run folder on this machine.")],
-    share: Annotated[
-        float, typer.Option(min=0.01, max=100, metavar="PERCENT", help="Share of each scenario's samples.")
-    ] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the drawn samples.")] = 0,
-    batch: BatchSizes = [],  # noqa: B006
-    workers: WorkerCounts = [],  # noqa: B006
-    repeat: Annotated[bool, typer.Option("--repeat", help="Replay with the run's own settings.")] = False,
-    caches_off: Annotated[
-        bool, typer.Option("--caches-off", help="Replay without vLLM's caches of prompts and pictures.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Send requests to paid services without asking, as in a script.")
-    ] = False,
-    data: MovedData = None,
-    own: OwnSweep = None,
-    as_json: AsJson = False,
+def replay_share(
+    folder: Path, share: float, settings: Iterable[str], data: Path | None, own: Path | None, yes: bool, as_json: bool
 ) -> None:
-    """Replay a seeded share of a finished run at other batch sizes and worker counts, and count changed answers.
-
-    The defaults apply if no setting is given. The run itself stays unchanged; repeats are stored in DIR/flip-rate. Rerun
-    the same command to resume.
-    """
+    """Replay a seeded share of a finished run, which stays unchanged; repeats are stored in DIR/flip-rate."""
     from orchestrator.flip_rate import flip_rate as flips
     from orchestrator.flip_rate.repeats import PLAIN, WITHOUT_CACHES, repeated_players
     from orchestrator.planning.named_by_user import check_named, read_own_sweep
     from orchestrator.storage.disk import disk_errors
 
-    settings = [setting for setting, wanted in ((PLAIN, repeat), (WITHOUT_CACHES, caches_off)) if wanted]
-    repeats = flips.prepare_repeats(_local(folder), share, seed, batch, workers, data, settings)
+    batch, workers, plain = _parse_settings(settings, {"same": PLAIN, "caches-off": WITHOUT_CACHES})
+    repeats = flips.prepare_repeats(folder, share, 0, batch, workers, data, plain)
     check_named(repeats.folder, repeats.sweep, repeated_players(repeats.sweep), read_own_sweep(own))
     for line in repeats.lines():
         _say(line, as_json)
@@ -71,18 +48,27 @@ def flip_rate(
     raise typer.Exit(outcome.exit_code)
 
 
-def _local(folder: str) -> Path:
-    if "://" in required_name(folder):
-        raise RunFolderError(f"{folder} is not a local folder; download it first")
-    return Path(folder)
+def _parse_settings(texts: Iterable[str], names: Mapping[str, Setting]) -> tuple[list[int], list[int], list[Setting]]:
+    """Return the batch sizes, the worker counts and the other settings that the option names; raises UserError."""
+    numbers: dict[str, list[int]] = {"batch": [], "workers": []}
+    plain = list[Setting]()
+    for text in texts:
+        key, _, number = text.partition("=")
+        if text in names:
+            plain.append(names[text])
+        elif key in numbers and number.isdecimal() and 0 < int(number) <= 4096:
+            numbers[key].append(int(number))
+        else:
+            raise UserError(f"--repeat {printable(text)} is none of {SETTINGS}")
+    return numbers["batch"], numbers["workers"], plain
 
 
 def _confirm_services(repeats: Repeats, yes: bool) -> None:
-    """Ask before paid requests are sent; raises RunFolderError without a terminal."""
+    """Ask before paid requests are sent; raises UserError without a terminal."""
     if yes or not repeats.asks_services:
         return
     if not sys.stdin.isatty():
-        raise RunFolderError("this would send paid requests to services; check the costs above and add --yes")
+        raise UserError("this would send paid requests to services; check the costs above and add --yes")
     if not typer.confirm("play these episodes again?"):
         print("nothing was played")
         raise typer.Exit(1)
@@ -105,9 +91,8 @@ def _show(repeats: Repeats, comparison: Flips, output: Path, as_json: bool) -> N
 
     notes = input_notes(repeats.sweep, repeats.folder)
     changed = comparison.cells.filter(comparison.cells["lost"] + comparison.cells["won"] > 0)
-    show(rich_table(add_notes(rate_table(comparison.rates), notes)), min_width=WIDTH)
-    if changed.height:
-        show(rich_table(add_notes(changed_cell_table(changed.head(MAX_CELLS)), notes)), min_width=WIDTH)
+    tables = [rate_table(comparison.rates), *([changed_cell_table(changed.head(MAX_CELLS))] if changed.height else [])]
+    show(*(rich_table(add_notes(table, notes)) for table in tables), min_width=WIDTH)
     if changed.height > MAX_CELLS:
         print(f"and {changed.height - MAX_CELLS:,} more cells with changed answers")
     print(*map(printable, comparison.notes), f"tables: {printable(str(output))}", sep="\n")

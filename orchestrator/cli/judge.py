@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestrator.cli.labels import label_answers
-from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, readable_folder, required_name
+from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, RunName, readable_folder, required_name
 from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
 
@@ -70,8 +70,11 @@ def _limits(row: dict[str, Any], name: str) -> str:
 
 
 def judge(
-    output: Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")],
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="A judge by name (default: the sweep's own).")] = "",
+    output: RunName,
+    own: OwnSweep = None,
+    judge_name: Annotated[
+        str, typer.Option("--judge", metavar="NAME", help="A judge by name (default: the sweep's own).")
+    ] = "",
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
     ] = [],  # noqa: B006
@@ -79,34 +82,30 @@ def judge(
     agreement: Annotated[
         bool, typer.Option("--agreement", help="Judge nothing; show how far judges agree, and people's labels.")
     ] = False,
-    own: OwnSweep = None,
     labels: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `view --export-labels`.",
+            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `label --export`.",
         ),
     ] = None,
     draw: Annotated[
         int,
         typer.Option(metavar="N", min=0, help="With --labels: write N answers, drawn at random, into FILE to label."),
     ] = 0,
-    active: Annotated[
-        bool, typer.Option("--active", help="With --draw: half of the answers are ones on which two judges differ.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
     if labels is not None or draw:
-        label_answers(output, labels, draw, active, as_json)
+        label_answers(output, labels, draw, as_json)
         return
     if agreement:
         show_agreement(readable_folder(output), as_json)
         return
-    _judge_answers(output, by, set_, again, own, as_json)
+    _judge_answers(output, judge_name, set_, again, own, as_json)
 
 
-def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:
+def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:
     """Judge answers, print the open-ended table, and exit with 1 if some answers are still pending."""
     from orchestrator.execution.attempt import judge_answers
     from orchestrator.object_store import run_location as remote
@@ -117,7 +116,7 @@ def _judge_answers(output: str, by: str, set_: list[str], again: bool, own: OwnS
     own_sweep = read_own_sweep(own)
     with remote.open_location(required_name(output)) as location:
         sweep = stored_sweep(location.folder)
-        chosen = resolve_judge(sweep, by, set_)
+        chosen = resolve_judge(sweep, judge_name, set_)
         check_named(location.folder, sweep, [chosen.model], own_sweep, set_, pictures=False)
         rows, complete = judge_answers(sweep, location.folder, chosen, again)
     open_ended = rows.filter(rows["protocol"] == "oeg")

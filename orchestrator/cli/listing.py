@@ -2,23 +2,25 @@
 from the package.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from envs import SCENARIOS, installed_scenarios
-from envs.installed import Offer, PackageError, load_function
-from envs.scenario import Scenario
+from envs.errors import UserError
 from orchestrator.cli.options import AsJson
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.monitoring.console import show
-from sweeps import shipped
-from sweeps.sweep_file import SweepError
+
+if TYPE_CHECKING:
+    from envs.installed import Offer
+    from envs.scenario import Scenario
 
 Rows = list[dict[str, Any]]
 MEASURES = {
@@ -55,6 +57,9 @@ def judges() -> Rows:
 
 def scenarios() -> Rows:
     """Return the seven scenarios and those of installed packages; a scenario that cannot be loaded has the reason as hint."""
+    from envs import SCENARIOS, installed_scenarios
+    from envs.installed import PackageError
+
     rows = [_scenario(scenario, "") for scenario in SCENARIOS.values()]
     for name, offer in installed_scenarios().items():
         try:
@@ -81,6 +86,7 @@ def conditions() -> Rows:
 
 def measures() -> Rows:
     """Return the measures of every table and those of installed packages, which a sweep names under ``measures``."""
+    from envs.installed import PackageError, load_function
     from sweeps import packages
 
     rows: Rows = [{"name": name, "what it is": text, "package": ""} for name, text in MEASURES.items()]
@@ -99,7 +105,9 @@ def _provider(offer: Offer) -> str:
 
 def sweeps() -> Rows:
     """Return every shipped sweep with the question in its first line."""
-    return [{"name": name, "question": _first_line(path)} for name, path in shipped.shipped_sweeps().items()]
+    from sweeps.shipped import shipped_sweeps
+
+    return [{"name": name, "question": _first_line(path)} for name, path in shipped_sweeps().items()]
 
 
 def differences() -> Rows:
@@ -136,7 +144,7 @@ def list_names(kind: Kind, as_json: AsJson = False) -> None:
     """List what a sweep file or a command may name."""
     if kind not in KINDS:
         *others, last = KINDS
-        raise SweepError(f"cannot list {kind!r}; type {', '.join(others)} or {last}")
+        raise UserError(f"cannot list {kind!r}; type {', '.join(others)} or {last}")
     rows = KINDS[kind]()
     if as_json:
         print_json(rows)

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from actors.node.import_path import close_working_folder
-from orchestrator.cli import audit, compare, judge, listing, models, play, report, run, share, start, status, train
+from orchestrator.cli import audit, compare, judge, listing, models, report, run, share, start, status
 from orchestrator.cli.ctl import ctl
 from orchestrator.cli.data import data_app
 from orchestrator.cli.offered_commands import add_offered_commands
 from orchestrator.cli.plan import plan
-from orchestrator.cli.prompt import prompt
 from orchestrator.cli.user_errors import Commands, keep_exit_code
 from orchestrator.cli.view import view
 
@@ -37,13 +36,7 @@ def common(
 PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Start": {"init": start.init, "ls": listing.list_names, "plan": plan, "run": run.run},
     "Watch": {"status": status.status, "view": view, "ctl": ctl},
-    "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge},
-    "Check": {
-        "prompt": prompt,
-        "audit": audit.audit,
-        "play": play.play,
-    },
-    "Train": {"train": train.train},
+    "Compare": {"report": report.report, "compare": compare.compare, "judge": judge.judge, "audit": audit.audit},
     "Share": {"track": share.track, "merge": share.merge, "export": share.export},
 }
 """Panel of ``--help`` -> command -> function."""

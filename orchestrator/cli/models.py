@@ -1,51 +1,60 @@
-"""``models``: check, fetch, pin and try models before a sweep starts, and measure how stable their replies are."""
+"""``models``: check models before a sweep starts, and try them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.flip_rate import flip_rate
-from orchestrator.cli.options import AsJson
+from envs.errors import UserError
+from orchestrator.cli.options import AsJson, MovedData, Yes, split_sweep
 from orchestrator.cli.printing import print_json, text_table
+from orchestrator.cli.user_errors import Commands
 from orchestrator.monitoring.console import show
-from sweeps.sweep_file import SweepError
 
-if TYPE_CHECKING:
-    from sweeps.spec import ModelSpec
-
-models_app = typer.Typer(
-    help="The models: check, fetch, prove and try them before a sweep; flip-rate after it.", no_args_is_help=True
-)
+models_app = typer.Typer(cls=Commands, help="The models: check and try them.", no_args_is_help=True)
 
 WIDTH = 160
 """Columns that the tables of models need."""
-ModelNames = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints.")
-]
-PlayedSweep = Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models and conditions of this sweep.")]
-Benchmark = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="The benchmark folder.")]
-Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
 CHECK_COLUMNS = (
     "model", "source", "architecture", "pictures", "chat template", "decoding", "memory", "packages", "license",
 )  # fmt: skip
 """Heads of the table of ``models check``."""
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME|SWEEP...]", help="Models by name, folders of checkpoints, a sweep file."),
+]
+Engine = Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")]
+Prompt = Annotated[
+    str,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Only print the input of SCENARIO/ID[/CONDITION[/TURN]], such as ROD/17/hint/1 or ROD/17/zero-shot-oeg; "
+        "with --json its token ids.",
+    ),
+]
+FlipRate = Annotated[
+    float | None,
+    typer.Option(
+        min=0.01,
+        max=100,
+        metavar="PERCENT",
+        help="NAME is a run folder: replay this share of it at other batch sizes and count changed answers.",
+    ),
+]
+Repeat = Annotated[
+    list[str],
+    typer.Option(metavar="SETTING", help="With --flip-rate: batch=N, workers=N, same or caches-off; may repeat."),
+]
 
 
 @models_app.command()
 def check(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Models by name, or folders of checkpoints; default: all that ship."),
-    ] = None,
-    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models of this sweep file.")] = None,
-    backend: Annotated[str, typer.Option(help="The engine for NAME: transformers or vllm.")] = "",
+    names: Names = None,
     gpu_type: Annotated[str, typer.Option(help="h200, h100, a100, l40s, a10 and others.")] = "h200",
     as_json: AsJson = False,
 ) -> None:
@@ -59,9 +68,10 @@ def check(
     from sweeps.load import load
 
     if gpu_type not in GPUS:
-        raise SweepError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
-    models = checkpoint_specs(names or [], sweep, backend, judging=True)
-    rows = check_models(models, gpu_type, imports=bool(names or sweep), sweep=load(sweep) if sweep else None)
+        raise UserError(f"--gpu-type {gpu_type!r} is none of {', '.join(GPUS)}")
+    models, sweep = split_sweep(names or [])
+    specs = checkpoint_specs(models, sweep, judging=True)
+    rows = check_models(specs, gpu_type, imports=bool(names), sweep=load(sweep) if sweep else None)
     notes = [] if sweep is None else _overflow_notes(sweep)
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
@@ -70,40 +80,51 @@ def check(
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
-@models_app.command()
-def fetch(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Default: all of the sweep.")] = None,
-    sweep: Annotated[Path | None, typer.Option(metavar="SWEEP", help="The models and the judge of this file.")] = None,
-) -> None:
-    """Download model weights to this machine, or to every node of the Ray cluster at RAY_ADDRESS; rerun to resume.
-
-    Exit code 1 if some weights are missing.
-    """
-    from sweeps.load import find_models
-
-    if not names and sweep is None:
-        raise SweepError("name the models to fetch, or a sweep: models fetch --sweep FILE")
-    missing = _download(find_models(names or [], sweep, judging=True), lambda line: print(printable(line), flush=True))
-    raise typer.Exit(1 if missing else 0)
-
-
 @models_app.command("try")
 def try_models(
-    names: ModelNames = None,
-    sweep: PlayedSweep = None,
-    data: Benchmark = None,
+    names: Names = None,
+    data: MovedData = None,
     backend: Engine = "",
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where measured rates go, for `plan --gpus`.")] = Path(
+    output: Annotated[Path, typer.Option(metavar="DIR", help="Where rates and certificates are stored.")] = Path(
         "outputs/models-try"
     ),
+    prove: Annotated[bool, typer.Option("--prove", help="Only compare inputs, without loading weights.")] = False,
+    prompt: Prompt = "",
+    judge: Annotated[str, typer.Option(metavar="NAME", help="With --prompt: print this judge's input.")] = "",
+    flip_rate: FlipRate = None,
+    repeat: Repeat = [],  # noqa: B006
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Load each model, play two samples of each scenario and condition, and compare with the package's own call."""
-    from orchestrator.execution.cluster_models import try_models
-    from orchestrator.inspection.model_try import models
+    """Load each model, play two samples of each scenario and condition, and compare with the package's own call.
+
+    With --prove: compare token ids and tensors of one request per cell without weights; exit code 1 if they differ.
+    """
+    models, sweep = split_sweep(names or [])
+    if prompt:
+        from orchestrator.cli.prompt import print_prompt
+
+        benchmark = data or Path("outputs/demo-data")
+        print_prompt(prompt, models[0] if models else "", sweep, benchmark, judge, backend, as_json)
+    elif flip_rate is not None:
+        from orchestrator.cli.flip_rate import replay_share
+
+        if len(models) != 1:
+            raise UserError("--flip-rate takes one run folder: models try DIR --flip-rate 5")
+        replay_share(Path(models[0]), flip_rate, repeat, data, sweep, yes, as_json)
+    elif prove:
+        _prove(models, sweep, data, backend, output, as_json)
+    else:
+        _try(models, sweep, data, backend, output, as_json)
+
+
+def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str, output: Path, as_json: bool) -> None:
+    """Play a few samples on each model and print a row for it."""
+    from orchestrator.execution.cluster_models import try_models as play_trials
+    from orchestrator.inspection.model_try import models as trial_models
 
     rows = []
-    for row in try_models(models(names or [], sweep, backend), sweep, data, output):
+    for row in play_trials(trial_models(models, sweep, backend), sweep, data, output):
         rows.append(row)
         print(printable(f"{row.model}: {row.wrong or 'ok'}"), file=sys.stderr)
     if as_json:
@@ -115,50 +136,24 @@ def try_models(
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
-@models_app.command()
-def prove(
-    names: ModelNames = None,
-    sweep: PlayedSweep = None,
-    data: Benchmark = None,
-    backend: Engine = "",
-    output: Annotated[Path, typer.Option(metavar="DIR", help="Where certificates are stored, per engine.")] = Path(
-        "outputs/models-prove"
-    ),
-    as_json: AsJson = False,
-) -> None:
-    """Compare token ids and every tensor of one request per cell with the package's own call, without weights.
+def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: str, output: Path, as_json: bool) -> None:
+    """Compare the input that each engine gets with the package's own, and store a certificate."""
+    from orchestrator.inspection.model_try import models as trial_models
+    from orchestrator.inspection.model_try import prove_and_store
 
-    Exit code 1 if they differ from the package's call, or from a certificate that is stored already.
-    """
-    from orchestrator.inspection.model_try import models, prove_and_store
-
-    if not names and sweep is None:
-        raise SweepError("name models or checkpoint folders to prove, or add --sweep FILE")
+    if not models and sweep is None:
+        raise UserError("name models, checkpoint folders or a sweep to prove")
     proofs = []
-    for model in models(names or [], sweep, backend, services=True):
+    for model in trial_models(models, sweep, backend, services=True):
         proofs.append(prove_and_store(model, sweep, data, output))
         print(printable(f"{model.name}: {proofs[-1].verdict}"), file=sys.stderr, flush=True)
     if as_json:
         print_json([asdict(proof) for proof in proofs])
     else:
-        heads = ("model", "engine", "verdict", "outcome")
         cells = ((proof.model, proof.engine, proof.verdict, proof.outcome) for proof in proofs)
         notes = (printable(proof.change) for proof in proofs if proof.changed)
-        show(text_table(heads, cells), *notes, min_width=WIDTH)
+        show(text_table(("model", "engine", "verdict", "outcome"), cells), *notes, min_width=WIDTH)
     raise typer.Exit(0 if all(proof.ok for proof in proofs) else 1)
-
-
-def _download(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
-    """Download weights and return the names of the models that still lack some."""
-    from orchestrator.execution.ray_access import cluster_address
-
-    if cluster_address():
-        from orchestrator.execution.cluster_models import fetch_on_cluster  # Ray takes a second to import
-
-        return fetch_on_cluster(models, say)
-    from orchestrator.datasets.weights import fetch_all
-
-    return fetch_all(models, say)
 
 
 def _overflow_notes(path: Path) -> list[str]:
@@ -172,6 +167,3 @@ def _overflow_notes(path: Path) -> list[str]:
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
     return overflow.lines(overflow.risks(build_plan(sweep), data_folder(sweep)))
-
-
-models_app.command("flip-rate")(flip_rate)

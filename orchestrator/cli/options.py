@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from actors.text.printable import printable
-from envs.errors import RunFolderError
-from envs.samples import BadData
-from sweeps.sweep_file import SweepError
+from envs.errors import UserError
 
 if TYPE_CHECKING:
     from sweeps.spec import Sweep
@@ -21,17 +19,17 @@ WIDTH = 128
 
 
 def required_name(text: str) -> str:
-    """Return the name of a run folder; raises RunFolderError if it is empty."""
+    """Return the name of a run folder; raises UserError if it is empty."""
     if not text.strip():
-        raise RunFolderError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
+        raise UserError("the name of the run folder is empty; type a folder, or s3://BUCKET/FOLDER")
     return text
 
 
 def readable_folder(text: str) -> Path:
-    """Return a run folder, or a readable copy of one in a bucket; raises RunFolderError."""
+    """Return a run folder, or a readable copy of one in a bucket; raises UserError."""
     if "://" not in required_name(text):
         if Path(text).is_file():
-            raise RunFolderError(f"{printable(text)} is a file, not a run folder; name a folder such as outputs/NAME")
+            raise UserError(f"{printable(text)} is a file, not a run folder; name a folder such as outputs/NAME")
         return Path(text)
     from orchestrator.object_store import run_location as remote
 
@@ -41,7 +39,7 @@ def readable_folder(text: str) -> Path:
 def _benchmark(text: str) -> Path:
     if not Path(text).is_dir():
         # printable: pydantic, which calls this, fails on names that are not UTF-8
-        raise BadData(
+        raise UserError(
             f"--data {printable(text)} is not a folder; name the one that holds the *_preprocessed.jsonl files"
         )
     return Path(text)
@@ -53,7 +51,10 @@ RunFolder = Annotated[
 RunFolders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", parser=readable_folder, help="Run folders, or s3://BUCKET/FOLDER.")
 ]
-ByJudge = Annotated[str, typer.Option("--judge", metavar="KEY", help="Whose verdicts (default: the sweep's judge).")]
+RunName = Annotated[str, typer.Argument(metavar="DIR", help="A run folder, or s3://BUCKET/FOLDER.")]
+ByJudge = Annotated[
+    str, typer.Option("--judge", metavar="NAME", help="Whose verdicts (default: those of the sweep's judge).")
+]
 StrictPaper = Annotated[
     bool, typer.Option("--strict-paper", help="Count a failed verdict as zeros, as the package does.")
 ]
@@ -62,20 +63,18 @@ MovedData = Annotated[
 ]
 OwnSweep = Annotated[
     Path | None,
-    typer.Option(
-        "--sweep",
-        metavar="FILE",
+    typer.Argument(
+        metavar="[SWEEP]",
         help="Your sweep file: allows its services, data and code where the folder names them.",
     ),
 ]
 Cluster = Annotated[
     str,
     typer.Option(
-        metavar="object|picture",
+        metavar="object|picture|none",
         help="Treat samples of one object, or of one picture or video, as dependent (default: where it widens intervals).",
     ),
 ]
-Independent = Annotated[bool, typer.Option("--independent", help="Treat all samples as independent.")]
 SweepFile = Annotated[
     Path, typer.Argument(metavar="SWEEP", help="A sweep file, or the name of one that ships (`ls sweeps`).")
 ]
@@ -85,32 +84,23 @@ Output = Annotated[
     str | None,
     typer.Option("--output", metavar="DIR", help="The run folder, or s3://BUCKET/FOLDER (default outputs/<name>)."),
 ]
-Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that has another configuration.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip and count bad lines of the data.")]
-More = Annotated[
-    list[Path],
-    typer.Option("--model", metavar="FILE", help="Add the \\[\\[model]] of this file (`train` writes one)."),
-]
-Reuse = Annotated[
+ModelSources = Annotated[
     list[str],
     typer.Option(
-        "--reuse",
-        metavar="DIR",
-        help="Take episodes from this run folder, or s3://BUCKET/FOLDER, instead of playing them; may repeat.",
+        "--model",
+        metavar="MODEL",
+        help="Also this model: a checkpoint's folder, a Hub id, http://HOST/v1#NAME, or a file with \\[\\[model]]; may repeat.",
     ),
 ]
+Update = Annotated[bool, typer.Option("--update", help="Resume in a folder that has another configuration.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask first, as in a script.")]
 
 
-def load_sweep(
-    path: Path, overrides: list[str], output: str | None, skip_bad: bool = False, more: Sequence[Path] = ()
-) -> Sweep:
-    """Load the sweep that the options describe; raises SweepError."""
-    from sweeps.load import load
+def parse_clustering(cluster: str) -> str:
+    """Return the clustering that an option names: empty for none."""
+    from orchestrator.report.run_data import AUTOMATIC
 
-    sweep = load(path, [*overrides, *(["skip_bad=true"] if skip_bad else [])], more)
-    if output is not None and not output.strip():
-        raise SweepError("--output is empty; name a folder, or omit it for outputs/<name>")
-    return sweep if output is None else sweep.model_copy(update={"output": output})
+    return "" if cluster == "none" else cluster or AUTOMATIC
 
 
 def with_local_output(sweep: Sweep) -> Sweep:
@@ -123,13 +113,21 @@ def with_local_output(sweep: Sweep) -> Sweep:
 
 
 def require_data(sweep: Sweep, file: Path) -> None:
-    """Raise BadData, naming the paths tried, if the data folder of the sweep is missing."""
+    """Raise UserError, naming the paths tried, if the data folder of the sweep is missing."""
     from sweeps.shipped import missing_data
 
     if why := missing_data(sweep.data, file):
-        raise BadData(why)
+        raise UserError(why)
 
 
-def reusable_folders(names: Sequence[str]) -> list[tuple[str, Path]]:
-    """Return each ``--reuse`` folder as typed, with a readable copy of it; raises RunFolderError."""
-    return [(name, readable_folder(name)) for name in dict.fromkeys(names)]
+def split_sweep(names: Iterable[str]) -> tuple[list[str], Path | None]:
+    """Return the names of models, and the sweep file among them if there is one; raises UserError for two."""
+    from sweeps.shipped import shipped_sweeps
+
+    models, sweeps = list[str](), list[str]()
+    for name in names:
+        is_sweep = name.endswith(".toml") or Path(name).is_file() or name in shipped_sweeps()
+        (sweeps if is_sweep else models).append(name)
+    if len(sweeps) > 1:
+        raise UserError(f"name one sweep, not {sweeps[0]} and {sweeps[1]}")
+    return models, Path(sweeps[0]) if sweeps else None

@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestrator.cli.compare import ReadOptions, choose_clustering, compare_folders, show_differences
-from orchestrator.cli.options import WIDTH, AsJson, ByJudge, Cluster, Independent, MovedData, RunFolders, StrictPaper
+from orchestrator.cli.compare import ReadOptions, compare_folders, show_differences
+from orchestrator.cli.options import (
+    WIDTH,
+    AsJson,
+    ByJudge,
+    Cluster,
+    MovedData,
+    RunFolders,
+    StrictPaper,
+    parse_clustering,
+)
 from orchestrator.cli.printing import exit_for_faults, print_json, print_lines, print_sources, print_tables
-from orchestrator.cli.train import print_learned
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -25,24 +33,26 @@ def report(
     brief: Annotated[bool, typer.Option("--brief", help="Only print the tables; write nothing.")] = False,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
-    baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Draw baselines grey in figures, or leave them out.")
-    ] = True,
     cluster: Cluster = "",
-    independent: Independent = False,
-    into: Annotated[
+    output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page on several runs (default runs.html, or leaderboard.html)."),
+        typer.Option(
+            metavar="FILE", help="The page on several runs (default runs.html or leaderboard.html), or the ids."
+        ),
     ] = None,
     leaderboard: Annotated[
         bool, typer.Option("--leaderboard", help="Write one page that ranks all models and people of the folders.")
     ] = False,
-    learned: Annotated[
-        bool, typer.Option("--learned", help="Table 3: before and after training, with the paper's figures.")
-    ] = False,
-    open_page: Annotated[
-        bool, typer.Option("--open", help="Also open the page in the browser of this machine.")
-    ] = False,
+    filter_: Annotated[
+        int | None,
+        typer.Option(
+            "--filter",
+            min=1,
+            max=100,
+            metavar="PERCENT",
+            help="Only show which samples the paper's filter keeps, without those that PERCENT of the models get at once.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the paper's tables, and write tables/, figures/ and report.html into the run folder.
@@ -50,25 +60,24 @@ def report(
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
     """
-    options = ReadOptions(data, judge, strict_paper, choose_clustering(cluster, independent))
-    page: Path | None = None
-    if learned:
-        print_learned(folders, data)
+    options = ReadOptions(data, judge, strict_paper, parse_clustering(cluster))
+    if filter_ is not None:
+        from orchestrator.cli.paper_filter import show_filter
+
+        show_filter(folders[0], filter_, output, as_json)
     elif leaderboard:
-        page = _rank_models(folders, options, into or Path("leaderboard.html"), as_json)
+        _rank_models(folders, options, output or Path("leaderboard.html"), as_json)
     elif len(folders) > 1 and as_json:
-        compare_folders(folders, options, None, as_json)
+        compare_folders(folders, options, as_json)
     elif len(folders) > 1:
-        page = _report_runs(folders, options, None if brief else into or Path("runs.html"))
+        _report_runs(folders, options, None if brief else output or Path("runs.html"))
     else:
-        page = _report_run(folders[0], options, brief, baselines, as_json)
-    if open_page and page is not None:
-        typer.launch(str(page))
+        _report_run(folders[0], options, brief, as_json)
     exit_for_faults(folders)
 
 
-def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool, as_json: bool) -> Path | None:
-    """Print the tables of a run, and write its files; return its page, None if nothing is written."""
+def _report_run(folder: Path, options: ReadOptions, brief: bool, as_json: bool) -> None:
+    """Print the tables of a run, and write its files."""
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
     from orchestrator.report.tables.model_input import input_notes
@@ -78,9 +87,10 @@ def _report_run(folder: Path, options: ReadOptions, brief: bool, baselines: bool
         intervals = f"acc_low and acc_high as in results.json, over independent samples; in pages: {describe_clusters(run_data)}"
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
         print_json({"cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes})
-        return None
+        return
     _print_run(run_data)
-    return None if brief else _write_run(run_data, options.data, baselines)
+    if not brief:
+        _write_run(run_data, options.data)
 
 
 def _print_run(run_data: RunData) -> None:
@@ -92,7 +102,7 @@ def _print_run(run_data: RunData) -> None:
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
-def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> Path:
+def _write_run(run_data: RunData, data: Path | None) -> None:
     from orchestrator.report.figures.draw import write_figures
     from orchestrator.report.figures.process import figure_set
     from orchestrator.report.html import write_page
@@ -101,16 +111,15 @@ def _write_run(run_data: RunData, data: Path | None, baselines: bool) -> Path:
     from orchestrator.storage.disk import disk_errors
 
     folder = run_data.folder
-    with disk_errors(folder), figure_set(run_data, baselines) as figures:
+    with disk_errors(folder), figure_set(run_data, True) as figures:
         files = write_tables(run_data)
         page = write_page(run_data, data, figures=figures)
         files += write_figures(run_data, figures=figures)
     print(f"intervals: {describe_clusters(run_data)}")
     print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
-    return page
 
 
-def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_json: bool) -> Path | None:
+def _rank_models(folders: Sequence[Path], options: ReadOptions, output: Path, as_json: bool) -> None:
     """Rank the models and people of run folders on one offline page, with links to their report pages."""
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
@@ -123,15 +132,14 @@ def _rank_models(folders: Sequence[Path], options: ReadOptions, into: Path, as_j
         rows = [entrants[row["name"]] | row for row in ranking.rows.to_dicts()]
         notes = [*ranking.notes, *ranking.input_notes]
         print_json({"rows": rows, "cells": ranking.cells.to_dicts(), "notes": notes})
-        return None
-    with disk_errors(into):
-        page = write_leaderboard(ranking, into)
+        return
+    with disk_errors(output):
+        page = write_leaderboard(ranking, output)
     print_lines([*ranking.notes, f"open {page} in a browser"])
-    return page
 
 
-def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | None) -> Path | None:
-    """Print the differences from the first run, and write one page on all of them unless ``into`` is None."""
+def _report_runs(folders: Sequence[Path], options: ReadOptions, output: Path | None) -> None:
+    """Print the differences from the first run, and write one page on all of them unless ``output`` is None."""
     from orchestrator.report.comparisons import run_comparison
     from orchestrator.report.comparisons.leaderboard import build_leaderboard
     from orchestrator.report.html.leaderboard_page import write_leaderboard
@@ -146,9 +154,8 @@ def _report_runs(folders: Sequence[Path], options: ReadOptions, into: Path | Non
     except run_comparison.NothingInCommon as reason:
         differences = None
         print_lines([reason])
-    if into is None:
-        return None
-    with disk_errors(into):
-        page = write_leaderboard(ranking, into, "Runs side by side", differences)
+    if output is None:
+        return
+    with disk_errors(output):
+        page = write_leaderboard(ranking, output, "Runs side by side", differences)
     print_lines([f"open {page} in a browser"])
-    return page

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from actors.text.printable import printable
-from orchestrator.cli.options import (
-    More,
-    Output,
-    Overrides,
-    Reuse,
-    SkipBad,
-    SweepFile,
-    Update,
-    load_sweep,
-    require_data,
-    reusable_folders,
-)
+from envs.errors import UserError
+from orchestrator.cli.options import ModelSources, Output, Overrides, Update, readable_folder, require_data
 from orchestrator.cli.printing import print_mlflow, print_tables
 
 if TYPE_CHECKING:
     from sweeps.spec import Sweep
 
-
+SweepName = Annotated[
+    str, typer.Argument(metavar="[SWEEP]", help="A sweep file, or the name of one that ships; none: play --model.")
+]
+Reuse = Annotated[
+    list[str],
+    typer.Option(
+        metavar="DIR",
+        help="Take episodes from this run folder, or s3://BUCKET/FOLDER, instead of playing them; may repeat.",
+    ),
+]
 Retry = Annotated[
     str,
     typer.Option(
@@ -38,40 +39,60 @@ Retry = Annotated[
 
 
 def run(
-    sweep: SweepFile,
+    sweep: SweepName = "",
+    model: ModelSources = [],  # noqa: B006
+    limit: Annotated[int | None, typer.Option(min=1, help="Samples of each scenario.")] = None,
+    conditions: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "",
+    scenarios: Annotated[str, typer.Option(help="Names joined by commas, or all.")] = "",
+    data: Annotated[str, typer.Option(metavar="DIR", help="The benchmark folder or address.")] = "",
     set_: Overrides = [],  # noqa: B006
     output: Output = None,
-    skip_bad: SkipBad = False,
-    more: More = [],  # noqa: B006
     update: Update = False,
     tracking_uri: Annotated[
         str | None, typer.Option(help="MLflow: 'sqlite', an address (or in MLFLOW_TRACKING_URI), 'none'.")
     ] = None,
     retry: Retry = "",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="The same as --retry failed.")] = False,
     reuse: Reuse = [],  # noqa: B006
 ) -> None:
-    """Play the pending episodes of a sweep; rerun the same command to resume."""
+    """Play the pending episodes of a sweep, or of models without a sweep; rerun the same command to resume."""
+    from orchestrator.cli.sweep_source import load_sweep, selection_overrides
     from orchestrator.execution.retry_failed import parse_endings
     from orchestrator.execution.run import run as run_sweep
     from orchestrator.object_store import run_location as remote
     from orchestrator.storage import job_paths
 
-    endings_to_retry = parse_endings(",".join([retry, *(["failed"] if retry_failed else [])]))
-    tracked_sweep = _with_tracking(load_sweep(sweep, set_, output, skip_bad, more), tracking_uri)
+    endings_to_retry = parse_endings(retry)
+    options: dict[str, Any] = {"limit": limit, "conditions": conditions, "scenarios": scenarios, "data": data}
+    if sweep:
+        loaded = load_sweep(Path(sweep), [*selection_overrides(**options), *set_], output, model)
+    else:
+        sweep = prepare_line(model, options, output)
+        loaded = load_sweep(Path(sweep), set_, None)
+    tracked_sweep = _with_tracking(loaded, tracking_uri)
     job_paths.check_data_path(tracked_sweep.data)
-    require_data(tracked_sweep, sweep)
-    reused_folders = reusable_folders(reuse)
+    require_data(tracked_sweep, Path(sweep))
+    folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
     with remote.open_location(tracked_sweep.output) as location:
-        outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=reused_folders)
+        outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=folders)
     if not outcome.interrupted:
         print_tables(outcome.rows, tracked_sweep, location.folder)
         _print_next_steps(tracked_sweep, location.folder)
         if failed := int(outcome.rows["failed"].sum()):
-            print(f"{failed:,} episodes failed; rerun with --retry-failed to play them again")
+            print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
     for group, reason in outcome.reasons.items():
         print(printable(f"{group}: {reason}"), file=sys.stderr)
     raise typer.Exit(location.exit_code(outcome.exit_code))
+
+
+def prepare_line(models: Sequence[str], options: Mapping[str, Any], output: str | None) -> str:
+    """Write the sweep of models alone and return its file; raises UserError if there is no model."""
+    from orchestrator.cli.sweep_source import print_line, write_line
+
+    if not models:
+        raise UserError("name a sweep (`ls sweeps`), or a model: run --model FOLDER, OWNER/NAME or http://HOST/v1#NAME")
+    file = write_line(models, options, output, None)
+    print_line(file)
+    return str(file)
 
 
 def _with_tracking(sweep: Sweep, uri: str | None) -> Sweep:
@@ -84,8 +105,9 @@ def _with_tracking(sweep: Sweep, uri: str | None) -> Sweep:
 
 
 def _print_next_steps(sweep: Sweep, folder: Path) -> None:
+    output = shlex.quote(sweep.output)
     print(f"Results: {sweep.output}/results.json")
-    print(f"Tables, figures and report.html: proactive-sweep report {sweep.output}")
+    print(f"Tables, figures and report.html: proactive-sweep report {output}")
     print_mlflow(folder)
     if sweep.tracking.uri != "none":
-        print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {folder}")
+        print(f"Figures, tables and sample episodes in MLflow: proactive-sweep track {shlex.quote(str(folder))}")

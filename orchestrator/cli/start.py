@@ -1,52 +1,65 @@
 """``init``: write a first sweep file and print the commands that play it."""
 
+from __future__ import annotations
+
+import shlex
 import shutil
-import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from envs.errors import UserError
+from orchestrator.cli.options import ModelSources
 from orchestrator.cli.printing import print_lines
-from orchestrator.storage.software import version
-from sweeps import shipped
-from sweeps.sweep_file import SweepError
 
-NewFile = Annotated[Path, typer.Argument(metavar="[FILE]", help="The sweep file to write.")]
-Source = Annotated[str, typer.Option("--from", metavar="NAME", help="The shipped sweep to copy (`ls sweeps`).")]
-Package = Annotated[
-    Path | None,
+NewFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The sweep file to write (default sweep.toml).")]
+Source = Annotated[
+    str,
     typer.Option(
-        "--package", metavar="DIR", help="Write an example package (scenario, policy, measure) there instead."
+        "--from",
+        metavar="NAME",
+        help="The shipped sweep to copy (`ls sweeps`), or package: a folder with an example of an own scenario, policy, measure.",
     ),
 ]
+PACKAGE = "package"
+"""The source that is a folder."""
 
 
 def print_version(requested: bool) -> None:
     """Print the version and exit, for ``--version``."""
     if requested:
+        from orchestrator.storage.software import version
+
         print(f"proactive-sweep {version()}")
         raise typer.Exit
 
 
-def init(file: NewFile = Path("sweep.toml"), source: Source = "", package: Package = None) -> None:
-    """Write a first sweep file and print what to type next."""
-    if package is not None:
-        _copy_package(package)
+def init(file: NewFile = None, source: Source = "", model: ModelSources = []) -> None:  # noqa: B006
+    """Write a first sweep file, or with --model that of your models, and print what to type next."""
+    if source == PACKAGE:
+        _copy_package(file or Path(PACKAGE))
         return
-    text = shipped.copy_sweep_text(_find_source(source), file)
-    if file.suffix != ".toml":
-        raise SweepError(f"{file} is not a sweep file name; end it with .toml")
-    if file.exists():
-        raise SweepError(f"{file} already exists and is left unchanged; name another file")
+    path = file or Path("sweep.toml")
+    if path.suffix != ".toml":
+        raise UserError(f"{path} is not a sweep file name; end it with .toml")
+    if path.exists():
+        raise UserError(f"{path} already exists and is left unchanged; name another file")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("x", encoding="utf-8") as new:
-            new.write(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if model:
+            from orchestrator.cli.sweep_source import write_line
+
+            write_line(model, {"limit": None, "conditions": "", "scenarios": "", "data": ""}, None, path)
+        else:
+            from sweeps import shipped
+
+            with path.open("x", encoding="utf-8") as new:
+                new.write(shipped.copy_sweep_text(_find_source(source), path))
     except OSError as problem:
-        raise SweepError(f"{file} cannot be written: {problem.strerror or problem}") from None
-    print_lines(_next_steps(file, tomllib.loads(text)["data"]))
+        raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
+    print_lines(_next_steps(path))
 
 
 def _copy_package(folder: Path) -> None:
@@ -55,32 +68,34 @@ def _copy_package(folder: Path) -> None:
     try:
         shutil.copytree(Path(spec.origin).with_name("template"), folder, ignore=shutil.ignore_patterns("__pycache__"))
     except FileExistsError:
-        raise SweepError(f"{folder} already exists and is left unchanged; name another folder") from None
+        raise UserError(f"{folder} already exists and is left unchanged; name another folder") from None
     except OSError as problem:
-        raise SweepError(f"{folder} cannot be written: {problem.strerror or problem}") from None
+        raise UserError(f"{folder} cannot be written: {problem.strerror or problem}") from None
     print_lines([f"{folder}: its README.md has the commands to type next"])
 
 
 def _find_source(name: str) -> Path:
-    """Return the file of a shipped sweep, or of the starter for an empty name; raises SweepError."""
+    """Return the file of a shipped sweep, or of the starter for an empty name; raises UserError."""
+    from sweeps import shipped
+
     if not name:
         return shipped.STARTER
     sweeps = shipped.shipped_sweeps()
     if name not in sweeps:
-        raise SweepError(f"no shipped sweep is called {name!r}; {shipped.suggest_sweep(Path(name))}")
+        raise UserError(f"no shipped sweep is called {name!r}; {shipped.suggest_sweep(Path(name))}")
     return sweeps[name]
 
 
-def _next_steps(file: Path, data: str) -> tuple[str, ...]:
+def _next_steps(path: Path) -> tuple[str, ...]:
     """Return the file written and the commands to type next."""
-    folder = file.parent / data
-    get_data = f"data demo {folder}      # a small benchmark; `data fetch DIR` downloads the published one"
-    if folder.name == "test":
-        get_data = f"data fetch {folder.parent}      # 150 GB, published; `data demo {folder}` draws a small one"
-    return (
-        f"{file}: edit it, then",
-        f"  proactive-sweep {get_data}",
-        f"  proactive-sweep plan {file}",
-        f"  proactive-sweep run {file}",
-        f"  proactive-sweep report outputs/{file.stem}",
-    )
+    from sweeps.load import load
+    from sweeps.shipped import missing_data
+
+    sweep, file = load(path), shlex.quote(str(path))
+    folder = shlex.quote(str(path.parent / sweep.data))
+    get_data = f"data demo {folder}      # a small drawn benchmark; `data fetch DIR` downloads the published one"
+    if Path(sweep.data).name == "test":
+        get_data = f"data fetch {shlex.quote(str(path.parent / Path(sweep.data).parent))}      # 150 GB, published"
+    commands = [*([get_data] if missing_data(sweep.data, path) else []), f"plan {file}", f"run {file}"]
+    report = f"report {shlex.quote(sweep.output)}"
+    return (f"{path}: edit it, then", *(f"  proactive-sweep {command}" for command in (*commands, report)))

@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from actors.text.printable import one_line
 from envs.errors import UserError
+from orchestrator.cli.removed import removed_sentence
 
 USAGE, INTERRUPTED = 2, 130
 
@@ -29,6 +30,12 @@ class Commands(TyperGroup):
         with report_user_errors():
             return super().invoke(ctx)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that was typed; raises UserError for one that an earlier release had."""
+        if args[0] not in self.commands and (sentence := removed_sentence(_path(ctx, args[0]))):
+            raise UserError(sentence)
+        return super().resolve_command(ctx, args)
+
 
 @contextmanager
 def report_user_errors() -> Iterator[None]:
@@ -40,13 +47,26 @@ def report_user_errors() -> Iterator[None]:
     except TyperException as mistake:  # an argument that a command does not take
         if type(mistake).__name__ == "NoArgsIsHelpError":
             raise
-        raise _exit(f"{one_line(mistake.format_message())} Type --help to see the options.", USAGE) from None
+        raise _exit(_describe_usage(mistake), USAGE) from None
     except KeyboardInterrupt:
         raise _exit("stopped; stored results are kept, rerun the same command to resume", INTERRUPTED) from None
     except OSError as problem:
         if problem.filename is None:
             raise
         raise _exit(f"{problem.filename}: {problem.strerror}", USAGE) from None
+
+
+def _describe_usage(mistake: Any) -> str:
+    """Return what to type instead of an option of an earlier release, or else what the parser says."""
+    removed = removed_sentence(_path(mistake.ctx, mistake.option_name)) if hasattr(mistake, "option_name") else ""
+    return removed or f"{one_line(mistake.format_message())} Type --help to see the options."
+
+
+def _path(context: Any, word: str) -> str:
+    """Return a command or option after the names of the commands above it, without the program's."""
+    while context is not None and context.parent is not None:
+        word, context = f"{context.info_name} {word}", context.parent
+    return word
 
 
 @contextmanager

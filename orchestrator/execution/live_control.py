@@ -77,7 +77,7 @@ class LiveControl:
             self._find_nodes(command.target)
         groups = self.driver.schedule.groups.values()
         if command.verb == "requeue" and groups and all(group.demand.pool == JUDGES for group in groups):
-            raise CommandRefused("only a judge runs here now; `run --retry-failed` plays failed episodes again")
+            raise CommandRefused("only a judge runs here now; `run --retry failed` plays failed episodes again")
 
     # -- pause, resume, cancel, restore -------------------------------------------------------------------------------
     def _hold(self, command: Command) -> str:

@@ -42,7 +42,7 @@ def export(folder: Path, to: str, into: Path, data: Path | None = None, by: str 
     if to not in FORMATS:
         raise RunFolderError(f"unknown format {to!r}; type --to {', '.join(FORMATS)}")
     if into.exists():
-        raise RunFolderError(f"{into} already exists; name a new folder with --into")
+        raise RunFolderError(f"{into} already exists; name a new folder with --output")
     run_data = read_run(folder, data)
     with disk_errors(into):
         into.absolute().parent.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ FILE = "labels.csv"
 BITS = ("category", "suggestion")
 COLUMNS = ("key", *BITS)
 OPTION_COLUMNS = ("key", "labeler", "label")
-"""Columns of a file that ``view --export-labels`` writes; its labels are numbers of options."""
+"""Columns of a file that ``label --export`` writes; its labels are numbers of options."""
 SCHEMA = {"key": pl.String, **dict.fromkeys((*BITS, "aggregate"), pl.Boolean), "drawn": pl.String}
 YES, NO = ("1", "true", "yes"), ("0", "false", "no")
 
@@ -35,7 +35,7 @@ def read_labels(folder: Path) -> pl.DataFrame:
 def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({})) -> pl.DataFrame:
     """Return the labels of a CSV file with the columns key, category and suggestion; rows without a label are left out.
 
-    A file of ``view --export-labels`` is accepted too; its labels of keys that are not in ``samples`` are left out.
+    A file of ``label --export`` is accepted too; its labels of keys that are not in ``samples`` are left out.
     Raises RunFolderError if the file cannot be read, lacks a column, or has a label that is neither 1 nor 0.
     """
     try:
@@ -64,7 +64,7 @@ def parse_labels(path: Path, samples: Mapping[str, Sample] = MappingProxyType({}
 
 
 def _read_options(path: Path, samples: Mapping[str, Sample]) -> pl.DataFrame:
-    """Return the labels of ``view --export-labels`` as 1 and 0 per bit.
+    """Return the labels of ``label --export`` as 1 and 0 per bit.
 
     ``category`` is 1 for the right category, ``suggestion`` for a suggestion that counts as correct in the first turn.
     """

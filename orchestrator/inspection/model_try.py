@@ -87,7 +87,7 @@ def models(names: Sequence[str], sweep: Path | None, backend: str = "", services
     Of a sweep's models, ``services`` (for certificates) keeps services and drops policies; without it, the reverse.
     """
     if not names and sweep is None:
-        raise SweepError("models try loads every model: name models or checkpoint folders, or add --sweep FILE")
+        raise SweepError("models try loads every model: name models or checkpoint folders, or a sweep")
     entries = checkpoint_specs(names, sweep, backend)
     without = "builtin" if services else "openai"
     return entries if names else [model for model in entries if model.backend != without]
@@ -265,7 +265,7 @@ def prove(model: ModelSpec, sweep: Path | None, data: Path | None) -> Certificat
 async def _record(plan: Plan, model: ModelSpec, data: Path, ordinals: Sequence[int]) -> InputReport:
     if model.requirements:
         own = f"it plays with {', '.join(model.requirements)}, which this process does not have"
-        return InputReport(reason=f"{own}; `models try {model.name} --sweep FILE` installs and compares them")
+        return InputReport(reason=f"{own}; `models try SWEEP` installs and compares them")
     try:
         open_front = open_engine if model.backend == "openai" else open_without_weights
         backend: Backend = open_front(model, data)

@@ -1,4 +1,4 @@
-"""``prompt``: the input of a model or judge as text, built as in a sweep, with names in place of pictures."""
+"""``models try --prompt``: the input of a model or judge as text, built as in a sweep, with names in place of pictures."""
 
 import asyncio
 import json

@@ -111,7 +111,7 @@ def _folder_names(folders: Sequence[Path]) -> list[str]:
     """Return the folders' names as typed; raises RunFolderError for a duplicate, or for fewer than two folders."""
     run_folder.check_distinct(folders)
     if len(folders) < 2:
-        raise RunFolderError("merge needs two or more folders before --into")
+        raise RunFolderError("merge needs two or more folders before --output")
     return [str(folder) for folder in folders]
 
 
@@ -121,7 +121,7 @@ def _check_folders(folders: Sequence[Path], into: Path) -> None:
             raise RunFolderError(f"{folder} is being written; wait for its driver, or stop it")
     if any((into / name).exists() for name in (run_folder.RESOLVED, run_folder.PLAN, "episodes")):
         raise RunFolderError(
-            f"{into} has a run already; name a new folder with --into, and {into} as one of the merged folders"
+            f"{into} has a run already; name a new folder with --output, and {into} as one of the merged folders"
         )
 
 

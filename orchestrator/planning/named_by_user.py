@@ -1,7 +1,7 @@
 """Checks that the sweep stored in a run folder contacts and runs only what the user has named.
 
 The folder may come from someone else, so every command that acts on its sweep passes these checks. Users name services, key
-variables, data and models on the command line, in their own sweep file (``--sweep``), or in the environment.
+variables, data and models on the command line, in their own sweep file (named after the folder), or in the environment.
 """
 
 import os
@@ -46,7 +46,7 @@ def check_named(
     """Raise RunFolderError if ``models``, or the data of a folder's sweep, use anything that the user has not named.
 
     Args:
-        own: The sweep of the file that the user has named (``--sweep``).
+        own: The sweep of the file that the user has named.
         typed: Overrides (``KEY=VALUE``) from the command line.
         pictures: False if the models only read text.
     """
@@ -57,7 +57,7 @@ def check_named(
     if unnamed:
         raise RunFolderError(
             f"{folder} names {', '.join(dict.fromkeys(unnamed))}, which you have not named; read its sweep, then add "
-            f"`--sweep {folder / RESOLVED}`, or your own sweep file that names them"
+            f"`{folder / RESOLVED}`, or your own sweep file that names them"
         )
 
 

@@ -1,4 +1,4 @@
-"""``view --bundle``: all episodes of run folders as static files for any web server.
+"""``view --output``: all episodes of run folders as static files for any web server.
 
 ``list.parquet`` holds what the page filters and sorts, ``episodes-*.parquet`` the film strips and replies, and
 ``pictures-*.parquet`` the pictures. Row groups are small, so that an episode costs one range request; files are small too, for
@@ -124,7 +124,7 @@ def write_bundle(
 
 def _make_folder(target: Path) -> None:
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise RunFolderError(f"{target} already exists; name a new folder for --bundle")
+        raise RunFolderError(f"{target} already exists; name a new folder for --output")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as problem:

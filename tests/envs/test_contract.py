@@ -61,7 +61,7 @@ class NeverEnds(QuickDraw):
 class Forgets(QuickDraw):
     def step(self, sample, state, reply, move=None):
         after, turn = super().step(sample, state, reply, move)
-        return after, turn._replace(reply="")
+        return after, replace(turn, reply="")
 
 
 class Draws(QuickDraw):

@@ -1,6 +1,6 @@
 """vLLM's batch-invariant mode: replies depend less on what else is in the batch (``options.batch_invariant``).
 
-It is no guarantee (vllm#51187); ``models flip-rate`` measures what remains.
+It is no guarantee (vllm#51187); ``models try --flip-rate`` measures what remains.
 
 vLLM reads the mode from the environment at import, so the variable is set before vLLM is imported.
 """

@@ -123,7 +123,7 @@ def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
     flips = rows.filter(pl.col("flip_rate") > 0).select("model", "flip_rate").unique().sort("model")
     for model, rate in flips.iter_rows():
         yield (
-            f"{model}: up to {rate:.2f}% of answers change with the batch (`models flip-rate`); * is beyond what that "
+            f"{model}: up to {rate:.2f}% of answers change with the batch (`models try --flip-rate`); * is beyond what that "
             "explains (5%)"
         )
 
@@ -219,7 +219,7 @@ class _PaperCase:
         if missing := cell["planned"] - cell["finished"]:
             return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
         if cell["failed"]:
-            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
+            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
         pending = cell.get("lacking")
         return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 

@@ -1,4 +1,4 @@
-"""The table of `proactive-sweep models flip-rate`: what changed when a share of a run was played again, read from the run folder.
+"""The table of `models try --flip-rate`: what changed when a share of a run was played again, read from the run folder.
 
 A file that cannot be read counts as absent: the same command writes it again.
 """

@@ -39,7 +39,7 @@ def clustering_table(run_data: RunData) -> Table:
     numbers = clustering(run_data)
     lines = tuple(_cluster_line(row) for row in numbers.iter_rows(named=True) if row["icc"] is not None)
     rule = {
-        AUTOMATIC: f"intervals and tests are over clusters that widen them more than {WIDER} times (--independent: over samples)",
+        AUTOMATIC: f"intervals and tests are over clusters that widen them more than {WIDER} times (--cluster none: samples)",
         "": "intervals and tests are over independent samples, as asked",
     }.get(run_data.cluster, f"intervals and tests are over {run_data.cluster}s, as asked")
     title = f"samples of one object, picture or video are answered alike: {rule}"

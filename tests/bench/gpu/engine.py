@@ -238,7 +238,7 @@ def through_ray(device: str, small: bool) -> dict[str, Any]:
         )
         head = f'name = "try"\ndata = "{folder / "data"}"\nconditions = ["zero-shot"]\n'
         (folder / "try.toml").write_text(f'{head}[[model]]\n{entry}dtype = "float32"\n')
-        command = [sys.executable, "-m", "orchestrator", "models", "try", "--sweep", str(folder / "try.toml"), "--json"]
+        command = [sys.executable, "-m", "orchestrator", "models", "try", str(folder / "try.toml"), "--json"]
         done = subprocess.run(
             [*command, "--output", str(folder / "rates")], capture_output=True, text=True, check=False
         )

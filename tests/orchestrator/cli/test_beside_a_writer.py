@@ -110,7 +110,7 @@ def test_merge_beside_writer_is_refused_or_complete(writer, tmp_path):
     refused, deadline, into = 0, time.monotonic() + LEAST_S, tmp_path / "merged"
     while not refused or time.monotonic() < deadline:
         assert process.is_alive()
-        done = call("merge", folder, still, "--prefer", str(still), "--into", into)
+        done = call("merge", folder, still, "--prefer", str(still), "--output", into)
         assert "Traceback" not in done.output
         if done.exit_code == 0:
             assert checked_ids(into)

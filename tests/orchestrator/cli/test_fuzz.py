@@ -40,7 +40,7 @@ COMMANDS = {
     "status": ("{run}", "--json"),
     "report": ("{run}", "--brief", "--data", "--judge", "--strict-paper"),
     "compare": ("{run}", "--data", "--judge", "--strict-paper"),
-    "judge": ("{run}", "--by", "--set", "--again", "--agreement", "--json"),
+    "judge": ("{run}", "--judge", "--set", "--again", "--agreement", "--json"),
     "track": ("{run}", "--tracking-uri", "sqlite-but-no", "--data"),
     "audit --answers": ("{answers}", "--data", "{data}"),
     "audit": ("{run}", "--package", "--python", "--data"),
@@ -49,9 +49,9 @@ COMMANDS = {
     "data demo": ("{fifo}", "--samples", "--seed", "--keep"),
     "models check": ("uniform", "--sweep", "--gpu-type"),
     "models fetch": ("uniform", "--sweep"),
-    "report --leaderboard": ("{run}", "--into", "page.html", "--data", "--judge"),
-    "merge": ("{run}", "{run}", "--into", "merged", "--prefer"),
-    "export": ("{run}", "--to", "csv", "--into", "exported", "--by"),
+    "report --leaderboard": ("{run}", "--output", "page.html", "--data", "--judge"),
+    "merge": ("{run}", "{run}", "--output", "merged", "--prefer"),
+    "export": ("{run}", "--to", "csv", "--output", "exported", "--by"),
     "report --learned": ("{run}", "--data"),
 }
 """Command -> the words that its lines are drawn from, beside ``ODD``."""

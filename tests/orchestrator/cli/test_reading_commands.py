@@ -25,7 +25,7 @@ def run(demo_data, tmp_path_factory) -> Path:
 def test_runs_side_by_side_name_their_page(run, tmp_path):
     page = tmp_path / "page.html"
 
-    assert f"open {page} in a browser" in call("report", run, "--leaderboard", "--into", page).output.splitlines()
+    assert f"open {page} in a browser" in call("report", run, "--leaderboard", "--output", page).output.splitlines()
 
 
 def test_an_export_counts_its_files(run, tmp_path, capsys):

@@ -23,7 +23,7 @@ def opened(tmp_path, monkeypatch):
 
 def test_page_that_was_written_is_opened_and_nothing_without_one(demo_data, tmp_path, opened):
     folder = play_sweep(tmp_path / "run", sweep(demo_data, ["oracle", "uniform"], ["zero-shot"], scenarios=["QD"]))
-    command = ["report", str(folder), "--leaderboard", "--into", str(tmp_path / "page.html"), "--open"]
+    command = ["report", str(folder), "--leaderboard", "--output", str(tmp_path / "page.html"), "--open"]
 
     assert CliRunner().invoke(app, [*command, "--json"]).exit_code == 0
     assert CliRunner().invoke(app, ["report", str(folder), "--brief", "--open"]).exit_code == 0

@@ -139,7 +139,7 @@ def test_a_real_server_that_fails_in_every_way(
         file = write_sweep(tmp_path / "served.toml", proxy.url, peer.replace("_", "."), demo_data)
 
         with served(start(port, False), port, log) as server:
-            checked = cli.run("models", "check", "--sweep", file)
+            checked = cli.run("models", "check", file)
             assert checked.returncode == 0 and "it answers" in checked.stdout, checked.stdout + checked.stderr
             proxy.delay, proxy.throttle = 0.3, 5
             done = cli.run("run", file, "--output", calm, timeout=1200)

@@ -188,7 +188,7 @@ def test_run_plays_failed_episodes_again_only_when_asked(cli, demo_data, tmp_pat
     store.close()
 
     first = cli.run("run", path, "--output", out)
-    again = cli.run("run", path, "--output", out, "--retry-failed")
+    again = cli.run("run", path, "--output", out, "--retry", "failed")
 
     assert first.returncode == 1 and "3 episodes failed; rerun with --retry-failed" in first.stdout
     assert again.returncode == 0 and "3 failed episodes are pending again" in again.stdout

@@ -49,7 +49,7 @@ def test_plan_refuses_or_counts(mixed_folder, tmp_path):
     path.write_text(
         f'data = "{mixed_folder}"\nmodels = ["uniform"]\nscenarios = ["ROD"]\noutput = "{tmp_path / "run"}"\n'
     )
-    refused, planned = call("plan", path), call("plan", path, "--skip-bad")
+    refused, planned = call("plan", path), call("plan", path, "--set", "skip_bad=true")
 
     assert refused.exit_code == 2 and "type --skip-bad" in refused.output
     assert planned.exit_code == 0 and "10 episodes" in planned.output

@@ -94,7 +94,7 @@ def test_equal_runs_give_equal_exports_and_none_is_overwritten(run, tmp_path, to
 
 def test_the_command_says_what_it_wrote_and_what_formats_there_are(run, tmp_path):
     cli = CliRunner()
-    done = cli.invoke(app, ["export", str(run), "--to", "csv", "--into", str(tmp_path / "x")])
+    done = cli.invoke(app, ["export", str(run), "--to", "csv", "--output", str(tmp_path / "x")])
     wrong = cli.invoke(app, ["export", str(run), "--to", "xml"])
 
     assert done.exit_code == 0 and "4 files in" in done.output

@@ -78,7 +78,7 @@ def test_commands_accept_a_persons_run(oracle_played, demo_data, tmp_path):
     for arguments in (
         ["status", output],
         ["report", output, "--brief"],
-        ["export", output, "--to", "csv", "--into", tmp_path / "c"],
+        ["export", output, "--to", "csv", "--output", tmp_path / "c"],
     ):
         done = CliRunner().invoke(app, list(map(str, arguments)))
         assert done.exit_code == 0, done.output

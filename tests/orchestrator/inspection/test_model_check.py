@@ -363,7 +363,7 @@ def test_a_model_is_decoded_by_its_sweep_and_the_judge_by_its_table(tmp_path: Pa
     entry = f'[[model]]\nname = "m"\nsource = {json.dumps(source)}\nbackend = "transformers"\ngpus = 0\n'
     for sampling, words in (("", "is refused"), ('sampling = "checkpoint"\n', "cannot follow")):
         file.write_text(f'data = "d"\n{sampling}{entry}')
-        shown = CliRunner().invoke(app, ["models", "check", "--sweep", str(file), "--json"])
+        shown = CliRunner().invoke(app, ["models", "check", str(file), "--json"])
 
         assert words in json.loads(shown.stdout)["models"][0]["decoding"]
 
@@ -375,7 +375,7 @@ def test_judges_are_named(tmp_path):
     sweep.write_text(
         f'data = "d"\nmodels = ["oracle"]\nprotocol = "oeg"\n[judge]\nmodel = "reader"\n[[model]]\n{table}\n'
     )
-    shown = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+    shown = CliRunner().invoke(app, ["models", "check", str(sweep)])
 
     assert "reader" in shown.output and "oracle" in shown.output
     assert "rule-judge" in CliRunner().invoke(app, ["models", "check", "rule-judge"]).output
@@ -384,7 +384,7 @@ def test_judges_are_named(tmp_path):
 def test_markup_in_names_is_printed_literally(tmp_path):
     sweep = tmp_path / "s.toml"
     sweep.write_text('data = "d"\n[[model]]\nname = "mine"\nsource = "/models/[/bold]x[red] :smile: \\u001b[31m"\n')
-    outcome = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+    outcome = CliRunner().invoke(app, ["models", "check", str(sweep)])
 
     assert outcome.exit_code == 1, outcome.exception
     assert r"no: folder /models/[/bold]x[red] :smile: \x1b[31m does not exist" in outcome.output

@@ -31,7 +31,7 @@ def checkpoint(tmp_path: Path) -> Path:
 
 def prove(checkpoint: Path, data: Path, output: Path, code: int) -> dict[str, object]:
     done = CliRunner().invoke(
-        app, ["models", "prove", str(checkpoint), "--data", str(data), "--output", str(output), "--json"]
+        app, ["models", "try", "--prove", str(checkpoint), "--data", str(data), "--output", str(output), "--json"]
     )
     assert done.exit_code == code, done.output
     (row,) = json.loads(done.stdout)
@@ -118,9 +118,7 @@ def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(dem
         f'data = "{demo_data}"\nconditions = ["hint"]\n[[model]]\nname = "own"\nsource = "builtin:embedded"\n'
         'backend = "transformers"\ngpus = 0\nrequirements = ["transformers==5.18.0"]\n'
     )
-    done = CliRunner().invoke(
-        app, ["models", "prove", "--sweep", str(file), "--output", str(tmp_path / "out"), "--json"]
-    )
+    done = CliRunner().invoke(app, ["models", "try", "--prove", str(file), "--output", str(tmp_path / "out"), "--json"])
     (row,) = json.loads(done.stdout)
 
     assert done.exit_code == 1 and row["outcome"] == (

@@ -91,7 +91,7 @@ def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
     assert cli.run("run", sweep(tmp_path / "x.toml", demo_data, RULES), "--output", now).returncode == 0
     assert cli.run("run", sweep(tmp_path / "y.toml", demo_data, ""), "--output", later).returncode == 0
     assert not (later / "verdicts").exists()
-    assert cli.run("judge", later, "--by", "rule-judge").returncode == 0
+    assert cli.run("judge", later, "--judge", "rule-judge").returncode == 0
 
     columns = ["key", *BITS, "text"]
     assert (
@@ -101,7 +101,7 @@ def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
         .equals(verdicts_read_once(later, 420).select(columns).sort("key"))
     )
     assert (now / "results.json").read_bytes() == (later / "results.json").read_bytes()
-    again = cli.run("judge", later, "--by", "rule-judge", "--set", "attempts=1")
+    again = cli.run("judge", later, "--judge", "rule-judge", "--set", "attempts=1")
     assert again.returncode == 0, again.stderr
     verdicts_read_once(later, 420, judges=2)
     pairs = json.loads(cli.run("judge", later, "--agreement", "--json").stdout)
@@ -176,7 +176,7 @@ def test_unloadable_judge_leaves_answers_pending_for_another(cli, demo_data, tmp
     assert_stored_once(out, 140)
     rows = pl.read_parquet(out / "results.parquet")
     assert rows["aggregate"].null_count() == rows.height, "an answer that nobody read is no zero"
-    assert cli.run("judge", out, "--by", "rule-judge").returncode == 0
+    assert cli.run("judge", out, "--judge", "rule-judge").returncode == 0
     verdicts_read_once(out, 140)
 
 

@@ -98,7 +98,7 @@ def test_killed_judge_engine_reads_each_answer_once_and_leaves_none(cli, demo_da
 
 def judge_again_and_compare(cli, out: Path, both: int) -> None:
     """Another judge reads the same answers, and the two are compared where both gave a verdict."""
-    assert cli.run("judge", out, "--by", "rule-judge").returncode == 0
+    assert cli.run("judge", out, "--judge", "rule-judge").returncode == 0
     verdicts_read_once(out, ANSWERS, judges=2)
     assert [name.partition("/")[0] for name in judge_names(out)] == ["marks", "rule-judge"]
     rules = verdicts(out).filter(pl.col("judge").str.starts_with("rule-judge")).collect()

@@ -95,7 +95,7 @@ def test_a_mute_judge_leaves_failed_episodes_that_another_command_plays_again(cl
         errors = set(episodes(out).collect()["error"])
         assert errors == {"served gave no verdict on turn 0: no list of 0 and 1 of the right length"}
         healthy.append(True)
-        assert cli.run("run", path, "--output", out, "--retry-failed").returncode == 0
+        assert cli.run("run", path, "--output", out, "--retry", "failed").returncode == 0
     assert set(pl.read_parquet(out / "results.parquet")["acc"]) == {0.0}
     assert_stored_once(out, 20)
 

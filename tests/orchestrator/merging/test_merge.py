@@ -162,18 +162,18 @@ def test_invalid_merge_is_refused(shared_sweep, tmp_path):
     runner = CliRunner()
 
     for arguments, message in (
-        ([first, "--into", tmp_path / "x"], "merge needs two or more folders"),
-        ([first, first, "--into", tmp_path / "x"], "named twice"),
-        ([first, second, "--into", second], "has a run already"),
-        ([first, second, "--into", tmp_path / "x", "--prefer", "y"], "not one of the merged folders"),
-        ([first, tmp_path / "none", "--into", tmp_path / "x"], "holds no run"),
+        ([first, "--output", tmp_path / "x"], "merge needs two or more folders"),
+        ([first, first, "--output", tmp_path / "x"], "named twice"),
+        ([first, second, "--output", second], "has a run already"),
+        ([first, second, "--output", tmp_path / "x", "--prefer", "y"], "not one of the merged folders"),
+        ([first, tmp_path / "none", "--output", tmp_path / "x"], "holds no run"),
     ):
         refusal = runner.invoke(app, ["merge", *map(str, arguments)])
         assert refusal.exit_code == 2 and message in refusal.output.replace("\n", " "), refusal.output
     with lock.hold(second, "driver"), pytest.raises(RunFolderError, match="is being written"):
         merge([first, second], tmp_path / "x")
     assert not (tmp_path / "x" / "episodes").exists()
-    done = runner.invoke(app, ["merge", str(first), str(second), "--into", str(tmp_path / "x")])
+    done = runner.invoke(app, ["merge", str(first), str(second), "--output", str(tmp_path / "x")])
     assert (done.exit_code, done.output.splitlines()[0]) == (0, f"4 episodes from {first}")
 
 

@@ -36,7 +36,7 @@ def test_a_processor_that_cannot_be_built_counts_nothing(folder: Path) -> None:
 def test_the_check_of_such_a_folder_ends_without_a_traceback(folder: Path, tmp_path: Path) -> None:
     sweep = tmp_path / "mine.toml"
     sweep.write_text(f'data = "data"\n[[model]]\nname = "m"\nsource = "{folder}"\nbackend = "transformers"\ngpus = 0\n')
-    outcome = CliRunner().invoke(app, ["models", "check", "--sweep", str(sweep)])
+    outcome = CliRunner().invoke(app, ["models", "check", str(sweep)])
 
     assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
     assert "m" in outcome.output

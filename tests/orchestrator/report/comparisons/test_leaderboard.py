@@ -167,7 +167,7 @@ def test_the_page_links_to_reports_and_names_are_text(folders, demo_data, tmp_pa
 def test_leaderboard_command(folders, tmp_path):
     into = tmp_path / "board.html"
     done = CliRunner().invoke(
-        app, ["report", "--leaderboard", str(folders / "one"), str(folders / "two"), "--into", str(into)]
+        app, ["report", "--leaderboard", str(folders / "one"), str(folders / "two"), "--output", str(into)]
     )
     assert done.exit_code == 0 and f"open {into} in a browser" in done.output and into.is_file()
 
@@ -177,7 +177,7 @@ def test_leaderboard_command(folders, tmp_path):
     wrong = CliRunner().invoke(app, ["report", "--leaderboard", str(tmp_path / "none")])
     assert wrong.exit_code == 2 and "holds no run" in wrong.output
     nowhere = CliRunner().invoke(
-        app, ["report", "--leaderboard", str(folders / "one"), "--into", str(tmp_path / "a/b/c.html")]
+        app, ["report", "--leaderboard", str(folders / "one"), "--output", str(tmp_path / "a/b/c.html")]
     )
     assert nowhere.exit_code == 2 and "Traceback" not in nowhere.output
 
@@ -190,7 +190,7 @@ def run_command(*arguments, code=0):
 
 def test_several_runs_are_reported_on_one_page(folders, tmp_path):
     page, pair = tmp_path / "runs.html", [folders / "one", folders / "whole"]
-    output = run_command("report", *pair, "--into", page)
+    output = run_command("report", *pair, "--output", page)
     averages = compare_runs(read_runs(pair)).averages
 
     assert "less one (mcqa), points of acc" in output and "in a browser" in output
@@ -200,7 +200,7 @@ def test_several_runs_are_reported_on_one_page(folders, tmp_path):
     for line, row in zip(rows, averages.iter_rows(named=True), strict=True):
         assert line[:3] == [row["model"], row["condition"], str(row["n"])]
         assert line[3].startswith(format_signed(row["difference"])) and len(line) == 7 + 7
-    run_command("report", *pair, "--brief", "--into", tmp_path / "none.html")
+    run_command("report", *pair, "--brief", "--output", tmp_path / "none.html")
     assert not (tmp_path / "none.html").exists()
     assert json.loads(run_command("report", *pair, "--json"))["averages"] == averages.to_dicts()
 
@@ -214,7 +214,7 @@ def cells(table):
 def test_runs_with_nothing_in_common_are_ranked_on_one_page(demo_data, tmp_path):
     first = play_sweep(tmp_path / "one", sweep(demo_data, ["ask-properly"], ["zero-shot"]))
     second = play_sweep(tmp_path / "two", sweep(demo_data, ["uniform"], ["zero-shot"]))
-    output = run_command("report", first, second, "--into", tmp_path / "runs.html")
+    output = run_command("report", first, second, "--output", tmp_path / "runs.html")
 
     assert "no model and condition on the same samples in common" in output
     page = (tmp_path / "runs.html").read_text()

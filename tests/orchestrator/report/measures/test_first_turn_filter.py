@@ -127,7 +127,7 @@ def test_missing_and_failed_episodes_decide_nothing(demo_data, known_by, tmp_pat
 
 def test_ids_file_plays_kept_samples_only(planted_run, known_by, demo_data, tmp_path):
     file = tmp_path / "kept.json"
-    done = CliRunner().invoke(app, ["data", "filter", str(planted_run), "--into", str(file)])
+    done = CliRunner().invoke(app, ["data", "filter", str(planted_run), "--output", str(file)])
 
     assert done.exit_code == 0, done.output
     assert "6 of 22" in done.output and "92.8" in done.output and "37.6" in done.output
@@ -153,7 +153,7 @@ def test_undecided_samples_are_named_and_the_exit_code_is_1(demo_data, known_by,
     backends = {f"planted-{number:02d}": PlantedModel(number, dict.fromkeys(known_by, 0)) for number in range(2)}
     run = play_sweep(tmp_path / "run", wanted, only=15, backends=backends)
 
-    done = CliRunner().invoke(app, ["data", "filter", str(run), "--into", str(tmp_path / "ids.json")])
+    done = CliRunner().invoke(app, ["data", "filter", str(run), "--output", str(tmp_path / "ids.json")])
     as_json = json.loads(CliRunner().invoke(app, ["data", "filter", str(run), "--json"]).output)
 
     assert done.exit_code == 1

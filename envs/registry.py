@@ -1,0 +1,78 @@
+"""The only registry of scenarios: the paper's seven, and those that installed packages add."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from envs.changeit import VideoChange
+from envs.coco import CameraMoves
+from envs.imagenetc import ImageQuality
+from envs.installed import Offer, PackageError, describe_kind, find_offer, offers
+from envs.mvpn import MultiView
+from envs.quickdraw import QuickDraw
+from envs.rod import RealisticOcclusion
+from envs.scenario import Scenario
+from envs.vsod import VideoOcclusion
+
+
+class Scenarios(dict[str, Scenario]):
+    """Short name -> rules. It holds the paper's seven, and looks for any other name among installed packages."""
+
+    def __missing__(self, name: str) -> Scenario:
+        """Return the rules that an installed package offers under this name; raises PackageError if no package does."""
+        if name not in _installed:
+            _installed[name] = _load_scenario(find_offer("scenario", name))
+        return _installed[name]
+
+
+SCENARIOS = Scenarios(
+    (scenario.name, scenario)
+    for scenario in (
+        RealisticOcclusion(),
+        VideoOcclusion(),
+        MultiView(),
+        ImageQuality(),
+        QuickDraw(),
+        VideoChange(),
+        CameraMoves(),
+    )
+)
+"""Short name -> rules, in the paper's order; ``in`` and iteration cover these seven only."""
+
+STEMS: dict[str, str] = {scenario.stem: name for name, scenario in SCENARIOS.items()}
+"""Long name (file stem) -> short name."""
+
+_installed: dict[str, Scenario] = {}
+
+
+def installed_scenarios() -> dict[str, Offer]:
+    """Return the scenarios that installed packages offer by short name; raises PackageError if a name is taken."""
+    return offers("scenario", {*SCENARIOS, *STEMS})
+
+
+def is_scenario(name: object) -> bool:
+    """Return True if this is the short name of a scenario, here or in an installed package."""
+    return name in SCENARIOS or name in _installed or name in installed_scenarios()
+
+
+def in_paper_order(names: Iterable[str]) -> list[str]:
+    """Return the distinct names: the paper's in its order, then the others by name."""
+    distinct = set(names)
+    return [name for name in SCENARIOS if name in distinct] + sorted(distinct - SCENARIOS.keys())
+
+
+def _load_scenario(offer: Offer) -> Scenario:
+    scenario = offer.load()
+    if not isinstance(scenario, type) or not issubclass(scenario, Scenario):
+        raise PackageError(f"{offer} is {describe_kind(scenario)}; a scenario is a subclass of envs.Scenario")
+    missing = [name for name in ("name", "stem", "hint", "cue") if not hasattr(scenario, name)]
+    if missing:
+        raise PackageError(f"{offer} has no {missing[0]}; the class {scenario.__name__} must define it")
+    if scenario.name != offer.name:
+        raise PackageError(
+            f"{offer} has another name, {scenario.name!r}, in its class {scenario.__name__}; make the two names equal"
+        )
+    if scenario.stem in STEMS or Path(scenario.stem).name != scenario.stem:
+        raise PackageError(
+            f"{offer} reads {scenario.stem}_preprocessed.jsonl; its stem must be a file name that no other scenario has"
+        )
+    return scenario()

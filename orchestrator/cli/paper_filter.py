@@ -1,0 +1,73 @@
+"""``report --filter``: which samples the paper's filter keeps, recomputed from a run over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from orchestrator.cli.options import WIDTH
+from orchestrator.cli.printing import print_json, print_lines, text_table
+from orchestrator.monitoring.console import show
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from orchestrator.report.measures.first_turn_filter import FirstTurns
+
+LISTED = 5
+"""Most undecided samples that are listed by id."""
+COLUMNS = {
+    "samples": "samples", "kept": "kept", "gone": "dropped", "undecided": "undecided", "published": "kept by paper",
+    "shared": "kept by both", "first_turn": "first turn %", "first_turn_kept": "of kept %",
+}  # fmt: skip
+"""Column -> its heading."""
+
+
+def show_filter(folder: Path, percent: int, output: Path | None, as_json: bool) -> None:
+    """Print how many samples are kept, and write their ids into a file; exits with 1 if some are undecided."""
+    from orchestrator.report.measures import first_turn_filter as first_turn
+    from orchestrator.report.read_run import read_run
+    from orchestrator.storage.disk import disk_errors
+
+    run_data = read_run(folder)
+    turns = first_turn.first_turns(run_data, [])
+    rows = first_turn.threshold_counts(turns, percent)
+    decisions = turns.decide(percent)
+    undecided = decisions.filter(decisions["kept"].is_null())
+    if output is not None:
+        with disk_errors(output):
+            first_turn.write_ids(turns, percent, output)
+    notes = [*run_data.notes, *_notes(turns, undecided, percent, output)]
+    if as_json:
+        figures = {"models": turns.models, "percent": percent, "scenarios": rows.to_dicts()}
+        print_json({**figures, "undecided": undecided.to_dicts(), "notes": notes})
+    else:
+        texts = ([row["scenario"], *(_figure(row, name) for name in COLUMNS)] for row in rows.iter_rows(named=True))
+        title = f"dropped: samples that {percent}% of the {len(turns.models)} models get right at the first turn"
+        show(text_table(("scenario", *COLUMNS.values()), texts, title, len(COLUMNS)), min_width=WIDTH)
+        print_lines(notes)
+    raise typer.Exit(1 if undecided.height else 0)
+
+
+def _notes(turns: FirstTurns, undecided: pl.DataFrame, percent: int, output: Path | None) -> Iterator[str]:
+    """Yield the notes below the table, one sentence each."""
+    yield f"models: {', '.join(turns.models)}, at the first turn of zero-shot"
+    if undecided.height:
+        ids = [f"{row['scenario']}/{row['sample_id']:04d}" for row in undecided.head(LISTED).iter_rows(named=True)]
+        more = f" and {undecided.height - LISTED:,} more" if undecided.height > LISTED else ""
+        yield f"{undecided.height:,} samples stay undecided until these answers exist: {', '.join(ids)}{more}"
+    if output is not None:
+        count = sum(map(len, turns.ids(percent).values()))
+        yield f"{output} holds the {count:,} kept ids; play only them with --set selection.ids_file={output}"
+
+
+def _figure(row: dict[str, Any], name: str) -> str:
+    """Return a count, or a share with its 95% interval if it has one."""
+    value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
+    if value is None:
+        return "-"
+    limits = "" if low is None or high is None else f" ({low:.0f}–{high:.0f})"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.1f}{limits}"

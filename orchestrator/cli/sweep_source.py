@@ -1,0 +1,158 @@
+"""The sweep that a command line describes: a file with options, or models alone, whose sweep is written as a file."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from actors.text.printable import printable
+from envs.errors import UserError
+
+if TYPE_CHECKING:
+    from sweeps.own_model import Entry, Machine
+    from sweeps.spec import Sweep
+
+DATA_VARIABLE = "PROACTIVE_SWEEP_DATA"
+DRAWN = "drawn demo pictures: not evidence about real photographs"
+LIMIT = 20
+"""Samples of each scenario if a line names no sweep and no limit."""
+CONDITIONS = "zero-shot,hint"
+CPU_FLOPS = 1e11
+"""Operations per second that a CPU is assumed to do for an estimate; good to a factor of five."""
+TOKENS, TURNS = 1000, 2
+"""Tokens of a prompt with a picture, and turns of an episode, for the same estimate."""
+FREE_SHARE = 0.9
+"""Share of a GPU's memory that must be unused for it to count as free."""
+
+
+def load_sweep(
+    path: Path,
+    overrides: Iterable[str],
+    output: str | None,
+    models: Sequence[str] = (),
+    keys: Mapping[str, Any] | None = None,
+) -> Sweep:
+    """Load the sweep that the options describe; raises UserError."""
+    from sweeps.load import load
+
+    entries = read_models(models) if models else []
+    sweep = load(path, overrides, entries, keys)
+    if output is not None and not output.strip():
+        raise UserError("--output is empty; name a folder, or omit it for outputs/<name>")
+    return sweep if output is None else sweep.model_copy(update={"output": output})
+
+
+def selection_overrides(limit: int | None, conditions: str, scenarios: str, data: str) -> list[str]:
+    """Return the overrides of a sweep's keys that these options stand for."""
+    from sweeps.sweep_file import quote_value
+
+    names = {"conditions": conditions, "scenarios": scenarios}
+    lists = [f"{key}={quote_value(_names(text))}" for key, text in names.items() if text]
+    where = [f"data={quote_value(data)}"] if data else []
+    return [*lists, *where, *([] if limit is None else [f"selection.limit={limit}"])]
+
+
+def read_models(sources: Sequence[str]) -> list[Entry]:
+    """Return the entries of ``--model`` for this machine; raises UserError."""
+    from orchestrator.datasets.checkpoint_listing import read_hub
+    from sweeps.own_model import read_entries
+
+    machine = read_machine()
+    return [entry for source in sources for entry in read_entries(source, machine, read_hub)]
+
+
+def read_machine() -> Machine:
+    """Return the free GPUs of this machine, and whether vLLM is installed."""
+    from actors.node.nvml import DriverUnavailable, devices
+    from sweeps.own_model import Machine
+
+    try:
+        free = tuple(gpu.total for gpu in devices() if gpu.free >= FREE_SHARE * gpu.total)
+    except DriverUnavailable:
+        free = ()
+    return Machine(free, find_spec("vllm") is not None)
+
+
+def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str | None, file: Path | None) -> Path:
+    """Write the sweep of models alone into a file and return it; an earlier one of the same line is left as it is.
+
+    Raises UserError if the file is another line's.
+    """
+    import tomli_w
+
+    from orchestrator.storage import safe_write
+
+    entries = read_models(sources)
+    names = [entry if isinstance(entry, str) else entry["name"] for entry in entries]
+    folder = output or f"outputs/{names[0]}"
+    path = file or Path(f"outputs/{names[0]}.toml" if "://" in folder else f"{folder.rstrip('/')}.toml")
+    head = f"# {line_text(sources, options, output)}\n"
+    if path.exists():
+        if not path.read_text(encoding="utf-8").startswith(head):
+            command = f"proactive-sweep run {shlex.quote(str(path))}"
+            raise UserError(f"{path} is another line's sweep; type `{command}` to resume it, or name another --output")
+        return path
+    table = {
+        "data": find_data(options["data"], path.with_suffix("")),
+        "models": names,
+        "scenarios": _names(options["scenarios"]),
+        "conditions": _names(options["conditions"] or CONDITIONS),
+        "output": folder,
+        "selection": {"limit": options["limit"] or LIMIT},
+        "model": [entry for entry in entries if not isinstance(entry, str)],
+    }
+    safe_write.write(path, (head + tomli_w.dumps({k: v for k, v in table.items() if v})).encode())
+    return path
+
+
+def line_text(sources: Sequence[str], options: Mapping[str, Any], output: str | None) -> str:
+    """Return the command that plays these models without a sweep file."""
+    words = [word for source in sources for word in ("--model", source)]
+    for name, value in {**options, "output": output}.items():
+        words += [f"--{name}", str(value)] if value else []
+    return shlex.join(["proactive-sweep", "run", *words])
+
+
+def find_data(data: str, folder: Path) -> str:
+    """Return the benchmark folder: as named, as the environment names it, or a demo drawn below ``folder``."""
+    if named := data or os.environ.get(DATA_VARIABLE, ""):
+        return named if "://" in named else os.path.abspath(named)
+    from envs.installed import install_line, load_function, offers
+
+    if "data.demo" not in offers("command"):
+        wanted = f"name the benchmark by --data DIR or {DATA_VARIABLE}, or install the drawn one"
+        raise UserError(f"there is no data to play: {wanted}: {install_line('demo')}")
+    target = folder / "demo-data"
+    if not target.exists():
+        load_function("command", "data.demo")(target)
+    print(f"{printable(str(target))}: {DRAWN}")
+    return os.path.abspath(target)
+
+
+def print_line(path: Path) -> None:
+    """Print the file to edit and, on a CPU, how long the sweep may take."""
+    from sweeps.load import load
+
+    sweep = load(path)
+    print(printable(f"{path}: the sweep, to edit; the same line resumes it"))
+    for model in sweep.models:
+        if model.backend == "transformers" and not model.gpus and (size := _weight_bytes(model.source)):
+            episodes = len(sweep.cells()) * (sweep.selection.limit or 0)
+            hours = episodes * TURNS * TOKENS * size / CPU_FLOPS / 3600
+            note = f"{model.name}: no free GPU, so transformers plays it on the CPU; roughly {hours:.1g} hours"
+            print(printable(note), file=sys.stderr)
+
+
+def _weight_bytes(source: str) -> int:
+    from sweeps.own_model import read_folder
+
+    return read_folder(Path(source)).weight_bytes if Path(source).is_dir() else 0
+
+
+def _names(text: str) -> str | list[str]:
+    return text.split(",") if text and text != "all" else "all"
