@@ -3,62 +3,64 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.bench.gpu import PARTS
-
-pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
-pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+from tests.actors.vision_packages import fetch_packages
 
 ROOT = Path(__file__).parents[1]
-CUDA = {"driver", "release", "out-of-memory", "device-assert"}
-"""Parts that ask a driver or a device for something that a CPU has not."""
 
 
-def run_parts(folder: Path, *arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.bench.gpu", "--out", str(folder), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
-
-
-@pytest.mark.long
-def test_every_part_runs_or_says_why_not(tmp_path: Path) -> None:
-    parts = [
-        part for part in PARTS if part != "ray"
-    ]  # a cluster of its own: tests/orchestrator/execution/test_model_trial.py
-    done = run_parts(tmp_path, "--device", "cpu", "--small", *parts, timeout=590)
-
-    findings = json.loads((tmp_path / "gpu.json").read_text())["parts"]
-    assert done.returncode == 0, findings
-    assert {part for part, row in findings.items() if row["state"] == "skipped"} == CUDA
-    assert all(row["why"] for row in findings.values() if row["state"] == "skipped")
-    assert findings["batch"]["found"]["equal replies"] == "16 of 16"
-    assert findings["architectures"]["found"]["llava-1.5"] == "ids equal, reply equal (float32)"
-    assert len(findings["prefill"]["found"]) == 6 and all(
-        "s, " in timing for timing in findings["prefill"]["found"].values()
+def run_gpu(*arguments: str, path: Path | None = None, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *([str(path)] if path else [])])}
+    command = [sys.executable, *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False
     )
-    assert set(findings["decode"]["found"]) == {"2-way", "8-way"}
-    written = (tmp_path / "gpu.md").read_text()
-    assert all(f"| {part} | {findings[part]['state']} |" in written for part in parts)
 
 
 @pytest.mark.slow
-def test_a_part_that_cannot_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
-    import torch
+@pytest.mark.long
+def test_parts_run_on_a_cpu_and_a_skipped_part_is_no_success(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+    try:
+        packages = fetch_packages(tmp_path / "packages")
+    except RuntimeError as reason:
+        pytest.skip(str(reason))
+    parts = ("qwen2.5-vl-3b", "faults", "batch")
+    process = run_gpu(
+        "-m",
+        "tests.bench.gpu",
+        "--device",
+        "cpu",
+        "--small",
+        "--out",
+        str(tmp_path),
+        *parts,
+        path=packages,
+        timeout=400,
+    )
 
-    if torch.cuda.is_available():
-        pytest.skip("there is a CUDA device here: `make gpu` is the test")
-    done = run_parts(tmp_path, "driver", timeout=300)
+    rows = json.loads((tmp_path / "gpu.json").read_text())["parts"]
+    assert process.returncode == 3, rows
+    assert {part: row["state"] for part, row in rows.items()} == dict(zip(parts, ("ok", "skipped", "ok"), strict=True))
+    assert rows["qwen2.5-vl-3b"]["figures"]["worker requests/s"] > 0
+    assert rows["batch"]["figures"]["changed in batches of 8"] == "0 of 8"
+    assert all(f"| {part} | {rows[part]['state']} |" in (tmp_path / "gpu.md").read_text() for part in parts)
 
-    assert done.returncode == 0, done.stderr
-    row = json.loads((tmp_path / "gpu.json").read_text())["parts"]["driver"]
-    assert (row["state"], row["why"]) == ("skipped", "torch sees no CUDA device")
+
+def test_missing_packages_are_named_first_with_what_to_carry() -> None:
+    process = run_gpu("-S", "-m", "tests.bench.gpu")
+
+    assert process.returncode == 3
+    assert "missing: torch transformers" in process.stdout and "pip download" in process.stdout
 
 
-def test_unknown_part_is_a_mistake(tmp_path: Path) -> None:
-    done = run_parts(tmp_path, "drivers")
+def test_unknown_part_is_a_mistake() -> None:
+    process = run_gpu("-m", "tests.bench.gpu", "drivers")
 
-    assert done.returncode == 2 and "there is no part 'drivers'; there are driver, release" in done.stderr
+    assert process.returncode == 2 and "no part 'drivers'" in process.stderr

@@ -1,16 +1,37 @@
-"""The parts of ``make gpu``, in the order in which they run: what is certain first, what takes long last."""
+"""What ``make gpu`` measures on a machine with one CUDA GPU, Python 3.12, torch, transformers and torchvision."""
 
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """One measurement, which runs as a process of its own."""
+
+    seconds: float
+    """The most it may take."""
+    shows: str
+
+
+MODEL = "drawn weights of this size: requests/s of the worker's loop and of plain generate, decoding, busy share"
 PARTS = {
-    "driver": "the GPU check of a worker, against the real driver",
-    "release": "memory given back after a process closes, and after kill -9",
-    "architectures": "tiny checkpoints of nine architectures in their own dtype: ids and reply beside the package's call",
-    "batch": "a batch of 16 against each request alone: equal replies, requests/s",
-    "out-of-memory": "a batch that does not fit is halved, and every request is answered",
-    "device-assert": "a device assert ends the engine with its reason",
-    "ray": "models try on a checkpoint that asks for one GPU, through Ray and the real worker",
-    "preprocessing": "pictures/s by threads and by processes",
-    "busy": "share of time that the GPU computes while a worker plays episodes",
-    "prefill": "random weights at real size: seconds and peak memory at 3k, 15k and 32k tokens",
-    "decode": "tokens/s of 64 and of 256 requests side by side, random weights at real size",
+    "qwen2.5-vl-3b": Part(120, MODEL),
+    "llava-ov-7b": Part(120, MODEL),
+    "faults": Part(60, "a batch that does not fit is halved; a device assert ends the engine with one sentence"),
+    "batch": Part(120, "answers that change with the batch size"),
+    "two-models": Part(60, "two small models side by side on one GPU, beside one alone"),
+    "vllm": Part(60, "the worker's loop and LLM.chat on vLLM with drawn weights, where it is installed"),
 }
-"""Name -> what it shows."""
+"""Name -> part, in the order in which they run."""
+NEEDED = {
+    "torch": "torch",
+    "transformers": "transformers",
+    "torchvision": "torchvision",
+    "PIL": "pillow",
+    "pydantic": "pydantic",
+}
+"""Module that the parts import -> its distribution."""
+SKIPPED = 3
+"""Exit code of a part that cannot run on this machine, and of the whole if a part was skipped."""
+
+
+class CannotRunHere(Exception):
+    """Why a part cannot run on this machine."""

@@ -1,56 +1,37 @@
-"""One part of ``make gpu`` as a process: prints its findings as one JSON line; exit code 3 and a sentence where it cannot run."""
+"""One part of ``make gpu`` as a process: prints its figures as one JSON line; exit code 3 and a sentence if it cannot run."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
-from collections.abc import Callable
-from typing import Any
 
-from tests.bench.gpu.__main__ import SKIPPED
-
-
-class NotHere(Exception):
-    """Why a part cannot run on this machine."""
-
-
-def parts() -> dict[str, Callable[[str, bool], dict[str, Any]]]:
-    """Name -> the function of device and size that runs it."""
-    from tests.bench.gpu import engine, speed
-
-    return {
-        "driver": engine.driver,
-        "release": engine.release,
-        "architectures": engine.architectures,
-        "batch": engine.batch,
-        "out-of-memory": engine.out_of_memory,
-        "device-assert": engine.device_assert,
-        "ray": engine.through_ray,
-        "preprocessing": speed.preprocessing,
-        "busy": speed.busy,
-        "prefill": speed.prefill,
-        "decode": speed.decode,
-    }
+from tests.bench.gpu import SKIPPED, CannotRunHere
 
 
 def main(name: str, device: str, small: bool) -> int:
+    """Run the part; return its exit code."""
     try:
-        if device == "cuda":
-            import torch
+        if name == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise CannotRunHere("the package vllm is not installed")
+        import torch
 
-            if not torch.cuda.is_available():
-                raise NotHere("torch sees no CUDA device")
-        findings = parts()[name](device, small)
-    except ModuleNotFoundError as missing:
-        print(f"the package {missing.name} is not installed")
-        return SKIPPED
-    except NotHere as reason:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise CannotRunHere("torch sees no CUDA device")
+        from tests.bench.gpu import faults, speed
+
+        figures = {
+            "faults": faults.measure_faults,
+            "batch": faults.compare_batches,
+            "two-models": speed.measure_two_models,
+            "vllm": speed.measure_vllm,
+        }.get(name, lambda device, small: speed.measure_model(name, device, small))(device, small)
+    except (ModuleNotFoundError, CannotRunHere) as reason:
         print(reason)
         return SKIPPED
-    print(json.dumps(findings))
+    print(json.dumps(figures))
     return 0
 
 
 if __name__ == "__main__":
-    sys.modules["tests.bench.gpu.part"] = sys.modules["__main__"]  # the parts raise this module's NotHere
     sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3] == "small"))

@@ -1,226 +1,198 @@
-"""Parts of ``make gpu`` about speed: preprocessing, the busy share of a worker, and random weights at real size."""
+"""Parts of ``make gpu`` about speed: a worker beside plain ``generate``, two models on one GPU, and vLLM."""
 
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import os
+import json
+import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.bench.gpu.part import NotHere
+import torch
+from PIL import Image
 
-LENGTHS = (3_000, 15_000, 32_000)
-"""Tokens of a prompt: one picture, a conversation with history, and a full context."""
-WIDTHS = (64, 256)
-"""Requests side by side."""
-NEW_TOKENS = 32
+from actors.engine.backend import Request, images_of
+from actors.engine.hf.template import prompt_text
+from tests.bench.gpu.models import (
+    TOKENS,
+    Passes,
+    describe_model,
+    make_plan,
+    open_transformers,
+    play_pass,
+    write_checkpoint,
+    write_data,
+)
 
-
-# -- preprocessing -----------------------------------------------------------------------------------------------------
-def preprocessing(device: str, small: bool) -> dict[str, Any]:
-    """Pictures of 640x480 through Idefics3's processor (up to 17 tiles, needs no torchvision), workers side by side."""
-    number, rates = (8 if small else 64), dict[str, Any]()
-    cores = os.cpu_count() or 1
-    for kind, pool in (("threads", ThreadPoolExecutor), ("processes", ProcessPoolExecutor)):
-        for workers in [count for count in (1, 2, 4, 8, 16) if count <= cores][: 2 if small else None]:
-            options: dict[str, Any] = {}
-            if pool is ProcessPoolExecutor:
-                options["mp_context"] = multiprocessing.get_context("spawn")
-            with pool(workers, **options) as executor:
-                rates[f"{workers} {kind}"] = f"{_rate(executor, workers, number):.1f}/s"
-    return rates
-
-
-def _rate(executor: Executor, workers: int, number: int) -> float:
-    list(executor.map(_preprocess, range(2 * workers)))  # each worker imports and builds its processor first
-    began = time.monotonic()
-    list(executor.map(_preprocess, range(number)))
-    return number / (time.monotonic() - began)
+SAMPLES, BATCH = 256, 32
+"""Requests of a pass, and rows of a batch."""
+MEASURED_S = 80.0
+"""Seconds after which no further pair of passes begins."""
+PICTURE = (640, 480)
 
 
-def _preprocess(seed: int) -> int:
-    import numpy as np
-    import torch
-    from PIL import Image
-
-    torch.set_num_threads(1)
-    pixels = np.random.default_rng(seed).integers(0, 256, (480, 640, 3), dtype=np.uint8)
-    return len(_processor()(Image.fromarray(pixels))["pixel_values"])
-
-
-@cache
-def _processor() -> Any:
-    from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
-
-    return Idefics3ImageProcessorPil(size={"longest_edge": 4 * 364}, max_image_size={"longest_edge": 364})
-
-
-# -- a worker at work --------------------------------------------------------------------------------------------------
-def busy(device: str, small: bool) -> dict[str, Any]:
-    """The embedded model plays the demo as a worker does; the driver's utilisation is read five times a second."""
-    from sweeps.registry import registry
-    from tests.benchmark import copy_benchmark
-
-    entry = registry()["embedded"].model_copy(update={"gpus": int(device == "cuda")})
+def measure_model(name: str, device: str, small: bool) -> dict[str, Any]:
+    """Return requests/s of the worker and of plain ``generate`` in turns, tokens/s of decoding, and the GPU's busy share."""
+    began, (samples, batch, tokens) = time.monotonic(), (8, 4, 6) if small else (SAMPLES, BATCH, TOKENS)
     with tempfile.TemporaryDirectory() as temporary:
-        copy_benchmark(Path(temporary, "data"), per_scenario=1 if small else 50)
-        with _utilisation() as readings:
-            episodes, seconds = asyncio.run(_play_demo(entry, Path(temporary, "data")))
-    share = f"{sum(readings) / len(readings):.0f}%" if readings and device == "cuda" else "not told"
-    return {"GPU busy": share, "episodes/s": round(episodes / seconds, 1), "episodes": episodes}
+        folder = Path(temporary)
+        write_checkpoint(name, folder / "model", small)
+        write_data(folder / "data", samples, (112, 84) if small else PICTURE)
+        model = describe_model(name, folder / "model", device, batch=batch)
+        plan, backend = make_plan(model, folder / "data", tokens), open_transformers(model, folder / "data")
+        passes, plain, shares = Passes(), list[float](), list[int]()
+        play_pass(make_plan(model, folder / "data", 2), backend, 2 * batch, Passes())  # warms it up
+        while len(plain) < 2 or (not small and len(plain) < 5 and time.monotonic() - began < MEASURED_S):
+            with sample_busy(device, shares):
+                play_pass(plan, backend, 2 * batch, passes)
+            plain.append(generate_plainly(backend.model, passes.requests, folder / "data", batch, tokens))
+        decoding = time_decoding(backend.model, passes.requests[:batch], folder / "data", tokens)
+        asyncio.run(backend.close())
+    figures = {
+        "worker requests/s": round(samples / statistics.median(passes.seconds), 2),
+        "plain requests/s": round(samples / statistics.median(plain), 2),
+        "ratio": round(statistics.median(p / w for p, w in zip(plain, passes.seconds, strict=True)), 3),
+        "pairs of passes": len(plain),
+        "decoded tokens/s": round(decoding),
+        "tokens a prompt": round(statistics.mean(reply.prompt_tokens for reply in passes.replies)),
+    }
+    return figures | ({"busy share": f"{statistics.mean(shares):.0f}%"} if shares else {})
 
 
-async def _play_demo(entry: Any, data: Path) -> tuple[int, float]:
-    from actors.engine.in_flight import expected_in_flight
-    from actors.engine.registry import open_engine
-    from actors.playing.episode_runner import EpisodeRunner
-    from orchestrator.planning.build_plan import build_plan
-    from sweeps.load import build
+def prepare_plainly(model: Any, requests: Sequence[Request], data: Path) -> Any:
+    """Open the pictures and call the processor, as a script without any harness does."""
+    pictures = [Image.open(data / ref.path).convert("RGB") for r in requests for ref in images_of(r.messages)]
+    texts = [prompt_text(model.processor, request.messages, model.model.chat) for request in requests]
+    inputs = model.processor(text=texts, images=pictures, padding=True, return_tensors="pt").to(model.device)
+    return {k: v.to(model.network.dtype) if torch.is_floating_point(v) else v for k, v in inputs.items()}
 
-    sweep = build(
-        {"name": "gpu", "data": str(data), "models": ["embedded"], "conditions": ["zero-shot", "history"]}, "gpu"
-    )
-    plan, backend = build_plan(sweep), open_engine(entry, data)
-    began, episodes = time.monotonic(), 0
-    async for block in EpisodeRunner(plan, {entry.name: backend}, expected_in_flight(entry)).play(range(plan.total)):
-        episodes += len(block.ordinals)
-    seconds = time.monotonic() - began
-    await backend.close()
-    return episodes, seconds
+
+@torch.inference_mode()
+def generate_plainly(model: Any, requests: Sequence[Request], data: Path, batch: int, tokens: int) -> float:
+    """Return the seconds of plain ``generate`` over the requests, batch by batch."""
+    began = time.perf_counter()
+    for start in range(0, len(requests), batch):
+        inputs = prepare_plainly(model, requests[start : start + batch], data)
+        output = model.network.generate(**inputs, max_new_tokens=tokens, do_sample=False)
+        model.processor.batch_decode(output, skip_special_tokens=True)
+    return time.perf_counter() - began
+
+
+@torch.inference_mode()
+def time_decoding(model: Any, requests: Sequence[Request], data: Path, tokens: int) -> float:
+    """Return the tokens/s of one batch after its first token, so without prefill."""
+    inputs, seconds = prepare_plainly(model, requests, data), dict[int, float]()
+    for count in (1, tokens, 1, tokens):
+        began = time.perf_counter()
+        model.network.generate(**inputs, max_new_tokens=count, min_new_tokens=count, do_sample=False)
+        if model.device == "cuda":
+            torch.cuda.synchronize()
+        seconds[count] = time.perf_counter() - began
+    return len(requests) * (tokens - 1) / (seconds[tokens] - seconds[1])
 
 
 @contextmanager
-def _utilisation() -> Iterator[list[float]]:
-    from actors.node.nvml import DriverUnavailable, utilization
-
-    readings: list[float] = []
+def sample_busy(device: str, shares: list[int]) -> Iterator[None]:
+    """Append the driver's busy share of the GPU, in percent, five times a second during the block alone."""
     ended = threading.Event()
 
     def read() -> None:
         while not ended.wait(0.2):
-            try:
-                shares = [v for name, v in utilization().items() if name.endswith("utilization_percentage")]
-            except DriverUnavailable:
-                return
-            readings.extend(share for share in shares[:1])
+            shares.append(torch.cuda.utilization())
 
     reader = threading.Thread(target=read, daemon=True)
-    reader.start()
+    if device == "cuda":
+        reader.start()
     try:
-        yield readings
+        yield
     finally:
         ended.set()
-        reader.join()
-
-
-# -- real size ---------------------------------------------------------------------------------------------------------
-def configurations(small: bool) -> dict[str, Any]:
-    """Model -> its configuration as published; two thin layers where ``small``."""
-    from transformers import InternVLConfig, LlavaOnevisionConfig, Qwen2_5_VLConfig
-
-    text = {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
-            "num_key_value_heads": 4, "max_position_embeddings": 32768}  # fmt: skip
-    if small:
-        text |= {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2,
-                 "num_key_value_heads": 2}  # fmt: skip
-    edge = {"image_size": 56} if small else {}
-    thin = (
-        {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2} if small else {}
-    )
-    rope = {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [4, 6, 6] if small else [16, 24, 24]}
-    seeing = (
-        {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2} if small else {"hidden_size": 1280}
-    )
-    siglip = {"model_type": "siglip_vision_model", "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 14,
-              "image_size": 384, "num_hidden_layers": 26, "num_attention_heads": 16, "vision_use_head": False}  # fmt: skip
-    return {
-        "Qwen2.5-VL-7B": Qwen2_5_VLConfig(
-            vision_config={**seeing, "out_hidden_size": text["hidden_size"]},
-            text_config={**text, "vocab_size": 152064, "rope_parameters": rope},
-        ),
-        "InternVL3-8B": InternVLConfig(
-            vision_config={**thin, **edge}, text_config={"model_type": "qwen2", **text, "vocab_size": 151674}
-        ),
-        "LLaVA-OV-7B": LlavaOnevisionConfig(
-            vision_config={**siglip, **thin, **edge}, text_config={"model_type": "qwen2", **text, "vocab_size": 152000}
-        ),
-    }
-
-
-def _network(config: Any, device: str) -> Any:
-    import torch
-    from transformers import AutoModelForImageTextToText
-
-    with torch.device(device):
-        network = AutoModelForImageTextToText.from_config(
-            config, dtype=torch.bfloat16 if device == "cuda" else torch.float32
-        )
-    return network.eval()
-
-
-def _ids(rows: int, length: int, device: str) -> Any:
-    import torch
-
-    return torch.randint(10, 1000, (rows, length), device=device, generator=torch.Generator(device).manual_seed(0))
-
-
-def prefill(device: str, small: bool) -> dict[str, Any]:
-    """Text alone: the vision tower's share is not in it. A length that does not fit says so."""
-    import torch
-
-    timings: dict[str, Any] = {}
-    for name, config in configurations(small).items():
-        network = _network(config, device)
-        for length in (64, 128) if small else LENGTHS:
-            try:
-                seconds, peak = _time_prefill(network, _ids(1, length, device), device)
-                timings[f"{name} {length}"] = f"{seconds:.2f} s, {peak:.1f} GiB"
-            except torch.OutOfMemoryError:
-                timings[f"{name} {length}"] = "out of memory"
-        del network
         if device == "cuda":
-            torch.cuda.empty_cache()
-    return timings
+            reader.join()
 
 
-def _time_prefill(network: Any, ids: Any, device: str) -> tuple[float, float]:
-    """Seconds and peak GiB of a prompt's pass, the second of two."""
-    import torch
+def measure_two_models(device: str, small: bool) -> dict[str, Any]:
+    """Return requests/s of one small model alone, and of two processes that share the GPU."""
+    size = "small" if small else "real"
+    command = [sys.executable, "-m", "tests.bench.gpu.speed", device, size]
 
+    def run_side_by_side(count: int) -> float:
+        processes = [subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1, text=True) for _ in range(count)]
+        try:
+            for process in processes:
+                assert process.stdout and process.stdout.readline().strip() == "ready", process.communicate()[1][-300:]
+            for process in processes:
+                assert process.stdin
+                process.stdin.write("go\n")
+                process.stdin.flush()
+            return sum(json.loads(process.communicate()[0]) for process in processes)
+        finally:
+            for process in processes:
+                process.kill()
+
+    alone, together = run_side_by_side(1), run_side_by_side(2)
+    return {"alone requests/s": round(alone, 2), "two together": round(together, 2), "gain": round(together / alone, 2)}
+
+
+def play_half(device: str, small: bool) -> None:
+    """Load a small model on half a GPU, wait for a line, and print the requests/s of one pass."""
+    samples, batch, tokens = (8, 4, 6) if small else (128, BATCH, TOKENS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_checkpoint("llava-ov-0.5b", folder / "model", small)
+        write_data(folder / "data", samples, (112, 84) if small else PICTURE)
+        model = describe_model("llava-ov-0.5b", folder / "model", device, gpus=0.5, batch=batch)
+        backend, passes = open_transformers(model, folder / "data"), Passes()
+        play_pass(make_plan(model, folder / "data", 2), backend, 2 * batch, Passes())
+        print("ready", flush=True)
+        sys.stdin.readline()
+        play_pass(make_plan(model, folder / "data", tokens), backend, 2 * batch, passes)
+        asyncio.run(backend.close())
+    print(samples / passes.seconds[0], flush=True)
+
+
+def measure_vllm(device: str, small: bool) -> dict[str, Any]:
+    """Return requests/s of the worker on vLLM with drawn weights, and of plain ``LLM.chat`` over the same requests."""
+    from actors.engine.vllm.backend import VLLMBackend
+    from actors.engine.vllm.parameters import engine_arguments
+    from tests.bench.engine import chat
+
+    name, samples, tokens = ("idefics3", 8, 6) if small else ("qwen2.5-vl-3b", SAMPLES, TOKENS)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_checkpoint(name, folder / "model", small)
+        write_data(folder / "data", samples, (112, 84) if small else PICTURE)
+        options = {"load_format": "dummy", "max_model_len": 4096, "enforce_eager": small}
+        model = describe_model(name, folder / "model", device, backend="vllm", **options)
+        plan, passes = make_plan(model, folder / "data", tokens), Passes()
+        backend = VLLMBackend(model, folder / "data")
+        play_pass(plan, backend, samples, Passes())
+        play_pass(plan, backend, samples, passes)
+        asyncio.run(backend.close())
+        plain = _time_chat(engine_arguments(model), passes.requests, folder / "data", tokens, chat)
+    return {"worker requests/s": round(samples / passes.seconds[0], 2), "plain requests/s": round(samples / plain, 2)}
+
+
+def _time_chat(
+    arguments: dict[str, Any], requests: Sequence[Request], data: Path, tokens: int, chat: Callable[..., Any]
+) -> float:
+    from vllm import LLM, SamplingParams
+
+    from envs.render import Renderer
+
+    llm, sampling = LLM(**arguments), SamplingParams(temperature=0, max_tokens=tokens)
     for _ in range(2):
-        if device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
-            torch.cuda.synchronize()
-        began = time.monotonic()
-        with torch.inference_mode():
-            network(input_ids=ids, logits_to_keep=1)
-        if device == "cuda":
-            torch.cuda.synchronize()
-        seconds = time.monotonic() - began
-    return seconds, torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
+        began = time.perf_counter()
+        llm.chat([chat(request.messages, Renderer(data)) for request in requests], sampling, use_tqdm=False)
+    return time.perf_counter() - began
 
 
-def decode(device: str, small: bool) -> dict[str, Any]:
-    """New tokens a second of all rows together, prompts of 256 tokens, through transformers' ``generate``."""
-    if device == "cuda":
-        import torch
-
-        if torch.cuda.mem_get_info()[1] < 40 * 2**30 and not small:
-            raise NotHere("a 7B model and 256 rows need about 40 GiB")
-    network, rates = _network(configurations(small)["Qwen2.5-VL-7B"], device), dict[str, Any]()
-    for rows in (2, 8) if small else WIDTHS:
-        ids, tokens = _ids(rows, 16 if small else 256, device), 4 if small else NEW_TOKENS
-        options = {"do_sample": False, "min_new_tokens": tokens, "max_new_tokens": tokens, "pad_token_id": 0}
-        network.generate(input_ids=ids, max_new_tokens=1, do_sample=False, pad_token_id=0)
-        began = time.monotonic()
-        network.generate(input_ids=ids, **options)
-        rates[f"{rows}-way"] = f"{rows * tokens / (time.monotonic() - began):.0f} tokens/s"
-    return rates
+if __name__ == "__main__":
+    play_half(sys.argv[1], sys.argv[2] == "small")
