@@ -55,10 +55,10 @@ def test_a_dead_link_stops_the_build(tmp_path):
         assert build_site(tmp_path, tmp_path / "site").returncode == code, link
 
 
-def test_every_page_is_in_the_menu_once():
-    menu = (ROOT / "mkdocs.yml").read_text().partition("nav:")[2]
+def test_every_page_but_decisions_is_in_the_menu_once():
+    menu = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
 
-    assert sorted(re.findall(r"[\w./-]+\.md", menu)) == PAGES
+    assert sorted(re.findall(r"[\w./-]+\.md", menu)) == [page for page in PAGES if not page.startswith("decisions/")]
 
 
 def test_licence_table_matches_data_fetch():
