@@ -38,16 +38,13 @@ def text_table(heads: Sequence[str], rows: Iterable[Iterable[str]], title: str =
 
 
 def exit_for_faults(folders: Sequence[Path]) -> None:
-    """Name every damaged, missing and unlisted file of run folders on stderr, and exit with ``FAULTY`` if there is any.
-
-    A folder without checksums, as the first versions wrote it, is named but does not change the exit code.
-    """
-    from orchestrator.storage.manifest import NO_SUMS, find_faults
+    """Name every damaged, missing and foreign file of run folders on stderr, and exit with ``FAULTY`` if there is any."""
+    from orchestrator.storage.manifest import find_faults
 
     faults = [(folder, fault) for folder in folders for fault in find_faults(folder)]
     for folder, fault in faults:
         print(printable(f"{folder}/{fault}"), file=sys.stderr)
-    if any(fault.problem != NO_SUMS for _, fault in faults):
+    if faults:
         raise typer.Exit(FAULTY)
 
 

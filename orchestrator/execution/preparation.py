@@ -16,7 +16,6 @@ from orchestrator.planning.build_plan import planned_cells
 from orchestrator.report.scores.precision_stops import describe_savings
 from orchestrator.storage import reused
 from orchestrator.storage.control_state import read_control_state
-from orchestrator.storage.verdict_store import mend_verdicts
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +34,6 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
     state.pending = state.plan.pending(state.store.finished_episodes()["key"])
     state.standing = read_control_state(state.output)
     state.judge_queue = _build_judge_queue(state)
-    if state.judge_queue is None:
-        mend_verdicts(state.output)  # as a judge's queue does; a crash may have left a part that the manifest lacks
 
 
 def _reuse_episodes(state: AttemptState, folders: Sequence[tuple[str, Path]]) -> None:

@@ -37,7 +37,6 @@ from orchestrator.storage.disk import disk_errors
 from orchestrator.storage.part_files import Part, damaged_parts
 from orchestrator.storage.safe_write import move_aside
 from orchestrator.storage.schemas import PAIRED, TABLES
-from orchestrator.storage.verdict_store import damaged_verdicts
 
 INCOMPLETE = 1
 """Exit code of an attempt that is not completely uploaded."""
@@ -135,9 +134,7 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
 
 def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> set[str]:
     """Move aside the damaged parts that the bucket also holds: downloading them again saves replaying their episodes."""
-    damaged_paths = {
-        path.relative_to(folder).as_posix(): path for path in (*damaged_parts(folder), *damaged_verdicts(folder))
-    }
+    damaged_paths = {path.relative_to(folder).as_posix(): path for path in damaged_parts(folder)}
     moved = sorted(damaged_paths.keys() & set(remote))
     for name in moved:
         say(f"{folder / name} is damaged; it is moved to damaged/ and fetched from the bucket again")

@@ -1,13 +1,13 @@
-"""SHA-256 sums of the files of a run folder, recorded before each file gets its name.
+"""SHA-256 sums of the files of a run folder, recorded before each file gets its name; other bytes are damage.
 
-A file whose bytes have another sum is damaged, even if it can be read. ``sums.sha256`` in the run folder has one line per
-file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing sums.sha256``). If the list is
-complete, a part without a line is ignored. In a folder of an earlier version such a part counts if it can be decoded.
+``sums.sha256`` has one line per file, as ``sha256sum`` writes and checks them (``cd RUN && sha256sum -c --ignore-missing
+sums.sha256``). If the list is complete, a part without a line is foreign; the lists of versions 0.1 and 0.2 are not.
 """
 
 import errno
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -26,35 +26,38 @@ GONE = "0" * 64
 """Stands in place of a sum once this package has removed the file."""
 LARGEST = 1 << 30
 """Most bytes of a file that is not a part; the keys of a million episodes take some ten million."""
+KEPT_SUMS = 4
+"""Sums of a replaced file that stay: its own, and those of writers that were killed before the file had its name."""
 
-Sums = Mapping[str, set[str]]
-"""``episodes/part-00000001.parquet`` -> the sums that its bytes may have; two while a file is being replaced."""
+Sums = Mapping[str, tuple[str, ...]]
+"""``episodes/part-00000001.parquet`` -> the sums that its bytes may have, oldest first; ``GONE`` is last if it was removed."""
 
 
 def record_sums(folder: Path, files: Iterable[Path]) -> None:
     """Append the sums of files that are about to be published, and flush them. Raises OSError."""
-    sums = [(_hash_file(safe_write.temporary_path(path)), path.relative_to(folder).as_posix()) for path in files]
-    _append(folder, sums)
+    _append(folder, {path.relative_to(folder).as_posix(): hash_file(safe_write.temporary_path(path)) for path in files})
 
 
 def record_removals(folder: Path, files: Iterable[Path]) -> None:
-    """Record that files are about to be removed, so that they are not reported as missing. Raises OSError.
-
-    Names without a file and without a sum are skipped.
-    """
-    names = {path.relative_to(folder).as_posix(): path.exists() for path in files}
-    recorded = read_sums(folder) if names else {}
-    if gone := [
-        (GONE, name) for name, exists in names.items() if GONE not in recorded.get(name, () if exists else {GONE})
-    ]:
+    """Record that listed files are about to be removed, so that they are not reported as missing. Raises OSError."""
+    sums, names = read_sums(folder), [path.relative_to(folder).as_posix() for path in files]
+    if gone := {name: GONE for name in names if sums.get(name, (GONE,))[-1] != GONE}:
         _append(folder, gone)
 
 
-def _append(folder: Path, sums: Sequence[tuple[str, str]]) -> None:
+def _append(folder: Path, sums: Mapping[str, str]) -> None:
     """Append lines; a folder that has neither a list nor parts gets a complete list (``COMPLETE``)."""
-    if not (folder / NAME).exists() and not any(folder.glob("*/part-*")):
-        sums = [(GONE, COMPLETE), *sums]
-    safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for digest, name in sums).encode("ascii"))
+    if not (folder / NAME).exists() and not any(folder.glob("*/part-*.parquet")):
+        sums = {COMPLETE: GONE, **sums}
+    safe_write.append(folder / NAME, "".join(f"{digest}  {name}\n" for name, digest in sums.items()).encode("ascii"))
+
+
+def drop_stale_sums(folder: Path) -> None:
+    """Shorten the list of replaced files. The caller must hold the folder's lock."""
+    sums = read_sums(folder)
+    if any(len(digests) > KEPT_SUMS for digests in sums.values()):
+        lines = [f"{digest}  {name}\n" for name, digests in sums.items() for digest in digests[-KEPT_SUMS:]]
+        safe_write.write(folder / NAME, "".join(lines).encode("ascii"))
 
 
 def write(path: Path, content: bytes) -> None:
@@ -81,84 +84,44 @@ def read_verified(path: Path) -> bytes:
     raise OSError(errno.EINVAL, f"it is damaged or was edited: {NAME} has another sum", str(path))
 
 
+def damaged_files(folder: Path) -> list[str]:
+    """Return the names of files at the top of a run folder whose bytes have another sum."""
+    damaged = []
+    for name in read_sums(folder):
+        if "/" not in name and os.path.lexists(folder / name):
+            try:
+                read_verified(folder / name)
+            except OSError:
+                damaged.append(name)
+    return sorted(damaged)
+
+
 def read_sums(folder: Path) -> Sums:
-    """Return the recorded sums; torn and foreign lines are skipped."""
-    return _group_by_name(_read_lines(folder))
+    """Return the recorded sums; torn and foreign lines are skipped. The list is parsed once per state."""
+    try:
+        status = os.stat(path := folder / NAME)
+        return _read_once(path, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError:
+        return {}
+
+
+@lru_cache(maxsize=16)
+def _read_once(path: Path, *_state: int) -> Sums:
+    return parse_sums(regular.read_bytes(path, LARGEST))
 
 
 def parse_sums(content: bytes) -> Sums:
-    """Return the sums in the bytes of a list."""
-    return _group_by_name(_parse_lines(content))
+    """Return the sums in the bytes of a list; its last line may be torn inside a name."""
+    whole_lines = content[: content.rfind(b"\n") + 1].decode("ascii", errors="replace").splitlines()
+    sums: dict[str, dict[str, None]] = {}
+    for match in filter(None, map(LINE.fullmatch, whole_lines)):
+        digests = sums.setdefault(match[2], {})
+        digests.pop(match[1], None)  # the newest is last
+        digests[match[1]] = None
+    return {name: tuple(digests) for name, digests in sums.items()}
 
 
-def _group_by_name(lines: Iterable[tuple[str, str]]) -> Sums:
-    sums: dict[str, set[str]] = {}
-    for digest, name in lines:
-        sums.setdefault(name, set()).add(digest)
-    return sums
-
-
-def sum_matches(path: Path, sums: Sums) -> bool:
-    """Return True if a part's bytes match a recorded sum, or if none is recorded and the list is not complete."""
-    recorded = sums.get(f"{path.parent.name}/{path.name}")
-    if recorded is None:
-        return COMPLETE not in sums
-    return _hash_once(path, (status := path.stat()).st_mtime_ns, status.st_size, status.st_ino) in recorded
-
-
-def damaged_files(folder: Path) -> list[str]:
-    """Return the names of damaged files at the top of a run folder, and of removed tables."""
-    names = sorted(name for name in read_sums(folder) if "/" not in name and (folder / name).exists())
-    for _ in range(2):
-        current = {name: _digest_or_empty(folder / name) for name in names}
-        sums = read_sums(folder)  # read after the bytes, since a sum is recorded before its file is published
-        names = [name for name in names if current[name] not in sums.get(name, {current[name]})]
-    return names + removed_tables(folder)
-
-
-def removed_tables(folder: Path, sums: Sums | None = None) -> list[str]:
-    """Return the tables with recorded parts whose folder is gone, such as ``episodes/``; by default the sums are read."""
-    recorded = read_sums(folder) if sums is None else sums
-    tables = {name.partition("/")[0] for name in recorded if "/" in name}
-    return sorted(f"{table}/" for table in tables if not (folder / table).is_dir())
-
-
-def drop_stale_sums(folder: Path) -> None:
-    """Keep only the current sum of each replaced file. The caller must hold the folder's lock."""
-    lines, sums = _read_lines(folder), read_sums(folder)
-    current = {name: _digest_or_empty(folder / name) for name in sums if "/" not in name}
-    valid_lines = dict.fromkeys(line for line in lines if current.get(line[1]) not in sums[line[1]] - {line[0]})
-    if len(valid_lines) < len(lines):
-        text = "".join(f"{digest}  {name}\n" for digest, name in valid_lines)
-        safe_write.write(folder / NAME, text.encode("ascii"))
-
-
-def _read_lines(folder: Path) -> list[tuple[str, str]]:
-    try:
-        return _parse_lines(regular.read_bytes(folder / NAME, LARGEST))
-    except OSError:
-        return []
-
-
-def _parse_lines(content: bytes) -> list[tuple[str, str]]:
-    text = content.decode("ascii", errors="replace")
-    whole_lines = text[: text.rfind("\n") + 1].splitlines()  # a torn last line may end inside a name
-    return [(match[1], match[2]) for match in map(LINE.fullmatch, whole_lines) if match]
-
-
-def _digest_or_empty(path: Path) -> str:
-    try:
-        return sha256(regular.read_bytes(path, LARGEST)).hexdigest()
-    except OSError:
-        return ""
-
-
-@lru_cache(maxsize=4096)
-def _hash_once(path: Path, *_state: int) -> str:
-    """Return the sum of a file, hashing it once per state (time, size, inode)."""
-    return _hash_file(path)
-
-
-def _hash_file(path: Path) -> str:
+def hash_file(path: Path) -> str:
+    """Return the sum of a file."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

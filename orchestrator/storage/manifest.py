@@ -1,7 +1,6 @@
-"""The manifest of a run folder (``sums.sha256``): which files are damaged, missing or not listed.
+"""The faults of a run folder: files that are damaged, missing or foreign according to ``sums.sha256``.
 
-Every part, and every file that a figure or the next run depends on, has a line. A folder of an earlier version has no
-``checksums.COMPLETE`` line, and its missing parts cannot be told from merged ones.
+Every part, and every file that a figure or the next run depends on, has a line there.
 """
 
 import logging
@@ -9,17 +8,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from orchestrator.storage import checksums, lock, safe_write
-from orchestrator.storage.part_files import damaged_parts, missing_files, part_names
-from orchestrator.storage.verdict_store import damaged_verdicts
+from orchestrator.storage.part_files import damaged_parts, missing_parts
 
 log = logging.getLogger(__name__)
 
-DAMAGED = "is damaged or was edited; rerun the same `run` command to rewrite it or to replay its episodes"
-MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
-UNLISTED = (
-    "is not listed in sums.sha256, which names every file of this run; delete it if you do not know where it comes from"
+DAMAGED = (
+    "is damaged, was edited or is not of this run; rerun the same `run` command to rewrite it or to replay its episodes"
 )
-NO_SUMS = "is missing or empty, so damage to other files cannot be detected; delete the folder unless it came without this file"
+MISSING = "is missing; rerun the same `run` command to rewrite it or to replay its episodes"
+NO_SUMS = (
+    "is missing or empty, so that damage to other files cannot be detected; delete the folder unless you removed it"
+)
 
 
 class Fault(NamedTuple):
@@ -27,7 +26,7 @@ class Fault(NamedTuple):
 
     name: str
     problem: str
-    """``DAMAGED``, ``MISSING``, ``UNLISTED`` or ``NO_SUMS``."""
+    """``DAMAGED``, ``MISSING`` or ``NO_SUMS``."""
 
     def __str__(self) -> str:
         return f"{self.name} {self.problem}"
@@ -36,34 +35,34 @@ class Fault(NamedTuple):
 def find_faults(folder: Path) -> list[Fault]:
     """Return the faults of a run folder, sorted by name. While a driver writes, only damaged files are reported."""
     damaged = checksums.damaged_files(folder)
-    damaged += [path.relative_to(folder).as_posix() for path in (*damaged_parts(folder), *damaged_verdicts(folder))]
+    damaged += [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
     faults = {name: Fault(name, DAMAGED) for name in damaged}
     if lock.holder(folder) is None:
-        for name in missing_files(folder):
+        tables = {name: name.partition("/")[0] for name in missing_parts(folder)}
+        parts = {name if (folder / table).is_dir() else f"{table}/" for name, table in tables.items()}
+        for name in parts.union(_missing_files(folder)):
             faults.setdefault(name, Fault(name, MISSING))
-        faults |= {name: Fault(name, UNLISTED) for name in _unlisted(folder)}
-        if not checksums.read_sums(folder) and part_names(folder):
+        if not checksums.read_sums(folder) and any(folder.glob("*/part-*.parquet")):
             faults[checksums.NAME] = Fault(checksums.NAME, NO_SUMS)
     return [faults[name] for name in sorted(faults)]
 
 
-def put_aside_unmended(folder: Path) -> list[str]:
-    """Give up the damaged and missing files that an attempt did not rewrite, and return their names.
+def _missing_files(folder: Path) -> list[str]:
+    return [
+        name
+        for name, digests in checksums.read_sums(folder).items()
+        if "/" not in name and digests[-1] != checksums.GONE and not (folder / name).exists()
+    ]
 
-    Damaged ones move to ``damaged/``; none of them is reported as missing from then on. Call it at the end of an attempt,
-    which has rewritten what it needs; the caller must hold the folder's lock.
+
+def put_aside_unmended(folder: Path) -> None:
+    """Give up the damaged and missing files that an attempt did not rewrite; damaged ones move to ``damaged/``.
+
+    Call it at the end of an attempt; the caller must hold the folder's lock.
     """
-    damaged = [name for name in checksums.damaged_files(folder) if not name.endswith("/")]
-    missing = [name for name in missing_files(folder) if "/" not in name]
-    names = sorted({*damaged, *missing})
+    names = sorted({*checksums.damaged_files(folder), *_missing_files(folder)})
     checksums.record_removals(folder, [folder / name for name in names])
     for name in names:
         log.warning("%s was damaged or missing, and this run cannot rewrite it", name)
         if (folder / name).exists():
             safe_write.move_aside(folder, folder / name)
-    return names
-
-
-def _unlisted(folder: Path) -> list[str]:
-    sums = checksums.read_sums(folder)
-    return [name for name in part_names(folder) if name not in sums] if sums else []

@@ -1,21 +1,28 @@
-"""The Parquet parts of a run folder: which of them count, and which are damaged, merged or incomplete."""
+"""The Parquet parts of a run folder: which of them count, and how a writer mends the folder.
 
+A part counts if each of its files has its recorded sum and schema, and no merged part has replaced it.
+"""
+
+import contextlib
+import logging
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import polars as pl
 
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.late_scan import TRIES
-from orchestrator.storage.schemas import TABLES, UNREADABLE, earlier_schema
+from orchestrator.storage.schemas import PAIRED, TABLES, UNREADABLE, VERDICTS, earlier_schema
 
-SMALL_BYTES, TOGETHER = 1 << 16, 256
-"""Parts of at most ``SMALL_BYTES`` are decoded together, ``TOGETHER`` at once."""
+Read = TypeVar("Read")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,34 +65,82 @@ class PartFiles:
     """The parts that a merge has replaced."""
 
 
-def list_parts(folder: Path, decode: bool = False, sums: checksums.Sums | None = None) -> PartFiles:
-    """Sort the part files by their use; ``decode`` decodes every file, else only those without a sum are decoded.
+def list_parts(folder: Path) -> PartFiles:
+    """Sort the part files by their use. A writer may merge some meanwhile: a file is bad only if two listings agree."""
+    files = _list_once(folder)
+    for _ in range(TRIES):
+        if not files.bad or files.bad == (relisted := _list_once(folder)).bad:
+            break
+        files = relisted
+    return files
 
-    ``sums`` are read by default; a writer that holds the folder may pass them.
-    """
-    names = _list_names(folder)
-    parts_by_name = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
-    if sums is None:
-        sums = checksums.read_sums(folder)  # read after the names, since a sum is recorded before its part is published
+
+def _list_once(folder: Path) -> PartFiles:
+    """List episodes first, since a writer publishes them last, and the sums at the end: they precede the files."""
+    names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in TABLES}
+    sums = checksums.read_sums(folder)
     good = {
-        table: _find_usable(folder / table, names[table] & parts_by_name.keys(), schema, sums, decode)
+        table: {name for name in names[table] if is_usable(folder / table / name, schema, sums)}
         for table, schema in TABLES.items()
     }
-    with_options = {name.removeprefix("options/") for name in sums if name.startswith("options/")}
-    complete_options = good["options"] | (parts_by_name.keys() - names["options"] - with_options)
-    pairs = good["episodes"] & good["turns"] & complete_options
-    live = sorted(parts_by_name[name] for name in pairs)
-    merged = find_merged(parts_by_name.values(), live)
-    replaced = {part.name for part in merged}
-    lone = {table: good[table] - names["episodes"] - replaced for table in ("turns", "options")}
-    not_bad = {"episodes": pairs, **{table: pairs | lone_names for table, lone_names in lone.items()}}
-    bad = [
-        folder / table / name
-        for table in TABLES
-        for name in sorted(names[table] - not_bad[table] - (replaced & good[table]))
-    ]
-    lone_files = [folder / table / name for table, lone_names in lone.items() for name in sorted(lone_names)]
-    return PartFiles(sorted(set(live) - set(merged)), bad, lone_files, merged)
+    parts = {name: part for name in set().union(*names.values()) if (part := Part.parse(name))}
+    without_options = parts.keys() - names["options"] - {name.removeprefix("options/") for name in sums}
+    whole = sorted(parts[name] for name in good["episodes"] & good["turns"] & (good["options"] | without_options))
+    merged = _find_inside(parts.values(), whole)
+    counted = {part.name for part in (*whole, *merged)}
+    lone = {
+        name
+        for name in parts.keys() - counted - names["episodes"]
+        if all(name in good[table] for table in TABLES if name in names[table])
+    }
+    uncounted = [(table, name) for table in TABLES for name in sorted(names[table] - counted)]
+    return PartFiles(
+        sorted(set(whole) - set(merged)),
+        [folder / table / name for table, name in uncounted if name not in lone],
+        [folder / table / name for table, name in uncounted if name in lone],
+        merged,
+    )
+
+
+def _find_inside(parts: Iterable[Part], containers: Iterable[Part]) -> list[Part]:
+    """Return the parts that lie inside another one of ``containers``, in order."""
+    merges = [part for part in containers if part.first < part.last]
+    return sorted(part for part in parts if any(part.is_inside(merge) for merge in merges))
+
+
+def list_verdicts(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the parts of verdicts that count, and those that are damaged; a writer may merge some meanwhile."""
+    for _ in range(TRIES):
+        paths = sorted((folder / "verdicts").glob("*.parquet"))
+        sums = checksums.read_sums(folder)  # after the names, since a sum is recorded before its part is published
+        good = [path for path in paths if Part.parse(path.name) and is_usable(path, VERDICTS, sums)]
+        if len(good) == len(paths) or paths == sorted((folder / "verdicts").glob("*.parquet")):
+            break
+    return good, [path for path in paths if path not in good]
+
+
+def damaged_parts(folder: Path) -> list[Path]:
+    """Return the files of all tables that count as absent: torn, empty, foreign, of another schema, or unpaired."""
+    return [*list_parts(Path(folder)).bad, *list_verdicts(Path(folder))[1]]
+
+
+def read_consistently(folder: Path, read: Callable[[], Read]) -> Read:
+    """Return what ``read()`` returns, called again if a writer replaced or removed parts meanwhile: then tables fit together."""
+    for _ in range(TRIES):
+        before = _states(folder)
+        content = read()
+        if before.items() <= _states(folder).items():
+            break
+    return content
+
+
+def _states(folder: Path) -> dict[Path, tuple[int, int]]:
+    states = {}
+    for path in (path for table in (*TABLES, "verdicts") for path in (folder / table).glob("part-*.parquet")):
+        with contextlib.suppress(FileNotFoundError):
+            status = path.stat()
+            states[path] = (status.st_ino, status.st_mtime_ns)
+    return states
 
 
 def has_options(part: Part, sums: checksums.Sums) -> bool:
@@ -93,125 +148,27 @@ def has_options(part: Part, sums: checksums.Sums) -> bool:
     return f"options/{part.name}" in sums
 
 
-def find_merged(parts: Iterable[Part], merges: Iterable[Part]) -> list[Part]:
-    """Return the parts that lie inside another one of ``merges``, in order."""
-    unique, containers, reach = set(parts), set(merges), 0
-    merged = []
-    for part in sorted(unique | containers, key=lambda part: (part.first, -part.last)):  # containers before contents
-        if part.last <= reach and part in unique:
-            merged.append(part)
-        if part in containers:
-            reach = max(reach, part.last)
-    return merged
-
-
-def list_parts_during_run(folder: Path) -> PartFiles:
-    """List the parts while a writer may merge some: a part is bad only if two listings agree."""
-    files = list_parts(folder)
-    for _ in range(TRIES):
-        if not files.bad or files.bad == (relisted := list_parts(folder)).bad:
-            break
-        files = relisted
-    return files
-
-
-def damaged_parts(folder: Path) -> list[Path]:
-    """Return the part files that count as absent: torn, empty, foreign, of another schema, or unpaired."""
-    return list_parts_during_run(Path(folder)).bad
-
-
-def part_names(folder: Path) -> list[str]:
-    """Return the part files of all tables by their names in ``sums.sha256``, damaged ones included."""
-    return [
-        f"{table}/{path.name}" for table in (*TABLES, "verdicts") for path in (folder / table).glob("part-*.parquet")
-    ]
-
-
-def missing_files(folder: Path, sums: checksums.Sums | None = None) -> list[str]:
-    """Return listed files that are gone although they were neither merged nor removed by this package.
-
-    ``sums`` are read by default. Parts count only if the list is complete: earlier versions did not record removals.
-    """
-    sums = checksums.read_sums(folder) if sums is None else sums
-    present = set(part_names(folder))
-    absent = [
-        name
-        for name, recorded in sums.items()
-        if name != checksums.COMPLETE and checksums.GONE not in recorded and name not in present
-    ]
-    merged = {part.name for part in find_merged(_parse_parts(absent), _parse_parts(present))}
-    missing = []
-    for name in absent:
-        table, _, file = name.rpartition("/")
-        if table not in (*TABLES, "verdicts") and (folder / name).exists():
-            continue
-        is_merged = table in TABLES and file in merged
-        if not table or (checksums.COMPLETE in sums and not is_merged and (folder / table).is_dir()):
-            missing.append(name)
-    return missing
-
-
-def _parse_parts(names: Iterable[str]) -> list[Part]:
-    files = {name.rpartition("/")[2] for name in names}  # tables share names
-    return [part for file in files if (part := Part.parse(file))]
-
-
-def part_numbers(folder: Path, sums: checksums.Sums, tables: Collection[str] = tuple(TABLES)) -> Iterator[int]:
-    """Yield the numbers of all parts, past ones included, since a recorded sum belongs to one part forever.
-
-    These are the parts in the folder, those in ``damaged/`` (a repaired file can be put back), and those with a sum: after
-    a crash, a sum may be recorded whose part was never published.
-    """
-    patterns = [*(f"{table}/*part-*" for table in tables), *(f"damaged/{table}-part-*" for table in tables)]
-    files = (path.name for pattern in patterns for path in folder.glob(pattern))
-    recorded = (name.partition("/") for name in sums)
-    for name in {*files, *(file for table, _, file in recorded if table in tables)}:
-        match = re.search(r"part-(?:[0-9]{8,18}-)?([0-9]{8,18})\.parquet", name)
-        if match:
-            yield int(match[1])
-
-
-def _find_usable(folder: Path, names: Set[str], schema: pl.Schema, sums: checksums.Sums, decode: bool) -> set[str]:
-    """Return the names of a table's valid parts; small ones with a sum are decoded together, since each alone takes 1 ms."""
-    small = [
-        name
-        for name in sorted(names if decode else ())
-        if f"{folder.name}/{name}" in sums and _is_small(folder / name, sums)
-    ]
-    batches = (small[first : first + TOGETHER] for first in range(0, len(small), TOGETHER))
-    decoded = {name for batch in batches if _are_readable([folder / name for name in batch], schema) for name in batch}
-    return decoded | {name for name in names - decoded if is_usable(folder / name, schema, sums, decode)}
-
-
-def _is_small(path: Path, sums: checksums.Sums) -> bool:
-    """Return True if this is a file of at most ``SMALL_BYTES`` whose sum matches."""
+def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
+    """Return True if this is a valid part; pipes and folders are not opened. A part without a sum must be decodable."""
+    recorded = sums.get(f"{path.parent.name}/{path.name}")
+    if recorded is None and checksums.COMPLETE in sums:
+        return False
     try:
         status = os.stat(path)
-        return stat.S_ISREG(status.st_mode) and status.st_size <= SMALL_BYTES and checksums.sum_matches(path, sums)
-    except OSError:
-        return False
-
-
-def _are_readable(paths: Sequence[Path], schema: pl.Schema) -> bool:
-    """Return True if all of these files can be decoded and have this schema."""
-    try:
-        rows = pl.scan_parquet(list(paths), glob=False, hive_partitioning=False).collect()
-    except UNREADABLE:
-        return False
-    return rows.schema in (schema, earlier_schema(schema))
-
-
-def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums, decode: bool = False) -> bool:
-    """Return True if this is a valid part; a part without a sum is decoded. Pipes and folders are not opened."""
-    try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode) or not status.st_size or not checksums.sum_matches(path, sums):
+        if not stat.S_ISREG(status.st_mode):
             return False
-        lazy = not decode and f"{path.parent.name}/{path.name}" in sums
-        stored_schema = scan_part(path).collect_schema() if lazy else scan_part(path).collect().schema
+        digest, stored = _inspect_once(path, status.st_mtime_ns, status.st_size, status.st_ino)
+        if recorded is None:
+            scan_part(path).collect()
     except UNREADABLE:
         return False
-    return stored_schema in (schema, earlier_schema(schema))
+    return stored in (schema, earlier_schema(schema)) and (recorded is None or digest in recorded)
+
+
+@lru_cache(maxsize=1 << 14)
+def _inspect_once(path: Path, *_state: int) -> tuple[str, pl.Schema]:
+    """Return sum and schema of a file, read once per state (time, size, inode)."""
+    return checksums.hash_file(path), scan_part(path).collect_schema()
 
 
 def scan_part(path: Path) -> pl.LazyFrame:
@@ -219,23 +176,59 @@ def scan_part(path: Path) -> pl.LazyFrame:
     return pl.scan_parquet(path, glob=False, hive_partitioning=False)
 
 
-def _list_names(folder: Path) -> dict[str, set[str]]:
-    """List the Parquet files of each table, episodes first, since the writer writes them last."""
-    for _ in range(3):
-        names = {table: {path.name for path in (folder / table).glob("*.parquet")} for table in TABLES}
-        if names["episodes"] <= names["turns"]:
-            break  # else a merge may just have deleted a pair between the two listings
-    return names
+def missing_parts(folder: Path) -> list[str]:
+    """Return listed part files that are gone although they were neither merged nor removed by this package.
+
+    The lists of earlier versions do not have all removals.
+    """
+    sums = checksums.read_sums(folder)
+    if checksums.COMPLETE not in sums:
+        return []
+    parts = {name: Part.parse(name.partition("/")[2]) for name in sums if "/" in name}
+    present = [part for name, part in parts.items() if part and (folder / name).is_file()]
+    absent = [name for name in parts if sums[name][-1] != checksums.GONE and not (folder / name).exists()]
+    inside = {part.name for part in _find_inside(filter(None, (parts[name] for name in absent)), present)}
+    return [name for name in absent if name.partition("/")[2] not in inside or name.startswith("verdicts/")]
 
 
-def describe_parts(names: Sequence[str]) -> str:
-    """Return the name of a single part, or words for several: ``each of 3 parts from ... to ...``."""
-    return names[0] if len(names) == 1 else f"each of {len(names)} parts from {names[0]} to {names[-1]}"
+def next_number(folder: Path, tables: Iterable[str]) -> int:
+    """Return a number that no part of these tables ever had, since a recorded sum belongs to one part forever."""
+    listed = (name.partition("/") for name in checksums.read_sums(folder))
+    names = {path.name for table in tables for path in folder.glob(f"{table}/part-*.parquet")}
+    parts = map(Part.parse, names | {file for table, _, file in listed if table in tables})
+    return 1 + max((part.last for part in parts if part), default=0)
 
 
-def delete_parts(folder: Path, parts: Iterable[Part]) -> None:
+def mend(folder: Path) -> None:
+    """Move files that do not count to ``damaged/``; what they held is pending again. The caller must hold the folder's lock.
+
+    A crash may leave temporary files, turns without episodes, parts that a merge has replaced, and sums of files that never
+    got their names.
+    """
+    for table in PAIRED:
+        safe_write.make_folder(folder / table)
+    for place in [folder / table for table in (*TABLES, "verdicts") if (folder / table).is_dir()]:
+        safe_write.flush_folder(place)  # makes every rename durable, also that of a part whose flush failed afterwards
+        for stale in place.glob(f"part-*{safe_write.TEMPORARY}"):
+            safe_write.remove(stale)
+    files, (_, bad_verdicts) = list_parts(folder), list_verdicts(folder)
+    for path in (*files.bad, *bad_verdicts):
+        log.error("%s cannot be used and is moved to damaged/; what it held is pending again", path)
+    absent = missing_parts(folder)
+    if len(absent) > len(TABLES):  # a crash leaves no more
+        log.error("%d parts of %s were removed; what they held is pending again", len(absent), folder)
+    aside = [*files.bad, *files.lone, *bad_verdicts]
+    checksums.record_removals(folder, [*aside, *(folder / name for name in absent)])
+    for path in aside:
+        safe_write.move_aside(folder, path)
+    delete_parts(folder, files.merged)
+
+
+def delete_parts(folder: Path, parts: Iterable[Part], tables: Iterable[str] = TABLES) -> None:
     """Delete parts, episodes before turns, so that no reader sees an episode without turns."""
-    for table in (name for name in TABLES if (folder / name).is_dir()):
-        for part in parts:
-            safe_write.remove(folder / table / part.name)
-        safe_write.flush_folder(folder / table)
+    for place in [folder / table for table in tables if (folder / table).is_dir()]:
+        paths = [place / part.name for part in parts]
+        checksums.record_removals(folder, paths)
+        for path in paths:
+            safe_write.remove(path)
+        safe_write.flush_folder(place)

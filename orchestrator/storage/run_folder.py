@@ -230,12 +230,7 @@ def _describe_left_out(left_out: Sequence[SkippedLines]) -> str:
 
 def _has_parts(folder: Path) -> bool:
     """Return True if any table has or had a part; a folder without one accepts any sweep."""
-    parts = (
-        part
-        for table in ("episodes", "turns", "options", "verdicts", "damaged")
-        for part in (folder / table).glob("*part-*")
-    )
-    return any(parts) or bool(checksums.removed_tables(folder))
+    return any(folder.glob("*/*part-*")) or any("/" in name for name in checksums.read_sums(folder))
 
 
 def _stored_or_none(folder: Path, update: bool) -> Sweep | None:

@@ -7,7 +7,9 @@ documentation, which ``ls columns`` prints.
 import ast
 import inspect
 import json
+import logging
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType
@@ -16,9 +18,11 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import polars as pl
 
 from actors.playing.rows import EpisodeRow, Int32, OptionRow, TurnRow, VerdictRow
+from actors.text.printable import one_line
 from envs.types import Action, Ending, Move, Verdict
 from sweeps.spec import Protocol
 
+log = logging.getLogger(__name__)
 COLUMN_TYPES: dict[Any, type[pl.DataType]] = {
     str: pl.String, int: pl.Int64, Int32: pl.Int32, float: pl.Float64, bool: pl.Boolean,
 }  # fmt: skip
@@ -120,3 +124,19 @@ def _field_docstrings(row: type[tuple[Any, ...]]) -> dict[str, str]:
         and isinstance(literal.value, ast.Constant)
         and isinstance(literal.value.value, str)
     }
+
+
+def make_frame(columns: Mapping[str, Sequence[Any]], schema: pl.Schema) -> pl.DataFrame:
+    """Return a table's frame. Half a character, which a reply may end with, is replaced; a value that does not fit is null."""
+    try:
+        return pl.DataFrame(columns, schema=schema)
+    except UnicodeEncodeError:
+        clean = {name: [_replace_surrogates(value) for value in values] for name, values in columns.items()}
+        return make_frame(clean, schema)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as problem:
+        log.error("a value that does not fit its column is stored as null: %s", one_line(str(problem))[:300])
+        return pl.DataFrame(columns, schema=schema, strict=False)
+
+
+def _replace_surrogates(value: Any) -> Any:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value

@@ -5,7 +5,6 @@ The latest verdict per episode and judge counts. A torn part is ignored, and its
 """
 
 import logging
-import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,12 +14,12 @@ import polars as pl
 
 from actors.playing.records import Columns
 from envs.types import Ending
-from orchestrator.storage import checksums, row_check, safe_write
+from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import COMPRESSION, METADATA, turns
-from orchestrator.storage.late_scan import TRIES, late_scan
-from orchestrator.storage.part_files import describe_parts, is_usable, missing_files, part_numbers
+from orchestrator.storage.late_scan import late_scan
+from orchestrator.storage.part_files import Part, list_verdicts, mend, next_number
 from orchestrator.storage.planned_episodes import key_frame
-from orchestrator.storage.schemas import VERDICTS
+from orchestrator.storage.schemas import VERDICTS, make_frame
 
 FOLDER = "verdicts"
 
@@ -31,22 +30,17 @@ class VerdictStore:
     """The single writer of a run folder's verdicts. The caller must hold the folder's lock."""
 
     def __init__(self, folder: Path, rows: int = 5_000, seconds: float = 5.0) -> None:
-        """Mend the folder (``mend_verdicts``).
-
-        A part is due when ``rows`` verdicts wait, or when the oldest has waited ``seconds``.
-        """
-        self.folder, self.rows, self.seconds = Path(folder) / FOLDER, rows, seconds
-        mend_verdicts(Path(folder))
-        self._part_names = {path.name for path in _list_parts(self.folder)}
+        """Mend the folder. A part is due when ``rows`` verdicts wait, or when the oldest has waited ``seconds``."""
+        self.folder, self.rows, self.seconds = Path(folder), rows, seconds
+        mend(self.folder)
         self._waiting: list[pl.DataFrame] = []
         self._since = time.monotonic()
 
     def append(self, columns: Columns) -> None:
-        """Buffer verdicts with the columns of ``VERDICTS``; rows that cannot be stored are set aside (``row_check``)."""
+        """Buffer verdicts with the columns of ``VERDICTS``."""
         if not self._waiting:
             self._since = time.monotonic()
-        frames = row_check.make_frames(self.folder.parent, {FOLDER: columns}, {FOLDER: VERDICTS})
-        self._waiting.append(frames[FOLDER])
+        self._waiting.append(make_frame(columns, VERDICTS))
 
     @property
     def due(self) -> bool:
@@ -63,69 +57,36 @@ class VerdictStore:
     def compact(self) -> None:
         """Merge all parts into one. A crash in between leaves duplicate rows, which readers ignore."""
         self.flush()
-        self._forget_missing()
-        old = _usable_parts(self.folder)
+        old, _ = list_verdicts(self.folder)
         if len(old) > 1:
-            self._write(verdicts(self.folder.parent).collect())
-            checksums.record_removals(self.folder.parent, old)
+            self._write(verdicts(self.folder).collect())
+            checksums.record_removals(self.folder, old)
             for path in old:
                 safe_write.remove(path)
-            safe_write.flush_folder(self.folder)
-            self._part_names -= {path.name for path in old}
-
-    def _forget_missing(self) -> None:
-        """Log the parts that somebody removed while this process holds the folder."""
-        if gone := self._part_names - {path.name for path in _list_parts(self.folder)}:
-            log.error("%s of %s was removed; its answers are read again", describe_parts(sorted(gone)), self.folder)
-            checksums.record_removals(self.folder.parent, [self.folder / name for name in gone])
-        self._part_names -= gone
+            safe_write.flush_folder(self.folder / FOLDER)
 
     def _write(self, frame: pl.DataFrame) -> None:
-        safe_write.make_folder(self.folder)
-        path = self.folder / f"part-{self._next_number():08d}.parquet"
+        number = next_number(self.folder, [FOLDER])
+        path = self.folder / FOLDER / Part(number, number).name
+        safe_write.make_folder(path.parent)
         safe_write.prepare_table(path, frame, **COMPRESSION, metadata=METADATA["verdicts"])
-        checksums.record_sums(self.folder.parent, [path])
+        checksums.record_sums(self.folder, [path])
         safe_write.publish(path)
-        self._part_names.add(path.name)
-
-    def _next_number(self) -> int:
-        folder = self.folder.parent
-        return max(part_numbers(folder, checksums.read_sums(folder), (FOLDER,)), default=0) + 1
-
-
-def mend_verdicts(folder: Path) -> None:
-    """Move damaged parts to ``damaged/``, and record that they and missing ones are gone; needs the run folder's lock.
-
-    A crash may leave a recorded sum whose part was never published, also by a merge after the last verdict.
-    """
-    for path in damaged_verdicts(folder):
-        log.error("%s cannot be used and is moved to damaged/; its answers are read again", path)
-        checksums.record_removals(folder, [path])
-        safe_write.move_aside(folder, path)
-    if f"{FOLDER}/" in checksums.removed_tables(folder):
-        log.error("%s was removed; its answers are read again", folder / FOLDER)
-        safe_write.make_folder(folder / FOLDER)  # else its parts would not count as missing below
-    absent = [name for name in missing_files(folder) if name.startswith(f"{FOLDER}/")]
-    checksums.record_removals(folder, [folder / name for name in absent])
 
 
 def verdicts(folder: Path) -> pl.LazyFrame:
     """Scan the verdicts of a run folder (``VERDICTS``): the latest per judge and episode, in the order of writing."""
-    return late_scan(VERDICTS, lambda: _verdicts(Path(folder) / FOLDER))
+    return late_scan(VERDICTS, lambda: _verdicts(Path(folder)))
 
 
 def _verdicts(folder: Path) -> pl.LazyFrame:
-    good = _usable_parts(folder)
+    good, damaged = list_verdicts(folder)
+    for path in damaged:
+        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
     if not good:
         return pl.LazyFrame(schema=VERDICTS)
     rows = pl.scan_parquet(good, schema=VERDICTS, missing_columns="insert", glob=False, hive_partitioning=False)
     return rows.unique(["key", "judge"], keep="last", maintain_order=True)
-
-
-def damaged_verdicts(folder: Path) -> list[Path]:
-    """Return the verdict parts that are ignored: torn, empty, foreign or of another schema."""
-    verdict_folder = Path(folder) / FOLDER
-    return sorted(set(_list_parts(verdict_folder)) - set(_usable_parts(verdict_folder)))
 
 
 def judge_names(folder: Path) -> list[str]:
@@ -178,20 +139,3 @@ def final_replies(folder: Path, keys: Iterable[str]) -> dict[str, str]:
     requested = key_frame(keys).lazy()
     replies = turns(folder).join(requested, on="key", how="semi").select("key", "reply")
     return dict(replies.collect().iter_rows())
-
-
-def _list_parts(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("part-*.parquet") if re.fullmatch(r"part-[0-9]{8,18}", path.stem))
-
-
-def _usable_parts(folder: Path) -> list[Path]:
-    """Return the usable parts. The sums are read after the names, since a sum is recorded before its part is published."""
-    for _ in range(TRIES):
-        parts = _list_parts(folder)
-        sums = checksums.read_sums(folder.parent) if parts else {}
-        good = [path for path in parts if is_usable(path, VERDICTS, sums)]
-        if len(good) == len(parts) or parts == _list_parts(folder):
-            break  # else a merge has deleted some and published its own: list again
-    for path in (path for path in parts if path not in good):
-        log.warning("%s cannot be used and is skipped; `proactive-sweep judge` reads its answers again", path)
-    return good

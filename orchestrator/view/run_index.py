@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from envs.errors import RunFolderError
-from orchestrator.storage.part_files import Part, list_parts_during_run
+from orchestrator.storage.part_files import Part, list_parts
 from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
@@ -47,7 +47,7 @@ class RunIndex:
         state = self._folder_state()
         if state == self._state:
             return False
-        parts = [part for part in list_parts_during_run(self.folder).parts if part not in self._unreadable]
+        parts = [part for part in list_parts(self.folder).parts if part not in self._unreadable]
         modified = {part: _modified(self.folder / "episodes" / part.name) for part in parts}
         by_part = {c.part: c for c in self.parts if self._modified[c.part] == modified.get(c.part)}
         missing = [part for part in parts if part not in by_part]

@@ -19,9 +19,8 @@ from orchestrator.execution.result_sink import ResultSink
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.scheduling.nodes import Nodes
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage import checksums, episode_store, part_files, safe_write
+from orchestrator.storage import checksums, episode_store, part_files, safe_write, verdict_store
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.verdict_store import VerdictStore
 
 Patch = tuple[Any, str, Callable[..., Any]]
 """Owner, name of the function, and what takes its place."""
@@ -66,7 +65,7 @@ def _() -> list[Patch]:
 def _() -> list[Patch]:
     def append(folder: Any, sums: Any) -> None:
         with (folder / checksums.NAME).open("a", encoding="ascii") as file:
-            file.writelines(f"{digest}  {name}\n" for digest, name in sums)
+            file.writelines(f"{digest}  {name}\n" for name, digest in sums.items())
 
     return [(checksums, "_append", append)]
 
@@ -78,7 +77,6 @@ def _() -> list[Patch]:
         scans = {"episodes": episode_store._episodes(store.folder, group)}
         scans["turns"] = episode_store._owned(store.folder, "turns", group)
         frames = {table: scan.collect() for table, scan in scans.items()}
-        store._parts = sorted(set(store._parts) - set(group))
         part_files.delete_parts(store.folder, group)
         store._commit(merged, frames)
 
@@ -87,14 +85,14 @@ def _() -> list[Patch]:
 
 @mutant("a torn part is not told from a whole one")
 def _() -> list[Patch]:
-    usable = lambda path, schema, sums, decode=False: path.stat().st_size > 0  # noqa: E731
+    usable = lambda path, schema, sums: path.stat().st_size > 0  # noqa: E731
     no_flush = MUTANTS["the bytes of a file are not flushed before its name"]()
-    return [(part_files, "is_usable", usable), (checksums, "sum_matches", lambda path, sums: True), *no_flush]
+    return [(part_files, "is_usable", usable), *no_flush]
 
 
 @mutant("a part gets the number of an earlier one")
 def _() -> list[Patch]:
-    return [(episode_store, "part_numbers", lambda folder: iter(()))]
+    return [(episode_store, "next_number", lambda folder, tables: 1)]
 
 
 @mutant("an episode that waits in the buffer counts as stored")
@@ -121,7 +119,7 @@ def _() -> list[Patch]:
 
 @mutant("a verdict part replaces the one before")
 def _() -> list[Patch]:
-    return [(VerdictStore, "_next_number", lambda store: 1)]
+    return [(verdict_store, "next_number", lambda folder, tables: 1)]
 
 
 # -- the sink and the judge --------------------------------------------------------------------------------------------

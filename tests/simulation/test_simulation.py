@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.storage.checksums import read_sums
 from orchestrator.storage.manifest import find_faults
-from tests.orchestrator.storage.test_manifest import flip_bit
+from tests.orchestrator.storage.test_flipped_bits import flip_bit
 from tests.simulation.__main__ import failure, find_mutant, new_world, shrink_mutant
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.replacements import simulated

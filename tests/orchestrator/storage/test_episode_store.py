@@ -16,6 +16,7 @@ import pytest
 from envs.errors import RunFolderError
 from orchestrator.storage import episode_store, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.manifest import find_faults
 from orchestrator.storage.part_files import damaged_parts
 from orchestrator.storage.schemas import EPISODES, TURNS
 from tests.orchestrator.blocks import batch_of, block, episode
@@ -28,7 +29,7 @@ def ids(folder):
 
 
 def write_store(folder, *parts):
-    """Write and close a store with one part per tuple of sample ids."""
+    """Write and close a store with one part per tuple of sample ids, whose list of sums is complete."""
     with_store = EpisodeStore(folder)
     for numbers in parts:
         with_store.append(batch_of(*numbers))
@@ -63,12 +64,6 @@ def test_stored_rows_are_read_back(tmp_path):
     assert turns(tmp_path).collect_schema() == TURNS
 
 
-def test_an_empty_folder_has_empty_tables(tmp_path):
-    assert episodes(tmp_path).collect().schema == EPISODES
-    assert turns(tmp_path).collect().schema == TURNS
-    assert damaged_parts(tmp_path) == []
-
-
 @pytest.mark.parametrize("name", ["run[1]", "a=b", "x*", "späte Läufe"])
 def test_a_folder_may_have_any_name(tmp_path, name):
     write_store(tmp_path / name, (1, 2), (3,))
@@ -79,25 +74,29 @@ def test_a_folder_may_have_any_name(tmp_path, name):
     assert turns(tmp_path / name).collect().height == 6
 
 
-def test_rows_decide_when_a_part_is_written(tmp_path):
+def test_rows_and_seconds_decide_when_a_part_is_written(tmp_path):
     opened = EpisodeStore(tmp_path, rows=4, seconds=1e9)
     opened.append(batch_of(1, 2, 3))
     assert ids(tmp_path) == []
-
     opened.append(batch_of(4))
     assert ids(tmp_path) == [1, 2, 3, 4]
-    opened.close()
-    assert len(files(tmp_path, "episodes")) == 1
-
-
-def test_seconds_decide_when_a_part_is_written(tmp_path):
-    opened = EpisodeStore(tmp_path, rows=1000, seconds=0.05)
-    opened.append(batch_of(1))
+    opened.seconds = 0.05
+    opened.append(batch_of(5))
     time.sleep(0.06)
-    opened.append(batch_of(2))
-
-    assert ids(tmp_path) == [1, 2]
+    opened.flush_old()
+    assert ids(tmp_path) == [1, 2, 3, 4, 5] and len(files(tmp_path, "episodes")) == 2
     opened.close()
+
+
+def test_values_that_fit_no_column_are_null_and_cost_no_row(tmp_path, caplog):
+    batch = batch_of(1, 2)
+    batch.episodes["prompt_tokens"] = [10**30, 7]
+    batch.turns["reply"][0] = b"bytes"
+    opened = EpisodeStore(tmp_path)
+    opened.append(batch)
+    opened.close()
+    assert episodes(tmp_path).collect()["prompt_tokens"].to_list() == [None, 7]
+    assert checked_ids(tmp_path) == {1, 2} and "does not fit its column" in caplog.text
 
 
 def test_finished_holds_what_is_durable(tmp_path):
@@ -127,21 +126,6 @@ def test_discarded_episodes_are_pending_again_with_their_turns(tmp_path):
     opened.compact()
     opened.close()
     assert checked_ids(tmp_path) == {2, 3, 4, 5, 7} and damaged_parts(tmp_path) == []
-
-
-def test_invalid_block_is_refused_before_buffering(tmp_path):
-    opened = EpisodeStore(tmp_path)
-    missing, uneven, doubled = batch_of(1), batch_of(1), batch_of(1, 1)
-    del missing.episodes["seed"]
-    uneven.turns["frame"].pop()
-
-    for wrong in (missing, uneven, doubled):
-        with pytest.raises(ValueError):
-            opened.append(wrong)
-    opened.append(batch_of(2))
-    opened.close()
-
-    assert checked_ids(tmp_path) == {2}
 
 
 def test_replies_may_be_any_text(tmp_path):
@@ -190,23 +174,11 @@ def blank(path):
     path.write_bytes(b"")
 
 
-def garble(path):
-    path.write_bytes(b"PAR1" + Random(0).randbytes(400) + b"PAR1")
-
-
 def rot(path):
     """Damage in the middle, behind an intact footer."""
     content = bytearray(path.read_bytes())
     content[4:200] = Random(1).randbytes(196)
     path.write_bytes(content)
-
-
-def drift(path):
-    pl.read_parquet(path).drop("key").write_parquet(path)
-
-
-def retype(path):
-    pl.read_parquet(path).with_columns(pl.lit(1).alias("extra")).write_parquet(path)
 
 
 def become_folder(path):
@@ -218,7 +190,7 @@ def vanish(path):
     path.unlink()
 
 
-SPOILS = [tear, blank, garble, drift, retype, become_folder, vanish]
+SPOILS = [tear, blank, rot, become_folder, vanish]
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
@@ -234,10 +206,11 @@ def test_readers_skip_a_part_that_cannot_be_used(tmp_path, spoil, table, caplog)
     if (spoil, table) != (vanish, "episodes"):  # turns without an episode are left by a crash and are no damage
         assert path.name in caplog.text
         assert {part.name for part in damaged_parts(tmp_path)} == {path.name}
+    assert f"{table}/{path.name}" in {fault.name for fault in find_faults(tmp_path)}
 
 
 @pytest.mark.parametrize("table", ["episodes", "turns"])
-@pytest.mark.parametrize("spoil", [*SPOILS, rot])
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_writer_moves_spoiled_part_aside_and_episodes_are_pending(tmp_path, spoil, table):
     write_store(tmp_path, (1, 2), (3,), (4,))
     name = files(tmp_path, table)[1]
@@ -252,6 +225,7 @@ def test_writer_moves_spoiled_part_aside_and_episodes_are_pending(tmp_path, spoi
     assert checked_ids(tmp_path) == {1, 2, 3, 4}
     assert damaged_parts(tmp_path) == []
     assert len(files(tmp_path, "damaged")) == (1 if spoil is vanish else 2)
+    assert find_faults(tmp_path) == []
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
@@ -287,18 +261,6 @@ def test_foreign_files_are_not_parts(tmp_path, caplog):
     assert len(files(tmp_path, "damaged")) == 4
 
 
-def test_crash_leftovers_are_removed(tmp_path):
-    write_store(tmp_path, (1,))
-    (tmp_path / "turns" / "part-00000009.parquet.tmp").write_bytes(b"half")
-    shutil.copy(tmp_path / "turns" / "part-00000001.parquet", tmp_path / "turns" / "part-00000002.parquet")
-
-    assert damaged_parts(tmp_path) == []
-    EpisodeStore(tmp_path).close()
-
-    assert files(tmp_path, "turns") == files(tmp_path, "episodes")
-    assert checked_ids(tmp_path) == {1}
-
-
 def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):
     """A run of days must neither list nor open ten thousand files."""
     monkeypatch.setattr(episode_store, "MOST_SMALL", 8)
@@ -309,28 +271,13 @@ def test_parts_are_merged_while_the_run_goes_on(tmp_path, monkeypatch):
         store.flush()
         most = max(most, len(files(tmp_path, "episodes")))
         assert len(files(tmp_path, "turns")) == len(files(tmp_path, "episodes"))
-    assert most <= 8 + 100 / 20 and checked_ids(tmp_path) == set(range(100))
+    assert most <= 8 + 100 / 16 and checked_ids(tmp_path) == set(range(100))
     assert ids(tmp_path) == list(range(100)), "in the order of play"
     store.discard({episode(5)["key"], episode(99)["key"]})
     store.append(batch_of(99))
     store.close()
     assert checked_ids(tmp_path) == set(range(100)) - {5}
     assert checked_ids(write_store(tmp_path, (5,))) == set(range(100))
-
-
-def test_a_merge_that_finds_no_room_waits_for_the_end(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(episode_store, "MOST_SMALL", 3)
-    commit = EpisodeStore._commit
-
-    def fail_to_merge(store, part, frames):
-        if part.first < part.last:
-            raise OSError(28, "No space left on device")
-        commit(store, part, frames)
-
-    monkeypatch.setattr(EpisodeStore, "_commit", fail_to_merge)
-    write_store(tmp_path, *((number,) for number in range(9)))
-    assert checked_ids(tmp_path) == set(range(9)) and len(files(tmp_path, "episodes")) == 9
-    assert caplog.text.count("are merged at the end only") == 1
 
 
 def test_small_parts_are_merged_and_large_ones_left(tmp_path, monkeypatch):

@@ -89,7 +89,6 @@ def test_what_was_loaded_is_named_by_twelve_digits_of_each_part() -> None:
 
 def test_runs_differ_only_where_both_have_loaded_the_model(run: Path, tmp_path: Path) -> None:
     own, other = LoadedWeights(run), LoadedWeights(tmp_path)
-    assert own.identities([HUB, HUB.model_copy(update={"name": "n"})]) == {"m": COMMITS[0]}
     assert not own.differs_from(other, HUB) and not other.differs_from(own, HUB)
     for commit, differs in ((COMMITS[0], False), (COMMITS[1], True)):
         other.models["m"] = {"source": "org/name", "revision": "", "weights": commit}

@@ -10,8 +10,7 @@ from actors.playing.rows import OptionRow
 from orchestrator.merging.answers import Source, write_episodes
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.episode_store import EpisodeStore, options
-from orchestrator.storage.manifest import DAMAGED, MISSING, UNLISTED, find_faults
-from orchestrator.storage.schemas import parquet_metadata
+from orchestrator.storage.manifest import find_faults
 from tests.orchestrator.blocks import batch_of, episode
 
 
@@ -69,12 +68,12 @@ def test_episodes_whose_options_are_lost_are_pending_again(tmp_path, spoil):
     store_each(tmp_path, with_options(1), with_options(2), batch_of(3)).close()
     path = tmp_path / "options" / "part-00000001.parquet"
     path.unlink() if spoil == "remove" else path.write_bytes(path.read_bytes()[:100])
-    assert stored(tmp_path) == [2, 2]
+    assert stored(tmp_path) == [2, 2] and find_faults(tmp_path)
     store = EpisodeStore(tmp_path)
     assert sorted(store.finished_episodes()["key"]) == [episode(n)["key"] for n in (2, 3)]
     store.append(with_options(1))
     store.close()
-    assert stored(tmp_path) == [1, 1, 2, 2]
+    assert stored(tmp_path) == [1, 1, 2, 2] and find_faults(tmp_path) == []
 
 
 def test_options_whose_episodes_were_never_committed_do_not_count(tmp_path):
@@ -103,33 +102,6 @@ def test_options_are_taken_over_from_another_folder(tmp_path):
     write_episodes(new, [source])
     new.close()
     assert stored(tmp_path / "new") == [1, 1]
-
-
-def test_options_carry_the_meanings_of_their_columns(tmp_path):
-    store = store_each(tmp_path, with_options(1), with_options(2))
-    store.compact()
-    store.close()
-    (path,) = (tmp_path / "options").glob("*.parquet")
-    assert parquet_metadata(OptionRow).items() <= pl.read_parquet_metadata(path).items()
-
-
-@pytest.mark.parametrize("problem", [DAMAGED, MISSING, UNLISTED])
-def test_faults_of_options_are_named_until_they_are_played_again(tmp_path, problem):
-    checksums.write(tmp_path / "plan.json", b"{}")  # as a run does, before it stores an episode
-    store_each(tmp_path, with_options(1), batch_of(2)).close()
-    assert find_faults(tmp_path) == []
-    path = tmp_path / "options" / "part-00000001.parquet"
-    if problem == DAMAGED:
-        path.write_bytes(path.read_bytes()[:-1])
-    elif problem == MISSING:
-        path.unlink()
-    else:
-        path = path.with_name("part-00000002.parquet")  # beside a part that was written without options
-        path.write_bytes((path.parent / "part-00000001.parquet").read_bytes())
-    assert (f"options/{path.name}", problem) in find_faults(tmp_path)
-    if problem != UNLISTED:
-        store_each(tmp_path, with_options(1)).close()
-        assert find_faults(tmp_path) == []
 
 
 def test_part_number_of_a_write_that_a_crash_cut_short_is_not_used_again(tmp_path):

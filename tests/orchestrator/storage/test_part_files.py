@@ -1,30 +1,23 @@
 """Names of parts, and which files of a folder count."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from random import Random
 
 import polars as pl
 import pytest
 
-from orchestrator.storage import part_files
-from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.part_files import Part, damaged_parts, find_merged, is_usable, list_parts, part_numbers
-from orchestrator.storage.schemas import EPISODES
-from tests.orchestrator.blocks import batch_of
+from orchestrator.storage import checksums, safe_write
+from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
+from orchestrator.storage.part_files import Part, list_parts, mend, missing_parts, next_number, read_consistently
+from tests.orchestrator.blocks import episode
+from tests.orchestrator.storage.test_episode_store import write_store
 
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    """A store of three parts."""
-    store = EpisodeStore(tmp_path)
-    for number in range(3):
-        store.append(batch_of(number))
-        store.flush()
-    store.close()
-    return tmp_path
+    """A run folder with a complete list of sums and three parts."""
+    checksums.write(tmp_path / "plan.json", b"{}")
+    return write_store(tmp_path, (0,), (1,), (2,))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +29,6 @@ def folder(tmp_path) -> Path:
         ("part-00000010-00000002.parquet", None),
         ("part-00000007-00000007.parquet", None),
         ("part-000000007.parquet", None),
-        ("part-0000007.parquet", None),
         ("part-00000007.parquet.tmp", None),
         ("other.parquet", None),
     ],
@@ -46,111 +38,79 @@ def test_a_file_name_is_a_part_only_as_the_store_writes_it(name, part):
     assert part is None or part.name == name
 
 
-def test_a_part_is_inside_a_merge_that_holds_all_its_rows():
-    merge = Part(2, 5)
-
-    assert [Part(n, n).is_inside(merge) for n in range(1, 7)] == [False, True, True, True, True, False]
-    assert Part(2, 4).is_inside(merge) and Part(3, 5).is_inside(merge)
-    assert not Part(1, 5).is_inside(merge) and not Part(2, 6).is_inside(merge) and not merge.is_inside(merge)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_merged_parts_are_those_inside_another_one(seed):
-    chance = Random(seed)
-    parts = {Part(first, first + chance.choice((0, 0, 1, 5))) for first in chance.choices(range(1, 30), k=20)}
-    merges = {part for part in parts if chance.random() < 0.5}
-
-    expected = {part for part in parts if any(part.is_inside(merge) for merge in merges)}
-    assert set(find_merged(parts, merges)) == expected
-
-
 @pytest.mark.parametrize("spoil", [lambda rows: rows.drop("seconds"), lambda rows: rows.cast({"turns": pl.String})])
-def test_one_part_of_another_schema_spoils_none_decoded_with_it(folder, spoil):
+def test_a_part_of_another_schema_does_not_count_although_it_has_its_sum(folder, spoil):
     path = folder / "episodes" / "part-00000002.parquet"
-    spoil(pl.read_parquet(path)).write_parquet(path.with_name(f"{path.name}.tmp"))
-    part_files.checksums.record_sums(folder, [path])
-    path.with_name(f"{path.name}.tmp").replace(path)
+    safe_write.prepare_table(path, spoil(pl.read_parquet(path)))
+    checksums.record_sums(folder, [path])
+    safe_write.publish(path)
 
-    files = list_parts(folder, decode=True)
+    files = list_parts(folder)
     assert files.parts == [Part(1, 1), Part(3, 3)] and {file.name for file in files.bad} == {path.name}
-    assert files.bad == list_parts(folder).bad
 
 
-def test_files_are_sorted_by_their_use(folder):
+def test_files_are_sorted_by_their_use_and_mended(folder):
     (folder / "turns" / "part-00000001.parquet").unlink()
     (folder / "episodes" / "part-00000002.parquet").unlink()
     (folder / "episodes" / "foreign.parquet").write_bytes(b"PAR1")
-    (folder / "turns" / "part-00000009.parquet").write_bytes(b"")
+    shutil.copy(folder / "turns/part-00000003.parquet", folder / "turns/part-00000009.parquet")
 
     files = list_parts(folder)
 
     assert files.parts == [Part(3, 3)] and files.merged == []
-    assert files.lone == [folder / "turns" / "part-00000002.parquet"]
-    assert files.bad == [
-        folder / "episodes" / "foreign.parquet",
-        folder / "episodes" / "part-00000001.parquet",
-        folder / "turns" / "part-00000009.parquet",
-    ]
-    assert damaged_parts(folder) == files.bad
-
-
-def test_a_valid_table_of_another_name_is_no_part(folder):
-    for table in ("turns", "episodes"):
-        shutil.copy(folder / table / "part-00000001.parquet", folder / table / "copy.parquet")
-
-    assert list_parts(folder).bad == [folder / "episodes" / "copy.parquet", folder / "turns" / "copy.parquet"]
-    assert list_parts(folder).parts == [Part(1, 1), Part(2, 2), Part(3, 3)]
-
-
-def test_a_bad_part_is_listed_twice_and_a_good_folder_once(folder, monkeypatch):
-    listings = []
-
-    def count(path):
-        listings.append(path)
-        return list_parts(path)
-
-    monkeypatch.setattr(part_files, "list_parts", count)
-
-    assert damaged_parts(folder) == [] and len(listings) == 1
-    (folder / "turns" / "part-00000001.parquet").unlink()
-    assert damaged_parts(folder) == [folder / "episodes" / "part-00000001.parquet"] and len(listings) == 3
+    assert files.lone == [folder / "turns/part-00000002.parquet"]
+    bad = ["episodes/foreign.parquet", "episodes/part-00000001.parquet", "turns/part-00000009.parquet"]
+    assert files.bad == [folder / name for name in bad]
+    assert missing_parts(folder) == ["turns/part-00000001.parquet", "episodes/part-00000002.parquet"]
+    mend(folder)
+    assert list_parts(folder).bad == list_parts(folder).lone == missing_parts(folder) == []
+    assert len(list((folder / "damaged").iterdir())) == 4
 
 
 def test_a_merge_replaces_the_parts_inside_it_once_both_halves_exist(folder):
     merge = Part(1, 2)
     for table in ("turns", "episodes"):
         assert list_parts(folder).parts == [Part(1, 1), Part(2, 2), Part(3, 3)]
-        shutil.copy(folder / table / "part-00000001.parquet", folder / table / merge.name)
-
+        safe_write.prepare(folder / table / merge.name, (folder / table / Part(1, 1).name).read_bytes())
+        checksums.record_sums(folder, [folder / table / merge.name])
+        safe_write.publish(folder / table / merge.name)
     files = list_parts(folder)
-
     assert files.parts == [merge, Part(3, 3)] and files.bad == files.lone == []
-    assert sorted(files.merged) == [Part(1, 1), Part(2, 2)]
+    assert files.merged == [Part(1, 1), Part(2, 2)]
+    mend(folder)
+    assert sorted(path.name for path in (folder / "turns").iterdir()) == [merge.name, Part(3, 3).name]
 
 
-def test_numbers_of_parts_that_were_moved_aside_stay_taken(folder):
-    (folder / "damaged").mkdir()
-    shutil.copy(folder / "turns" / "part-00000003.parquet", folder / "damaged" / "turns-part-00000008-00000012.parquet")
-    (folder / "damaged" / "a-part-of-nothing").touch()
+def test_a_number_is_never_used_twice(folder):
+    assert next_number(folder, ["episodes"]) == 4 and next_number(folder, ["verdicts"]) == 1
+    (folder / "turns/part-00000003.parquet").unlink()
+    mend(folder)
+    assert next_number(folder, ["turns"]) == 4
+    (folder / "turns/part-00000008-00000012.parquet").touch()
+    assert next_number(folder, ["turns"]) == 13 and next_number(folder, ["episodes"]) == 4
 
-    assert set(part_numbers(folder, part_files.checksums.read_sums(folder))) == {1, 2, 3, 12}
+
+def test_a_part_without_a_sum_counts_only_if_the_list_is_not_complete(folder):
+    for table in ("episodes", "turns"):
+        shutil.copy(folder / table / "part-00000001.parquet", folder / table / "part-00000007.parquet")
+    assert Part(7, 7) not in list_parts(folder).parts and len(list_parts(folder).bad) == 2
+    (folder / checksums.NAME).unlink()
+    assert Part(7, 7) in list_parts(folder).parts
+    (folder / "turns/part-00000007.parquet").write_bytes(b"PAR1")
+    assert Part(7, 7) not in list_parts(folder).parts
 
 
-def test_a_part_with_its_sum_is_not_decoded_unless_asked(folder, monkeypatch):
-    path, name = folder / "episodes" / "part-00000001.parquet", "episodes/part-00000001.parquet"
-    collected = []
-    collect = part_files.pl.LazyFrame.collect
+def test_tables_that_are_read_together_fit_together(folder):
+    """A discard between the reads of two tables makes the reader read again."""
+    store, reads = EpisodeStore(folder), list[int]()
 
-    def count(frame, *args, **kwargs):
-        collected.append(frame)
-        return collect(frame, *args, **kwargs)
+    def read():
+        rows = episodes(folder).collect()
+        if not reads:
+            store.discard({episode(1)["key"]})
+        reads.append(rows.height)
+        return rows, turns(folder).collect()
 
-    monkeypatch.setattr(part_files.pl.LazyFrame, "collect", count)
-    sums = part_files.checksums.read_sums(folder)
-    assert name in sums
-
-    assert is_usable(path, EPISODES, sums) and not collected
-    assert is_usable(path, EPISODES, sums, decode=True) and len(collected) == 1
-    assert is_usable(path, EPISODES, {}) and len(collected) == 2
-    assert not is_usable(folder / "turns" / path.name, EPISODES, sums), "another schema"
-    assert not is_usable(folder / "episodes", EPISODES, sums) and not is_usable(folder / "absent", EPISODES, sums)
+    rows, turn_rows = read_consistently(folder, read)
+    store.close()
+    assert reads == [3, 2] and set(turn_rows["key"]) == set(rows["key"])

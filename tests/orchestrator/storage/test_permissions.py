@@ -9,7 +9,6 @@ import pytest
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.storage.status import write_status
 from orchestrator.storage.verdict_store import VerdictStore
-from tests.orchestrator.blocks import batch_of
 from tests.orchestrator.report import runs
 from tests.orchestrator.storage.test_flipped_bits import columns, verdict
 
@@ -29,9 +28,9 @@ def write_run_folder(folder: Path, data_folder: Path) -> dict[str, int]:
         logging.getLogger("orchestrator.x").info("a line")
         log.save("m", 1, "printed", lost=False)
     store = VerdictStore(folder)
-    store.append(columns(verdict(1), verdict(2, cost="much")))
+    store.append(columns(verdict(1), verdict(2)))
     store.flush()
-    assert batch_of(1) and (folder / "damaged/rows.jsonl").exists()
+
     return {path.relative_to(folder).as_posix(): path.stat().st_mode & 0o777 for path in folder.rglob("*")}
 
 

@@ -1,7 +1,6 @@
 """A run folder has one driver and one configuration."""
 
 import fcntl
-import hashlib
 import json
 import os
 import re
@@ -54,17 +53,6 @@ def test_the_resolved_sweep_reads_back_as_the_sweep(tmp_path):
 
     assert Sweep(**tomllib.loads(text)) == spec
     assert claim_folder(tmp_path / "deep" / "run", spec) == text
-
-
-def test_a_driver_drops_sums_of_replaced_files(tmp_path):
-    claim_folder(tmp_path, sweep())
-    for content in (b"one", b"two", b"three"):
-        checksums.write(tmp_path / "status.json", content)
-    assert len(checksums.read_sums(tmp_path)["status.json"]) == 3
-
-    claim_folder(tmp_path, sweep())
-
-    assert checksums.read_sums(tmp_path)["status.json"] == {hashlib.sha256(b"three").hexdigest()}
 
 
 @pytest.mark.parametrize("read", [stored_sweep, read_status, lambda folder: ControlClient(str(folder))])
