@@ -20,7 +20,7 @@ import pytest
 from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.object_store.control_client import ControlClient
-from orchestrator.storage import checksums, lock
+from orchestrator.storage import lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.run_folder import claim, differences, settings, stored_sweep, sweep_toml, write_plan
 from orchestrator.storage.status import read_status, write_status
