@@ -36,11 +36,20 @@ EXTRAS = {
     "people": "play by a person, and blind labels",
 }
 """Packages in extras/ -> what they hold."""
+OFFERED_BY_EXTRAS = {
+    "demo": (
+        "data demo", "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
+        "embedded", "embedded-135m", "embedded-asks", "smollm2-135m",
+    ),
+}  # fmt: skip
+"""Extra -> the commands, models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
 SHAPES = {
     "policy": "a function of (Situation, seed) that gives the reply",
     "measure": "a function of (episodes, turns) that gives a frame of key and value",
     "command": "a function that typer can run",
     "table": "a function of a run's data that gives tables",
+    "model": "a sweeps.package_models.PackageModel",
+    "sweep": "the folder that holds NAME.toml",
     "export": "a function of (run data, folder, evaluator) that writes files",
 }
 """Kind -> the object that its entry points must name."""
@@ -88,6 +97,12 @@ class Offer:
 def install_line(extra: str) -> str:
     """Return what to type to install one of ``EXTRAS``, from a clone or an index."""
     return f"`pip install -e extras/{extra}` in a clone, or `pip install 'proactive-sweep[{extra}]'`"
+
+
+def missing_extra(name: str) -> str:
+    """Return a sentence about the extra that offers a command, model, sweep, condition or table; empty if none does."""
+    extra = next((extra for extra, names in OFFERED_BY_EXTRAS.items() if name in names), "")
+    return f"{name} comes with the extra {extra}, which is not installed: {install_line(extra)}" if extra else ""
 
 
 def offers(kind: str, taken: Collection[str] = ()) -> dict[str, Offer]:

@@ -9,7 +9,8 @@ from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.checkpoint import with_limits
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
-from sweeps.packages import BUILTIN, find_scenarios
+from sweeps.package_models import BUILTIN
+from sweeps.packages import find_scenarios
 from sweeps.pinning import pin_models
 from sweeps.protocol import ZERO_SHOT
 from sweeps.registry import builtin_backends, judges, read_models, registry, resolve_model

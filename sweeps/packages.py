@@ -10,12 +10,11 @@ from typing import Any
 from envs import SCENARIOS, STEMS
 from envs import installed_scenarios as scenarios
 from envs.installed import Offer, PackageError, load_function, offers
+from sweeps.package_models import BUILTIN
 from sweeps.spec import ModelSpec
 from sweeps.validation import as_list, find_name
 from sweeps.values import NAME
 
-BUILTIN = "builtin:"
-"""Prefix of the source of a policy or model that needs no download."""
 SHAPING = ("scenario", "policy", "measure")
 """Kinds of offers whose packages' versions a run records."""
 COLUMNS = frozenset((

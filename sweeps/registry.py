@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from envs.installed import missing_extra
 from sweeps import packages
 from sweeps.checkpoint import with_limits
 from sweeps.engine_options import unsafe_options
-from sweeps.packages import BUILTIN
+from sweeps.package_models import BUILTIN, package_models
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError, read_toml
 from sweeps.validation import find_name, read_named_tables, validate_table
@@ -18,8 +19,10 @@ JUDGES = Path(__file__).with_name("judges.toml")
 
 
 def registry() -> dict[str, ModelSpec]:
-    """Return every model that ships with the project by name: baselines and the paper's models, then newer ones."""
-    return _read_registry(MODELS) | _read_registry(NEWER_MODELS)
+    """Return every model that ships by name: baselines and the paper's models, newer ones, those of installed packages."""
+    models = _read_registry(MODELS) | _read_registry(NEWER_MODELS)
+    offered = {name: model.table for name, model in package_models(models).items()}
+    return models | _validate_models(offered, "an installed package")
 
 
 def judges() -> dict[str, ModelSpec]:
@@ -28,13 +31,17 @@ def judges() -> dict[str, ModelSpec]:
 
 
 def _read_registry(path: Path) -> dict[str, ModelSpec]:
-    tables = read_toml(path)
-    return {name: validate_table(ModelSpec, {"name": name, **table}, str(path)) for name, table in tables.items()}
+    return _validate_models(read_toml(path), str(path))
+
+
+def _validate_models(tables: Mapping[str, Any], where: str) -> dict[str, ModelSpec]:
+    return {name: validate_table(ModelSpec, {"name": name, **table}, where) for name, table in tables.items()}
 
 
 def builtin_backends() -> dict[str, str]:
     """Return the backends of the models and judges that need no download, by source."""
     tables = [table for path in (MODELS, JUDGES) for table in read_toml(path).values()]
+    tables += [model.table for model in package_models().values()]
     return {table["source"]: table["backend"] for table in tables if table["source"].startswith(BUILTIN)}
 
 
@@ -57,7 +64,8 @@ def read_model(table: Mapping[str, Any], where: str) -> ModelSpec:
     source = BUILTIN + model.source.removeprefix(BUILTIN)
     backends = {**builtin_backends(), **{f"{BUILTIN}{name}": "builtin" for name in packages.policies()}}
     if source not in backends:
-        raise SweepError(f"{where}: source = {model.source!r} is not built in; there are {', '.join(backends)}")
+        remedy = missing_extra(source.removeprefix(BUILTIN)) or f"there are {', '.join(backends)}"
+        raise SweepError(f"{where}: source = {model.source!r} is not built in; {remedy}")
     if (backends[source] == "builtin") != (model.backend == "builtin"):
         raise SweepError(
             f"{where}: backend = {model.backend!r} cannot play {source}; write backend = {backends[source]!r}"

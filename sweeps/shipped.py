@@ -1,10 +1,12 @@
-"""The sweep files that ship, by name, and the data folder of a sweep file.
+"""The sweep files that ship here and with installed packages, by name, and the data folder of a sweep file.
 
 A user's file takes precedence over one that ships with the same name.
 """
 
 from difflib import get_close_matches
 from pathlib import Path
+
+from envs.installed import missing_extra, offers
 
 FOLDER = Path(__file__).parent
 NO_SWEEPS = ("models.toml", "newer_models.toml", "judges.toml", "differences.toml", "starter.toml")
@@ -15,7 +17,9 @@ STARTER = FOLDER / "starter.toml"
 def shipped_sweeps() -> dict[str, Path]:
     """Return the files of the sweeps that ship by name: ``demo``, ``ablations/budget`` ..."""
     files = [path for path in (*FOLDER.glob("*.toml"), *FOLDER.glob("*/*.toml")) if path.name not in NO_SWEEPS]
-    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(files)}
+    sweeps = {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(files)}
+    offered = {name: Path(offer.load()) / f"{name}.toml" for name, offer in offers("sweep", sweeps).items()}
+    return dict(sorted((sweeps | offered).items(), key=lambda item: f"{item[0]}.toml"))
 
 
 def resolve_sweep(path: Path) -> Path:
@@ -27,6 +31,8 @@ def resolve_sweep(path: Path) -> Path:
 
 def suggest_sweep(path: Path) -> str:
     """Suggest what to type instead of a missing sweep file."""
+    if extra := missing_extra(_name(path)):
+        return extra
     close = get_close_matches(_name(path), list(shipped_sweeps()), n=1)
     return f"did you mean {close[0]!r}?" if close else "`proactive-sweep ls sweeps` lists those that ship"
 
@@ -50,7 +56,7 @@ def data_candidates(data: str, file: Path) -> tuple[Path, ...]:
         return ()
     if Path(data).is_absolute():
         return (Path(data),)
-    ships = file.resolve().is_relative_to(FOLDER.resolve())
+    ships = file.resolve() in map(Path.resolve, shipped_sweeps().values())
     return (Path(data),) if ships else (file.parent / data, Path(data))
 
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from envs.installed import missing_extra
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
@@ -64,6 +65,7 @@ def find_name(name: Any, names: Mapping[str, Any], kind: str, where: str) -> str
         return name
     close = get_close_matches(name, list(names), n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"`proactive-sweep ls {kind}s` lists them"
+    remedy = missing_extra(name) or remedy
     raise SweepError(f"{where}: there is no {kind} {name!r}; {remedy}")
 
 

@@ -133,7 +133,11 @@ def test_the_five_lines_play_the_embedded_model(demo_data):
     from actors.playing.episode_runner import EpisodeRunner
     from orchestrator.planning.build_plan import build_plan
 
-    entry = MODELS[0] | {"source": str(ROOT / "actors/embedded"), "backend": "transformers", "gpus": 0}
+    entry = MODELS[0] | {
+        "source": str(ROOT / "extras/demo/proactive_demo/embedded"),
+        "backend": "transformers",
+        "gpus": 0,
+    }
     table = {"data": str(demo_data), "scenarios": ["QD"], "model": [entry], "selection": {"limit": 2}}
     plan = build_plan(build(table, "mine.toml"))
 

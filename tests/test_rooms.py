@@ -14,14 +14,10 @@ ORDER = (
     "sweeps",
     "actors.text",
     "actors.node",
-    "actors.embedded_135m",
-    "actors.embedded",
     "actors.engine",
     "actors.playing",
     "actors.trial",
     "actors.worker",
-    "actors.embedded.training",
-    "actors.embedded_135m.training",
     "orchestrator.environments",
     "orchestrator.operating",
     "orchestrator.storage",
@@ -65,7 +61,6 @@ HEAVY = {"ray", "vllm", "torch", "transformers", "polars", "mlflow", "openai", "
 DOORS = {
     "PIL": (
         "envs/render.py",
-        "envs/demo/",
         "orchestrator/report/",
         "orchestrator/tracking/",
         "orchestrator/learning/",
@@ -89,11 +84,12 @@ DOORS = {
         "orchestrator/learning/ray_workers.py",
     ),
     "vllm": ("actors/engine/vllm/",),
-    "torch": ("actors/engine/hf/", "actors/embedded/training/", "actors/embedded_135m/", "orchestrator/learning/"),
+    "torch": (
+        "actors/engine/hf/",
+        "orchestrator/learning/",
+    ),
     "transformers": (
         "actors/engine/hf/",
-        "actors/embedded/training/",
-        "actors/embedded_135m/",
         "orchestrator/learning/",
     ),
     "peft": ("orchestrator/learning/",),

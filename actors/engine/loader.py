@@ -11,7 +11,6 @@ from time import monotonic
 
 from packaging.version import Version
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.engine.weights import WEIGHT_SUFFIXES
@@ -21,6 +20,7 @@ from actors.node.import_path import installed_versions
 from actors.node.load_queue import MEMORY_MARGIN_BYTES, free_memory, loading_turn
 from actors.node.root_cause import name_root_cause
 from sweeps.checkpoint import cached_repository
+from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
 MEMORY_PER_WEIGHTS = 1.2
@@ -37,7 +37,7 @@ def load_engine(model: ModelSpec, data: Path, assigned: Sequence[object], report
     """
     if model.backend in ("builtin", "openai"):
         return open_engine(model, data)
-    size = weight_bytes(resolve_embedded(model))
+    size = weight_bytes(resolve_source(model))
     if model.is_over_nodes:
         report(f"{model.stages} pipeline stages on several nodes")  # ``several_nodes`` has checked their GPUs
     elif model.gpus:

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend, Request
 from actors.engine.baselines import Baseline
 from actors.engine.vllm.batch_invariance import enable_batch_invariance
+from sweeps.package_models import missing_package, resolve_source
 from sweeps.pipeline_stages import STAGES
 from sweeps.spec import ModelSpec
 
@@ -22,8 +22,10 @@ def open_engine(model: ModelSpec, data: Path) -> Backend:
 
     Raises ValueError if the backend's package is not installed, and errors of an engine that cannot load.
     """
+    if reason := missing_package(model):
+        raise ValueError(f"{model.name}: {reason}")
     try:
-        return _open(resolve_embedded(model), data)
+        return _open(resolve_source(model), data)
     except NotImplementedError as refusal:
         if "Pipeline parallelism" not in str(refusal):
             raise
@@ -76,7 +78,7 @@ def open_without_weights(model: ModelSpec, data: Path) -> Any:
     """Return a backend without weights: ``token_ids`` and ``close`` work, ``reply`` does not; raises as ``token_ids``."""
     for name, value in OFFLINE.items():
         os.environ.setdefault(name, value)
-    model = resolve_embedded(model)
+    model = resolve_source(model)
     if model.backend == "vllm":
         from actors.engine.vllm.token_input import open_without_engine
 

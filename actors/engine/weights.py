@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from actors.embedded import resolve_embedded
 from sweeps.checkpoint import cached_repository, checkpoint_folder
+from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -33,7 +33,7 @@ def weights_identity(model: ModelSpec) -> str:
     """
     if model.backend not in ("vllm", "transformers"):
         return ""
-    model = resolve_embedded(model)
+    model = resolve_source(model)
     folder = Path(model.source)
     identity = hash_folder(folder) if folder.is_dir() else cached_commit(model)
     if identity and (adapter := local_adapter(model)):
@@ -98,7 +98,7 @@ def hash_folder(folder: Path) -> str:
 
 def setting_hashes(model: ModelSpec) -> dict[str, str]:
     """Return file name -> SHA-256 of the settings beside a model's weights; empty if they are not on this disk or unreadable."""
-    folder = checkpoint_folder(resolve_embedded(model))
+    folder = checkpoint_folder(resolve_source(model))
     try:
         files = _setting_files(folder) if folder else []
         return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import (
     Backend,
     LocalBackend,
@@ -34,6 +33,7 @@ from actors.playing.episode_runner import EpisodeRunner, PlanView, judge_needed
 from actors.playing.turn_judge import TurnJudge
 from actors.text.printable import error_text
 from envs.types import ImageRef
+from sweeps.package_models import resolve_source
 from sweeps.requirements import requirement_names
 from sweeps.spec import ModelSpec
 
@@ -147,7 +147,7 @@ async def _pose_requests(plan: PlanView, model: ModelSpec, ordinals: Sequence[in
 async def _open_package_call(model: ModelSpec) -> PackageCall:
     from actors.engine.hf.package_call import PackageCall
 
-    return await asyncio.to_thread(PackageCall, resolve_embedded(model))
+    return await asyncio.to_thread(PackageCall, resolve_source(model))
 
 
 async def _record_input(

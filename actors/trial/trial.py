@@ -15,7 +15,6 @@ from typing import Any
 
 import psutil
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend, LocalBackend, Message, Reply, Request, images_of
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import choose_in_flight
@@ -25,6 +24,7 @@ from actors.text.printable import first_line
 from actors.trial.certify import InputReport, load_package_pictures, record_inputs
 from actors.trial.front_end import FrontEnd, measure_front_end
 from envs.types import ImageRef
+from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
 COMPARED_PROMPTS = 6
@@ -167,7 +167,7 @@ async def _call_package(
     try:
         from actors.engine.hf.package_call import PackageCall
 
-        call = await asyncio.to_thread(PackageCall, resolve_embedded(model))
+        call = await asyncio.to_thread(PackageCall, resolve_source(model))
         for request in requests:
             pictures = await load_package_pictures(loader, request.messages)
             ids = await asyncio.to_thread(call.ids, request.messages, pictures)

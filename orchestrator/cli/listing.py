@@ -35,13 +35,14 @@ MEASURES = {
 def models() -> Rows:
     """Return every shipped model and the policies of installed packages."""
     from sweeps import packages
+    from sweeps.package_models import BUILTIN
     from sweeps.registry import registry
     from sweeps.spec import ModelSpec
 
     columns = ("name", "source", "backend", "gpus", "parameters", "max_images", "note")
     packages.check_packages(registry())
     policies = [
-        ModelSpec(name=name, source=f"{packages.BUILTIN}{name}", backend="builtin", note=_provider(offer))
+        ModelSpec(name=name, source=f"{BUILTIN}{name}", backend="builtin", note=_provider(offer))
         for name, offer in packages.policies().items()
     ]
     return [{name: getattr(model, name) for name in columns} for model in (*registry().values(), *policies)]

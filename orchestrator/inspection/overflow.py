@@ -15,7 +15,6 @@ from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from actors.embedded import resolve_embedded
 from actors.engine.image_loader import picture_bounds
 from envs import SCENARIOS
 from envs.render import Fit, Renderer, UnreadablePicture
@@ -24,6 +23,7 @@ from orchestrator.inspection.model_config import context_length
 from orchestrator.inspection.prompt_preview import build_prompt
 from orchestrator.planning.plan import Plan
 from sweeps.checkpoint import Checkpoint, read_checkpoint
+from sweeps.package_models import resolve_source
 from sweeps.spec import Cell, ModelSpec
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def bounds(model: ModelSpec, by_processor: bool = True) -> Bounds:
     """Return the limits of one prompt: from the model's entry, its local files, or else the table."""
     entry = _table().get(model.source)
     row = entry or _table().get(model.architecture, {})
-    local = resolve_embedded(model)
+    local = resolve_source(model)
     checkpoint = read_checkpoint(local)
     if checkpoint and not row:
         row = _table().get(checkpoint.architecture, {})

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from actors.embedded import EMBEDDED
 from actors.engine.image_loader import picture_bounds
 from orchestrator.datasets.train_split import ROWS, SplitRow, is_split, read_rows
 from orchestrator.learning.settings import Train, Training
@@ -92,7 +91,7 @@ def plan_lines(training: Training, gpu_type: str, gpus: int | None = None) -> Se
 def describe_hours(train: Train, gpu_type: str, gpus: int | None = None) -> str:
     """Describe the estimated hours of a training; empty if unknown. Raises SweepError for an unknown GPU type."""
     replies = train.steps * train.batch + train.exploration.clone * train.groups
-    if train.model.source == EMBEDDED:
+    if train.model.source == "builtin:embedded":
         return f"about {replies * EMBEDDED_SECONDS / 3600:.2f} CPU-hours"
     if not train.model.gpus:
         return ""

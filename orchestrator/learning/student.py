@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import ReplyScore
 from actors.engine.batching import Job
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from orchestrator.learning.settings import Lora, Train, TrainError
+from sweeps.package_models import resolve_source
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
 
@@ -78,7 +78,7 @@ class Student:
 
 def transformers_spec(model: ModelSpec) -> ModelSpec:
     """Return the model's entry for transformers, without options of vLLM."""
-    resolved = resolve_embedded(model)
+    resolved = resolve_source(model)
     return resolved if resolved.backend == "transformers" else resolved.model_copy(update={"options": {}})
 
 

@@ -12,7 +12,6 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import BackendDied
 from actors.engine.batching import Job
 from actors.engine.chat_format import conversation
@@ -20,6 +19,7 @@ from orchestrator.learning.policy import Policy, SamplerDied
 from orchestrator.learning.run_files import vllm_lora_rank
 from orchestrator.learning.settings import Train, TrainError
 from orchestrator.learning.states import SampledReply
+from sweeps.package_models import resolve_source
 
 try:
     from actors.engine.vllm.backend import VLLMBackend
@@ -107,4 +107,4 @@ def engine_spec(train: Train) -> Any:
         "max_lora_rank": vllm_lora_rank(train.lora.r),
         **train.model.options,
     }
-    return resolve_embedded(train.model).model_copy(update={"options": options})
+    return resolve_source(train.model).model_copy(update={"options": options})

@@ -29,7 +29,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import Backend, Message, Reply, Request
 from actors.engine.chat_format import Part, conversation
 from actors.engine.in_flight import choose_in_flight
@@ -41,6 +40,7 @@ from envs.types import ImageRef
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.planning.plan import Plan
 from sweeps.load import build
+from sweeps.package_models import resolve_source
 from sweeps.spec import Sweep
 
 CONDITIONS = ["zero-shot", "hint", "random-proactive", "reference"]
@@ -167,7 +167,7 @@ def plain(data: str, requests: Path, begin: Callable[[], None] = lambda: None) -
 
     renderer = Renderer(Path(data))
     with engine_threads():
-        llm = LLM(**engine_arguments(resolve_embedded(sweep(data).models[0])))
+        llm = LLM(**engine_arguments(resolve_source(sweep(data).models[0])))
     conversations = pickle.loads(requests.read_bytes())
     sampling, steps = SamplingParams(temperature=0, max_tokens=50), Steps(llm.llm_engine.engine_core, "get_output")
     llm.chat([chat(messages, renderer) for messages in conversations[:20]], sampling, use_tqdm=False)

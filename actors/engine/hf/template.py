@@ -7,11 +7,11 @@ from typing import Any
 from PIL import Image
 from transformers import AutoProcessor
 
-from actors.embedded import resolve_embedded
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
 from envs.render import GREY
 from envs.types import ImageRef
+from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 
 COUNTING_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, ImportError, NotImplementedError)
@@ -101,7 +101,7 @@ def token_counter(model: ModelSpec) -> TokenCounter | None:
 def _processor(model: ModelSpec) -> Any:
     """Return the model's processor; None if its files are not on this disk, or no processor can be built here."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    model = resolve_embedded(model)
+    model = resolve_source(model)
     try:
         processor = AutoProcessor.from_pretrained(
             model.source,

@@ -8,7 +8,6 @@ from random import Random
 
 import pytest
 
-from actors.embedded import EMBEDDED
 from actors.engine.weights import (
     SAMPLE_BYTES,
     SAMPLES,
@@ -22,6 +21,7 @@ from actors.engine.weights import (
     weights_identity,
 )
 from actors.engine.weights import _setting_files as setting_paths
+from proactive_demo.embedded import EMBEDDED
 from sweeps.spec import ModelSpec
 
 READ = (

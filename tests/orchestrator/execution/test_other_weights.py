@@ -33,7 +33,9 @@ dtype = "float32"
 
 def copy_embedded(folder: Path) -> Path:
     return shutil.copytree(
-        ROOT / "actors/embedded", folder, ignore=shutil.ignore_patterns("training", "*.py", "__pycache__")
+        ROOT / "extras/demo/proactive_demo/embedded",
+        folder,
+        ignore=shutil.ignore_patterns("training", "*.py", "__pycache__"),
     )
 
 

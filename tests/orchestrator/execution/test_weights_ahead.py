@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from actors.embedded import resolve_embedded
 from actors.engine.loader import weight_bytes
 from orchestrator.execution import weights_ahead
 from orchestrator.scheduling.commands import Demand
@@ -19,6 +18,7 @@ from orchestrator.scheduling.likely_starts import LikelyStart, likely_starts
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.storage.loaded_weights import LoadedWeights
+from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
 from tests.actors.service import completion, service
 from tests.chaos.ground import finish_process
@@ -49,7 +49,7 @@ gpus = 1
 @pytest.mark.long
 def test_weights_are_read_while_another_model_has_the_gpu(demo_data, tmp_path):
     path, folder = tmp_path / "ahead.toml", tmp_path / "out"
-    size = weight_bytes(resolve_embedded(ModelSpec(name="waiting", source="builtin:embedded")))
+    size = weight_bytes(resolve_source(ModelSpec(name="waiting", source="builtin:embedded")))
     with head(gpus=1) as node, service(lambda number, body: completion("A"), delay=2.0) as served:
         path.write_text(SWEEP.format(data=demo_data, url=served.url))
         environment = {**node.environment, "RAY_ADDRESS": node.address, "PYTHONPATH": str(ROOT)}

@@ -17,7 +17,7 @@ from sweeps.load import build
 from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
-EMBEDDED = Path(__file__).parents[3] / "actors/embedded"
+EMBEDDED = Path(__file__).parents[3] / "extras/demo/proactive_demo/embedded"
 INTERNVL = {"architecture": "InternVLForConditionalGeneration"}
 
 

@@ -26,7 +26,7 @@ pytest.importorskip("transformers", reason="pip install 'proactive-sweep[transfo
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     ignored = shutil.ignore_patterns("training", "*.py", "__pycache__")
-    return shutil.copytree(ROOT / "actors/embedded", tmp_path / "mine", ignore=ignored)
+    return shutil.copytree(ROOT / "extras/demo/proactive_demo/embedded", tmp_path / "mine", ignore=ignored)
 
 
 def prove(checkpoint: Path, data: Path, output: Path, code: int) -> dict[str, object]:

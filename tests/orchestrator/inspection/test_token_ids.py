@@ -22,11 +22,11 @@ def run_prompt(*args: object) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize(("condition", "turn"), [("zero-shot", 0), ("history", 2)])
 def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, turn: int) -> None:
-    from actors.embedded import resolve_embedded
     from actors.engine.hf.package_call import PackageCall
     from actors.engine.image_loader import PictureLoader
     from orchestrator.inspection.prompt_preview import conversation, find_sample
     from sweeps.conditions import CONDITIONS
+    from sweeps.package_models import resolve_source
     from sweeps.registry import registry
 
     outcome = run_prompt(
@@ -39,7 +39,7 @@ def test_the_ids_are_those_of_the_package_call(demo_data: Path, condition: str, 
     messages = conversation(sample, pool, CONDITIONS[condition], turn=turn)
     pictures = PictureLoader(demo_data)
     rendered = {image: pictures.renderer.picture(image) for message in messages for image in message.images}
-    ids = PackageCall(resolve_embedded(registry()["embedded"])).ids(messages, rendered)
+    ids = PackageCall(resolve_source(registry()["embedded"])).ids(messages, rendered)
     assert len(rendered) == turn + 1
     assert report == {"model": "embedded", "backend": "transformers", "tokens": len(ids), "ids": ids}
 

@@ -15,7 +15,6 @@ from time import process_time
 import numpy as np
 
 from actors.playing.state_graph import StateGraph, build_graph
-from envs.demo import draw
 from envs.render import Renderer
 from envs.samples import load_samples
 from orchestrator.learning.evaluation import question_policy
@@ -27,6 +26,7 @@ from orchestrator.operating.policy import Policy as OptionPolicy
 from orchestrator.operating.summary import Summary, summarize
 from orchestrator.report.measures.operating_splits import split_intervals
 from orchestrator.report.statistics.agreement import IntervalEstimate
+from proactive_demo.drawing import draw
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.learning import proof
 

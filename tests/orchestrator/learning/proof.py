@@ -1,7 +1,7 @@
 """Measure what a training must show: episodes before and after on held-out samples, and controls that must not pass.
 
 Held-out samples are drawn from seeds from 900000 up, training samples from 5000 up; the embedded model was made from neither
-(``actors.embedded.training``: 1000 to 1044, and 950000).
+(``proactive_demo.embedded.training``: 1000 to 1044, and 950000).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from envs import SCENARIOS
-from envs.demo import draw
 from orchestrator.learning import run_files, settings, trainer
 from orchestrator.learning.evaluation import ScenarioEvaluation, evaluate
 from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import Training
 from orchestrator.learning.trainer import PolicyOptimizer
 from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from proactive_demo.drawing import draw
 
 DEMO = Path(__file__).parents[3] / "sweeps" / "demo-learning.toml"
 TRAINED = ("QD", "COCO")

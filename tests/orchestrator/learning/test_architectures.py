@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("trl", reason="the package trl is not installed")
 
-from envs.demo import draw
+from proactive_demo.drawing import draw
 from tests.actors.rehearsed import ROOT, environment
 from tests.actors.vision_packages import fetch_packages
 

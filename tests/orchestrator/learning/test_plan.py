@@ -7,7 +7,6 @@ from random import Random
 import pytest
 from typer.testing import CliRunner
 
-from envs.demo import draw
 from orchestrator.cli.main import app
 from orchestrator.learning import settings
 from orchestrator.learning.plan import (
@@ -21,6 +20,7 @@ from orchestrator.learning.plan import (
 )
 from orchestrator.learning.settings import train_table
 from orchestrator.learning.states import SplitState
+from proactive_demo.drawing import draw
 from sweeps.load import SweepError
 from tests.orchestrator.learning.test_train_split import row, write
 

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from envs.demo import draw
 from orchestrator.learning.evaluation import evaluate
 from orchestrator.learning.policy import Policy
+from proactive_demo.drawing import draw
 from tests.orchestrator.learning import proof
 
 SEEDS = tuple(map(int, os.environ.get("PROOF_SEEDS", "0").split(",")))

@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("torch", reason="the extra `transformers` is not installed")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from actors.embedded import resolve_embedded
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
 from envs.types import Action
 from orchestrator.learning.states import load_states
+from sweeps.package_models import resolve_source
 from sweeps.registry import registry
 
 FOLDER = Path(__file__).parents[3] / "actors" / "embedded" / "adapter-asks"
@@ -30,7 +30,7 @@ def test_the_folder_is_small_and_names_no_machine():
 def test_adapter_asks_only_where_nothing_is_visible(demo_data):
     states = load_states(demo_data, tuple(SCENARIOS), None, 0)
     hidden, clear = ([state for state in states if state.kind == kind] for kind in ("hidden", "clear"))
-    before, after = (ModelAndProcessor(resolve_embedded(registry()[name])) for name in ("embedded", "embedded-asks"))
+    before, after = (ModelAndProcessor(resolve_source(registry()[name])) for name in ("embedded", "embedded-asks"))
 
     assert count_asks(after, hidden) >= count_asks(before, hidden) + 15
     assert count_asks(after, clear) <= 2

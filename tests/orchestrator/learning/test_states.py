@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 from envs import SCENARIOS
-from envs.demo import draw
 from envs.render import Renderer
 from envs.types import Action
 from orchestrator.learning.settings import States, TrainError
 from orchestrator.learning.states import Pool, fingerprint, load_states, refuse_test_pictures, solution_path
+from proactive_demo.drawing import draw
 from sweeps.load import build
 from tests.envs.games import SAMPLES
 

@@ -18,7 +18,6 @@ pytest.importorskip("transformers", reason="the extra `transformers` is not inst
 pytest.importorskip("peft", reason="the package peft is not installed")
 
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch  # noqa: E402
-from envs.demo import draw  # noqa: E402
 from orchestrator.learning import run_files, settings, trainer  # noqa: E402
 from orchestrator.learning.evaluation import evaluate, greedy_replies, measures  # noqa: E402
 from orchestrator.learning.plan import load_training_states  # noqa: E402
@@ -27,6 +26,7 @@ from orchestrator.learning.rollouts import sample_episodes, sample_turns  # noqa
 from orchestrator.learning.settings import TrainError  # noqa: E402
 from orchestrator.learning.states import Pool  # noqa: E402
 from orchestrator.learning.trainer import PolicyOptimizer  # noqa: E402
+from proactive_demo.drawing import draw  # noqa: E402
 from sweeps.load import load  # noqa: E402
 from tests.orchestrator.learning.rollout_files import read_rollouts  # noqa: E402
 
@@ -260,9 +260,9 @@ def test_a_sweep_plays_the_trained_model_as_it_was_trained(finished_run, own, po
 
 
 def _home(model):
-    from actors.embedded import resolve_embedded
+    from sweeps.package_models import resolve_source
 
-    return resolve_embedded(model)
+    return resolve_source(model)
 
 
 def test_other_settings_are_refused(finished_run, own):

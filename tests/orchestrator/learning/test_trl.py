@@ -15,7 +15,6 @@ pytest.importorskip("trl", reason="the package trl is not installed")
 
 from actors.engine.hf.backend import ModelAndProcessor, PreparedBatch
 from envs import SCENARIOS
-from envs.demo import draw
 from orchestrator.learning import settings, trainer
 from orchestrator.learning.evaluation import evaluate, measures
 from orchestrator.learning.plan import load_training_states, state_order
@@ -23,6 +22,7 @@ from orchestrator.learning.policy import Policy
 from orchestrator.learning.settings import TrainError
 from orchestrator.learning.student import Student, transformers_spec
 from orchestrator.learning.trl_engine import complete_checkpoints
+from proactive_demo.drawing import draw
 from sweeps.load import load
 from tests.conftest import ROOT
 from tests.orchestrator.learning.rollout_files import read_rollouts

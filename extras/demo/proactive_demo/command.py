@@ -1,0 +1,32 @@
+"""The command ``data demo``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actors.text.printable import printable
+from envs.samples import BadData
+from orchestrator.cli.data import Scenarios, describe_unwritable, scenario_names
+
+
+def demo(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to draw it.")],
+    samples: Annotated[int, typer.Option(help="Samples in all, spread over the scenarios.")] = 210,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same bytes.")] = 0,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave a folder that is not empty as it is.")] = False,
+    scenarios: Scenarios = "all",
+) -> None:
+    """Draw a small benchmark of all seven scenarios in the published format."""
+    from proactive_demo.drawing import draw
+
+    if keep and folder.is_dir() and any(folder.iterdir()):
+        print(printable(f"{folder} already exists; remove it to draw it again"))
+        return
+    try:
+        counts = draw(folder, samples, seed, scenario_names(scenarios))
+    except ValueError as mistake:
+        raise BadData(str(mistake)) from None
+    except OSError as problem:
+        raise BadData(describe_unwritable(folder, problem)) from None
+    print(printable(f"{folder}: ") + ", ".join(f"{name} {count}" for name, count in counts.items()))

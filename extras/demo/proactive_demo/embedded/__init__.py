@@ -1,0 +1,1 @@
+"""The tiny model; its checkpoint is in this folder."""
