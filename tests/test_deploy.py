@@ -126,7 +126,7 @@ def test_the_entrypoint_is_a_command_that_this_version_has(manifests, tmp_path):
 
 
 def test_mlflows_address_comes_from_the_option_else_the_file_else_the_environment(monkeypatch):
-    plain, silent = load(ROOT / "sweeps/demo.toml"), load(ROOT / "sweeps/demo.toml", ['tracking.uri="none"'])
+    plain, silent = load(ROOT / "sweeps/baselines.toml"), load(ROOT / "sweeps/baselines.toml", ['tracking.uri="none"'])
     assert _with_tracking(plain, None).tracking.uri == "sqlite"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://mlflow:5000")
     assert _with_tracking(plain, None).tracking.uri == "http://mlflow:5000"
@@ -204,7 +204,7 @@ def job_processes(job: str) -> list[str]:
 @pytest.mark.long
 def test_slurm_script_runs_on_all_nodes_and_cleans_up(slurm, demo_data, tmp_path):
     entry = (
-        "sweeps/demo.toml", "--set", 'models=["oracle","uniform"]', "--set", 'conditions=["zero-shot"]', "--set",
+        "sweeps/baselines.toml", "--set", 'models=["oracle","uniform"]', "--set", 'conditions=["zero-shot"]', "--set",
         f"data={demo_data}", "--tracking-uri", "none", "--output", tmp_path / "run",
     )  # fmt: skip
     process = submit_job(slurm, *entry)

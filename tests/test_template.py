@@ -373,12 +373,12 @@ def test_two_packages_of_one_name_are_refused_whatever_is_played(tmp_path, monke
         monkeypatch.syspath_prepend(write_package(tmp_path / package, "policy", "own:p", package=package))
 
     with pytest.raises(SweepError, match=r"the policy 'own-thing' .* has the same name as one of (own|other)-package"):
-        load(ROOT / "sweeps/demo.toml")
+        load(ROOT / "sweeps/baselines.toml")
 
 
 def test_a_broken_package_stops_nobody_who_does_not_use_it(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(write_package(tmp_path, "scenario", "own:Game", module="1 / 0"))
-    assert len(load(ROOT / "sweeps/demo.toml").cells()) > 0
+    assert len(load(ROOT / "sweeps/baselines.toml").cells()) > 0
     assert "cannot be imported" in {row["name"]: row["hint"] for row in KINDS["scenarios"]()}["own-thing"]
 
 

@@ -222,7 +222,7 @@ def start(bench: Bench, others: Others) -> Iterator[str]:
         processor_ms([*run, "run", "baselines", *common])
         commands = {
             "--help": [*run, "--help"],
-            "plan": [*run, "plan", "demo", *common[:2]],
+            "plan": [*run, "plan", "baselines", *common[:2]],
             "status": [*run, "status", f"{folder}/run"],
         }
 

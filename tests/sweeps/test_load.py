@@ -198,15 +198,15 @@ def test_files_that_are_not_there_or_not_toml(tmp_path):
 @pytest.mark.parametrize("override", ["seed", "=3", "..=3", "selection.=3", ".limit=3"])
 def test_override_without_key_is_refused_with_an_example(override):
     with pytest.raises(SweepError, match=r"must look like key=value, for example --set selection.limit=5"):
-        load(ROOT / "sweeps/demo.toml", [override])
+        load(ROOT / "sweeps/baselines.toml", [override])
 
 
 def test_override_of_wrong_protocol_names_the_right_key():
-    assert load(ROOT / "sweeps/demo-oeg.toml", ["open_ended.selection.limit=3"]).open_ended.selection.limit == 3
+    assert load(ROOT / "sweeps/paper-oeg.toml", ["open_ended.selection.limit=3"]).open_ended.selection.limit == 3
     with pytest.raises(SweepError, match=r"write open_ended.selection.limit"):
-        load(ROOT / "sweeps/demo-oeg.toml", ["selection.limit=3"])
+        load(ROOT / "sweeps/paper-oeg.toml", ["selection.limit=3"])
     with pytest.raises(SweepError, match=r"write sampling.top_k"):
-        load(ROOT / "sweeps/demo.toml", ["open_ended.sampling.top_k=3"])
+        load(ROOT / "sweeps/baselines.toml", ["open_ended.sampling.top_k=3"])
 
 
 def test_filter_counts_in_open_ended_sweeps_too():
@@ -381,7 +381,7 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     assert sweep.open_ended.sampling == Sampling(checkpoint=True, sampled=True, max_tokens=32768)
     assert sweep.judge.sampling == Sampling(checkpoint=True, sampled=True, max_tokens=16000)
     assert Sampling().identity == {"temperature": 0.0, "top_p": 1.0, "top_k": -1, "max_tokens": 50}
-    assert load(ROOT / "sweeps/demo.toml", ["sampling=checkpoint"]).sampling.checkpoint
+    assert load(ROOT / "sweeps/baselines.toml", ["sampling=checkpoint"]).sampling.checkpoint
     for bad, why in (
         ({"checkpoint": True, "temperature": 0.5}, "leave them out"),
         ({"sampled": True}, "sampled needs checkpoint = true"),

@@ -12,7 +12,7 @@ OWN = 'data = "mine"\nmodels = ["oracle"]\nscenarios = ["QD"]\n'
 def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    assert {"demo", "paper", "ablations/budget"} <= shipped.shipped_sweeps().keys()
+    assert {"baselines", "paper", "ablations/budget"} <= shipped.shipped_sweeps().keys()
     assert not {"models", "judges", "starter"} & shipped.shipped_sweeps().keys()
     for name in shipped.shipped_sweeps():
         sweep = load(shipped.Path(name))
@@ -21,10 +21,10 @@ def test_every_shipped_sweep_has_a_name_that_loads_it_anywhere(tmp_path, monkeyp
 
 def test_a_file_of_ones_own_comes_before_a_shipped_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").write_text(OWN)
+    (tmp_path / "baselines").write_text(OWN)
 
-    assert load(shipped.Path("demo")).scenarios == ("QD",)
-    assert len(load(shipped.Path("demo.toml")).scenarios) == 7
+    assert load(shipped.Path("baselines")).scenarios == ("QD",)
+    assert len(load(shipped.Path("baselines.toml")).scenarios) == 7
 
 
 def test_a_name_that_is_neither_says_what_to_type(tmp_path, monkeypatch):
@@ -57,7 +57,7 @@ def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path
 
 
 def test_the_data_of_a_shipped_sweep_are_not_looked_for_inside_the_program():
-    assert shipped.data_candidates("outputs/demo-data", shipped.shipped_sweeps()["demo"]) == (
+    assert shipped.data_candidates("outputs/demo-data", shipped.shipped_sweeps()["baselines"]) == (
         shipped.Path("outputs/demo-data"),
     )
     assert shipped.data_candidates("s3://bucket/data", shipped.Path("a.toml")) == ()
@@ -91,10 +91,11 @@ def test_a_missing_data_folder_is_named_with_both_its_places_and_what_to_type(tm
 
 def test_shipped_files_are_found_by_each_of_their_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    demo = shipped.shipped_sweeps()["demo"]
+    file = shipped.shipped_sweeps()["baselines"]
+    names = ("baselines", "baselines.toml", "sweeps/baselines.toml")
 
-    assert {shipped.resolve_sweep(shipped.Path(name)) for name in ("demo", "demo.toml", "sweeps/demo.toml")} == {demo}
-    assert shipped.resolve_sweep(shipped.Path("/demo")) == shipped.Path("/demo")
+    assert {shipped.resolve_sweep(shipped.Path(name)) for name in names} == {file}
+    assert shipped.resolve_sweep(shipped.Path("/baselines")) == shipped.Path("/baselines")
     assert shipped.resolve_sweep(shipped.Path("zzz")) == shipped.Path("zzz")
     assert shipped.suggest_sweep(shipped.Path("sweeps/papr.toml")) == "did you mean 'paper'?"
     assert shipped.suggest_sweep(shipped.Path("zzz")) == "`proactive-sweep ls sweeps` lists those that ship"

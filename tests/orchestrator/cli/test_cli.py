@@ -270,7 +270,7 @@ def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, t
 @pytest.mark.parametrize(
     "args",
     [
-        ("plan", "none.toml"), ("run", "sweeps/demo.toml", "--set", "data=nowhere"), ("report", "nowhere"),
+        ("plan", "none.toml"), ("run", "sweeps/baselines.toml", "--set", "data=nowhere"), ("report", "nowhere"),
         ("status", "nowhere"), ("track", "nowhere"), ("audit", "--answers", "none.jsonl", "--data", "nowhere"),
         ("data", "check", "nowhere"), ("data", "demo", "x", "--samples", "0"), ("prompt", "QD", "1", "--data", "nowhere"),
         ("prompt", "QD", "1", "--condition", "icl-1"), ("prompt", "QD", "1", "--protocol", "oeg", "--condition", "history"),

@@ -191,12 +191,12 @@ def test_one_clustering_is_chosen() -> None:
     "options", [{"price": 2.0}, {"timeline": Path("t.png")}, {"gpu_type": "h100"}, {"price": 1.0, "precision": 5.0}]
 )
 def test_options_of_a_forecast_need_a_number_of_gpus(options: dict[str, Any]) -> None:
-    assert refusal_of(plan.plan, Path("demo"), **options) == "--price, --timeline and --gpu-type require --gpus N"
+    assert refusal_of(plan.plan, Path("baselines"), **options) == "--price, --timeline and --gpu-type require --gpus N"
 
 
 @pytest.mark.parametrize("options", [{"gpus": 8}, {"precision": 5.0}, {"detect": 5.0}])
 def test_reused_episodes_are_only_counted(options: dict[str, Any]) -> None:
-    assert refusal_of(plan.plan, Path("demo"), reuse=["run"], **options) == (
+    assert refusal_of(plan.plan, Path("baselines"), reuse=["run"], **options) == (
         "--reuse counts episodes and cannot be combined with --gpus, --precision or --detect"
     )
 

@@ -158,11 +158,11 @@ def test_init_refuses_in_a_sentence(arguments, sentence, tmp_path, monkeypatch):
 
 def test_a_copy_of_a_shipped_sweep_has_an_output_and_data_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert call("init", "again.toml", "--from", "demo").exit_code == 0
+    assert call("init", "again.toml", "--from", "baselines").exit_code == 0
 
     assert "name =" not in (tmp_path / "again.toml").read_text()
     assert "proactive-sweep data fetch data/ProactiveBench " in call("init", "paper.toml", "--from", "paper").stdout
-    assert "outputs/again" in call("init", "other.toml", "--from", "demo").stdout.replace("other", "again")
+    assert "outputs/again" in call("init", "other.toml", "--from", "baselines").stdout.replace("other", "again")
 
 
 def test_prompt_shows_a_condition_of_a_sweep_file(tmp_path, demo_data):

@@ -271,9 +271,9 @@ def test_a_forecast_is_lines_or_json(monkeypatch: pytest.MonkeyPatch, capsys: An
         return ["one", "two"]
 
     monkeypatch.setattr("orchestrator.report.measures.sample_size.describe_sample_sizes", sizes)
-    plan.plan(Path("demo"), precision=5.0)
+    plan.plan(Path("baselines"), precision=5.0)
     assert capsys.readouterr().out == "one\ntwo\n"
-    plan.plan(Path("demo"), detect=2.0, gpus=3, gpu_type="a100", as_json=True)
+    plan.plan(Path("baselines"), detect=2.0, gpus=3, gpu_type="a100", as_json=True)
     assert json.loads(capsys.readouterr().out) == {"lines": ["one", "two"]}
     assert asked == [(5.0, None, 8, "h200"), (None, 2.0, 3, "a100")]
 

@@ -48,7 +48,7 @@ def test_a_job_takes_the_rooms_of_the_package_and_no_other_folder(checkout):
 
 
 BASELINES = (
-    "sweeps/demo.toml",
+    "sweeps/baselines.toml",
     "--set", 'models=["oracle","uniform","guess"]', "--set", 'conditions=["zero-shot","hint"]', "--tracking-uri", "none",
 )  # fmt: skip
 

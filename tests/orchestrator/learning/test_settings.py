@@ -155,7 +155,7 @@ def test_commands_report_mistakes_without_traceback(tmp_path):
     for arguments, message in {
         ("train", DEMO, "--set", "train.rp=2"): "rp = 2: input should be less than or equal to 1",
         ("train", DEMO, "--output", "s3://a/b"): "s3://a/b is a bucket",
-        ("train", "sweeps/demo.toml"): "has no [train] table",
+        ("train", "sweeps/baselines.toml"): "has no [train] table",
         ("report", "--learned", tmp_path): "holds no run",
         ("run", DEMO, "--model", tmp_path / "m.toml"): "there is no sweep file",
         ("data", "fetch", tmp_path / "d", "--split", "dev"): "--split 'dev' is neither test nor train",
