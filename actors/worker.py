@@ -14,9 +14,9 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayActorError
 
 from actors.engine.backend import Backend, Reply, Request
+from actors.engine.budget import Ledger
 from actors.engine.in_flight import StartReport, choose_in_flight
 from actors.engine.loader import freeze_heap, load_engine
-from actors.engine.openai.shared_budget import Ledger, RemoteBudget
 from actors.engine.several_nodes import join_nodes
 from actors.engine.start_phases import read_phases
 from actors.engine.weights import loaded_weights
@@ -139,7 +139,7 @@ class Worker:
                 report(line)
         backend = load_engine(model, self.data, ray.get_gpu_ids(), report)
         if self.ledger is not None:
-            backend.set_budget(RemoteBudget(self.ledger, model.name, ray.get_runtime_context().get_actor_id()))
+            backend.set_budget(self.ledger, ray.get_runtime_context().get_actor_id())
         return backend
 
     def _open_runner(self, in_flight: int) -> EpisodeRunner | JudgeRunner:

@@ -122,6 +122,8 @@ class Reply:
     """Number of pictures in the prompt; None if ``cached_pictures`` is None."""
     cached_pictures: int | None = None
     """Number of its pictures that were preprocessed for an earlier request; None if the engine does not report it."""
+    note: str = ""
+    """What a service did otherwise than asked: another model, its own word for the end, a field left out."""
 
 
 class ReplyScore(NamedTuple):
@@ -222,8 +224,8 @@ class Backend(ABC):
         """Change the number of requests that may be in flight, where the engine limits them itself."""
         return None
 
-    def set_budget(self, budget: Any) -> None:
-        """Let a paid engine ask the sweep's budget before each request."""
+    def set_budget(self, ledger: Any, holder: str) -> None:
+        """Let a paid engine ask the sweep's ledger before each request; ``holder`` names this worker."""
         return None
 
 

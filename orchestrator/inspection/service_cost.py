@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
-from actors.engine.openai.prompt_tokens import token_rule
 from actors.playing.option_scores import SAMPLES
 from actors.playing.prompts import (
     apply_condition,
@@ -34,6 +33,7 @@ from envs.render import Renderer, UnreadablePicture
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, SIZES, bounds
+from orchestrator.inspection.picture_tokens import token_rule
 from orchestrator.planning.plan import Plan
 from sweeps.spec import Cell, ModelSpec, Protocol
 

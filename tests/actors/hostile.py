@@ -69,14 +69,13 @@ SHAPES: Mapping[str, Answer] = {
     "choices [null]": changed(choices=[None]), "choices text": changed(choices="A"), "choices object": changed(choices={}),
     "choices [number]": changed(choices=[7]), "choices [[]]": changed(choices=[[]]),
     "message null": choice(message=None), "message missing": choice(message=...), "message text": choice(message="A"),
-    "message list": choice(message=["A"]), "content number": message(content=7), "content object": message(content={"a": 1}),
-    "content parts": message(content=[{"type": "text", "text": "A"}]), "content true": message(content=True),
+    "message list": choice(message=["A"]), "content number": message(content=7),
+    "content object": message(content={"a": 1}), "content true": message(content=True),
     "refusal number": message(refusal=7), "refusal list": message(refusal=["no"]),
     "tool calls": message(content=None, tool_calls=CALL), "function call": message(content="", function_call={"name": "f"}),
-    "finish_reason null": choice(finish_reason=None), "finish_reason unknown": choice(finish_reason="tired"),
-    "finish_reason missing": choice(finish_reason=...), "finish_reason number": choice(finish_reason=3),
-    "finish_reason list": choice(finish_reason=["stop"]), "JSON null": raw(b"null"), "JSON list": raw(b"[]"),
-    "JSON number": raw(b"17"), "JSON text": raw(b'"A"'), "JSON NaN": raw(b"NaN"), "error under 200": (200, {}, {"error": "no"}),
+    "no text and an odd end": choice(finish_reason="tired", message={"content": ""}), "JSON null": raw(b"null"),
+    "JSON list": raw(b"[]"),
+    "JSON number": raw(b"17"), "JSON text": raw(b'"A"'), "JSON NaN": raw(b"NaN"),
     "JSON list 200,000 deep": raw(b"[" * DEEP + b"]" * DEEP),
     "JSON object 200,000 deep": raw(b'{"choices":' * DEEP + b"1" + b"}" * DEEP),
     "choices 200,000 deep": raw(b'{"choices":' + b"[" * DEEP + b"]" * DEEP + b"}"),
@@ -95,14 +94,21 @@ BODIES: Mapping[str, Answer] = {
     "503 and a negative retry-after": failure(503, retry_after="-9"),
     "503 and a date of 1900": failure(503, retry_after="Mon, 01 Jan 1900 00:00:00 GMT"),
     "500 with the key": failure(500, KEY, KEY),
-    "error 500 deep": raw(b"[" * DEEP + b"]" * DEEP, 500), "an unknown status": raw(b"", 599),
+    "error under 200": (200, {}, {"error": "no"}), "error 500 deep": raw(b"[" * DEEP + b"]" * DEEP, 500),
+    "an unknown status": raw(b"", 599),
 }  # fmt: skip
 FINE: Mapping[str, Answer] = {
+    "finish_reason null": choice(finish_reason=None), "finish_reason unknown": choice(finish_reason="tired"),
+    "finish_reason missing": choice(finish_reason=...), "finish_reason list": choice(finish_reason=["stop"]),
+    "content parts": message(content=[{"type": "text", "text": "A"}]),
     "JSON as text/plain": raw(ORDINARY, content_type="text/plain"),
     "JSON as a stream": raw(ORDINARY, content_type="text/event-stream"),
-    "half a surrogate pair": message(content="A\ud800"), "control characters in the reply": message(content=CONTROL),
+    "a text that is the key": message(content=[KEY]), "half a surrogate pair": message(content="A\ud800"),
+    "control characters in the reply": message(content=CONTROL),
     "the key in the reply": message(content=f"A {KEY} {KEY[4:17]}"), "the key in every other field": changed(
         id=KEY, model=KEY, object=KEY, system_fingerprint=KEY, service_tier=KEY, created=KEY),
+    "finish_reason with the key": choice(finish_reason=KEY),
+    "finish_reason with control characters": choice(finish_reason=CONTROL),
     "control characters in the model name": changed(model=CONTROL, id=CONTROL), "created is a list": changed(created=[1]),
     "two choices": changed(choices=completion("A")[2]["choices"] * 2), "logprobs odd": choice(logprobs=[1], index="x"),
 }  # fmt: skip
@@ -114,16 +120,14 @@ DECLINED: Mapping[str, Answer] = {
     "400 with control characters": failure(400, CONTROL, CONTROL), "413 with a list": (413, {}, [[KEY]]),
     "422 with null": (422, {}, None), "400 and the code a number": (400, {}, {"error": {"message": 5, "code": 7}}),
     "400 and the code a list": (400, {}, {"error": {"message": [KEY], "code": [KEY]}}),
-    "finish_reason with the key": choice(finish_reason=KEY),
-    "finish_reason with control characters": choice(finish_reason=CONTROL),
-    "usage named by the key": message(content=[KEY]),
 }  # fmt: skip
 FINAL: Mapping[str, Answer] = {
     "301 elsewhere": raw(b"", 301, location="http://127.0.0.1:9/v1"),
     "307 in a circle": raw(b"", 307, location="/v1/chat/completions"),
     "302 to a file": raw(b"", 302, location="file:///etc/hostname"),
     "401 with the key": failure(401, KEY, f"Incorrect key {KEY}"),
-    "403 with the key": failure(403, KEY, f"{'z' * 280}{KEY}"), "404 with control characters": failure(404, CONTROL, CONTROL),
+    "403 with the key": failure(403, KEY, f"{'z' * 280}{KEY}"),
+    "404 with control characters": failure(404, CONTROL, CONTROL),
 }  # fmt: skip
 
 MODES: dict[str, Mode] = {

@@ -38,7 +38,7 @@ async def ask_service(folder: Path, answers) -> tuple[object, int]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTILE_KEY", KEY)
-    monkeypatch.setattr("actors.engine.openai.rate_limit.MIN_BACKOFF_S", 0.02)
+    monkeypatch.setattr("actors.engine.openai.backend.MIN_BACKOFF_S", 0.02)
 
 
 def test_the_catalogue_is_large() -> None:

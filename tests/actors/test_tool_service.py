@@ -31,7 +31,7 @@ TOOL = Function("move_blocks", "left: Move.", "direction", ("left", "right"))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLS_KEY", KEY)
-    monkeypatch.setattr("actors.engine.openai.rate_limit.MIN_BACKOFF_S", 0.02)
+    monkeypatch.setattr("actors.engine.openai.backend.MIN_BACKOFF_S", 0.02)
 
 
 def call(name: Any = "move_blocks", arguments: Any = '{"direction": "left"}') -> dict[str, Any]:

@@ -1,25 +1,24 @@
 """The backend for services with OpenAI's chat completions, such as ``vllm serve``.
 
 A refused request ends its episode, a temporary error is retried, and an error that every request would get stops the model.
-The SDK's own retries are off, because this module decides which errors to retry.
 """
 
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
 from time import monotonic, perf_counter
 from typing import Any
 
-import openai
 from openai import AsyncOpenAI
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, wait_random_exponential
 
 from actors.engine.backend import (
     Backend,
     BackendDied,
-    BackendError,
     FirstTokenReply,
     ModelInput,
     ModelStopped,
@@ -28,30 +27,40 @@ from actors.engine.backend import (
     Request,
     Unprocessable,
 )
-from actors.engine.chat_format import Part, conversation, data_url, function_schema
+from actors.engine.budget import Bill, Ledger, Wallet
+from actors.engine.chat_format import data_url
 from actors.engine.image_loader import PictureLoader
 from actors.engine.in_flight import expected_in_flight
-from actors.engine.openai import http_client
-from actors.engine.openai.first_tokens import NoLogprobs, add_first_tokens, first_token_body
-from actors.engine.openai.prompt_tokens import picture_tokens, text_tokens
-from actors.engine.openai.rate_limit import Budget, Pace, Price, RetryableError, backoff, retry_after
-from actors.engine.openai.reply import Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
-from actors.engine.openai.server_fields import check_length, length_field, server_fields
-from actors.engine.openai.shared_budget import RemoteBudget
-from actors.engine.openai.status_errors import error_of_status
-from actors.text.printable import one_line
+from actors.engine.openai import http_client, request_body
+from actors.engine.openai.dialect import Dialect
+from actors.engine.openai.rate_limit import Pace, RetryableError
+from actors.engine.openai.refusal import FieldRefused, NoLogprobs
+from actors.engine.openai.reply import Answer, Tokens, UnreadableAnswer, parse_first_choice, parse_object, read_usage
 from actors.text.redaction import redact_key
 from envs.tool_calls import encode_calls
-from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 
-TRIES = 8
-"""Failures of one request, while others succeed, after which it is not retried."""
+TRIES, TRIES_OF_MANY = 8, 16
+"""Failures of one request, while others succeed, after which it is not retried; the second if other requests fail, too."""
 UNREADABLE_TRIES = 4
 """Unreadable answers to one request after which it is not retried: each may be billed."""
-REASON_LENGTH = 300
-"""Maximum characters of a service's message in a reason."""
+MOST_SILENT = 20
+"""Replies in a row without a text, but with thoughts, that stop the model."""
+MIN_BACKOFF_S, MAX_BACKOFF_S = 0.5, 60.0
+"""Smallest and largest upper bound of a back-off, in seconds."""
 MILLION = 1e6
+
+
+@dataclass
+class Sending:
+    """A request on its way, and the failures that it has met."""
+
+    request: Request
+    body: dict[str, Any]
+    bill: Bill
+    first_failed_at: float = 0.0
+    failures: int = 0
+    unreadable: int = 0
 
 
 class OpenAIBackend(Backend):
@@ -63,21 +72,22 @@ class OpenAIBackend(Backend):
         self.client = AsyncOpenAI(
             api_key=self.key or "none",
             base_url=self.endpoint.base_url or None,
-            max_retries=0,
+            max_retries=0,  # this module decides which errors to retry
             timeout=self.endpoint.deadline,
             http_client=http_client.open_client(),
         )
         self.pictures = PictureLoader(data, model)
         self.pace = Pace(expected_in_flight(model))
-        self.budget: Budget | RemoteBudget = Budget(self.endpoint.max_cost, model.name)
+        self.wallet = Wallet(Ledger({model.name: self.endpoint.max_cost}, None, {}), model.name)
+        self.dialect = Dialect(model, self.client, self.key)
         self.last_answer_at = 0.0
         """Monotonic time of the last answer to any request."""
-        self.gives_logprobs = model.endpoint.decoding
-        """False for reasoning models, and once the service has refused to return log-probabilities."""
-        self.stopped: BackendError | None = None
+        self.failing = 0
+        """Requests that have failed at least once."""
+        self.silent = 0
+        """Replies in a row that hold thoughts alone."""
+        self.stopped: ModelStopped | None = None
         """The error that every further request raises; None while the model accepts requests."""
-        self.warned = False
-        """True once an invalid token count has been reported."""
 
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, Refused, BackendDied, ModelStopped or BudgetSpent."""
@@ -85,18 +95,15 @@ class OpenAIBackend(Backend):
 
     async def first_tokens(self, request: Request) -> FirstTokenReply | None:
         """Return the probabilities of a reply's first token; None if the service gives none. Raises as ``reply``."""
+        if "logprobs" in self.dialect.refused_fields:
+            return None
         try:
-            body = first_token_body(await self._load_body(request))
-            reply = await self._pay_and_send(request, body) if self.gives_logprobs else None
+            body = request_body.first_token_body(await self._load_body(request))
+            reply = await self._pay_and_send(request, body)
         except NoLogprobs:
-            self.gives_logprobs = False
+            self.dialect.leave_out("logprobs")
             return None
         return reply if isinstance(reply, FirstTokenReply) else None
-
-    async def _pay_and_send(self, request: Request, body: dict[str, Any]) -> Reply:
-        price = self._price(request)
-        async with self.budget.reserve(price):
-            return await self._send_until_answered(body, Random(request.seed), price)
 
     async def model_input(self, request: Request) -> ModelInput:
         body = await self._load_body(request)
@@ -106,173 +113,150 @@ class OpenAIBackend(Backend):
     async def _load_body(self, request: Request) -> dict[str, Any]:
         form, limit = self.endpoint.pictures, self.endpoint.largest_picture
         urls = await self.pictures.load_as(request.messages, lambda image: data_url(image, form, limit))
-        return self.body(request, urls)
+        return request_body.write_body(self.model, request, urls)
 
     def limit_in_flight(self, requests: int) -> None:
         self.pace.set_limit(requests)
 
-    def set_budget(self, budget: RemoteBudget) -> None:
-        self.budget = budget
+    def set_budget(self, ledger: Any, holder: str) -> None:
+        self.wallet = Wallet(ledger, self.model.name, holder)
+
+    def classify(self, error: Exception, sent: Mapping[str, Any] | None = None) -> Exception:
+        """Return the RetryableError or BackendError for an error of the SDK; ``sent`` is the body of the request."""
+        return self.dialect.classify(error, sent or {})
 
     async def close(self) -> None:
         self.pictures.close()
         await self.client.close()
 
-    def body(self, request: Request, urls: Mapping[ImageRef, str]) -> dict[str, Any]:
-        """Return the body to send, with every decoding parameter that the service accepts."""
-
-        def part(image: ImageRef) -> Part:
-            return {"type": "image_url", "image_url": {"url": urls[image]}}
-
-        sampling, endpoint = request.sampling, self.endpoint
-        body: dict[str, Any] = {
-            "model": self.model.source,
-            "messages": conversation(request.messages, part, plain=True),
-            length_field(endpoint): sampling.max_tokens + endpoint.reserve,
-        }
-        if endpoint.decoding:
-            body |= {"seed": request.seed}
-            if not sampling.checkpoint:  # else the server's defaults apply, which for vLLM are the checkpoint's
-                body |= {"temperature": sampling.temperature, "top_p": sampling.top_p}
-        if endpoint.effort:
-            body["reasoning_effort"] = endpoint.effort
-        if request.tools:  # "auto", because option letters are not forced either (docs/decisions/0014)
-            body |= {"tools": [function_schema(function) for function in request.tools], "tool_choice": "auto"}
-        return {**body, "extra_body": server_fields(self.model, sampling)}
-
     # -- retries ------------------------------------------------------------------------------------------------------
-    async def _send_until_answered(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
+    async def _pay_and_send(self, request: Request, body: dict[str, Any]) -> Reply:
         """Retry until there is an answer or a final error; the reply's seconds are those of the last attempt."""
-        first_failed_at, failures, unreadable = 0.0, 0, 0
-        while True:
+        longest = request.sampling.max_tokens + self.endpoint.reserve
+        async with self.wallet.open(self._cost(Tokens(reply=longest))) as bill:
+            sending, chance = Sending(request, body, bill), Random(request.seed)
+            retrying = AsyncRetrying(
+                retry=retry_if_exception_type(RetryableError),
+                wait=_wait,
+                before_sleep=lambda state: self._check_limits(sending, _error_of(state)),
+                reraise=True,
+            )
+            return await retrying(self._send, sending, chance)
+
+    async def _send(self, sending: Sending, chance: Random) -> Reply:
+        async with self.pace.slot(chance) as reductions:
             if self.stopped is not None:
                 raise self.stopped
             try:
-                return await self._send(body, chance, price)
+                return await self._exchange(sending)
             except RetryableError as error:
-                first_failed_at = first_failed_at or monotonic()
-                failures += not error.throttled
-                unreadable += error.unreadable
-                self._check_limits(first_failed_at, failures, unreadable, error.reason)
-                await asyncio.sleep(backoff(failures, chance) if error.rest is None else error.rest)
+                if error.throttled:
+                    longest = min(MAX_BACKOFF_S, MIN_BACKOFF_S * 2.0 ** min(self.pace.reductions, 16))
+                    self.pace.slow_down(reductions, chance.uniform(0, longest) if error.rest is None else error.rest)
+                    error.rest = 0.0  # the pace delays every caller, this one included
+                raise
             except ModelStopped as reason:
                 self.stopped = reason
                 raise
 
-    async def _send(self, body: dict[str, Any], chance: Random, price: Price) -> Reply:
-        async with self.pace.slot(chance) as reductions:
-            try:
-                return await self._exchange(body, price)
-            except RetryableError as error:
-                if error.throttled:
-                    rest = backoff(self.pace.reductions, chance) if error.rest is None else error.rest
-                    self.pace.slow_down(reductions, rest)
-                    error.rest = 0.0  # the pace delays every caller, this one included
-                raise
-
-    async def _exchange(self, body: dict[str, Any], price: Price | None = None) -> Reply:
+    async def _exchange(self, sending: Sending) -> Reply:
         """Send once; raises RetryableError and BackendError."""
-        start = perf_counter()
+        start, body = perf_counter(), request_body.without_fields(sending.body, self.dialect.refused_fields)
         try:
-            answer = parse_object(await self._post(body, price))
+            fields = parse_object(await self._post(body, sending.bill))
+            tokens = read_usage(fields)
+            cost, seconds = self._charge(tokens, sending.bill), perf_counter() - start
+            answer = parse_first_choice(fields, tools="tools" in body)
+            self._note_answer()
         except UnreadableAnswer as problem:
-            raise self._unreadable_error(problem) from None
+            self._note_answer()
+            raise RetryableError(self.dialect.clean(str(problem)), unreadable=True) from None
         except Exception as problem:  # the SDK may raise anything on an untrusted response
-            raise self.classify(problem, tools="tools" in body) from None
+            tokens_sent = request_body.estimate_tokens(sending.request, self.pictures.renderer.size)
+            too_long = await self.dialect.is_too_long(problem, tokens_sent)
+            raise self.dialect.classify(problem, body, too_long) from None
+        if reason := request_body.describe_overlong(self.model, tokens.reply, body):
+            raise ModelStopped(reason)
+        return self._to_reply(
+            answer, Reply("", tokens.prompt, tokens.reply, answer.finish, seconds, cost, tokens.cached)
+        )
+
+    def _note_answer(self) -> None:
         self.last_answer_at = monotonic()
         self.pace.speed_up()
-        cost, seconds = self._charge(tokens := read_usage(answer), price), perf_counter() - start
-        check_length(self.model, tokens.reply, body)
-        return self._read_choice(answer, tokens, cost, seconds, tools="tools" in body)
 
-    async def _post(self, body: dict[str, Any], price: Price | None) -> bytes:
+    async def _post(self, body: dict[str, Any], bill: Bill) -> bytes:
         """Return the answer's bytes; a request that is cut off in flight is charged with the most that it may cost."""
         try:
             async with asyncio.timeout(self.endpoint.deadline):
                 response = await self.client.chat.completions.with_raw_response.create(**body)
                 return bytes(response.content)
         except (TimeoutError, asyncio.CancelledError):
-            if price:
-                self.budget.pay_cut_off(price)
+            bill.cut_off += 1
             raise
 
-    def _check_limits(self, first_failed_at: float, failures: int, unreadable: int, reason: str) -> None:
+    def _check_limits(self, sending: Sending, error: RetryableError) -> None:
         """Raise if a retry is useless: the service answers no request at all, or fails only on this one."""
-        if unreadable >= UNREADABLE_TRIES:
-            raise Unprocessable(
-                f"{self.model.name} gave {unreadable} answers that cannot be read; last error: {reason}"
-            )
-        if monotonic() - max(first_failed_at, self.last_answer_at) > self.endpoint.patience:
-            raise BackendDied(f"{self.model.name}: no answer for {self.endpoint.patience:g} s; last error: {reason}")
-        if failures >= TRIES and self.last_answer_at > first_failed_at:
-            raise Unprocessable(
-                f"{self.model.name} failed {failures} times on this request alone; last error: {reason}"
-            )
-
-    def classify(self, error: Exception, tools: bool = False) -> Exception:
-        """Return the RetryableError or BackendError for an error of the SDK; ``tools``: functions were sent."""
-        if not isinstance(error, openai.APIStatusError):
-            return RetryableError(self._clean(f"{type(error).__name__}: {error.__cause__ or error}"))
-        rest = retry_after(error.response.headers)
-        return self.classify_status(error.status_code, str(error.code or ""), str(error.message), rest, tools)
-
-    def classify_status(
-        self, status: int, code: str, message: str, rest: float | None = None, tools: bool = False
-    ) -> Exception:
-        """Return the error for an HTTP status other than 200.
-
-        ``rest``: seconds that the service asks to wait; ``tools``: functions were sent.
-        """
-        reason = self._clean(f"{self.model.name}: HTTP {status} {code}: {message}")
-        if status == 401:  # services repeat parts of the key in this one
-            reason = f"{self.model.name}: HTTP 401: the service refuses the key in {self.endpoint.key_env}"
-        if 300 <= status < 400:
-            reason = f"{self.model.name}: HTTP {status}: the service redirects; give the final address as base_url"
-        return error_of_status(status, code, f"{code} {message}", reason, rest, tools)
-
-    def _unreadable_error(self, problem: UnreadableAnswer) -> RetryableError:
-        """Return a retryable error, and record that the service answers."""
-        self.last_answer_at = monotonic()
-        return RetryableError(self._clean(str(problem)), unreadable=True)
-
-    def _clean(self, text: str) -> str:
-        """Return one short line without control characters and key; it is cut last, because half a key is not recognized."""
-        return one_line(redact_key(text, self.key))[:REASON_LENGTH]
+        if isinstance(error, FieldRefused):
+            return
+        name, patience = self.model.name, self.endpoint.patience
+        self.failing += not sending.failures and not error.throttled
+        sending.first_failed_at = sending.first_failed_at or monotonic()
+        sending.failures += not error.throttled
+        sending.unreadable += error.unreadable
+        if sending.unreadable >= UNREADABLE_TRIES:
+            times = sending.unreadable
+            raise Unprocessable(f"{name} gave {times} answers that cannot be read; last error: {error.reason}")
+        if monotonic() - max(sending.first_failed_at, self.last_answer_at) > patience:
+            raise BackendDied(f"{name}: no answer for {patience:g} s; last error: {error.reason}")
+        if self.last_answer_at <= sending.first_failed_at:
+            return
+        if self.failing == 1 and sending.failures >= TRIES:
+            raise Unprocessable(f"{name} failed {TRIES} times on this request alone; last error: {error.reason}")
+        cause = f"{self.failing} requests failed while others were answered, perhaps by one bad replica of several"
+        if self.failing > 1 and sending.failures >= TRIES // 2:
+            self.dialect.say(f"{cause}: {error.reason}", "replica")
+        if sending.failures >= TRIES_OF_MANY:
+            raise Unprocessable(f"{name}: {cause}; last error: {error.reason}")
 
     # -- answers ------------------------------------------------------------------------------------------------------
-    def _read_choice(self, answer: dict[str, Any], tokens: Tokens, cost: float, seconds: float, tools: bool) -> Reply:
-        """Return the reply of the first choice; raises Refused or RetryableError."""
-        try:
-            choice = parse_first_choice(answer, tools)
-        except UnreadableAnswer as problem:
-            raise self._unreadable_error(problem) from None
-        if choice.refusal:
-            raise Refused(self._clean(f"{self.model.name}: {choice.refusal}"))
-        text = redact_key(encode_calls(choice.calls, choice.text) if choice.calls else choice.text, self.key)
-        reply = Reply(text, tokens.prompt, tokens.reply, choice.finish, seconds, cost, tokens.cached)
-        return add_first_tokens(reply, answer)
+    def _to_reply(self, answer: Answer, usage: Reply) -> Reply:
+        """Return the reply of an answer; raises Refused, and ModelStopped if its replies are thoughts alone."""
+        if answer.refusal:
+            raise Refused(self.dialect.clean(f"{self.model.name}: {answer.refusal}"))
+        self.silent = self.silent + 1 if answer.thoughts and not (answer.text or answer.calls) else 0
+        if self.silent >= MOST_SILENT:
+            raise ModelStopped(
+                f"{self.model.name}: {MOST_SILENT} replies in a row have all their text in reasoning_content; raise the"
+                " endpoint's reserve so that thoughts end, start the server without a reasoning parser, or write"
+                " chat = { enable_thinking = false } in the entry"
+            )
+        text = encode_calls(answer.calls, answer.text) if answer.calls else answer.text
+        fields = {**asdict(usage), "text": redact_key(text, self.key), "note": self.dialect.describe(answer)}
+        return FirstTokenReply(**fields, first=answer.first) if answer.first else Reply(**fields)
 
-    def _charge(self, tokens: Tokens, price: Price | None) -> float:
-        """Pay for an answer, readable or not, and return its cost; with invalid counts, pay at least the estimate."""
+    def _charge(self, tokens: Tokens, bill: Bill) -> float:
+        """Put an answer on the bill, readable or not, and return its cost; with invalid counts, the most that it may cost."""
         cost = self._cost(tokens)
-        prompt_cost = self._cost(Tokens(tokens.prompt)) if price else 0.0
-        self.budget.pay(max(cost, sum(price or ())) if tokens.invalid else cost, price, prompt_cost)
-        self._warn_of(tokens)
+        bill.cost += cost
+        bill.cut_off += bool(tokens.invalid)
+        bill.prompt_cost = max(bill.prompt_cost or 0.0, self._cost(Tokens(tokens.prompt)))
+        if tokens.invalid:
+            self.dialect.say(f"invalid token counts of the service are stored as 0: {tokens.invalid}", "tokens")
         return cost
 
     def _cost(self, tokens: Tokens) -> float:
         prompt_price, reply_price = self.model.prices
         return (tokens.prompt * prompt_price + tokens.reply * reply_price) / MILLION
 
-    def _warn_of(self, tokens: Tokens) -> None:
-        if tokens.invalid and not self.warned:
-            self.warned = True
-            line = f"{self.model.name}: invalid token counts of the service are stored as 0: {tokens.invalid}"
-            print(self._clean(line), flush=True)
 
-    def _price(self, request: Request) -> Price:
-        """Return the most that a request may cost."""
-        longest = request.sampling.max_tokens + self.endpoint.reserve
-        pictures = picture_tokens(request, self.model.source, self.pictures.renderer.size)
-        text = self._cost(Tokens(text_tokens(request)))
-        return Price(self._cost(Tokens(reply=longest)), text, self._cost(Tokens(pictures)))
+def _error_of(state: RetryCallState) -> RetryableError:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, RetryableError)
+    return error
+
+
+def _wait(state: RetryCallState) -> float:
+    """Return the seconds that the service asks to wait, else full jitter below a bound that doubles up to a minute."""
+    rest = _error_of(state).rest
+    return wait_random_exponential(MIN_BACKOFF_S, MAX_BACKOFF_S)(state) if rest is None else rest

@@ -1,16 +1,24 @@
 """An HTTP client for untrusted services: bounded responses (error pages included), no redirects, no compression."""
 
 import os
+import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx2 as httpx
-from openai import DefaultAsyncHttpxClient
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from actors.engine.openai.reply import parse_object
+from actors.text.redaction import redact_address
 from sweeps.spec import ModelSpec
 
 MAX_RESPONSE_BYTES = 16 * 2**20
 """Limit of a response; a reply of 131,072 tokens is about one MiB."""
+CONTEXT_FIELDS = ("max_model_len", "context_length", "max_context_length", "context_window", "n_ctx")
+"""Fields of a list of models with a context: vLLM's and SGLang's, OpenRouter's, LM Studio's, Groq's, llama.cpp's."""
 
 
 class _Bounded(httpx.AsyncByteStream):
@@ -33,8 +41,7 @@ class _Bounded(httpx.AsyncByteStream):
 
 async def _bound(response: httpx.Response, limit: int) -> None:
     """Refuse a compressed response (a few bytes may unpack to gigabytes), and bound any other."""
-    encoding = response.headers.get("content-encoding", "identity")
-    if encoding != "identity":
+    if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx.DecodingError("the response is compressed, although the request ruled that out")
     assert isinstance(response.stream, httpx.AsyncByteStream)
     response.stream = _Bounded(response.stream, limit)
@@ -58,3 +65,23 @@ def read_key(model: ModelSpec) -> str:
             f'{model.name} needs a key: set {name}, or write key_env = "" in its entry if the service needs none'
         )
     return os.environ.get(name, "") if name else ""
+
+
+def describe_address(base_url: str) -> str:
+    """Return where requests go: the asked address, the proxy on the way, and whether the address lacks its version."""
+    address, path = urlsplit(base_url), "chat/completions"
+    proxies = getproxies()
+    proxy = "" if proxy_bypass(address.hostname or "") else proxies.get(address.scheme) or proxies.get("all", "")
+    via = f" through the proxy {redact_address(proxy)}" if proxy else ""
+    lacks = "" if re.search(r"/v\d", address.path) else "; its base_url has no /v1, which most services need"
+    return f"asked {redact_address(base_url).rstrip('/')}/{path}{via}{lacks}"
+
+
+async def read_context(client: AsyncOpenAI, source: str) -> int:
+    """Return the tokens of a model's context as its service lists them; 0 if it does not."""
+    with suppress(Exception):  # the list is untrusted, and only helps to name an error
+        response = await client.models.with_raw_response.list(timeout=10)
+        entries = [entry for entry in parse_object(response.content)["data"] if entry["id"] == source]
+        fields = {**entries[0].get("meta", {}), **entries[0]}
+        return next((int(fields[name]) for name in CONTEXT_FIELDS if isinstance(fields.get(name), int)), 0)
+    return 0

@@ -1,79 +1,50 @@
-"""Parses a service's chat completions: untrusted JSON, validated before use.
+"""Reads a service's chat completion: untrusted JSON becomes one ``Answer``, whatever dialect the service speaks.
 
-JSON that is not an answer raises ``UnreadableAnswer``; an invalid token count becomes 0 and is described.
+JSON that is no answer raises ``UnreadableAnswer``, an error inside an answer ``ErrorInAnswer``; an invalid token count becomes 0.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from math import inf
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
+from actors.engine.backend import FirstToken
 from envs.tool_calls import reject_duplicates
 
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
-FINISHES = frozenset(("stop", "length", "eos_token", "end_turn", "stop_sequence", "max_tokens"))
-"""``finish_reason`` of a finished reply: the first two are OpenAI's and vLLM's, the others TGI's and Anthropic's."""
-TRUNCATED = ("length", "max_tokens")
-"""``finish_reason`` of a reply that reached its token limit."""
 MAX_CALLS, MAX_NAME, MAX_ARGUMENTS = 16, 100, 10_000
 """Most function calls that are stored of a reply, and most characters of a call's name and of its arguments."""
-MAX_SHOWN = 40
-"""Maximum characters of a service's value in a message."""
+MAX_SHOWN, MAX_PARTS, MAX_TOP = 40, 1000, 1000
+"""Most characters of a service's value in a message, most parts of a content, and most first tokens."""
+FILTERED = re.compile(
+    r"filter|safety|prohibit|recitation|sensitive|block|\bspii?\b|guardrail|moderat|refus|policy|flagged|language", re.I
+)
+FAILED = re.compile(r"error|fail|abort|cancel|insufficient|unavailable|overload|malformed", re.I)
+TRUNCATED = re.compile(r"length|max.*tokens?|limit|window|truncat|incomplete", re.I)
+ENDED = re.compile(r"stop|eos|end|complete|finish|done|tool|function", re.I)
+"""Words for the end of a reply by meaning, in the order in which they are tried; OpenAI's are ``stop``, ``length``,
+``content_filter``, ``tool_calls``, other services have some forty more."""
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message in which services put what the model thought."""
+
+
+T = TypeVar("T")
 
 
 class UnreadableAnswer(ValueError):
     """JSON that is not an answer; the message is the reason."""
 
 
-class Untrusted(BaseModel):
-    """JSON of a service: fields without type coercion, unknown ones ignored."""
+class ErrorInAnswer(Exception):
+    """An error that a service sends with HTTP 200."""
 
-    model_config = ConfigDict(strict=True, frozen=True)
-
-
-class _Usage(Untrusted):
-    prompt_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
-    completion_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] = 0
-
-
-class _CachedTokens(Untrusted):
-    cached_tokens: Annotated[int, Field(ge=0)]
-
-
-class _Function(Untrusted):
-    name: str
-    arguments: str | None = None
-
-
-class _Call(Untrusted):
-    function: _Function
-
-
-class _Message(Untrusted):
-    content: str | None = None
-    refusal: str | None = None
-    tool_calls: Any = None
-    function_call: Any = None
-
-
-class _Choice(Untrusted):
-    message: _Message
-    finish_reason: Any = None
-
-
-class _Completion(Untrusted):
-    choices: list[Any] = Field(min_length=1)
-
-
-class _Calls(Untrusted):
-    tool_calls: list[_Call]
-
-
-Model = TypeVar("Model", bound=Untrusted)
+    def __init__(self, body: Any) -> None:
+        super().__init__("the service sends an error with HTTP 200")
+        self.body = body
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,91 +60,123 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Answer:
     """The first choice of a completion."""
 
     text: str
-    refusal: str
+    refusal: str = ""
     """The service's reason for declining; empty if it answers."""
-    finish: str
-    """``stop``, ``length`` or ``content_filter``."""
+    finish: str = "stop"
+    """``stop``, ``length`` or ``content_filter``, by the meaning of ``word``."""
     calls: tuple[tuple[str, Any], ...] = ()
     """Name and arguments of each function call; arguments that are not a flat object stay text."""
+    thoughts: str = ""
+    word: str = ""
+    """The service's own word for the end; empty if it gave none."""
+    model: str = ""
+    """The model that answered, as the service names it."""
+    first: tuple[FirstToken, ...] = ()
+    """The most probable first tokens, in descending order; empty if the service gives none."""
 
 
 def parse_object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of a response; raises UnreadableAnswer for other JSON, and ValueError for other content."""
+    """Return the JSON object of a response.
+
+    Raises UnreadableAnswer for other JSON, ErrorInAnswer, and ValueError for other content.
+    """
     try:
         answer = json.loads(content)
     except RecursionError:
         raise UnreadableAnswer("JSON nested too deep") from None
+    if isinstance(answer, dict) and not answer.get("choices") and any(map(answer.get, ("error", "detail", "message"))):
+        raise ErrorInAnswer(answer)
     if not isinstance(answer, dict):
         raise UnreadableAnswer("JSON that is not an object")
     return answer
 
 
-def validate(model: type[Model], fields: object) -> Model:
-    """Return the fields as an instance of ``model``; raises UnreadableAnswer with the first problem."""
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        name = ".".join(map(str, problem["loc"])) or "answer"
-        raise UnreadableAnswer(f"{name}: {problem['msg']}") from None
-
-
 def read_usage(answer: Mapping[str, Any]) -> Tokens:
     """Return the token counts of ``usage``; one that is not an integer from 0 to ``MAX_TOKENS`` becomes 0 and is described."""
     usage = answer.get("usage")
-    if usage is None:
-        return Tokens()
-    try:
-        counts, invalid = _Usage.model_validate(usage), ""
-    except ValidationError as error:
-        if not isinstance(usage, dict):
-            return Tokens(invalid="usage is not an object")
-        values = {str(problem["loc"][0]): problem["input"] for problem in error.errors(include_url=False)}
-        invalid = ", ".join(f"{name} is {_shorten(value)}" for name, value in values.items())
-        counts = _Usage.model_validate({name: count for name, count in usage.items() if name not in values})
-    return Tokens(counts.prompt_tokens, counts.completion_tokens, invalid, _cached_tokens(usage, counts.prompt_tokens))
+    if not isinstance(usage, dict):
+        return Tokens(invalid="" if usage is None else "usage is not an object")
+    counts = {name: usage.get(name, 0) for name in ("prompt_tokens", "completion_tokens")}
+    invalid = ", ".join(f"{name} is {_shorten(count)}" for name, count in counts.items() if not _is_count(count))
+    prompt, reply = (count if _is_count(count) else 0 for count in counts.values())
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return Tokens(
+        prompt, reply, invalid, cached if isinstance(cached, int) and _is_count(cached) and cached <= prompt else None
+    )
 
 
-def _cached_tokens(usage: Mapping[str, Any], prompt: int) -> int | None:
-    try:
-        cached = _CachedTokens.model_validate(usage.get("prompt_tokens_details")).cached_tokens
-    except ValidationError:
-        return None
-    return cached if cached <= prompt else None
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_TOKENS
 
 
-def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Choice:
-    """Return the first choice; raises UnreadableAnswer if it is not a chat completion.
+def parse_first_choice(answer: Mapping[str, Any], tools: bool = False) -> Answer:
+    """Return the first choice; raises UnreadableAnswer if it is no chat completion, and ErrorInAnswer.
 
-    ``tools``: the request offered functions. Null content becomes an empty text; without ``tools``, a reply that has no text but
-    calls a function raises UnreadableAnswer, too.
+    A text is kept whatever word stands for its end; without a text, an unknown word is unreadable. ``tools``: the request
+    offered functions; without them, a reply that has no text but calls a function is unreadable, too.
     """
-    choice = validate(_Choice, validate(_Completion, answer).choices[0])
-    message, finish = choice.message, choice.finish_reason
-    text = message.content or ""
-    if finish == "content_filter" or message.refusal:
-        return Choice(text, message.refusal or "content_filter", "content_filter")
-    calls = _read_calls(message.tool_calls) if tools else ()
-    if not text and not calls and (message.tool_calls or message.function_call):
+    choices = answer.get("choices")
+    choice = _require(dict, choices[0] if isinstance(choices, list) and choices else choices, "choices")
+    word = choice.get("finish_reason")
+    finish = read_finish(word)
+    if choice.get("error") or finish == "failed":
+        raise ErrorInAnswer({"error": choice.get("error") or f"finish_reason is {_shorten(word)}"})
+    message = _require(dict, choice.get("message"), "message")
+    text, thoughts = _read_content(message)
+    refusal = _require(str, message.get("refusal") or "", "refusal")
+    model, shown = str(answer.get("model") or "")[:MAX_NAME], word[:MAX_SHOWN] if isinstance(word, str) else ""
+    if finish == "content_filter" or refusal:
+        return Answer(text, refusal or shown, "content_filter", (), thoughts, shown, model)
+    called = message.get("tool_calls") or message.get("function_call")
+    calls = _read_calls(message.get("tool_calls")) if tools else ()
+    if not text and not calls and called:
         raise UnreadableAnswer("it calls a tool, but the request offered no tools")
-    if calls and finish in ("tool_calls", "function_call"):
-        finish = "stop"
-    if not isinstance(finish, str) or finish not in FINISHES:
-        raise UnreadableAnswer(f"finish_reason is {_shorten(finish)}")
-    return Choice(text, "", "length" if finish in TRUNCATED else "stop", calls)
+    if finish == "unknown" and not (text or calls):
+        raise UnreadableAnswer(f"finish_reason is {_shorten(word)}")
+    return Answer(text, "", "length" if finish == "length" else "stop", calls, thoughts, shown, model, _top(choice))
+
+
+def read_finish(word: object) -> str:
+    """Return ``stop``, ``length``, ``content_filter``, ``failed`` or ``unknown``."""
+    kinds = ((FILTERED, "content_filter"), (FAILED, "failed"), (TRUNCATED, "length"), (ENDED, "stop"))
+    text = word if isinstance(word, str) else ""
+    return next((kind for pattern, kind in kinds if pattern.search(text)), "unknown")
+
+
+def _read_content(message: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text and the thoughts of a message, whose content is a text, null, or a list of parts."""
+    content = message.get("content")
+    thoughts = [value for name in THOUGHTS if isinstance(value := message.get(name), str)][:1]
+    texts = list[str]()
+    parts = [content] if isinstance(content, str) else _require(list, content or [], "content")
+    for part in parts[:MAX_PARTS]:
+        kind, value = ("text", part) if isinstance(part, str) else _read_part(_require(dict, part, "content"))
+        (texts if kind in ("text", "output_text") else thoughts).append(value)
+    return "".join(texts), "".join(thoughts)
+
+
+def _read_part(part: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the type and the text of a part; Mistral's thoughts are a list of parts in a part."""
+    value = next((part[name] for name in ("text", "thinking", "reasoning") if name in part), "")
+    inner = value[:MAX_PARTS] if isinstance(value, list) else [value]
+    return part.get("type", "text"), "".join(
+        str(each.get("text") if isinstance(each, dict) else each or "") for each in inner
+    )
 
 
 def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
     """Return the first ``MAX_CALLS`` calls of a message; raises UnreadableAnswer."""
-    if tool_calls is None:
-        return ()
-    first = tool_calls[:MAX_CALLS] if isinstance(tool_calls, list) else tool_calls
-    functions = [call.function for call in validate(_Calls, {"tool_calls": first}).tool_calls]
-    return tuple(bounded_call(function.name, function.arguments or "") for function in functions)
+    calls = []
+    for call in _require(list, [] if tool_calls is None else tool_calls, "tool_calls")[:MAX_CALLS]:
+        function = _require(dict, _require(dict, call, "tool_calls").get("function"), "function")
+        name, arguments = _require(str, function.get("name"), "name"), function.get("arguments")
+        calls.append(bounded_call(name, _require(str, "" if arguments is None else arguments, "arguments")))
+    return tuple(calls)
 
 
 def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
@@ -188,6 +191,24 @@ def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
         value is None or isinstance(value, str | int | float) for value in values.values()
     )
     return name[:MAX_NAME], values if is_flat else text
+
+
+def _top(choice: Mapping[str, Any]) -> tuple[FirstToken, ...]:
+    """Return the probabilities of the first token, if the choice has valid ones."""
+    try:
+        pairs = [(row["token"], row["logprob"]) for row in choice["logprobs"]["content"][0]["top_logprobs"][:MAX_TOP]]
+    except (LookupError, TypeError):
+        return ()
+    if not all(isinstance(text, str) and type(value) in (int, float) and value <= 1e-3 for text, value in pairs):
+        return ()
+    tokens = [FirstToken(text, float(value)) for text, value in pairs if value > -inf]
+    return tuple(sorted(tokens, key=lambda token: -token.log_probability))
+
+
+def _require(kind: type[T], value: object, name: str) -> T:
+    if not isinstance(value, kind):
+        raise UnreadableAnswer(f"{name} is {_shorten(value)}")
+    return value
 
 
 def _shorten(value: object) -> str:

@@ -10,14 +10,13 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
-from actors.engine.openai.rate_limit import Price
-from actors.engine.openai.shared_budget import Ledger
+from actors.engine.budget import Ledger
 from orchestrator.execution import spending
 from orchestrator.execution.spending import SPENDING_FILE, read_spending
 from orchestrator.storage import reused
 from orchestrator.storage.episode_store import episodes
 from sweeps.load import SweepError, build
-from tests.actors.engine.openai.test_ledger import Handle
+from tests.actors.engine.test_budget import Handle
 from tests.actors.service import completion, service
 from tests.orchestrator.report.runs import play_sweep, replace_part, sweep
 
@@ -135,33 +134,18 @@ def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_s
         file.unlink()
         await money.save()
         assert not file.exists(), "nothing has changed"
-        await asyncio.wait_for(ledger.reserve("one", "ab", Price(0.5)), 30)
+        await asyncio.wait_for(ledger.reserve("ticket", "one", "ab", 0.5), 30)
         await money.save()
         assert json.loads(file.read_text()) == {"one": 0.5} and money.limited == {"one": (0.5, 2.0)}
         for worker, left in ((b"\xcd", 1), (b"\xab", 0)):
             money.forget(SimpleNamespace(_actor_id=worker))
             await asyncio.sleep(0.01)
-            assert len(ledger.tickets) == left
+            assert len(ledger.reserved) == left
         assert await ledger.spending() == {"one": 0.5}
 
     asyncio.run(play())
 
 
-def test_spending_is_watched_ten_times_a_second(tmp_path, ledgers, monkeypatch):
-    pauses = []
-
-    async def pause(seconds):
-        pauses.append(seconds)
-        if len(pauses) == 3:
-            raise asyncio.CancelledError
-
-    async def watch():
-        monkeypatch.setattr(spending, "asyncio", SimpleNamespace(sleep=pause))
-        await spending.Spending(paid_sweep(one=2.0), tmp_path).watch()
-
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(watch())
-    assert pauses == [0.1] * 3 and json.loads((tmp_path / SPENDING_FILE).read_text()) == {"one": 0.0}
 
 
 def test_a_file_of_spending_counts_up_to_its_bound_and_only_with_numbers(tmp_path):

@@ -10,12 +10,12 @@ from typer.testing import CliRunner
 
 from actors.engine.backend import Reply, ScriptedBackend
 from actors.engine.baselines import Baseline
-from actors.engine.openai.prompt_tokens import patch_count, tile_count, token_rule
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import ImageRef
 from orchestrator.cli.main import app
 from orchestrator.inspection import service_cost
+from orchestrator.inspection.picture_tokens import patch_count, tile_count, token_rule
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage.episode_store import episodes
 from tests.orchestrator.report.runs import play_sweep, sweep

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.engine.openai.prompt_tokens import patch_count, tile_count, token_rule
+from orchestrator.inspection.picture_tokens import patch_count, tile_count, token_rule
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""Estimates the tokens of a prompt before it is sent, so that a budget holds from the first request.
-
-Text counts as one token per four bytes (OpenAI's rule of thumb). A picture counts by OpenAI's published rules for detail "high",
-which the API uses if a request names no detail. ``rate_limit.Budget`` corrects the estimates by the first answer.
+"""OpenAI's rules for the tokens of a picture, of detail "high", which the API uses if a request names no detail.
 
 Source of the rules: the guide "Images and vision", section "Calculating costs"
 (platform.openai.com/docs/guides/images-vision). For gpt-5.2 the guide has no rule; users measured 1.2 tokens per patch
@@ -10,12 +7,7 @@ Source of the rules: the guide "Images and vision", section "Calculating costs"
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from math import ceil, floor, sqrt
-
-from actors.engine.backend import Request, images_of
-from envs.render import UnreadablePicture
-from envs.types import ImageRef
 
 TILES: Mapping[str, tuple[int, int]] = {
     "gpt-4o-mini": (2833, 5667), "gpt-4o": (85, 170), "gpt-4.1": (85, 170), "o1": (75, 150), "o3": (75, 150),
@@ -30,11 +22,6 @@ SQUARE, SHORT_EDGE, TILE = 2048, 768, 512
 """Pixels of the square and of the short edge that a picture is shrunk to, and of a tile's edge."""
 PATCH, MAX_PATCHES = 32, 1536
 """Pixels of a patch's edge, and the most patches of a picture."""
-BYTES_PER_TOKEN, MESSAGE_TOKENS = 4, 4
-PIXELS_PER_TOKEN = 750
-"""Pixels per token for models without a published rule: most engines use some 1,300 tokens per megapixel."""
-MIN_PICTURE_TOKENS = 64
-"""Tokens of the smallest picture, for models without a published rule."""
 
 
 def token_rule(source: str) -> Callable[[int, int], int] | None:
@@ -65,22 +52,3 @@ def patch_count(width: int, height: int) -> int:
     scale = sqrt(MAX_PATCHES / (columns * rows))
     scale *= min(max(1, floor(edge * scale)) / (edge * scale) for edge in (columns, rows))
     return min(MAX_PATCHES, ceil(round(columns * scale, 6)) * ceil(round(rows * scale, 6)))
-
-
-def text_tokens(request: Request) -> int:
-    """Return the estimated tokens of a request's messages and functions, without pictures."""
-    texts = [*(message.text for message in request.messages), *(str(function) for function in request.tools)]
-    return sum(MESSAGE_TOKENS + ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) for text in texts)
-
-
-def picture_tokens(request: Request, source: str, size: Callable[[ImageRef], tuple[int, int]]) -> int:
-    """Return the estimated tokens of a request's pictures for the model ``source``; ``size``: picture -> width and height."""
-    rule, tokens = token_rule(source) or _fallback_rule, 0
-    for image in images_of(request.messages):
-        with suppress(UnreadablePicture):
-            tokens += rule(*size(image))
-    return tokens
-
-
-def _fallback_rule(width: int, height: int) -> int:
-    return max(MIN_PICTURE_TOKENS, ceil(width * height / PIXELS_PER_TOKEN))

@@ -1,0 +1,132 @@
+"""The money of a run: a request is sent only if the most that it may cost is left.
+
+One process holds the ledger (``actors.worker.SharedLedger``). The reply's part of a request's price is known before it is sent.
+The prompt's part is the highest of the answers so far, so no more requests of a model are in flight than it has answered.
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, NamedTuple
+
+from actors.engine.backend import BudgetSpent
+
+ALL_SERVICES = "all services"
+"""Name of the sweep's own limit in messages."""
+
+
+@dataclass
+class Bill:
+    """What a request has cost so far."""
+
+    cost: float = 0.0
+    prompt_cost: float | None = None
+    """Highest cost of its prompt; None before an answer."""
+    cut_off: int = 0
+    """Times that it was cut off in flight, each of which the service may bill."""
+
+
+class Reservation(NamedTuple):
+    """The money held for one request."""
+
+    model: str
+    holder: str
+    reply_cost: float
+
+
+class Ledger:
+    """The limits of each model and of the sweep, and what is spent and reserved."""
+
+    def __init__(self, limits: Mapping[str, float | None], total: float | None, spent: Mapping[str, float]) -> None:
+        """``limits``: model -> ``max_cost``; ``total``: the sweep's limit; ``spent``: model -> cost of earlier attempts."""
+        self.limits = {model: math.inf if limit is None else limit for model, limit in limits.items()}
+        self.total = math.inf if total is None else total
+        self.spent = {model: spent.get(model, 0.0) for model in (*limits, *spent)}
+        self.prompt_costs: dict[str, float] = {}
+        """Model -> highest cost of a prompt so far."""
+        self.answers = Counter[str]()
+        self.reserved: dict[str, Reservation] = {}
+        self.waiting: set[str] = set()
+        self.changed = asyncio.Condition()
+
+    async def reserve(self, ticket: str, model: str, holder: str, reply_cost: float) -> str:
+        """Reserve the most that a request may cost; return why it must not be sent, or an empty string."""
+        wanted = Reservation(model, holder, reply_cost)
+        self.waiting.add(ticket)
+        async with self.changed:
+            reason, may_change = self._shortage(wanted)
+            while reason and may_change and ticket in self.waiting:
+                await self.changed.wait()
+                reason, may_change = self._shortage(wanted)
+            if ticket in self.waiting and not reason:  # else the caller was cancelled, or the money is spent
+                self.reserved[ticket] = wanted
+            self.waiting.discard(ticket)
+        return reason
+
+    async def release(self, ticket: str, cost: float, prompt_cost: float | None = None, cut_off: int = 0) -> None:
+        """End a reservation and charge its bill; a second call changes nothing."""
+        async with self.changed:
+            self.waiting.discard(ticket)
+            if reservation := self.reserved.pop(ticket, None):
+                model = reservation.model
+                self.spent[model] += cost + cut_off * self._ceiling(reservation)
+                if prompt_cost is not None:
+                    self.answers[model] += 1
+                    self.prompt_costs[model] = max(prompt_cost, self.prompt_costs.get(model, 0.0))
+            self.changed.notify_all()
+
+    async def forget(self, holder: str) -> None:
+        """Charge the requests of a dead worker with the most that they may cost."""
+        for ticket in [ticket for ticket, reservation in self.reserved.items() if reservation.holder == holder]:
+            await self.release(ticket, 0.0, None, 1)
+
+    async def spending(self) -> dict[str, float]:
+        """Return model -> money spent, with earlier attempts and the most that requests in flight may cost."""
+        spending = dict(self.spent)
+        for reservation in self.reserved.values():
+            spending[reservation.model] += self._ceiling(reservation)
+        return spending
+
+    def _ceiling(self, reservation: Reservation) -> float:
+        return reservation.reply_cost + self.prompt_costs.get(reservation.model, 0.0)
+
+    def _shortage(self, wanted: Reservation) -> tuple[str, bool]:
+        """Return which limit leaves too little for a request, and whether requests in flight may change that."""
+        model, rivals = wanted.model, list(self.reserved.values())
+        own = [rival for rival in rivals if rival.model == model]
+        scopes = (
+            (model, self.limits[model], self.spent[model], own),
+            (ALL_SERVICES, self.total, sum(self.spent.values()), rivals),
+        )
+        for name, limit, spent, others in scopes:
+            needed = spent + sum(map(self._ceiling, (*others, wanted)))
+            if not math.isinf(limit) and (needed > limit or len(own) > self.answers[model]):
+                return f"{name}: {spent:.4f} of max_cost = {limit:g} is spent", bool(others)
+        return "", False
+
+
+class Wallet:
+    """A model's side of a ledger, which may be in another process."""
+
+    def __init__(self, ledger: Any, model: str, holder: str = "") -> None:
+        """``ledger`` is a ``Ledger``, or the handle of the actor that holds it; ``holder`` names this worker."""
+        self.ledger, self.model, self.holder, self.numbers = ledger, model, holder, count()
+
+    @asynccontextmanager
+    async def open(self, reply_cost: float) -> AsyncIterator[Bill]:
+        """Reserve the most that a request may cost, and pay its bill at the end; raises BudgetSpent."""
+        ticket, bill = f"{self.holder}/{self.model}/{next(self.numbers)}", Bill()
+        try:
+            if reason := await self._call("reserve", ticket, self.model, self.holder, reply_cost):
+                raise BudgetSpent(reason)
+            yield bill
+        finally:
+            await self._call("release", ticket, bill.cost, bill.prompt_cost, bill.cut_off)
+
+    async def _call(self, name: str, *arguments: Any) -> Any:
+        method = getattr(self.ledger, name)
+        return await getattr(method, "remote", method)(*arguments)
