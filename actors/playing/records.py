@@ -116,16 +116,16 @@ def _sum_field(replies: Sequence[Reply], field: str) -> int | None:
 
 def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
     """Return the row of a turn; an answer that is judged after the episode has only its text."""
-    turn, image = played.turn, played.image.key
+    turn, image, note = played.turn, played.image.key, played.reply.note or None
     if isinstance(turn, OpenAnswer):
-        return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None)
+        return TurnRow(key, number, turn.frame, image, turn.reply, None, None, None, None, None, None, note)
     step = _game_turn(turn)
     read_as = None if isinstance(turn, Turn) else turn.option
     judged = turn.judged if isinstance(turn, JudgedTurn) else None
     move = None if step.move is None else step.move.value
     return TurnRow(
         key, number, step.frame, image, step.reply, step.option.value, step.category.value, step.action.value, move,
-        read_as, judged,
+        read_as, judged, note,
     )  # fmt: skip
 
 

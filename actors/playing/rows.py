@@ -86,6 +86,8 @@ class TurnRow(NamedTuple):
     """The option that an answer of ``oeg-multi`` or a call of ``tools`` maps to, empty if none; null in other protocols."""
     judged: str | None
     """The judge's reply about an answer of ``oeg-multi``, reasoning included; null in other protocols."""
+    note: str | None
+    """What a service did otherwise than asked: another model, its own word for the end, fields left out; null if nothing."""
 
 
 class OptionRow(NamedTuple):

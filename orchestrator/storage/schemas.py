@@ -69,7 +69,7 @@ PAIRED = {"episodes": EPISODES, "turns": TURNS}
 TABLES = {**PAIRED, "options": OPTIONS}
 """All tables of episodes; a part has a file in ``options`` only if it holds an episode of ``every-state``."""
 
-ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged", "strict_", "thoughts")
+ADDED_COLUMNS = ("cached_tokens", "pictures", "cached_pictures", "read_as", "judged", "note", "strict_", "thoughts")
 """Prefixes of the columns that earlier versions did not store; they are read as nulls."""
 
 

@@ -49,7 +49,9 @@ UNSUPPORTED = re.compile(
 MISCONFIGURED = frozenset(("unsupported_parameter", "unsupported_value", "unknown_parameter", "model_not_found"))
 """Error codes, sent with HTTP 400, that every request would get."""
 DROPPED = ("max_completion_tokens", "max_tokens", "seed", "tool_choice", "top_k", "min_p", "top_p")
-"""Fields that a request can do without: the limit has two names, and the others are neutral or choose nothing."""
+"""Fields that a request can do without: the limit has two names, and the others choose nothing where they are neutral."""
+NEUTRAL = (1.0, 0, -1)
+"""Values of ``top_p``, ``top_k`` and ``min_p`` that keep every token."""
 
 
 class FieldRefused(RetryableError):
@@ -151,14 +153,14 @@ def _judge_body(status: int, text: str, sent: Mapping[str, Any], too_long: bool)
     ]
     if "logprobs" in named or ("logprobs" in fields and "logprobs" in text):
         return Verdict(NoLogprobs)
-    if REPLY_TOO_LONG.search(text):
+    if REPLY_TOO_LONG.search(text) and not re.search("context|prompt|input", text):
         return Verdict(ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve")
     if named and UNSUPPORTED.search(text):
         is_choice = named[0] == "temperature"
         return (
             Verdict(ModelStopped, "write decoding = false in its endpoint")
             if is_choice
-            else Verdict(FieldRefused, named[0])
+            else Verdict(FieldRefused, name)
         )
     if "tools" in fields and NO_TOOLS.search(text) and not TOO_LONG.search(text):
         return Verdict(ModelStopped, 'write tools = "text" in its entry to have functions in the prompt')

@@ -146,8 +146,6 @@ def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_s
     asyncio.run(play())
 
 
-
-
 def test_a_file_of_spending_counts_up_to_its_bound_and_only_with_numbers(tmp_path):
     file = tmp_path / SPENDING_FILE
     file.write_text('{"a": 0.5, "b": "x", "c": Infinity, "d": 2, "e": null}')
