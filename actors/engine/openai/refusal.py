@@ -156,12 +156,10 @@ def _judge_body(status: int, text: str, sent: Mapping[str, Any], too_long: bool)
     if REPLY_TOO_LONG.search(text) and not re.search("context|prompt|input", text):
         return Verdict(ModelStopped, "lower sampling.max_tokens, or the endpoint's reserve")
     if named and UNSUPPORTED.search(text):
-        is_choice = named[0] == "temperature"
-        return (
-            Verdict(ModelStopped, "write decoding = false in its endpoint")
-            if is_choice
-            else Verdict(FieldRefused, name)
-        )
+        name = named[0]
+        if name == "temperature" or (name in ("top_p", "top_k", "min_p") and fields[name] not in NEUTRAL):
+            return Verdict(ModelStopped, "write decoding = false in its endpoint")
+        return Verdict(FieldRefused, name)
     if "tools" in fields and NO_TOOLS.search(text) and not TOO_LONG.search(text):
         return Verdict(ModelStopped, 'write tools = "text" in its entry to have functions in the prompt')
     return Verdict(Overflow) if status == 413 or too_long or (status != 404 and TOO_LONG.search(text)) else None
