@@ -114,7 +114,7 @@ TOO_LONG = {
     "OpenAI, newer": (400, {"error": {"message": "Your input exceeds the context window of this model.", "code": None}}),
     "vLLM": (
         400, {"object": "error", "message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."}),
-    "vLLM, reply": (400, {"message": "'max_completion_tokens' is too large: 50. This model's maximum context length is 4096 tokens."}),
+    "vLLM, reply": (400, {"message": "'max_completion_tokens' is too large: 50. The maximum context length is 4096."}),
     "vLLM, pictures": (400, {"error": {"message": "At most 1 image(s) may be provided in one prompt."}}),
     "SGLang": (
         400, {"object": "error", "message": "The input (5000 tokens) is longer than the model's context length (4096 tokens)."}),
