@@ -1,5 +1,6 @@
 """Entries of models that no sweep names: a checkpoint's folder, a Hub id, a service's address, a file, or a known name."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,13 +12,12 @@ from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, parse_config, read_che
 from sweeps.model import ModelSpec
 from sweeps.packages import policies
 from sweeps.registry import registry
-from sweeps.sweep_file import SweepError, read_toml
+from sweeps.sweep_file import HUB_ID, SweepError, read_toml
 
 Entry = dict[str, Any] | str
 WEIGHTS = (".safetensors", ".bin", ".pt", ".pth")
 HEADROOM = 1.3
 """Bytes of a GPU that a byte of weights needs, with the engine's own and the cache."""
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class Machine(NamedTuple):
@@ -51,20 +51,12 @@ def read_entries(source: str, machine: Machine, read_hub: Callable[[str], Files]
     if source in registry() or source in policies():
         return [source]
     if Path(source).is_dir():
-        return [_local(_slug(Path(source).resolve().name), source, read_folder(Path(source)), machine)]
+        return [_local(_slug(Path(source).resolve().name), os.path.abspath(source), read_folder(Path(source)), machine)]
     if HUB_ID.fullmatch(source):
         return [_local(_slug(source.rpartition("/")[2]), source, cached_files(source) or read_hub(source), machine)]
     raise SweepError(
         f"--model {source} is no folder, Hub id (OWNER/NAME), address (http://HOST/v1#NAME) or name in `ls models`"
     )
-
-
-def suggest_line(path: Path) -> str:
-    """Return the command that plays a checkpoint that was named instead of a sweep file; empty for anything else."""
-    text = str(path)
-    if path.is_dir() and (path / "config.json").is_file():
-        return f"{text} is a checkpoint, not a sweep; type `proactive-sweep run --model {text}`"
-    return ""
 
 
 def _service(address: str) -> Entry:

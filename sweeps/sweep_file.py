@@ -1,6 +1,8 @@
 """Reads sweep files as TOML tables; an error is one sentence with file, line and what to type."""
 
 import json
+import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,24 @@ class SweepError(UserError, ValueError):
     """A sweep file or option that the user must correct."""
 
 
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+"""Names of repositories on the Hub: OWNER/NAME."""
+
+
 def read_sweep(path: Path) -> dict[str, Any]:
     """Read a sweep file, or the sweep of that name that ships, and resolve its data folder; raises SweepError.
 
     A relative data folder is next to the file or, if it does not exist there, in the working folder.
     """
     file = shipped.resolve_sweep(path)
+    is_hub_id = HUB_ID.fullmatch(str(path)) and path.suffix != ".toml" and not path.parent.exists()
+    if (
+        (is_hub_id and not file.exists())
+        or str(path).startswith(("http:/", "https:/"))
+        or (file / "config.json").is_file()
+    ):
+        line = f"proactive-sweep run --model {shlex.quote(str(path).replace(':/', '://'))}"
+        raise SweepError(f"{path} is a model, not a sweep; type `{line}`")
     table = read_toml(file)
     for part in (table, table.get("train")):
         if isinstance(part, dict) and isinstance(data := part.get("data"), str):

@@ -51,7 +51,7 @@ def replay_share(
 def _parse_settings(texts: Iterable[str], names: Mapping[str, Setting]) -> tuple[list[int], list[int], list[Setting]]:
     """Return the batch sizes, the worker counts and the other settings that the option names; raises UserError."""
     numbers: dict[str, list[int]] = {"batch": [], "workers": []}
-    plain = list[Setting]()
+    plain: list[Setting] = []
     for text in texts:
         key, _, number = text.partition("=")
         if text in names:

@@ -55,8 +55,7 @@ def init(file: NewFile = None, source: Source = "", model: ModelSources = []) ->
         else:
             from sweeps import shipped
 
-            with path.open("x", encoding="utf-8") as new:
-                new.write(shipped.copy_sweep_text(_find_source(source), path))
+            path.write_text(shipped.copy_sweep_text(_find_source(source), path), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}") from None
     print_lines(_next_steps(path))

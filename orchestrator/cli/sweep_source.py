@@ -106,6 +106,7 @@ def write_line(sources: Sequence[str], options: Mapping[str, Any], output: str |
         "selection": {"limit": options["limit"] or LIMIT},
         "model": [entry for entry in entries if not isinstance(entry, str)],
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     safe_write.write(path, (head + tomli_w.dumps({k: v for k, v in table.items() if v})).encode())
     return path
 

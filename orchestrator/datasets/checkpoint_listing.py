@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from actors.text.printable import first_line
 from sweeps.checkpoint import Checkpoint, parse_config
 from sweeps.own_model import WEIGHTS, Files
 from sweeps.sweep_file import SweepError
@@ -18,8 +19,8 @@ def read_hub(source: str) -> Files:
         raise SweepError(
             f"--model {source} is on the Hub, which needs a package: pip install 'proactive-sweep[hub]'"
         ) from None
-    except (OSError, ValueError) as problem:  # the Hub's errors are of both kinds
-        reason = str(problem).strip().partition("\n")[0]
+    except Exception as problem:  # of huggingface_hub, of its HTTP client, of the disk
+        reason = first_line(problem)
         raise SweepError(f"--model {source} cannot be read from the Hub ({reason}); name a folder instead") from None
     sizes = (file.size or 0 for file in info.siblings or () if file.rfilename.endswith(WEIGHTS))
     return Files(Checkpoint(config or {}), sum(sizes), info.sha or "")

@@ -1,324 +1,353 @@
-"""The command line without a cluster: what it prints, what it refuses, and with which exit code."""
+"""The command line without a cluster: what it prints and writes, what it refuses, and with which exit code."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 from contextlib import redirect_stdout
 from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from envs import SCENARIOS
+from envs.errors import UserError
 from envs.samples import load_samples
-from envs.stimulus import OPEN_ENDED_HINT
+from orchestrator.cli import flip_rate, run
 from orchestrator.cli.main import app, omit_types
-from orchestrator.inspection.replay import as_json
+from orchestrator.cli.printing import print_json, text_table
+from orchestrator.cli.prompt import _parse_address
+from orchestrator.cli.removed import IN_EXTRAS, REMOVED
+from orchestrator.storage.software import version
 from orchestrator.storage.status import write_status
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.load import build_cell
+from sweeps.load import build
 from tests.orchestrator.report import runs
 
+CORE = {
+    "init", "ls", "plan", "run", "status", "ctl", "view", "report", "compare", "judge", "audit", "track", "merge", "export",
+    "data fetch", "data check", "models check", "models try",
+}  # fmt: skip
+MOST_FLAGS = 80
+PLANNED = ("plan", "sweeps/baselines.toml", "--set")
 
-def call(*args):
+
+def call(*args: object) -> Any:
     outcome = CliRunner().invoke(app, [str(arg) for arg in args])
     assert outcome.exception is None or isinstance(outcome.exception, SystemExit), outcome.exception
     return outcome
 
 
-def test_ls_lists_models_scenarios_and_conditions():
-    assert "uniform" in call("ls", "models").output
-    assert "QuickDraw_preprocessed.jsonl" in call("ls", "scenarios").output
-    assert "random-proactive" in call("ls", "conditions").output
-    assert call("ls", "planets").exit_code == 2
+def read_json(*args: object) -> Any:
+    outcome = call(*args)
+    assert outcome.exit_code == 0, outcome.output
+    return json.loads(outcome.stdout)
 
 
-def run_quietly(program, *arguments):
-    """Return what a command prints."""
-    with redirect_stdout(StringIO()) as output, pytest.raises(SystemExit):
-        program(list(arguments))
-    return output.getvalue()
+def commands(command: Any, path: str = "") -> dict[str, Any]:
+    """Return the commands without subcommands by what is typed."""
+    children = getattr(command, "commands", None)
+    if children is None:
+        return {path: command}
+    found = {}
+    for name, child in children.items():
+        found |= commands(child, f"{path} {name}".strip())
+    return found
 
 
-def test_help_shows_types_of_options_with_a_value_alone():
+@pytest.fixture(scope="module")
+def folder(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run folder of two baselines, with two samples of each scenario."""
+    wanted = runs.sweep(demo_data, ["uniform", "oracle"], ["hint"], selection={"limit": 2})
+    return runs.play_sweep(tmp_path_factory.mktemp("cli") / "run", wanted)
+
+
+# -- commands and options ----------------------------------------------------------------------------------------------
+def test_the_core_has_18_commands_and_at_most_80_options() -> None:
+    program = get_command(app)
+    every = commands(program)
+    options = [part for command in (*every.values(), program) for part in command.params]
+    flags = [part for part in options if part.param_type_name == "option" and "completion" not in part.name]
+
+    assert set(every) == CORE
+    assert len(flags) <= MOST_FLAGS
+
+
+@pytest.mark.parametrize("typed", [*REMOVED, *IN_EXTRAS])
+def test_what_left_is_refused_with_what_to_type(typed: str) -> None:
+    words = typed.split()
+    outcome = call(*words[:-1], words[-1], "x")
+
+    assert outcome.exit_code == 2 and outcome.stderr.count("\n") == 1
+    assert outcome.stderr.startswith("proactive-sweep: ") and "--help" not in outcome.stderr, outcome.stderr
+    assert typed not in IN_EXTRAS or f"extras/{IN_EXTRAS[typed]}" in outcome.stderr
+
+
+def test_removed_names_are_not_commands_or_options_of_the_core() -> None:
+    every = commands(get_command(app))
+    for typed in {*REMOVED, *IN_EXTRAS}:
+        command, _, option = typed.partition(" --")
+        assert typed not in every
+        assert not option or all(f"--{option}" not in part.opts for part in every[command].params)
+
+
+def test_help_shows_types_of_options_with_a_value_alone_and_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     program = get_command(app)
     omit_types(program)
-    for name in ("report", "data", "prompt"):
-        text = run_quietly(program, name, "--help")
+    texts = []
+    for name in CORE:
+        with redirect_stdout(StringIO()) as output, pytest.raises(SystemExit):
+            program([*name.split(), "--help"])
+        texts.append(output.getvalue())
 
-        assert "--help" in text and "<bool>" not in text and "<list" not in text
-    assert "<int range>" in text
-
-
-def test_new_condition_is_listed_and_played_without_further_change(monkeypatch):
-    added = Condition(name="hint-history", description="ablation: hint and history", hint=True, history=True)
-    monkeypatch.setitem(VARIANTS, added.name, added)
-    row = next(line for line in call("ls", "conditions").output.splitlines() if "hint-history" in line)
-
-    assert "ablation: hint and history" in row and "all" in row
-    cell = build_cell("QD", "hint-history")
-    assert cell.condition is added
-    assert all(condition.description for condition in {**CONDITIONS, **VARIANTS}.values())
-
-
-def test_a_description_is_no_part_of_a_key_and_is_not_stored():
-    plain, described = Condition(name="c", hint=True), Condition(name="c", hint=True, description="anything")
-
-    assert plain == described and hash(plain) == hash(described) and plain != Condition(name="c")
-    assert plain.identity == described.identity and plain.model_dump() == described.model_dump()
+    assert all("<bool>" not in text and "<list" not in text for text in texts)
+    assert "[judge] table" in call("judge", "--help").stdout and "[[model]]" in call("run", "--help").stdout
+    assert "--install-completion" in call("--help").stdout
+    assert call("--version").stdout.strip() == f"proactive-sweep {version()}"
 
 
 @pytest.mark.parametrize(
-    ("command", "sentence"),
+    ("arguments", "words"),
     [
-        (("report", ""), "the name of the run folder is empty"),
-        (("judge", ""), "the name of the run folder is empty"),
-        (("status", "README.md"), "README.md is a file, not a run folder; name a folder"),
-        (
-            ("prompt", "COCO", "4000", "--data", "{data}"),
-            "no sample with id 4000; the nearest id is 43, and ids run from 0 to 43",
-        ),
+        (("report", ""), "name of the run folder is empty"),
+        (("status", "README.md"), "README.md is a file"),
+        (("report", "nowhere"), "nowhere"),
+        (("track", "nowhere"), "nowhere"),
+        (("run",), "name a sweep"),
+        (("plan", "none.toml"), "no sweep file none.toml"),
         (("run", "sweeps/baselines.toml", "--output", ""), "--output is empty"),
-        (("plan", "sweeps/baselines.toml", "--price", "3"), "require --gpus N"),
-        (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "require --gpus N"),
-        (("report", "{run}", "--data", "nowhere"), "--data nowhere is not a folder"),
-        (("audit", "{run}", "--data", "nowhere"), "--data nowhere is not a folder"),
-        (("judge", "{run}", "--set", "instruction=paper"), "proactivebench"),
+        (("run", "sweeps/baselines.toml", "--set", "data=nowhere"), "no data folder 'nowhere'"),
+        (("plan", "sweeps/baselines.toml", "--gpu-type", "abacus"), "requires --gpus N"),
+        ((*PLANNED, "models=a,b"), """--set 'models=["a", "b"]'"""),
+        ((*PLANNED, "models=['a', b]"), """--set 'models=["a", "b"]'"""),
+        (("report", "x", "--data", "nowhere"), "--data nowhere is not a folder"),
+        (("report", "x", "--data", "\udc80"), "is not a folder"),
+        (("data", "check", "nowhere"), "no folder nowhere"),
+        (("ls", "planets"), "type models, judges, scenarios"),
+        (("init", "x.txt"), "end it with .toml"),
+        (("init", "x.toml", "--from", "dem"), "did you mean 'demo"),
+        (("init", "README.md/x.toml"), "cannot be written"),
+        (("audit",), "name a run folder"),
+        (("audit", "--answers", "none.jsonl"), "requires --data"),
+        (("models", "check", "uniform", "--gpu-type", "h300"), "is none of b200"),
+        (("models", "check", "demo", "paper"), "name one sweep"),
+        (("models", "try", "--prove"), "name models"),
+        (("models", "try", "--flip-rate", "5"), "takes one run folder"),
+        (("models", "try", "--prompt", "QD"), "SCENARIO/ID"),
+        (("models", "try", "--prompt", "QD/1/zero-shot-oeg", "--judge", "nobody"), "nobody"),
+        (("models", "try", "--prompt", "QD/0/zero-shot", "--json", "--data", "{data}"), "need a model"),
+        (("export", "x", "--to", "csv", "--nonsense"), "No such option"),
     ],
 )
-def test_unusable_command_is_one_sentence(command, sentence, demo_data, tmp_path):
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg"))
-    outcome = call(*(part.format(run=run, data=demo_data) for part in command))
-
-    assert outcome.exit_code == 2 and sentence in outcome.output
-
-
-def test_unwritable_report_and_missing_results_are_reported(demo_data, tmp_path):
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    (run / "results.parquet").unlink()
-    brief = call("report", run, "--brief")
-    assert brief.exit_code == 3 and "uniform" in brief.output, "the episodes are enough"
-    assert "results.parquet is missing" in brief.stderr
-
-    (run / "tables").write_text("mine")
-    outcome = call("report", run)
-    assert outcome.exit_code == 2 and "cannot be written" in outcome.output and "copy it" in outcome.output
-
-
-def test_status_shows_brackets_as_they_are(demo_data, tmp_path):
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    reason = "pip install 'proactive-sweep[openai]'"
-    cell = {"cell": "m/QD/hint", "planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": reason}
-    write_status(run, [cell], finished=True)
-
-    assert reason.replace(" ", "") in "".join(call("status", run).output.split())
-
-
-def test_ls_names_its_kinds_for_unknown_kind():
-    assert (
-        "type models, judges, scenarios, conditions, measures, sweeps, differences or columns"
-        in call("ls", "planets").stderr
-    )
-
-
-def test_plan_counts_cells_and_episodes(demo_data, tmp_path):
-    outcome = call("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
-
-    assert outcome.exit_code == 0
-    assert "168 cells, 1,680 episodes, 0 done" in outcome.output
-
-
-def test_plan_and_status_begin_with_a_summary_and_list_cells_on_request(demo_data, tmp_path):
-    command = ("plan", "sweeps/baselines.toml", "--set", f"data={demo_data}", "--output", tmp_path / "none")
-    summary, every = call(*command).output, call(*command, "--cells").output
-    assert summary.startswith("168 cells, 1,680 episodes, 0 done") and "oracle/ROD/hint" not in summary
-    assert re.search(r"oracle +28 +280 +0", summary) and "oracle/ROD/hint" in every
-
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    assert "7 cells: 7 complete (--cells lists them)" in call("status", run).output
-    assert (
-        "uniform/ROD/hint" not in call("status", run).output
-        and "uniform/ROD/hint" in call("status", run, "--cells").output
-    )
-
-
-def test_status_lists_the_first_cells_with_a_reason(demo_data, tmp_path):
-    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
-    cell = {"planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": "its GPU left"}
-    write_status(run, [{**cell, "cell": f"m/QD/hint-{number}"} for number in range(12)], finished=True)
-    output = call("status", run).output
-
-    assert "12 cells: 12 partial" in output and "m/QD/hint-9: partial, its GPU left" in output
-    assert "m/QD/hint-10" not in output and "and 2 more cells with a reason (--cells lists them)" in output
-
-
-@pytest.mark.parametrize("value", ["a,b", "[a, b]", "['a', b]"])
-def test_a_list_without_quotes_gets_the_command_to_type(value):
-    outcome = call("plan", "sweeps/baselines.toml", "--set", f"models={value}")
-
-    assert outcome.exit_code == 2 and """type --set 'models=["a", "b"]'""" in outcome.stderr
-
-
-def test_a_missing_data_folder_gets_the_nearest_name(tmp_path):
-    (tmp_path / "demo-data").mkdir()
-    outcome = call("plan", "sweeps/baselines.toml", "--set", f"data={tmp_path / 'demo-dat'}")
-
-    assert outcome.exit_code == 2 and f"did you mean '{tmp_path / 'demo-data'}'?" in outcome.stderr
-
-
-def test_replay_scores_transcripts_as_json_lines(demo_data, tmp_path):
-    sample = load_samples(demo_data, "ROD")[0]
-    ask = next(option for option in sample.options if "left" in option)
-    path = tmp_path / "answers.jsonl"
-    path.write_text(
-        json.dumps({"scenario": "ROD", "id": sample.id, "answers": [ask, sample.answer, "A"]})
-        + "\n\n"
-        + json.dumps(
-            {
-                "scenario": "Realistic-Occlusion-Dataset",
-                "id": sample.id,
-                "reference": True,
-                "hint": True,
-                "answers": ["X"],
-            }
-        )
-    )
-    first, second = map(json.loads, call("audit", "--data", demo_data, "--answers", path).output.splitlines())
-
-    assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
-    assert [turn["action"] for turn in first["turns"]] == ["correct", "mismatch"]
-    assert [turn["category"] for turn in first["turns"]] == ["mismatch", "correct"]
-    assert first["turns"][0]["image"] == sample.image.format(image=sample.first_frame)
-    assert first["turns"][0]["op"] is None
-    assert first["turns"][0]["options"] == [*sample.options, *sample.categories]
-    assert second["turns"][0]["options"] == list(sample.categories)
-    assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
-
-
-def test_unfinished_episode_is_neither_right_nor_wrong(demo_data, tmp_path):
-    sample = load_samples(demo_data, "ROD")[0]
-    ask = next(option for option in sample.options if "left" in option)
-    path = tmp_path / "answers.jsonl"
-    lines = [
-        {"scenario": "ROD", "id": sample.id, "answers": answers} for answers in ([], [ask], [ask, sample.answer], ["?"])
-    ]
-    path.write_text("\n".join(map(json.dumps, lines)))
-    rows = [json.loads(line) for line in call("audit", "--data", demo_data, "--answers", path).output.splitlines()]
-
-    assert [(line["num_turns"], line["ending"], line["correct"]) for line in rows] == [
-        (0, None, None), (1, None, None), (2, "correct", True), (1, "wrong", False),
-    ]  # fmt: skip
-
-
-def test_lone_surrogate_survives_audit(demo_data, tmp_path):
-    path = tmp_path / "answers.jsonl"
-    path.write_text(r'{"scenario": "ROD", "id": 0, "answers": ["\ud800 Baum"], "protocol": "mcqa"}')
-    outcome = call("audit", "--data", demo_data, "--answers", path)
-
-    assert outcome.exit_code == 0
-    assert json.loads(outcome.output)["turns"][0]["answer"] == "\ud800 Baum"
-
-
-def test_a_line_stays_readable_where_the_output_can_hold_it():
-    assert as_json({"answer": "Bäume"}) == '{"answer": "Bäume"}'
-    assert as_json({"answer": "Bäume"}, "ascii") == r'{"answer": "B\u00e4ume"}'
-
-
-def test_crop_is_reported_in_floats(demo_data, tmp_path):
-    sample = load_samples(demo_data, "COCO")[0]
-    path = tmp_path / "a.jsonl"
-    path.write_text(json.dumps({"scenario": "COCO", "id": sample.id, "answers": ["?"]}))
-    op = json.loads(call("audit", "--data", demo_data, "--answers", path).output)["turns"][0]["op"]
-
-    assert op[0] == "crop" and len(op) == 5 and all(isinstance(edge, float) for edge in op[1:])
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("{", "line 1 is not JSON"),
-        ("[]", "line 1 must be an object"),
-        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario 'XX' is none of"),
-        ('{"scenario": "QD", "id": "1", "answers": []}', "id must be a whole number"),
-        ('{"scenario": "QD", "id": 99999, "answers": []}', "QD has no sample with id 99999"),
-        ('{"scenario": "QD", "id": 1, "answers": "A"}', "answers must be a list"),
-        ('{"scenario": "QD", "id": 1, "answers": [], "hint": "yes"}', "hint must be true or false"),
-        ('{"scenario": "QD", "id": true, "answers": []}', "line 1: id must be a whole number, not true"),
-        ('{"scenario": ["QD"], "id": 1, "answers": []}', "line 1: scenario ['QD'] is none of"),
-        (
-            '{"scenario": "QD", "id": 1, "answers": [], "hnit": true}',
-            "line 1: unknown key 'hnit'; did you mean 'hint'?",
-        ),
-        (
-            '{"scenario": "QD", "id": 1, "answers": [], "x": 1}',
-            "line 1: unknown key 'x'; a line has the keys scenario, id,",
-        ),
-        ('{"scenario": "QD", "id": 1, "answers": [], "protocol": "oeg"}', "line 1: protocol 'oeg' cannot be replayed"),
-    ],
-)
-def test_a_bad_line_of_a_transcript_is_one_sentence(line, sentence, demo_data, tmp_path):
-    path = tmp_path / "bad.jsonl"
-    path.write_text(line)
-    outcome = call("audit", "--data", demo_data, "--answers", path)
-
-    assert outcome.exit_code == 2
-    assert sentence in outcome.stderr
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("plan", "none.toml"), ("run", "sweeps/baselines.toml", "--set", "data=nowhere"), ("report", "nowhere"),
-        ("status", "nowhere"), ("track", "nowhere"), ("audit", "--answers", "none.jsonl", "--data", "nowhere"),
-        ("data", "check", "nowhere"), ("data", "demo", "x", "--samples", "0"), ("prompt", "QD", "1", "--data", "nowhere"),
-        ("prompt", "QD", "1", "--condition", "icl-1"), ("prompt", "QD", "1", "--protocol", "oeg", "--condition", "history"),
-        ("prompt", "QD", "1", "--judge", "rule-judge"), ("prompt", "QD", "1", "--protocol", "oeg", "--turn", "1"),
-        ("prompt", "QD", "1", "--protocol", "oeg", "--answer", "More strokes."),
-        ("prompt", "QD", "1", "--protocol", "oeg", "--judge", "nobody"),
-    ],
-)  # fmt: skip
-def test_user_mistake_is_one_sentence_with_exit_code_2(args):
-    outcome = call(*args)
+def test_a_mistake_is_one_sentence_with_exit_code_2(
+    arguments: tuple[str, ...], words: str, demo_data: Path, tmp_path: Path
+) -> None:
+    outcome = call(*(word.replace("{data}", str(demo_data)) for word in arguments))
 
     assert outcome.exit_code == 2
     assert outcome.stderr.startswith("proactive-sweep: ") and outcome.stderr.count("\n") == 1, outcome.stderr
+    assert words in outcome.stderr and "\udc80" not in outcome.stderr
 
 
-@pytest.mark.parametrize("command", [("data", "fetch"), ("data", "demo")])
-@pytest.mark.parametrize("below", ["", "deeper/still"])
-def test_data_command_refuses_path_of_a_file(command, below, tmp_path):
-    file = tmp_path / "notes"
-    file.write_text("mine")
-    outcome = call(*command, file / below)
-
-    assert outcome.exit_code == 2
-    assert outcome.stderr.startswith(f"proactive-sweep: {file}") and outcome.stderr.count("\n") == 1
-    assert "name a" in outcome.stderr and file.read_text() == "mine"
-
-
-def test_prompt_shows_the_open_question_and_what_a_judge_is_sent(demo_data):
-    asks = ("prompt", "ROD", 0, "--data", demo_data, "--protocol", "oeg", "--condition", "hint")
-    question = call(*asks).output
-    sent = call(*asks, "--judge", "rule-judge", "--answer", "<think>hm</think>Move the blocks. 1,1,1").output
-
-    assert question.startswith("[user]\n<picture ") and "A. " not in question
-    assert OPEN_ENDED_HINT.strip() in question and OPEN_ENDED_HINT.strip() in sent
-    fence = re.search("=== [0-9a-f]{24} ===", sent).group()
-    assert f"{fence}\nMove the blocks. 1,1,1\n{fence}" in sent and "<picture" not in sent
+# -- start -------------------------------------------------------------------------------------------------------------
+def test_init_writes_a_sweep_that_plans_and_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, demo_data: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first = call("init", "My Drive/mine.toml")
+    assert first.exit_code == 0 and "proactive-sweep run 'My Drive/mine.toml'" in first.stdout
+    assert "looked for" in call("plan", "My Drive/mine.toml").stderr
+    (tmp_path / "demo-data").symlink_to(demo_data)
+    assert "56 cells, 560 episodes" in call("plan", "My Drive/mine.toml").stdout
+    assert "is left unchanged" in call("init", "My Drive/mine.toml").stderr
+    assert "data fetch data/ProactiveBench" in call("init", "paper.toml", "--from", "paper").stdout
+    assert "name =" not in Path("paper.toml").read_text()
+    assert call("init", "own", "--from", "package").exit_code == 0 and Path("own/README.md").is_file()
+    assert "is left unchanged" in call("init", "own", "--from", "package").stderr
 
 
-def test_data_demo_and_check(tmp_path):
-    assert "QD 1" in call("data", "demo", tmp_path / "d", "--samples", 7).output
-    assert call("data", "check", tmp_path / "d", "--deep").exit_code == 0
-    next((tmp_path / "d" / "QuickDraw").rglob("*.*")).unlink()
-    broken = call("data", "check", tmp_path / "d")
-    assert broken.exit_code == 1
-    assert "is not there" in broken.output and "1 problem\n" in broken.output
+def test_lists_as_json_hold_what_the_tables_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for kind in ("models", "judges", "scenarios", "conditions", "sweeps"):
+        rows, table = read_json("ls", kind, "--json"), call("ls", kind).stdout
+        assert rows and all(text in table for row in rows for text in row.values() if isinstance(text, str)), kind
+    monkeypatch.setenv("COLUMNS", "60")
+    assert max(map(len, call("ls", "models").stdout.splitlines())) == 60
+    assert "error" in call("ls", "columns").stdout
 
 
-def test_non_text_folder_name_is_one_sentence(tmp_path):
-    done = call("report", tmp_path, "--data", "\udc80")
+def test_a_plan_has_a_row_per_model_and_its_json_one_per_cell(demo_data: Path, tmp_path: Path, folder: Path) -> None:
+    options = (*PLANNED, f"data={demo_data}", "--output", folder)
+    listing, printed = read_json(*options, "--json"), call(*options).stdout
 
-    assert done.exit_code == 2 and "is not a folder" in done.stderr and "\udc80" not in done.stderr
+    assert printed.startswith("168 cells, 1,680 episodes, 28 done") and re.search(r"oracle +28 +280 +14", printed)
+    assert sum(cell["done"] for cell in listing["cells"]) == 28 and len(listing["cells"]) == 168
+    assert listing["cells"][0].keys() == {"model", "scenario", "condition", "protocol", "cell", "planned", "done"}
+    more = call("plan", "sweeps/baselines.toml", "--model", "guess", "--set", f"data={demo_data}", "--output", tmp_path)
+    assert "named twice" in more.stderr or "guess" in more.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "option", "variable", "uri"),
+    [(None, None, None, "sqlite"), (None, None, "http://v", "http://v"), (None, "none", "http://v", "none"),
+     ("http://f", None, "http://v", "http://f"), ("http://f", "http://o", None, "http://o")],
+)  # fmt: skip
+def test_an_option_comes_before_the_file_and_the_file_before_the_variable(
+    file: str | None, option: str | None, variable: str | None, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", variable)
+    table = {"name": "s", "data": "d", "models": ["uniform"], "conditions": ["hint"]}
+    sweep = build({**table, **({"tracking": {"uri": file}} if file else {})}, "a test")
+
+    assert run._with_tracking(sweep, option).tracking.uri == uri
+
+
+# -- data and models ---------------------------------------------------------------------------------------------------
+def test_data_check_names_what_is_missing(demo_data: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(demo_data, tmp_path / "d"))
+    assert call("data", "check", copy, "--deep").exit_code == 0
+    next((copy / "QuickDraw").rglob("*.*")).unlink()
+    broken = call("data", "check", copy, "--scenarios", "QD,ROD")
+    assert broken.exit_code == 1 and "is not there" in broken.output and "1 problem\n" in broken.output
+    (file := tmp_path / "notes").write_text("mine")
+    refused = call("data", "fetch", file / "deeper")
+    assert refused.exit_code == 2 and str(file) in refused.stderr and file.read_text() == "mine"
+
+
+def test_a_prompt_is_printed_by_its_address(demo_data: Path, tmp_path: Path) -> None:
+    (sweep := tmp_path / "mine.toml").write_text('[[condition]]\nname = "mine"\nsystem = "Be brief."\n')
+    own = call("models", "try", sweep, "--prompt", "ROD/0/mine", "--data", demo_data)
+    asked = call("models", "try", "--prompt", "ROD/0/hint-oeg", "--data", demo_data).output
+    judged = call("models", "try", "--prompt", "ROD/0/hint-oeg", "--data", demo_data, "--judge", "rule-judge").output
+
+    assert own.exit_code == 0 and "Be brief." in own.stdout and "A. " in own.stdout
+    assert asked.startswith("[user]\n<picture ") and "A. " not in asked
+    assert "(the model's answer)" in judged and "<picture" not in judged
+    assert _parse_address("ROD/3/zero-shot-oeg-multi/1")[2:] == ("zero-shot", "oeg-multi", 1)
+    assert _parse_address("ROD/3")[2:] == ("zero-shot", "mcqa", 0)
+    missing = call("models", "try", "--prompt", "COCO/4000", "--data", demo_data)
+    assert missing.exit_code == 2 and "no sample with id 4000" in missing.stderr
+
+
+def test_checked_models_are_a_table_or_json() -> None:
+    (row,) = read_json("models", "check", "uniform", "--json")["models"]
+    assert row["model"] == "uniform" and row["ok"] is True
+    assert "chat template" in call("models", "check", "uniform").output
+
+
+def test_settings_of_a_repetition_are_read_in_any_order() -> None:
+    names: Any = {"same": "plain", "caches-off": "cold"}
+
+    assert flip_rate._parse_settings(["batch=8", "same", "workers=2", "batch=1"], names) == ([8, 1], [2], ["plain"])
+    for odd in ("batch=0", "batch=x", "batch", "gpus=1", "workers=5000"):
+        with pytest.raises(UserError, match="--repeat"):
+            flip_rate._parse_settings([odd], names)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+def test_status_counts_states_and_lists_cells_on_request(folder: Path, demo_data: Path, tmp_path: Path) -> None:
+    assert "14 cells: 14 complete (--cells lists them)" in call("status", folder).output
+    assert "uniform/ROD/hint" not in call("status", folder).output
+    assert "uniform/ROD/hint" in call("status", folder, "--cells").output
+    assert {cell["state"] for cell in read_json("status", folder, "--json")["cells"]} == {"complete"}
+
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    cell = {"planned": 2, "finished": 0, "errors": 0, "state": "partial", "reason": "pip install 'x[openai]'"}
+    write_status(run, [{**cell, "cell": f"m/QD/hint-{number}"} for number in range(12)], finished=True)
+    output = call("status", run).output
+    assert "m/QD/hint-9: partial, pip install 'x[openai]'" in output and "and 2 more cells with a reason" in output
+
+
+def test_report_and_compare_print_and_their_json_writes_nothing(folder: Path) -> None:
+    before = sorted(path.name for path in folder.iterdir())
+    cells = read_json("report", folder, "--json")["cells"]
+    listing = read_json("compare", folder, "--json")
+
+    assert {cell["acc"] for cell in cells if cell["model"] == "oracle"} == {100.0}
+    assert {row["model"] for row in listing["figures"]} == {"uniform", "oracle"} and listing["notes"]
+    assert "oracle" in call("report", folder, "--brief").stdout
+    assert sorted(path.name for path in folder.iterdir()) == before
+    assert call("compare", folder, "--cluster", "none").exit_code == 0
+
+
+def test_damaged_files_are_named_and_end_a_command_with_3(demo_data: Path, tmp_path: Path) -> None:
+    run = runs.play_sweep(tmp_path / "run", runs.sweep(demo_data, ["uniform"], ["hint"], selection={"limit": 2}))
+    (run / "results.parquet").unlink()
+    for command in (("report", run, "--brief"), ("status", run), ("compare", run), ("export", run, "--to", "csv")):
+        done = call(*command)
+        assert done.exit_code == 3 and "results.parquet is missing" in done.stderr, command
+    (run / "tables").write_text("mine")
+    refused = call("report", run)
+    assert refused.exit_code == 2 and "cannot be written" in refused.output
+
+
+def test_the_filter_of_the_paper_needs_all_answers(folder: Path, tmp_path: Path) -> None:
+    done = call("report", folder, "--filter", 25, "--output", tmp_path / "ids.json")
+    assert done.exit_code in (0, 1, 2) and "Traceback" not in done.output
+
+
+def test_tables_and_json_are_safe_to_print(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": float("nan"), "b": [float("inf"), 1.5, "\x1b[2J\u009b"], 3: ("ü",)})
+    printed = capsys.readouterr().out
+    table = text_table(("name", "a", "b"), [("x", "1", "2")], "Title", numbers=2)
+
+    assert json.loads(printed) == {"a": None, "b": [None, 1.5, "\x1b[2J\u009b"], "3": ["ü"]}
+    assert printed.isascii() and "\x1b" not in printed
+    assert [column.justify for column in table.columns] == ["left", "right", "right"]
+
+
+# -- audit of transcripts ----------------------------------------------------------------------------------------------
+def test_transcripts_are_scored_as_json_lines(demo_data: Path, tmp_path: Path) -> None:
+    sample = load_samples(demo_data, "ROD")[0]
+    ask = next(option for option in sample.options if "left" in option)
+    answers: list[dict[str, Any]] = [
+        {"answers": [ask, sample.answer, "A"]}, {"reference": True, "hint": True, "answers": ["X"]}, {"answers": [ask]},
+        {"answers": ["\ud800 Baum"]},
+    ]  # fmt: skip
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n\n".join(json.dumps({"scenario": "ROD", "id": sample.id, **line}) for line in answers))
+    lines = call("audit", "--data", demo_data, "--answers", path).output.splitlines()
+    first, second, unfinished, odd = map(json.loads, lines)
+
+    assert (first["num_turns"], first["correct"], first["unused_answers"], first["max_steps"]) == (2, True, 1, False)
+    assert first["turns"][0]["options"] == [*sample.options, *sample.categories]
+    assert second["turns"][0]["prompt"].endswith(SCENARIOS["ROD"].hint)
+    assert (unfinished["ending"], unfinished["correct"]) == (None, None)
+    assert odd["turns"][0]["answer"] == "\ud800 Baum"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 1 is not JSON"),
+        ('{"scenario": "XX", "id": 1, "answers": []}', "scenario 'XX'"),
+        ('{"scenario": "QD", "id": true, "answers": []}', "id must be a whole number"),
+        ('{"scenario": "QD", "id": 99999, "answers": []}', "no sample with id 99999"),
+        ('{"scenario": "QD", "id": 1, "answers": "A"}', "answers must be a list"),
+        ('{"scenario": "QD", "id": 1, "answers": [], "hnit": true}', "did you mean 'hint'"),
+    ],
+)
+def test_a_bad_line_of_a_transcript_is_one_sentence(line: str, words: str, demo_data: Path, tmp_path: Path) -> None:
+    (path := tmp_path / "bad.jsonl").write_text(line)
+    outcome = call("audit", "--data", demo_data, "--answers", path)
+
+    assert outcome.exit_code == 2 and words in outcome.stderr and outcome.stderr.count("\n") == 1
+
+
+def test_paid_requests_need_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    paid: Any = SimpleNamespace(asks_services=True)
+    flip_rate._confirm_services(paid, yes=True)
+    with pytest.raises(UserError, match="add --yes"):
+        flip_rate._confirm_services(paid, yes=False)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(typer, "confirm", lambda question: False)
+    with pytest.raises(typer.Exit):
+        flip_rate._confirm_services(paid, yes=False)

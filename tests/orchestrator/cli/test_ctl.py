@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from orchestrator.cli import ctl
 from orchestrator.cli.main import app
 from orchestrator.object_store import run_location as remote
 from orchestrator.storage import control_log, lock, run_folder
@@ -59,9 +60,10 @@ def test_drivers_answer_is_printed(folder, monkeypatch, refused):
     assert (entry["command"]["verb"], entry["refused"]) == ("pause", refused)
 
 
-def test_silent_driver_is_reported(folder):
+def test_silent_driver_is_reported(folder, monkeypatch):
+    monkeypatch.setattr(ctl, "WAIT_S", 0.0)
     with lock.hold(folder, "driver"):
-        done = run_ctl(folder, "pause", "--wait", "0")
+        done = run_ctl(folder, "pause")
 
     assert done.exit_code == 1
     assert done.output == f"pause all waits in {folder}; the driver did not take it within 0 s\n"
@@ -114,11 +116,12 @@ def _planned(cells, extra):
     return pl.DataFrame([{**cell, "planned": cell["planned"] + extra} for cell in cells])
 
 
-def test_bucket_command_reaches_driver_and_answer_returns(url, folder):
+def test_bucket_command_reaches_driver_and_answer_returns(url, folder, monkeypatch):
+    monkeypatch.setattr(ctl, "WAIT_S", 0.0)
     with remote.open_location(url, str) as location:
         for path in (run_folder.RESOLVED, run_folder.PLAN):
             (location.folder / path).write_bytes((folder / path).read_bytes())
-        wait_for(lambda: run_ctl(url, "pause", "--wait", "0").exit_code == 1)
+        wait_for(lambda: run_ctl(url, "pause").exit_code == 1)
         wait_for(lambda: control_log.waiting_commands(location.folder))
         control_log.take_commands(location.folder, lambda command: (f"did {command}", False))
 

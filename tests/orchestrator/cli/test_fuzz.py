@@ -35,7 +35,7 @@ ODD = (
 """What may stand in the place of any argument."""
 COMMANDS = {
     "ls": ("models", "judges", "scenarios", "conditions"),
-    "plan": ("{sweep}", "--set", "--output", "--gpus", "--gpu-type", "--price"),
+    "plan": ("{sweep}", "--set", "--output", "--gpus", "--gpu-type", "--model"),
     "run": ("{sweep}", "--set", "--output", "--retry", "--update", "--tracking-uri", "none"),
     "status": ("{run}", "--json"),
     "report": ("{run}", "--brief", "--data", "--judge", "--strict-paper"),
@@ -44,15 +44,13 @@ COMMANDS = {
     "track": ("{run}", "--tracking-uri", "sqlite-but-no", "--data"),
     "audit --answers": ("{answers}", "--data", "{data}"),
     "audit": ("{run}", "--package", "--python", "--data"),
-    "prompt": ("ROD", "0", "--data", "{data}", "--condition", "--model", "--turn", "--protocol", "--judge", "--answer"),
+    "models try --prompt": ("ROD/0/hint", "--data", "{data}", "--judge", "rule-judge", "--json"),
     "data check": ("{data}", "--scenarios", "--unfiltered"),
-    "data demo": ("{fifo}", "--samples", "--seed", "--keep"),
-    "models check": ("uniform", "--sweep", "--gpu-type"),
-    "models fetch": ("uniform", "--sweep"),
+    "models check": ("uniform", "{sweep}", "--gpu-type"),
     "report --leaderboard": ("{run}", "--output", "page.html", "--data", "--judge"),
     "merge": ("{run}", "{run}", "--output", "merged", "--prefer"),
-    "export": ("{run}", "--to", "csv", "--output", "exported", "--by"),
-    "report --learned": ("{run}", "--data"),
+    "export": ("{run}", "--to", "csv", "--output", "exported"),
+    "init": ("new.toml", "--from", "demo", "--model", "uniform"),
 }
 """Command -> the words that its lines are drawn from, beside ``ODD``."""
 READING = (
@@ -209,7 +207,7 @@ def test_many_odd_files(paths, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    [("plan",), ("run",), ("models", "check", "--sweep"), ("audit", "--data", "{data}", "--answers"), ("status",)],
+    [("plan",), ("run",), ("models", "check"), ("audit", "--data", "{data}", "--answers"), ("status",)],
 )
 @pytest.mark.parametrize("name", ["/dev/zero", "{fifo}", "{loop}", LONG, "{data}"])
 def test_unusable_file_is_one_sentence(paths, command, name):
@@ -218,7 +216,7 @@ def test_unusable_file_is_one_sentence(paths, command, name):
 
 @pytest.mark.parametrize(
     "line",
-    ["report {run} {loop}", "compare {loop} {run}", "report --leaderboard {run} {loop}", "merge {run} {loop} --into merged",
+    ["report {run} {loop}", "compare {loop} {run}", "report --leaderboard {run} {loop}", "merge {run} {loop} --output merged",
      "run {sweep} --output {loop}", "run {sweep} --output new --reuse {loop}"],
 )  # fmt: skip
 def test_circular_folder_link_is_one_sentence(paths, line):

@@ -1,0 +1,43 @@
+"""Texts that tests compare whole: one file each in this folder, and ``python -m tests.goldens`` writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+
+
+def help_text() -> str:
+    """Return the help of every command and option of the core."""
+    from typer.main import get_command
+
+    from orchestrator.cli.main import app
+
+    return "\n".join(_help_lines(get_command(app), "proactive-sweep")) + "\n"
+
+
+def _help_lines(command: Any, path: str) -> Iterator[str]:
+    yield f"{path}: {' '.join((command.help or '').split())}"
+    for parameter in command.params:
+        names = ", ".join((*parameter.opts, *parameter.secondary_opts))
+        default = f" [{parameter.default}]" if parameter.default else ""
+        yield f"  {names} {parameter.metavar or ''}{default}{' (required)' * parameter.required}: {parameter.help}"
+    for name, child in getattr(command, "commands", {}).items():
+        yield from _help_lines(child, f"{path} {name}")
+
+
+def listings() -> str:
+    """Return what ``ls`` lists, without models and columns, which have files of their own."""
+    from typer.testing import CliRunner
+
+    from orchestrator.cli.main import app
+
+    kinds = ("judges", "scenarios", "conditions", "measures", "sweeps", "differences")
+    texts = (CliRunner().invoke(app, ["ls", kind], env={"COLUMNS": "160"}).stdout for kind in kinds)
+    return "\n".join(line.rstrip() for text in texts for line in text.splitlines() if line.strip(" ─━")) + "\n"
+
+
+GOLDENS: dict[str, Callable[[], str]] = {"help.txt": help_text, "ls.txt": listings}
+"""File -> function that returns its text."""
