@@ -33,7 +33,7 @@ Prompt = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="Only print the input of ROD/17, ROD/17/hint or ROD/17/hint/1 (scenario, id, condition, turn), or of ROD/17/hint-oeg; "
+        help="Only print the input of SCENARIO/ID, such as ROD/17, ROD/17/hint, ROD/17/hint/1 (turn 1) or ROD/17/hint-oeg; "
         "with --json its token ids.",
     ),
 ]
