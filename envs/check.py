@@ -1,6 +1,6 @@
 """``data check``: lists every bad line and every unreadable picture that an episode can show, before a sweep starts."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from envs import SCENARIOS, installed_scenarios, is_scenario
 from envs.bad_lines import Problem
-from envs.frames import reachable_states
 from envs.plural import pluralize
 from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
 from envs.samples import BadData, is_evaluated, read_samples
-from envs.types import ImageRef, Mode, Sample
+from envs.scenario import LastImageSettles, Scenario
+from envs.types import ImageRef, Mode, Sample, State
 
 
 @dataclass(frozen=True)
@@ -114,3 +114,23 @@ def _describe_headers(headers: Sequence[PictureHeader]) -> str:
 
 def _picture_problem(reason: UnreadablePicture, sample: Sample) -> Problem:
     return Problem(str(reason), 0, f"needed by {sample.scenario} sample {sample.id}")
+
+
+def reachable_states(sample: Sample) -> Iterator[State]:
+    """Yield every distinct state of plain play that right suggestions lead to, by increasing distance from the first state."""
+    game = SCENARIOS[sample.scenario]
+    queue, visited = deque([game.initial(sample)]), set()
+    while queue:
+        state = queue.popleft()
+        position = _position(game, state)
+        if state.ending is not None or position in visited:
+            continue
+        visited.add(position)
+        yield state
+        queue += [game.step(sample, state, ask)[0] for ask in game.askable(sample, state)]
+
+
+def _position(game: Scenario, state: State) -> tuple[object, ...]:
+    """Return the part of the state that play depends on, with the turn only where the last turn is special."""
+    turn = state.turn if isinstance(game, LastImageSettles) else 0
+    return state.frame, state.last, state.across, state.along, turn

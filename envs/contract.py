@@ -5,7 +5,6 @@ A broken rule raises an AssertionError whose text is the rule.
 
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from envs.answers import letter
@@ -131,7 +130,7 @@ def check_hint(game: Scenario, sample: Sample) -> None:
     state = game.initial(sample)
     plain, hinted = game.view(sample, state), game.view(sample, state, hint=True)
     assert hinted.prompt == f"{plain.prompt} {game.hint_for(sample)}", "the hint follows the question"
-    assert replace(hinted, prompt=plain.prompt) == plain, "a hint changes only the question"
+    assert hinted._replace(prompt=plain.prompt) == plain, "a hint changes only the question"
 
 
 def check_disagreement(game: Scenario, sample: Sample) -> None:

@@ -25,6 +25,7 @@ GROUPS = {
     "sweep": "proactive_sweep.sweeps",
     "command": "proactive_sweep.commands",
     "table": "proactive_sweep.tables",
+    "result": "proactive_sweep.results",
     "export": "proactive_sweep.exports",
 }
 """Kind -> the group of its entry points."""
@@ -50,6 +51,7 @@ SHAPES = {
     "table": "a function of a run's data that gives tables",
     "model": "a sweeps.package_models.PackageModel",
     "sweep": "the folder that holds NAME.toml",
+    "result": "a function of (rows, folder, sweep, episodes, samples) that gives rows with more columns",
     "export": "a function of (run data, folder, evaluator) that writes files",
 }
 """Kind -> the object that its entry points must name."""

@@ -157,8 +157,7 @@ class Sample:
     """The picture that replaces the sample's own under the condition ``swapped``."""
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(NamedTuple):
     """The model's input at one turn."""
 
     image: ImageRef
@@ -186,8 +185,7 @@ class State(NamedTuple):
     ending: Ending | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """One answered question."""
 
     frame: int

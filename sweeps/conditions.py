@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
 from sweeps.protocol import ZERO_SHOT
 from sweeps.sampling import Whole
@@ -64,9 +65,9 @@ class Condition(Frozen):
     """The picture of every question: its own, a gray one of its size, the first picture of another sample with another
     answer (drawn by seed), or none. Solved examples keep theirs."""
     every_frame: bool = False
-    """Instead of a game, ask only the categories of every picture that an episode could reach (``envs.frames``)."""
+    """Instead of a game, ask only the categories of every picture that an episode could reach (extra ``operating``)."""
     every_state: bool = False
-    """Instead of a game, ask for the probability of every option at every question that play can reach."""
+    """Instead of a game, ask for the probability of every option at every question that play can reach (``operating``)."""
     orders: Annotated[Whole, Field(ge=0, le=100)] = ORDERS
     """Seeded orders of the options beside the published one. Needs ``every_state``; not part of keys."""
     thoughts: Annotated[Whole, Field(ge=0, le=100)] = 0
@@ -130,9 +131,14 @@ class Condition(Frozen):
         return bool(self.order or self.draw or self.wording)
 
     @property
+    def rules(self) -> str:
+        """Return the name of the rules of a package by which it asks instead of playing; empty if it plays the game."""
+        return "every-state" if self.every_state else "every-frame" if self.every_frame else ""
+
+    @property
     def unscored(self) -> bool:
         """Return True if it plays no game, so that its episodes have no score."""
-        return self.every_frame or self.every_state
+        return bool(self.rules)
 
     @property
     def many_images(self) -> bool:
@@ -171,6 +177,15 @@ class OwnCondition(Condition):
                 "order, draw, wording and hint_wordings, and names that end like -order1, -seed1 or -wording1, are for replicates"
             )
         return self
+
+
+def find_rules(condition: Condition) -> Offer:
+    """Return the offer of a condition's rules; raises PackageError if no installed package has them."""
+    if condition.rules not in (by_name := offers("condition")):
+        raise PackageError(
+            f"{condition.name} is asked by the extra operating, which is not installed; type {install_line('operating')}"
+        )
+    return by_name[condition.rules]
 
 
 WITH_EXAMPLES = ("ROD", "MVP-N")

@@ -8,7 +8,7 @@ from typing import Any
 from envs.installed import PackageError, load_function
 from sweeps import packages
 from sweeps.checkpoint import with_limits
-from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition
+from sweeps.conditions import CONDITIONS, VARIANTS, Condition, OwnCondition, find_rules
 from sweeps.package_models import BUILTIN
 from sweeps.packages import find_scenarios
 from sweeps.pinning import pin_models
@@ -202,7 +202,11 @@ def _find_conditions(value: Any, where: str, scenarios: Sequence[str], own: Mapp
         return [c for c in conditions if not c.scenarios or set(c.scenarios) & set(scenarios)]
     by_name = {**CONDITIONS, **VARIANTS, **own}
     names = (find_name(name, by_name, "condition", where) for name in as_list(value, "conditions", where))
-    return [by_name[name] for name in dict.fromkeys(names)]
+    chosen = [by_name[name] for name in dict.fromkeys(names)]
+    for condition in chosen:
+        if condition.rules:
+            find_rules(condition)
+    return chosen
 
 
 def _read_protocols(single: Any, several: Any, where: str) -> dict[str, Any]:

@@ -20,7 +20,6 @@ ORDER = (
     "actors.trial",
     "actors.worker",
     "orchestrator.environments",
-    "orchestrator.operating",
     "orchestrator.storage",
     "orchestrator.object_store",
     "orchestrator.datasets",

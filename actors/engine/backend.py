@@ -57,8 +57,7 @@ ENDS_EPISODE = (Unprocessable, UnprocessablePicture)
 """Errors that end the request's episode and nothing else."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One message of a conversation: pictures first, then text, as in the paper's template."""
 
     role: str
@@ -72,8 +71,7 @@ def images_of(messages: Iterable[Message]) -> list[ImageRef]:
     return [image for message in messages for image in message.images]
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
+class Situation(NamedTuple):
     """The game behind a request: baseline policies may read it, engines never do."""
 
     sample: Sample
@@ -89,8 +87,7 @@ class Situation:
     """The offered function calls, each with its option; empty if no functions are offered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """One question to one model."""
 
     messages: tuple[Message, ...]

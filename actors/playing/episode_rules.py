@@ -1,19 +1,19 @@
 """The rules of each protocol: pose a turn, read its reply, return the next state.
 
+A package offers other rules as a subclass of ``MultipleChoice`` with the number of its ``requests`` (``Condition.rules``).
+
 States are values: the same state and reply give the same turn and the same next state.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from actors.engine.backend import Backend, Message, Reply, Request, Situation
-from actors.playing.option_scores import ScoredReply, score_options
 from actors.playing.prompts import Past, messages, open_question, open_view, tool_messages, turn_view
-from actors.playing.state_graph import build_graph
+from actors.playing.rows import OptionRow
 from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
-from envs.frames import decision_states, read_category
 from envs.lenient import repair_reply
 from envs.scenario import Scenario
 from envs.tool_calls import Function, called_option, functions, offered_calls
@@ -23,8 +23,7 @@ from sweeps.conditions import Condition
 AnyTurn = Turn | OpenAnswer | JudgedTurn | CalledTurn
 
 
-@dataclass(frozen=True, slots=True)
-class TurnPrompt:
+class TurnPrompt(NamedTuple):
     """The prompt of one turn."""
 
     messages: tuple[Message, ...]
@@ -38,6 +37,15 @@ class TurnPrompt:
     def image(self) -> ImageRef:
         """The picture of the question at the size that is sent; ``NO_PICTURE`` if there is none."""
         return next(iter(self.messages[-1].images), self.situation.view.image)
+
+
+class PlayedTurn(NamedTuple):
+    """A turn with its picture and its reply."""
+
+    turn: AnyTurn
+    image: ImageRef
+    """``NO_PICTURE`` if the prompt has none."""
+    reply: Reply
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,10 @@ class EpisodeRules:
         """Return the next state, and the turn as it is stored."""
         raise NotImplementedError
 
+    def option_rows(self, key: str, model: str, turns: Sequence[PlayedTurn]) -> tuple[OptionRow, ...]:
+        """Return the rows of the table of options; the game has none, rules of packages may have some."""
+        return ()
+
 
 @dataclass(frozen=True)
 class MultipleChoice(EpisodeRules):
@@ -90,48 +102,7 @@ class MultipleChoice(EpisodeRules):
         """Return the next state and the turn; raises ValueError if the episode has ended."""
         text = repair_reply(self.sample, state, reply) if self.condition.lenient else reply
         next_state, turn = self.game.step(self.sample, state, text)
-        return next_state, turn if text == reply else replace(turn, reply=reply)
-
-
-@dataclass(frozen=True)
-class EveryFrame(MultipleChoice):
-    """One question per picture that play can reach, fewest moves first, without history and suggestions."""
-
-    @cached_property
-    def states(self) -> list[State]:
-        """One state per picture."""
-        return decision_states(self.sample)
-
-    def initial(self) -> State:
-        return self.states[0]
-
-    def pose(self, state: State, past: Sequence[Past]) -> TurnPrompt:
-        return super().pose(state, ())
-
-    def step(self, state: State, reply: str) -> tuple[State, Turn]:
-        return self.state_after(state), read_category(self.sample, state, reply)
-
-    def state_after(self, state: State) -> State:
-        """Return the state that follows in ``states``; after the last one, an ended state."""
-        remaining = self.states[self.states.index(state) + 1 :]
-        return remaining[0] if remaining else state._replace(ending=Ending.MAPPED)
-
-
-@dataclass(frozen=True)
-class EveryState(EveryFrame):
-    """Every question that play can reach, with the probabilities of all options; the reply is the most probable option."""
-
-    @cached_property
-    def states(self) -> list[State]:
-        """The earliest state of each question."""
-        return [question.state for question in build_graph(self.sample, self.condition).questions]
-
-    async def ask(self, backend: Backend, request: Request) -> ScoredReply:
-        return await score_options(backend, request, self.condition)
-
-    def step(self, state: State, reply: str) -> tuple[State, Turn]:
-        _, turn = MultipleChoice.step(self, state, reply)
-        return self.state_after(state), turn
+        return next_state, turn if text == reply else turn._replace(reply=reply)
 
 
 @dataclass(frozen=True)
@@ -153,7 +124,7 @@ class FunctionCalls(EpisodeRules):
         situation = prompt.situation
         option = called_option(situation.view, situation.calls, reply)
         next_state, turn = self.game.step(self.sample, situation.state, option)
-        return next_state, CalledTurn(replace(turn, reply=reply), option)
+        return next_state, CalledTurn(turn._replace(reply=reply), option)
 
 
 @dataclass(frozen=True)
@@ -182,4 +153,4 @@ class JudgedAnswers(OneAnswer):
         state, view = prompt.situation.state, prompt.situation.view
         judged = await self.judge.read(self.sample, state, view, self.key, reply)
         next_state, turn = self.game.step(self.sample, state, judged.option)
-        return next_state, JudgedTurn(replace(turn, reply=reply), judged.option, judged.text)
+        return next_state, JudgedTurn(turn._replace(reply=reply), judged.option, judged.text)

@@ -5,39 +5,28 @@ store: the same replies always give the same episode.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 from actors.engine.backend import ENDS_EPISODE, Backend, Message, Overflow, Refused, Reply, Request, Unprocessable
 from actors.playing.episode_rules import (
-    AnyTurn,
     EpisodeRules,
-    EveryFrame,
-    EveryState,
     FunctionCalls,
     JudgedAnswers,
     MultipleChoice,
     OneAnswer,
+    PlayedTurn,
 )
 from actors.playing.judge import derive_seed
 from actors.playing.prompts import Past
+from actors.playing.rows import OptionRow
 from actors.playing.turn_judge import NoVerdict, TurnJudge
-from envs.types import UNSCORED, Ending, ImageRef, Sample, State
+from envs.types import UNSCORED, Ending, Sample, State
+from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedTurn:
-    """A turn with its picture and its reply."""
-
-    turn: AnyTurn
-    image: ImageRef
-    """``NO_PICTURE`` if the prompt has none."""
-    reply: Reply
-
-
-@dataclass(frozen=True, slots=True)
-class Episode:
+class Episode(NamedTuple):
     """One sample, played to its end by one model under one condition."""
 
     key: str
@@ -47,6 +36,8 @@ class Episode:
     ending: Ending
     error: str | None
     seconds: float
+    options: tuple[OptionRow, ...] = ()
+    """Rows of the table of options (``EpisodeRules.option_rows``)."""
     rejected: bool = False
     """True if the engine refused a request for a reason other than a picture, its length, or a content filter."""
 
@@ -87,7 +78,8 @@ async def play(
             ending = Ending.TRUNCATED if is_truncated(state, reply) else state.ending
     error = None if refusal is None else str(refusal)
     rejected = type(refusal) is Unprocessable
-    return Episode(key, sample, seed, tuple(turns), ending, error, perf_counter() - start, rejected)
+    options = rules.option_rows(key, cell.model.name, turns)
+    return Episode(key, sample, seed, tuple(turns), ending, error, perf_counter() - start, options, rejected)
 
 
 def select_rules(
@@ -103,9 +95,8 @@ def select_rules(
         case Protocol.TOOLS:
             return FunctionCalls(sample, cell.condition, seed, native=cell.model.calls_natively)
         case Protocol.MCQA:
-            condition = cell.condition
-            choice = EveryState if condition.every_state else EveryFrame if condition.every_frame else MultipleChoice
-            return choice(sample, condition, seed, examples)
+            choice = find_rules(cell.condition).load() if cell.condition.rules else MultipleChoice
+            return choice(sample, cell.condition, seed, examples)
 
 
 def refusal_ending(problem: Exception, protocol: Protocol) -> Ending:
@@ -125,6 +116,8 @@ def is_truncated(state: State, reply: Reply) -> bool:
 
 def check_pictures(conversation: Sequence[Message], model: ModelSpec) -> None:
     """Raise Overflow if the conversation has more pictures than the model's entry allows."""
+    if model.max_images is None:
+        return
     pictures = sum(len(message.images) for message in conversation)
-    if model.max_images is not None and pictures > model.max_images:
+    if pictures > model.max_images:
         raise Overflow(f"{model.name}: the prompt has {pictures} pictures, the model takes {model.max_images}")

@@ -66,9 +66,8 @@ def turn_view(sample: Sample, state: State, condition: Condition) -> View:
     game = SCENARIOS[sample.scenario]
     view = game.view(sample, state, condition.hint)
     budget = answers_left(game.limit(sample) - state.turn) if condition.budget else ""
-    options = () if condition.every_frame else view.options
     question = " ".join(filter(None, (condition.preface, reword_hint(view.prompt, condition), condition.hint_text)))
-    return View(turn_image(view, sample, condition), question + budget, options, view.categories)
+    return View(turn_image(view, sample, condition), question + budget, view.options, view.categories)
 
 
 def reword_hint(question: str, condition: Condition) -> str:
@@ -120,7 +119,7 @@ def open_view(sample: Sample, state: State, condition: Condition) -> View:
     """
     view = SCENARIOS[sample.scenario].view(sample, state)
     hint = OPEN_ENDED_HINT if condition.hint else ""
-    return replace(view, prompt=view.prompt + hint, image=turn_image(view, sample, condition))
+    return view._replace(prompt=view.prompt + hint, image=turn_image(view, sample, condition))
 
 
 def open_question(view: View) -> Message:
@@ -178,7 +177,7 @@ def examples(
         for other in chosen
         for view, reply in game.example(other, seed, condition.hint, condition.reasoned, reduced)
         for message in exchange(
-            replace(view, prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
+            view._replace(prompt=reword_hint(view.prompt, condition)), reply, edge, condition.template
         )
     )
 

@@ -1,16 +1,14 @@
 """The rows of finished episodes and verdicts, and the batches in which a worker sends them to the driver."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from actors.engine.backend import Reply
+from actors.playing.episode_rules import PlayedTurn
 from actors.playing.judge import Judged
-from actors.playing.option_scores import ScoredReply
-from actors.playing.play import Episode, PlayedTurn
+from actors.playing.play import Episode
 from actors.playing.rows import EpisodeRow, OptionRow, TurnRow, VerdictRow
-from actors.playing.state_graph import build_graph
 from actors.text.printable import one_line
 from envs.openended import Bits
 from envs.types import Action, CalledTurn, Ending, JudgedTurn, OpenAnswer, Turn
@@ -18,8 +16,12 @@ from sweeps.spec import Cell, Protocol
 
 Columns = dict[str, list[Any]]
 """Column name -> values; all lists of one table have the same length."""
-CACHE_FIELDS = ("cached_tokens", "pictures", "cached_pictures")
-"""Fields of a ``Reply`` that an engine may not report."""
+COUNTED_ACTIONS = Action.SUGGESTION, Action.ABSTENTION, Action.CATEGORY, Action.UNPARSABLE
+"""Actions in the order of their columns."""
+USAGE_FIELDS = ("prompt_tokens", "reply_tokens", "cost", "cached_tokens", "pictures", "cached_pictures")
+"""Fields of a ``Reply`` in the order of the columns with their sums."""
+NO_USAGE = (0, 0, 0.0, None, None, None)
+read_usage = attrgetter(*USAGE_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +70,13 @@ class JudgedAnswer(NamedTuple):
 
 def episode_batch(played: Sequence[PlayedEpisode]) -> EpisodeBatch:
     """Return finished episodes as a batch of columns."""
+    turns = [turn_row(episode.key, n, turn) for _, _, episode in played for n, turn in enumerate(episode.turns)]
     return EpisodeBatch(
         [ordinal for ordinal, _, _ in played],
         to_columns(EpisodeRow, [episode_row(cell, episode) for _, cell, episode in played]),
-        to_columns(
-            TurnRow, [turn_row(each.key, n, turn) for _, _, each in played for n, turn in enumerate(each.turns)]
-        ),
-        frozenset(ordinal for ordinal, _, episode in played if episode.rejected),
-        to_columns(OptionRow, [row for _, cell, episode in played for row in option_rows(cell, episode)]),
+        to_columns(TurnRow, turns),
+        frozenset([ordinal for ordinal, _, episode in played if episode.rejected]),
+        to_columns(OptionRow, [row for _, _, episode in played for row in episode.options]),
     )
 
 
@@ -87,31 +88,34 @@ def verdict_batch(judge: str, answers: Sequence[JudgedAnswer]) -> VerdictBatch:
 
 def to_columns(row_type: type[NamedTuple], rows: Sequence[tuple[Any, ...]]) -> Columns:
     """Return the columns of these rows; every column is empty if there are no rows."""
-    return {name: [row[index] for row in rows] for index, name in enumerate(row_type._fields)}
+    columns = map(list, zip(*rows, strict=True)) if rows else ([] for _ in row_type._fields)
+    return dict(zip(row_type._fields, columns, strict=True))
 
 
 def episode_row(cell: Cell, episode: Episode) -> EpisodeRow:
     """Return the row of an episode; an open-ended answer is neither right nor wrong."""
-    replies = [turn.reply for turn in episode.turns]
-    actions = Counter(_game_turn(turn.turn).action for turn in episode.turns if not isinstance(turn.turn, OpenAnswer))
+    turns, ending = episode.turns, episode.ending
     unscored = cell.protocol is Protocol.OEG or cell.condition.unscored
-    correct = None if unscored else episode.ending is Ending.CORRECT
-    turns = len(replies) + (episode.ending is Ending.OVERFLOW)  # counts the turn whose request was too long
-    error = None if episode.error is None else one_line(episode.error)
+    asked = len(turns) + (ending is Ending.OVERFLOW)  # counts the turn whose request was too long
+    suggestions, abstentions, categories, unparsable = _count_actions(turns)
     return EpisodeRow(
-        episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name,
-        cell.protocol.value, episode.sample.id, episode.seed, episode.ending.value, correct,
-        turns, actions[Action.SUGGESTION], actions[Action.ABSTENTION], actions[Action.CATEGORY],
-        actions[Action.UNPARSABLE], error, episode.seconds,
-        sum(reply.prompt_tokens for reply in replies), sum(reply.reply_tokens for reply in replies),
-        sum((reply.cost for reply in replies), 0.0), *(_sum_field(replies, field) for field in CACHE_FIELDS),
+        episode.key, cell.key, cell.model.name, cell.scenario, cell.condition.name, str(cell.protocol),
+        episode.sample.id, episode.seed, str(ending), None if unscored else ending is Ending.CORRECT, asked,
+        suggestions, abstentions, categories, unparsable, None if episode.error is None else one_line(episode.error),
+        episode.seconds, *_sum_usage(turns),
     )  # fmt: skip
 
 
-def _sum_field(replies: Sequence[Reply], field: str) -> int | None:
-    """Return the sum of a field; None if there are no replies or any of them lacks the field."""
-    counts = [getattr(reply, field) for reply in replies]
-    return None if not counts or None in counts else sum(counts)
+def _count_actions(turns: Sequence[PlayedTurn]) -> tuple[int, ...]:
+    """Return the numbers of suggestions, abstentions, categories and unparsable replies."""
+    actions = [_game_turn(played.turn).action for played in turns if not isinstance(played.turn, OpenAnswer)]
+    return tuple(map(actions.count, COUNTED_ACTIONS))
+
+
+def _sum_usage(turns: Sequence[PlayedTurn]) -> Sequence[Any]:
+    """Return the sum of each of ``USAGE_FIELDS``; None if a reply does not report it, or nothing was asked."""
+    columns = zip(*[read_usage(played.reply) for played in turns], strict=True)
+    return [None if None in column else sum(column) for column in columns] or NO_USAGE
 
 
 def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
@@ -122,29 +126,11 @@ def turn_row(key: str, number: int, played: PlayedTurn) -> TurnRow:
     step = _game_turn(turn)
     read_as = None if isinstance(turn, Turn) else turn.option
     judged = turn.judged if isinstance(turn, JudgedTurn) else None
-    move = None if step.move is None else step.move.value
+    move = None if step.move is None else str(step.move)
     return TurnRow(
-        key, number, step.frame, image, step.reply, step.option.value, step.category.value, step.action.value, move,
+        key, number, step.frame, image, step.reply, str(step.option), str(step.category), str(step.action), move,
         read_as, judged, note,
     )  # fmt: skip
-
-
-def option_rows(cell: Cell, episode: Episode) -> Iterator[OptionRow]:
-    """Yield one row per option of each question, and one for its residual; nothing unless the condition is ``every-state``."""
-    scored = [(number, turn, turn.reply) for number, turn in enumerate(episode.turns)]
-    if not any(isinstance(reply, ScoredReply) for _, _, reply in scored):
-        return
-    graph = build_graph(episode.sample, cell.condition)
-    names = episode.key, cell.model.name, cell.scenario, cell.condition.name, episode.sample.id, cell.condition.order
-    for number, turn, reply in scored:
-        assert isinstance(reply, ScoredReply)
-        options = (*graph.questions[number].options, None)
-        for position, (option, score) in enumerate(zip(options, reply.options, strict=True)):
-            kind = "residual" if option is None else graph.kind(number, position)
-            place = (number, graph.questions[number].state.frame, turn.image.key, -1 if option is None else position)
-            yield OptionRow(
-                *names, *place, option, kind, score.log_probability, score.greedy, reply.samples, reply.thoughts
-            )
 
 
 def _game_turn(turn: Turn | JudgedTurn | CalledTurn) -> Turn:

@@ -140,7 +140,7 @@ def select_requests(requests: Sequence[Request]) -> list[Request]:
     step = max(1, (len(ranked) - 1) // max(1, COMPARED_PROMPTS - 1))
     picked = {id(request): request for request in (*ranked[::step][: COMPARED_PROMPTS - 1], *ranked[-1:])}
     return [
-        replace(request, sampling=request.sampling.model_copy(update={"temperature": 0.0, "max_tokens": REPLY_TOKENS}))
+        request._replace(sampling=request.sampling.model_copy(update={"temperature": 0.0, "max_tokens": REPLY_TOKENS}))
         for request in picked.values()
     ]
 
@@ -156,7 +156,7 @@ async def measure_picture_tokens(backend: LocalBackend, request: Request) -> int
 
 
 def _probe(request: Request, image: ImageRef | None, number: int) -> Request:
-    return replace(request, messages=(Message("user", "?", (image,) * number if image else ()),))
+    return request._replace(messages=(Message("user", "?", (image,) * number if image else ()),))
 
 
 async def _call_package(

@@ -14,8 +14,6 @@ from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
-from orchestrator.report.measures.operating_points import operating_budgets, operating_curves, operating_points
-from orchestrator.report.measures.operating_splits import operating_splits, split_between
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.run_data import RunData
 from orchestrator.storage import episode_store, run_folder, verdict_store
@@ -66,33 +64,6 @@ class Run:
         """One row per option of every question under ``every-state``, with its log-probability."""
         rows = self._of_plan(episode_store.options(self.folder))
         return rows.sort("key", "turn", pl.col("position") < 0, "position")
-
-    @property
-    def operating_points(self) -> pl.DataFrame:
-        """One row per cell under ``every-state`` and one per mean over scenarios: exact acc and ps, bounds, AUC, neutral b."""
-        return operating_points(self._read)
-
-    @property
-    def operating_curves(self) -> pl.DataFrame:
-        """Accuracy and ps of each exact cell as the will to ask moves."""
-        return operating_curves(self._read)
-
-    @property
-    def operating_budgets(self) -> pl.DataFrame:
-        """Exact accuracy of each exact cell for every number of allowed suggestions."""
-        return operating_budgets(self._read)
-
-    @property
-    def operating_splits(self) -> pl.DataFrame:
-        """Gains from asking more and from asking better between two models, or two conditions of a model, with intervals."""
-        return operating_splits(self._read)
-
-    def asking_split(self, before: str, after: str) -> pl.DataFrame:
-        """Return the gains from asking more and from asking better between two models, each ``MODEL`` or ``MODEL, CONDITION``.
-
-        Raises RunFolderError for an unknown name.
-        """
-        return split_between(self._read, before, after)
 
     def replay(self, key: str) -> pl.DataFrame:
         """Replay an episode from its stored replies: one row per turn, with question, options and parsed action.

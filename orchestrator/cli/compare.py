@@ -85,9 +85,8 @@ def compare_folders(folders: Sequence[Path], options: ReadOptions, as_json: bool
     differences = run_comparison.compare_runs(read_runs(folders, *options))
     if as_json:
         averages = differences.averages.to_dicts()
-        asking = {"asking": differences.splits.to_dicts()} if differences.splits.height else {}
         notes = [*differences.notes, *differences.input_notes]
-        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": notes, **asking})
+        print_json({"cells": differences.cells.to_dicts(), "averages": averages, "notes": notes})
         return
     show_differences(differences)
 

@@ -43,12 +43,8 @@ FlipRate = Annotated[
         min=0.01,
         max=100,
         metavar="PERCENT",
-        help="NAME is a run folder: replay this share of it at other batch sizes and count changed answers.",
+        help="NAME is a run folder: play this share of it again, one and eight at once, and count changed answers.",
     ),
-]
-Repeat = Annotated[
-    list[str],
-    typer.Option(metavar="SETTING", help="With --flip-rate: batch=N, workers=N, same or caches-off; may repeat."),
 ]
 
 
@@ -92,7 +88,6 @@ def try_models(
     prompt: Prompt = "",
     judge: Annotated[str, typer.Option(metavar="NAME", help="With --prompt: print this judge's input.")] = "",
     flip_rate: FlipRate = None,
-    repeat: Repeat = [],  # noqa: B006
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -111,7 +106,7 @@ def try_models(
 
         if len(models) != 1:
             raise UserError("--flip-rate takes one run folder: models try DIR --flip-rate 5")
-        replay_share(Path(models[0]), flip_rate, repeat, data, sweep, yes, as_json)
+        replay_share(Path(models[0]), flip_rate, data, sweep, yes, as_json)
     elif prove:
         _prove(models, sweep, data, backend, output, as_json)
     else:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
-from actors.playing.option_scores import SAMPLES
 from actors.playing.prompts import (
     apply_condition,
     examples,
@@ -26,15 +25,14 @@ from actors.playing.prompts import (
     tool_messages,
     turn_view,
 )
-from actors.playing.state_graph import build_graph
 from envs import SCENARIOS
-from envs.frames import decision_states
 from envs.render import Renderer, UnreadablePicture
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, SIZES, bounds
 from orchestrator.inspection.picture_tokens import token_rule
 from orchestrator.planning.plan import Plan
+from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol
 
 MAX_SAMPLES = 30
@@ -165,10 +163,8 @@ def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Mes
         view = turn_view(sample, state, condition)
         shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
         first = sum(map(tokens, messages(sample, view, condition, (), shots)))
-        if condition.every_frame:
-            fewest = most = len(decision_states(sample))
-        elif condition.every_state:
-            fewest = most = SAMPLES * len(build_graph(sample, condition).questions)
+        if condition.rules:
+            fewest = most = find_rules(condition).load()(sample, condition, 0).requests
         elif condition.history:
             edge = game.history_edge if condition.resized else None
             earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens

@@ -5,15 +5,10 @@ The samples depend on the seed, not on the step. Reported scores come from ``run
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp
 from pathlib import Path
-
-import numpy as np
 
 from actors.engine.batching import Job
 from actors.engine.image_loader import picture_bounds
-from actors.playing.option_scores import readable_forms, sum_scores
-from actors.playing.state_graph import Question, StateGraph
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.samples import limit_samples, load_samples
@@ -21,54 +16,6 @@ from envs.scenario import suggestions
 from envs.types import Action, Sample
 from orchestrator.learning.states import GameState, solution_path
 from orchestrator.learning.student import Student
-from orchestrator.operating.knowledge import KNOWN, Detection, Signals, collect_signals, detect
-from orchestrator.operating.policy import Floats, QuestionPolicy, make_policy
-from sweeps.conditions import CONDITIONS
-
-Signal = tuple[float, float]
-"""Log-odds of asking at a state, and the probability of the right category given that the model names a category."""
-
-
-def option_probabilities(policy: Student, state: GameState, question: Question) -> Floats:
-    """Return the probability of each option of a question, summed over the replies that name it."""
-    forms = readable_forms(question, state.sample, CONDITIONS["zero-shot"])
-    scores = policy.scores(state.job(), [form for form, _ in forms])
-    options = sum_scores(len(question.options), [number for _, number in forms], scores)
-    return np.array([exp(option.log_probability) for option in options[:-1]])
-
-
-def question_policy(policy: Student, state: GameState) -> QuestionPolicy:
-    """Return the model's policy at one state."""
-    question = Question(state.state, state.job().request.situation.view)
-    single = StateGraph(state.sample, (question,), (0,), ((),))
-    return make_policy(single, [option_probabilities(policy, state, question)], [-2])[0]
-
-
-def asking_signals(policy: Student, states: Sequence[GameState]) -> tuple[Signal, ...]:
-    """Return the signals of the states that offer a suggestion."""
-    signals = collect_signals([(question_policy(policy, state),) for state in states])
-    return tuple(zip(signals.odds.tolist(), signals.recognition.tolist(), strict=True))
-
-
-def detection_measures(signals: Mapping[str, Sequence[Signal]], trained: Sequence[str]) -> dict[str, float]:
-    """Return the mean AUC and neutral b of asking, in and out of domain.
-
-    Scenarios whose states are all known (``KNOWN``), or all unknown, are left out.
-    """
-    measures = {}
-    for domain in ("in", "out_of"):
-        detections = [_detect(pairs) for name, pairs in signals.items() if (name in trained) == (domain == "in")]
-        usable = [each for each in detections if not np.isnan(each.auc)]
-        if usable:
-            measures[f"asking_auc_{domain}_domain"] = float(np.mean([each.auc for each in usable]))
-            measures[f"neutral_b_{domain}_domain"] = float(np.mean([each.neutral for each in usable]))
-    return measures
-
-
-def _detect(signals: Sequence[Signal]) -> Detection:
-    odds, recognition = np.array(signals, dtype=np.float64).reshape(len(signals), 2).T
-    return detect(Signals(np.arange(len(odds)), odds, recognition), recognition >= KNOWN)
-
 
 AT_ONCE = 64
 """Questions per batch, unless a training step takes fewer replies at once."""
@@ -86,8 +33,6 @@ class ScenarioEvaluation:
     """The same for the reply to the clear view; only samples that still offer suggestions there."""
     clear_right: tuple[bool, ...]
     """True if the reply to the clear view names the right category."""
-    signals: tuple[Signal, ...] = ()
-    """Signals of every state from the first to the clear view."""
 
 
 def evaluate(
@@ -117,14 +62,12 @@ def _evaluate_scenario(policy: Student, samples: Sequence[Sample], renderer: Ren
             if outcome.next_state is not None:
                 asks[index] += 1
                 live.append((index, state.successor(outcome.next_state)))
-    paths = [solution_path(sample, renderer) for sample in samples]
-    clear = [path[-1] for path in paths]
+    clear = [solution_path(sample, renderer)[-1] for sample in samples]
     clear_outcomes = [state.outcome(reply) for state, reply in zip(clear, greedy_replies(policy, clear), strict=True)]
     offers = [bool(suggestions(SCENARIOS[s.scenario].offered(s.sample, s.state))) for s in clear]
     clear_asks = [o.action is Action.SUGGESTION for o, offer in zip(clear_outcomes, offers, strict=True) if offer]
     return ScenarioEvaluation(
         tuple(right), tuple(asks), tuple(hidden_asks), tuple(clear_asks), tuple(o.right for o in clear_outcomes),
-        asking_signals(policy, [state for path in paths for state in path]),
     )  # fmt: skip
 
 
@@ -149,7 +92,7 @@ def _reply(policy: Student, jobs: Sequence[Job]) -> list[str]:
 
 def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[str]) -> dict[str, float]:
     """Return means over scenarios, each with equal weight: accuracy in and out of domain and asks at hidden and clear views, in
-    percent, with ``detection_measures``."""
+    percent."""
     scenarios = evaluations.items()
     outcomes = {
         "acc_in_domain": [scenario.right for name, scenario in scenarios if name in trained],
@@ -157,8 +100,7 @@ def measures(evaluations: Mapping[str, ScenarioEvaluation], trained: Sequence[st
         "eval_asks_hidden": [scenario.hidden_asks for _, scenario in scenarios],
         "eval_asks_clear": [scenario.clear_asks for _, scenario in scenarios if scenario.clear_asks],
     }
-    means = {name: 100 * _mean([_mean(values) for values in lists]) for name, lists in outcomes.items() if lists}
-    return means | detection_measures({name: scenario.signals for name, scenario in scenarios}, trained)
+    return {name: 100 * _mean([_mean(values) for values in lists]) for name, lists in outcomes.items() if lists}
 
 
 def _mean(values: Sequence[float]) -> float:

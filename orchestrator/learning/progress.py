@@ -33,8 +33,6 @@ NOTE = """A training of **MODEL** on single turns of ProactiveBench (GRPO).
 - `asks_hidden`, `asks_clear`: percent of replies that ask, at views that show nothing yet and at clear ones. A model that learns
   to ask raises the first and not the second.
 - `acc_in_domain`, `acc_out_of_domain`: percent of greedy episodes on the sweep's own data that end right, if evaluations are on.
-- `asking_auc_in_domain`, `asking_auc_out_of_domain`, `neutral_b_...`: with evaluations on, how well the odds of asking separate
-  unknown from known states (knowledge; 0.5 is chance), and how far asking is from even (habit; positive: too rare).
 """
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +48,7 @@ class Student:
     def greedy(self, jobs: Sequence[Job]) -> list[str]:
         """Return the greedy reply to each question, decoded as in a sweep."""
         sampling = Sampling(max_tokens=self.train.max_tokens)
-        greedy_jobs = [Job(replace(job.request, sampling=sampling), job.pictures) for job in jobs]
+        greedy_jobs = [Job(job.request._replace(sampling=sampling), job.pictures) for job in jobs]
         return [reply.text for reply in self.model.replies(PreparedBatch(greedy_jobs, self.model.inputs(greedy_jobs)))]
 
     def scores(self, job: Job, replies: Sequence[str]) -> Sequence[ReplyScore]:

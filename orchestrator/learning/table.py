@@ -5,7 +5,7 @@ A model counts as trained if its weights lie in the folder of a training; scores
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 
 from envs import SCENARIOS, in_paper_order
 from envs.errors import RunFolderError
-from orchestrator.learning.asking import ASKING, asking_rows, asking_table
 from orchestrator.learning.run_files import RESOLVED, read_train_table
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.measures.estimates import suggestion_limits
@@ -71,8 +70,6 @@ class LearningScores:
     """``PAIRED``, after minus before on the same samples: per scenario, over the trained ones, over the unseen ones."""
     paper_names: dict[str, str]
     """Model -> its name in the paper, if it has one."""
-    asking: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=ASKING))
-    """Splits of differences of operating curves (``asking.ASKING``); empty without ``every-state``."""
 
 
 def read_scores(folder: Path, data: Path | None = None) -> LearningScores:
@@ -86,8 +83,7 @@ def read_scores(folder: Path, data: Path | None = None) -> LearningScores:
             "FOLDER/model.toml` with a sweep that plays the base model"
         )
     paper_names = {model.name: model.paper for model in run.sweep.models if model.paper}
-    asking = asking_rows(run, [(model.base, model.name, model.stage, model.scenarios) for model in trained])
-    return LearningScores(_score_rows(run, trained), _paired_rows(run, trained), paper_names, asking)
+    return LearningScores(_score_rows(run, trained), _paired_rows(run, trained), paper_names)
 
 
 def trained_models(models: Sequence[ModelSpec]) -> list[TrainedModel]:
@@ -158,8 +154,6 @@ def learning_tables(scores: LearningScores) -> Iterator[Table]:
         if paper_name in published_rows()["model"]:
             yield _paper_table(paper_name, rows)
         yield _change_table(str(model), scores.paired.filter(model=model))
-        if scores.asking.filter(model=model).height:
-            yield asking_table(str(model), scores.asking)
 
 
 def _stage_table(model: str, rows: pl.DataFrame) -> Table:
@@ -225,7 +219,7 @@ def write_scores(folder: Path, scores: LearningScores) -> list[Path]:
     tables, figures = folder / "tables", folder / "figures"
     for subfolder in (tables, figures):
         subfolder.mkdir(exist_ok=True)
-    frames = {"learning": scores.rows, "learning-paired": scores.paired, "learning-asking": scores.asking}
+    frames = {"learning": scores.rows, "learning-paired": scores.paired}
     paths = [tables / f"{name}.csv" for name, frame in frames.items() if frame.height]
     for path, frame in zip(paths, filter(len, frames.values()), strict=True):
         safe_write.write(path, csv_text(frame, digits=4).encode())

@@ -12,7 +12,7 @@ from envs.samples import BadData
 from envs.types import UNSCORED
 from orchestrator.planning.named_by_user import plan_from_folder
 from orchestrator.planning.plan import Plan
-from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples
+from orchestrator.report.run_data import AUTOMATIC, CLUSTERS, RunData, Samples, missing_rules
 from orchestrator.report.scores.judge_agreement import choose_judge
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from orchestrator.report.scores.package_measures import package_measures
@@ -57,19 +57,18 @@ def read_run(
     notes += [f"left out: {reason}" for reason in (*limited_products(sweep), *left_out)] + sentences(folder)
     notes += _control_notes(folder, planned, belonging)
     judge = choose_judge(folder, sweep, judge)
-    mapped = pl.col("condition").is_in([condition.name for condition in sweep.conditions if condition.every_frame])
-    every_state = pl.col("condition").is_in(_every_state_names(sweep))
-    maps = belonging.filter(mapped), planned.filter(mapped)
-    states = belonging.filter(every_state)
+    notes += missing_rules(sweep)
+    is_asked = pl.col("condition").is_in(_asked_names(sweep))
+    asked = belonging.filter(is_asked), planned.filter(is_asked)
     names = [condition.name for condition in sweep.replicated_conditions]
-    is_other = pl.col("condition").is_in(names) | mapped | every_state
+    is_other = pl.col("condition").is_in(names) | is_asked
     planned, played = (rows.filter(~is_other) for rows in (planned, belonging))
     replicates = _replicate_rows(sweep, belonging)
     measured, failed = package_measures(sweep.measures, played.lazy(), turns(folder))
     notes += failed
     return RunData(
         folder, sweep, planned, played, samples, judge, strict, cluster, tuple(notes), left_out, measured, replicates,
-        *maps, states, data,
+        *asked, data,
     )  # fmt: skip
 
 
@@ -91,9 +90,9 @@ def _check_cluster(cluster: str, episodes: pl.DataFrame, samples: Samples) -> No
         )
 
 
-def _every_state_names(sweep: Sweep) -> list[str]:
-    """Return the names of the conditions of operating curves, one for each order of options."""
-    sources = (condition for condition in sweep.conditions if condition.every_state)
+def _asked_names(sweep: Sweep) -> list[str]:
+    """Return the names of the conditions that play no game, one for each order of options."""
+    sources = (condition for condition in sweep.conditions if condition.rules)
     return [replicate.name for source in sources for replicate in sweep.replicates.expand(source)]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from envs.answers import as_text
 from envs.bad_lines import SkippedLines
+from envs.installed import PackageError
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
 from orchestrator.report.scores.metrics import score, verdict_bit
@@ -18,7 +19,7 @@ from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.conditions import CONDITIONS, Condition
+from sweeps.conditions import CONDITIONS, Condition, find_rules
 from sweeps.load import limited_products
 from sweeps.spec import Sweep
 
@@ -65,12 +66,10 @@ class RunData:
     """Measures of installed packages, one row per cell (``scores.package_measures``); None if none was requested."""
     replicates: pl.DataFrame = field(default_factory=pl.DataFrame)
     """Answered ``EPISODES`` rows of replicates, with ``wording``, ``order`` and ``draw``; ``condition`` is the repeated one."""
-    decision_maps: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """``EPISODES`` rows of decision maps (``Condition.every_frame``); they are not in ``episodes``."""
-    planned_decision_maps: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """Planned cells of decision maps, as ``planned``."""
-    states: pl.DataFrame = field(default_factory=pl.DataFrame)
-    """``EPISODES`` rows of operating curves (``Condition.every_state``), all orders; they are not in ``episodes``."""
+    asked: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """``EPISODES`` rows of conditions that play no game (``Condition.rules``), all orders; they are not in ``episodes``."""
+    planned_asked: pl.DataFrame = field(default_factory=pl.DataFrame)
+    """Planned cells of these conditions, as ``planned``."""
     data: Path | None = None
     """The benchmark folder that a command names; None for the sweep's own."""
     cache: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -187,6 +186,18 @@ def cached_per_run(
         return run_data.cache[cache_key]  # type: ignore[no-any-return]
 
     return cached_function
+
+
+def missing_rules(sweep: Sweep) -> list[str]:
+    """Return sentences on conditions that only an extra plays and reports, if it is not installed."""
+    sentences = []
+    for condition in sweep.conditions:
+        if condition.rules:
+            try:
+                find_rules(condition)
+            except PackageError as problem:
+                sentences.append(str(problem))
+    return sentences
 
 
 def rank_of(column: str, order: Iterable[str]) -> pl.Expr:

@@ -61,7 +61,7 @@ class NeverEnds(QuickDraw):
 class Forgets(QuickDraw):
     def step(self, sample, state, reply, move=None):
         after, turn = super().step(sample, state, reply, move)
-        return after, replace(turn, reply="")
+        return after, turn._replace(reply="")
 
 
 class Draws(QuickDraw):

@@ -18,13 +18,11 @@ from orchestrator.inspection.certificate import compare_certificates, read_certi
 from orchestrator.report.measures.clustering import clustering, describe_clusters
 from orchestrator.report.measures.estimates import suggestion_limits
 from orchestrator.report.measures.families import evidence_settings
-from orchestrator.report.measures.operating_splits import splits_between
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.measures.paired_averages import compare_averages
 from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
 from orchestrator.report.run_data import RunData
-from orchestrator.report.tables.model_input import add_notes, joint_input_notes
-from orchestrator.report.tables.operating import splits_table_of
+from orchestrator.report.tables.model_input import joint_input_notes
 from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.report.wording import format_p, format_signed
@@ -67,8 +65,6 @@ class RunComparison:
     """One row per run x model x condition x protocol; the columns are those of ``paired_averages.compare_condition_averages``."""
     notes: tuple[str, ...]
     """Sentences on differences of configuration and on unpaired cells."""
-    splits: pl.DataFrame
-    """Splits into asking more and asking better (``SPLIT_SCHEMA``), of the models with option probabilities in both runs."""
     input_notes: tuple[str, ...] = ()
     """Sentences below every table on runs whose model input is not certified."""
 
@@ -80,19 +76,18 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """
     names = distinct_names([run.folder for run in runs])
     base, notes = runs[0], []
-    pairs, family, splits = [], [], []
+    pairs, family = [], []
     for run, name in zip(runs[1:], names[1:], strict=True):
         paired, unpaired = _pair_episodes(run, base, name, names[0])
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
         family.append(_declared_comparisons(run, base).with_columns(pl.lit(name).alias("run")))
-        splits.append(splits_between(base, run, (names[0], name)))
         notes += [*configuration_differences(base, run, names[0], name), *unpaired]
         inputs = (read_certificates(base.folder), read_certificates(run.folder))
         notes += compare_certificates(*inputs, names[0], name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
-    paired_episodes, declared, asking = pl.concat(pairs), pl.concat(family), pl.concat(splits)
-    if paired_episodes.is_empty() and asking.is_empty():
+    paired_episodes, declared = pl.concat(pairs), pl.concat(family)
+    if paired_episodes.is_empty():
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
@@ -101,14 +96,11 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     cells = compare_pairs(tallies, ["run", *CELL], declared, limits, margin)
     averages = compare_averages(limits, tallies, declared.select(NAMES).unique(), NAMES, margin)
     uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
-    return RunComparison(names, cells, averages, tuple(notes), asking, tuple(uncertified))
+    return RunComparison(names, cells, averages, tuple(notes), tuple(uncertified))
 
 
 def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
-    """Yield a table per further run and protocol: the average difference with interval and p, and each scenario's.
-
-    If both runs have operating curves, the last table splits the differences between them.
-    """
+    """Yield a table per further run and protocol: the average difference with interval and p, and each scenario's."""
     groups = comparison.averages.group_by(["run", "protocol"], maintain_order=True)
     for number, ((run, protocol), averages) in enumerate(groups):
         cells = comparison.cells.filter(run=run, protocol=protocol)
@@ -118,8 +110,6 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         lines = tuple(_difference_line(row, cells, scenarios) for row in averages.iter_rows(named=True))
         notes = comparison.input_notes
         yield Table(f"difference-{number}", title, heads, lines, notes=notes, search=len(lines) > 1)
-    if comparison.splits.height:
-        yield add_notes(splits_table_of(comparison.splits, "asking"), comparison.input_notes)
 
 
 def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) -> Line:

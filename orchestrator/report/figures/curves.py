@@ -15,7 +15,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
-from envs import in_paper_order
 from envs.plural import pluralize
 from orchestrator.report.figures import style as plot_style
 from orchestrator.report.figures.parts import (
@@ -30,7 +29,7 @@ from orchestrator.report.figures.parts import (
     style_notes,
     with_interval,
 )
-from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY, INK
+from orchestrator.report.figures.style import CONDITIONS, FAINT, GRAY
 from orchestrator.report.tables.parts import Row, by_column
 from orchestrator.report.wording import format_p, format_signed
 from sweeps.protocol import ZERO_SHOT
@@ -173,73 +172,3 @@ def _level_budget(curve: pl.DataFrame) -> int:
     """Return the smallest budget with the last accuracy of a curve."""
     level = np.asarray(curve["acc"] == curve["acc"][-1])
     return int(curve["budget"][int(level.argmax())])
-
-
-MOST_CURVES = 8
-"""Most curves that a reader can tell apart in a panel."""
-
-
-def operating_figure(context: FigureContext) -> Figure | None:
-    """Draw each model's curve per scenario, with its own point, the greedy point, chance and oracle; None without curves."""
-    curves, points = context.numbers.operating_curves, context.numbers.operating_points
-    series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
-    names = [name for name in series if not context.is_gray(name[0])][:MOST_CURVES]
-    if not names:
-        return None
-    looks = {name: plot_style.series_look(number) for number, name in enumerate(names)}
-    handles = _operating_legend(looks)
-    scenarios = in_paper_order(curves["scenario"])
-    across = min(4 if context.page else 2, len(scenarios))
-    down = -(-len(scenarios) // across)
-    height = min(plot_style.TALLEST, down * 1.45 + 0.3 + legend_height(context.width, handles))
-    figure = plot_style.new_figure(context.width, height)
-    panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
-    for panel, scenario in zip(panels, scenarios, strict=False):
-        for name, look in looks.items():
-            chosen = [frame.filter(scenario=scenario, model=name[0], condition=name[1]) for frame in (curves, points)]
-            _draw_operating(panel, chosen[0], chosen[1], look)
-        _draw_limits(panel, points.filter(scenario=scenario))
-        panel.set_title(scenario, pad=2)
-        panel.set_ylim(0, 104)
-        panel.grid(axis="both")
-    for panel in panels[len(scenarios) :]:
-        panel.set_visible(False)
-    figure.supxlabel("suggestions per episode")
-    figure.supylabel("accuracy, %")
-    add_legend(figure, handles)
-    return figure
-
-
-def _draw_operating(panel: Axes, curve: pl.DataFrame, points: pl.DataFrame, look: tuple[str, str]) -> None:
-    color, marker = look
-    panel.plot(curve["ps"], curve["acc"], color=color, linewidth=1.1, zorder=2)
-    for row in points.iter_rows(named=True):
-        panel.plot([row["ps"]] * 2, [row["acc_low"], row["acc_high"]], color=color, linewidth=0.8, zorder=3)
-        panel.plot(row["ps"], row["acc"], marker, color=color, markersize=4, zorder=4)
-        if row["greedy_acc"] is not None:
-            panel.plot(
-                row["greedy_ps"], row["greedy_acc"], marker, color=color, markersize=4, fillstyle="none", zorder=4
-            )
-
-
-def _draw_limits(panel: Axes, points: pl.DataFrame) -> None:
-    """Draw uniform chance, and the oracle, which asks until the answer is visible."""
-    for turns, accuracy, marker in (("chance_ps", "chance_acc", "x"), ("oracle_ps", "recognition", "*")):
-        known = points.drop_nulls([turns, accuracy])
-        if known.height:
-            panel.plot(known[turns][0], known[accuracy][0], marker, color=GRAY, markersize=5, zorder=3)
-
-
-def _operating_legend(looks: dict[tuple[str, ...], tuple[str, str]]) -> list[Handle]:
-    several = len({condition for _, condition in looks}) > 1
-    curves: list[Handle] = [
-        Line2D([], [], color=color, marker=marker, linewidth=1.1, markersize=4,
-               label=plot_style.short_label(f"{model}, {condition}" if several else model))
-        for (model, condition), (color, marker) in looks.items()
-    ]  # fmt: skip
-    hollow = Line2D([], [], color=INK, marker="o", linewidth=0, fillstyle="none", markersize=4, label="hollow: greedy")
-    limits = [
-        Line2D([], [], color=GRAY, marker=marker, linewidth=0, markersize=5, label=label)
-        for marker, label in (("x", "uniform chance"), ("*", "oracle"))
-    ]
-    return [*curves, hollow, *limits]

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 from matplotlib.figure import Figure
 
 from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.curves import budget_figure, capacity_figure, operating_figure
+from orchestrator.report.figures.curves import budget_figure, capacity_figure
 from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
 from orchestrator.report.figures.parts import FigureContext
 from orchestrator.report.figures.rows import actions_figure, changes_figure, reference_figure, share_changes_figure
@@ -28,7 +28,6 @@ FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
     "examples": partial(changes_figure, everywhere=False),
     "capacity": capacity_figure,
     "budget": budget_figure,
-    "operating": operating_figure,
 }
 """Name -> function that draws the figure; it returns None if the run has nothing to draw."""
 WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
@@ -76,7 +75,11 @@ class RunFigures:
         if width not in self._figures:
             context = FigureContext(self.numbers, width, self.baselines)
             with plot_style.house_style():
-                drawn = {name: figure for name, draw in FIGURES.items() if (figure := draw(context))}
+                drawn = {
+                    name: figure
+                    for name, draw in {**FIGURES, **self.numbers.offered}.items()
+                    if (figure := draw(context))
+                }
                 for figure in drawn.values():
                     plot_style.lay_out(figure)
             self._figures[width] = drawn

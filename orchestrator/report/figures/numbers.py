@@ -1,18 +1,19 @@
 """The numbers that figures show, without matplotlib: a few small frames, so that another process can draw them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
 from orchestrator.report.measures.efficiency import average_budget_curve
 from orchestrator.report.measures.estimates import Estimates, estimate
 from orchestrator.report.measures.model_size import model_sizes, size_correlation
-from orchestrator.report.measures.operating_points import operating_curves, operating_points
 from orchestrator.report.measures.paired_averages import compare_condition_averages
 from orchestrator.report.measures.share_changes import share_changes
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.tables.all_tables import offered_tables
 from sweeps.conditions import Condition
 
 
@@ -31,9 +32,8 @@ class FigureNumbers:
     sizes: pl.DataFrame
     """Models whose size is published (``model_sizes``)."""
     capacity: pl.DataFrame
-    operating_curves: pl.DataFrame
-    """Accuracy over suggestions as the will to ask moves (``operating_points.operating_curves``)."""
-    operating_points: pl.DataFrame
+    offered: Mapping[str, Callable[[Any], Any]]
+    """Figures of tables of packages, by name (``Table.figure``)."""
     sums: dict[tuple[str, ...], Mapping[tuple[str, ...], tuple[int, int]]] = field(default_factory=dict)
     """Cache of ``progress``."""
 
@@ -64,6 +64,5 @@ def figure_numbers(run_data: RunData) -> FigureNumbers:
         average_budget_curve(run_data),
         model_sizes(run_data),
         size_correlation(run_data),
-        operating_curves(run_data),
-        operating_points(run_data),
+        {table.name: table.figure for table in offered_tables(run_data) if table.figure},
     )

@@ -6,7 +6,7 @@ game again; question and options are shown only if that gives the stored reading
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from math import isfinite
 from typing import Any
@@ -149,7 +149,7 @@ def _open_questions(
     for turn in turns:
         if state.ending is not None or state.frame != turn["frame"]:
             return questions
-        view = replace(open_view(sample, state, condition), options=(), categories=())
+        view = open_view(sample, state, condition)._replace(options=(), categories=())
         questions[turn["turn"]] = ReplayedTurn(view, -1, (), (-1, -1))
         state, _ = game.step(sample, state, turn["read_as"] or "")
     return questions

@@ -7,7 +7,6 @@ import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Action, Ending, Mode, Verdict
-from orchestrator.operating.summary import LONGEST_BUDGET
 from orchestrator.report.measures.endings import VIEW_COLUMNS, state_from_view
 from orchestrator.report.measures.estimates import estimate, suggestion_limits
 from orchestrator.report.measures.exact_chance import exact_chance, guess_chance
@@ -16,6 +15,8 @@ from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.metrics import PLANNED_COLUMNS, share_columns
 from sweeps.spec import Protocol
 
+LONGEST_BUDGET = 30
+"""Largest budget of suggestions that is computed; above it, no curve of the paper's models changes."""
 SAMPLE = ["mode", "scenario", "sample_id"]
 NAMES = ["cell", "model", "scenario", "condition", "protocol"]
 

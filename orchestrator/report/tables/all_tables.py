@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 
-from orchestrator.report.run_data import RunData
+from envs.installed import load_function, offers
+from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.tables import (
     behavior,
-    decisions,
     evidence,
-    flip_rates,
     open_ended,
-    operating,
     paper_tables,
     uncertainty,
     unseen,
@@ -27,12 +25,6 @@ def report_tables(run_data: RunData) -> list[Table]:
         paper_tables.reference_table(run_data),
         uncertainty.missing_table(run_data),
         unseen.unseen_table(run_data),
-        decisions.knowledge_table(run_data),
-        decisions.regret_table(run_data),
-        operating.operating_table(run_data),
-        operating.bounds_table(run_data),
-        operating.splits_table(run_data),
-        operating.exact_table(run_data),
         evidence.share_changes_table(run_data),
         evidence.ranking_table(run_data),
         evidence.robustness_table(run_data),
@@ -50,17 +42,24 @@ def report_tables(run_data: RunData) -> list[Table]:
         behavior.malformed_calls_table(run_data),
         evidence.paired_table(run_data, Protocol.TOOLS),
         behavior.hard_samples_table(run_data),
-        flip_rates.flip_rate_table(run_data),
         behavior.replica_time_table(run_data),
         *evidence.package_measure_tables(run_data),
+        *offered_tables(run_data),
     ]
     return _with_rows(run_data, tables)
 
 
+@cached_per_run
+def offered_tables(run_data: RunData) -> list[Table]:
+    """Return the tables of installed packages: each offers a function of ``RunData`` that gives tables."""
+    return [table for name in offers("table") for table in load_function("table", name)(run_data) if table.rows]
+
+
 def terminal_tables(run_data: RunData) -> list[Table]:
-    """Return the tables that a terminal shows below those of the paper: changes, missing episodes, operating curves."""
-    tables = (evidence.paired_table, uncertainty.missing_table, operating.operating_table)
-    return _with_rows(run_data, [table(run_data) for table in tables])
+    """Return the tables that a terminal shows below those of the paper: changes, missing episodes, those of packages."""
+    return _with_rows(
+        run_data, [evidence.paired_table(run_data), uncertainty.missing_table(run_data), *offered_tables(run_data)]
+    )
 
 
 def _with_rows(run_data: RunData, tables: Sequence[Table]) -> list[Table]:

@@ -13,7 +13,6 @@ import polars as pl
 from envs import in_paper_order
 from envs.plural import pluralize
 from envs.types import CUT_SHORT
-from orchestrator.report.measures.decision_map import MAP_COLUMN
 from orchestrator.report.run_data import rank_of
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
 from orchestrator.report.scores.package_measures import measure_names
@@ -55,8 +54,8 @@ FORMATS = {
 def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     """Yield a table for each condition and protocol, in the paper's order."""
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
-    if MAP_COLUMN in rows.columns:  # a decision map has no accuracy
-        rows = rows.filter(~pl.col(MAP_COLUMN))
+    if "decision_map" in rows.columns:  # a decision map has no accuracy
+        rows = rows.filter(~pl.col("decision_map"))
     rows = rows.filter(~_is_unscored(rows.columns))
     for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
         cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,6 +79,8 @@ class Table:
     """The page folds the rows of baselines, and the terminal only counts them."""
     search: bool = False
     """The page offers filters and a search field."""
+    figure: Callable[[Any], Any] | None = field(default=None, compare=False)
+    """Draws the figure of the same name from a ``FigureContext``; a table of a package may have one. Can be pickled."""
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):

@@ -8,7 +8,6 @@ from orchestrator.report.measures.efficiency import average_budget_curve, effici
 from orchestrator.report.measures.endings import ending_counts
 from orchestrator.report.measures.lenient import leniency
 from orchestrator.report.measures.model_size import size_correlation
-from orchestrator.report.measures.operating_points import operating_budgets
 from orchestrator.report.measures.paired_averages import (
     PAIR_COLUMNS,
     compare_condition_averages,
@@ -49,7 +48,6 @@ def measure_frames(run_data: RunData) -> dict[str, pl.DataFrame]:
         "efficiency": efficiency(run_data),
         "budget": average_budget_curve(run_data),
         "lift": lift_over_chance(run_data),
-        "operating-budget": operating_budgets(run_data),
         "lenient": leniency(run_data),
         "capacity": size_correlation(run_data),
         "models-paired": compare_models(run_data),

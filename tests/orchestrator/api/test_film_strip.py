@@ -73,11 +73,6 @@ def test_a_long_episode_has_so_many_pictures_at_most(run, monkeypatch):
     assert str(run.show(longest["key"])).count("data:image/webp;base64,") == 5
 
 
-def test_a_run_without_exact_cells_has_empty_operating_tables(run):
-    for frame in (run.operating_points, run.operating_curves, run.operating_budgets, run.operating_splits, run.options):
-        assert isinstance(frame, pl.DataFrame) and frame.height == 0
-
-
 def test_a_strip_says_how_many_turns_it_leaves_out_and_why_an_episode_failed(run):
     row = run.episodes.sort("turns").row(-1, named=True)
     turns = run.turns.filter(pl.col("key") == row["key"]).to_dicts()

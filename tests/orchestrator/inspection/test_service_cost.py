@@ -164,14 +164,6 @@ def test_an_episode_ends_with_a_letter_or_at_its_limit(demo_data, condition, tur
     assert service_cost.Usage() == (0, 0, 0) and limit > 1
 
 
-def test_every_state_asks_each_question_several_times(demo_data):
-    _, (least, most) = bounds_of(demo_data, "every-state")
-
-    assert least.requests == most.requests > 1 and least.requests % service_cost.SAMPLES == 0
-    assert least == (least.requests, 10 * least.requests, 2 * least.requests)
-    assert most == (least.requests, 10 * least.requests, 100 * least.requests)
-
-
 def test_a_history_repeats_its_question_and_reply_at_each_later_turn(demo_data):
     """A turn before is a question and an answer of ten tokens each, and at most a hundred of reply."""
     limit, (least, most) = bounds_of(demo_data, "history")

@@ -1,6 +1,5 @@
 """Groups, advantages and credit, without a model."""
 
-from dataclasses import replace
 from random import Random
 from statistics import mean, pstdev
 
@@ -52,7 +51,7 @@ def test_shuffled_control_permutes_rewards_within_groups(state):
 
 
 def test_turn_rewards_are_discounted_episode_outcome(state):
-    later_state = replace(state, state=state.state._replace(turn=1))
+    later_state = state._replace(state=state.state._replace(turn=1))
     won = [rollout(state, 0, 0.0), rollout(later_state, 0, 0.0, right=True)]
     lost = [rollout(state, 0, 0.0)]
     rollouts = credit_episodes([won, lost], 0.9)

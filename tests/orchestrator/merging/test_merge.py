@@ -12,12 +12,8 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.execution.results import score_folder
 from orchestrator.merging.answers import Conflict, write_episodes
 from orchestrator.merging.merge import RECORD, MergeSummary, describe_merge, merge
-from orchestrator.planning.build_plan import build_plan, stored_episodes
-from orchestrator.report.measures.decision_map import DecisionInputs, add_decisions
-from orchestrator.report.scores.metrics import write_results
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
@@ -196,27 +192,6 @@ def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
     replace_part(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
     with pytest.raises(RunFolderError, match=r"24 verdicts of .*--prefer"):
         merge([first, second], tmp_path / "other")
-
-
-def test_replicates_and_decision_maps_stay_in_the_results(demo_data, tmp_path):
-    options = {"scenarios": SCENARIOS, "replicates": 2}
-    shared_sweep = sweep(demo_data, ["oracle", "guess"], ["zero-shot", "every-frame"], **options)
-    parts = [play_sweep(tmp_path / "one", shared_sweep, only=70), play_sweep(tmp_path / "two", shared_sweep)]
-    merge(parts, tmp_path / "into")
-    plan, full_run = build_plan(shared_sweep), tmp_path / "two"
-    stored = DecisionInputs(
-        stored_episodes(plan, full_run),
-        turns(full_run),
-        {condition.name: condition for condition in shared_sweep.conditions},
-        plan.samples_by_id,
-    )
-    write_results(full_run, add_decisions(score_folder(plan, full_run, ""), stored))
-
-    assert (tmp_path / "into/results.json").read_bytes() == (full_run / "results.json").read_bytes()
-    cells = json.loads((full_run / "results.json").read_bytes())
-    assert len(cells) == len(plan.cells) and sum(row["planned"] for row in cells) == plan.total
-    assert {row["condition"] for row in cells if row["decision_map"]} == {"every-frame"}
-    assert any(row["regret"] is not None for row in cells)
 
 
 def test_a_merge_is_described_in_a_line_per_fact():

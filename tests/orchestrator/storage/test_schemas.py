@@ -1,7 +1,6 @@
 """Tables are stored with the columns of the row types, which are those of all earlier run folders."""
 
 import pickle
-from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -96,7 +95,7 @@ def test_store_reads_back_what_worker_sends(tmp_path):
     suggestion_turn = Turn(3, "A", Verdict.CORRECT, Verdict.MISMATCH, Action.SUGGESTION, Move.LEFT)
     played = [
         PlayedEpisode(5, cell(), episode("a", suggestion_turn, Ending.LIMIT)),
-        PlayedEpisode(6, cell(), replace(episode("b", suggestion_turn, Ending.FAILED, "gone"), turns=())),
+        PlayedEpisode(6, cell(), episode("b", suggestion_turn, Ending.FAILED, "gone")._replace(turns=())),
         PlayedEpisode(7, cell("oeg"), episode("c", OpenAnswer(1, "Move it."), Ending.ANSWERED)),
     ]
     batch = pickle.loads(pickle.dumps(episode_batch(played)))
@@ -119,7 +118,7 @@ def test_cached_counts_are_summed_over_turns_or_unknown():
 
     def count_cached(replies):
         played_turns = tuple(PlayedTurn(suggestion_turn, ImageRef("ROD/1.jpg"), reply) for reply in replies)
-        return episode_row(cell(), replace(episode("a", suggestion_turn, Ending.LIMIT), turns=played_turns))[-3:]
+        return episode_row(cell(), episode("a", suggestion_turn, Ending.LIMIT)._replace(turns=played_turns))[-3:]
 
     assert count_cached(full_replies) == (30, 6, 3)
     assert count_cached([*full_replies, Reply("A")]) == count_cached([]) == (None, None, None)
@@ -129,7 +128,7 @@ def test_cached_counts_are_summed_over_turns_or_unknown():
 def test_earlier_parts_read_with_nulls_and_merge_with_new_ones(tmp_path):
     for key in ("a", "b"):
         store = EpisodeStore(tmp_path)
-        played = replace(episode(key, OpenAnswer(1, "?"), Ending.ANSWERED), turns=())
+        played = episode(key, OpenAnswer(1, "?"), Ending.ANSWERED)._replace(turns=())
         store.append(episode_batch([PlayedEpisode(5, cell(), played)]))
         store.close()
     path = tmp_path / "episodes/part-00000001.parquet"

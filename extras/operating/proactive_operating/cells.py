@@ -1,0 +1,164 @@
+"""The operating curves of a run (condition every-state): reads the table of options and computes exact values by cell.
+
+Values of cells are averages over the published and the seeded orders of the options; comparisons with played episodes use the
+published order, in which they were played.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from actors.playing.prompts import apply_condition
+from envs.types import Sample
+from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.storage.episode_store import options
+from proactive_operating.knowledge import KNOWN
+from proactive_operating.policy import Booleans, Policy, make_policy, uniform_policy
+from proactive_operating.state_graph import StateGraph, build_graph
+from proactive_operating.summary import Summary, summarize
+from proactive_operating.values import sample_values
+from sweeps.conditions import Condition
+
+
+@dataclass(frozen=True)
+class OperatingCell:
+    """One model in one scenario under one condition: its exact values by sample."""
+
+    model: str
+    scenario: str
+    condition: str
+    """Name of the condition that keeps the published order of options, such as ``every-state``."""
+    samples: tuple[Sample, ...]
+    """The samples whose questions were asked in every order."""
+    orders: int
+    """Number of orders of options."""
+    scored: bool
+    """False if the engine gave no probabilities, so that only the model's own point is estimated."""
+    thoughts: int
+    """Largest number of sampled thoughts over which a question's probabilities are averaged; 0 if replies had no thoughts."""
+    unreadable: float
+    """Mean probability of replies that name no option, over questions."""
+    summary: Summary
+
+    @property
+    def exact(self) -> bool:
+        """Return True if nothing was sampled."""
+        return self.scored and not self.thoughts
+
+    @property
+    def own_labels(self) -> Booleans:
+        """Return, for each question of ``summary.signals``, whether the model itself knows the category."""
+        return self.summary.signals.recognition >= KNOWN
+
+
+@cached_per_run
+def operating_cells(run_data: RunData) -> list[OperatingCell]:
+    """Return the every-state cells whose samples are available, in the sweep's order."""
+    if run_data.asked.is_empty():
+        return []
+    graphs: dict[tuple[str, int, str], StateGraph] = {}
+    cells = []
+    for model in run_data.sweep.models:
+        stored = _stored_options(run_data, model.name)
+        for scenario in run_data.sweep.scenarios:
+            for condition in run_data.sweep.conditions:
+                if condition.every_state and (
+                    cell := _read_cell(run_data, stored, graphs, model.name, scenario, condition)
+                ):
+                    cells.append(cell)
+    return cells
+
+
+Answers = list[tuple[list[float], int, int | None, int | None]]
+"""Per question: log-probabilities of the options and, last, the residual; index of the greedy option (-1: the residual, -2:
+unknown); samples; thoughts."""
+
+
+def _stored_options(run_data: RunData, model: str) -> Mapping[tuple[str, str], Mapping[int, Answers]]:
+    """Return the stored options of a model: (scenario, condition) -> sample id -> questions."""
+    rows = options(run_data.folder).filter(pl.col("model") == model)
+    rows = rows.join(run_data.asked.lazy().select("key"), on="key", how="semi")
+    greedy = pl.col("position").filter(pl.col("greedy")).first().fill_null(-2)
+    questions = (
+        rows.sort("key", "turn", pl.col("position") < 0, "position")
+        .group_by("scenario", "condition", "sample_id", "turn", maintain_order=True)
+        .agg(pl.col("log_probability"), greedy, pl.col("samples", "thoughts").first())
+        .collect()
+    )
+    stored: dict[tuple[str, str], dict[int, Answers]] = {}
+    for scenario, condition, sample, _, *answer in questions.iter_rows():
+        stored.setdefault((scenario, condition), {}).setdefault(sample, []).append(tuple(answer))
+    return stored
+
+
+def _read_cell(
+    run_data: RunData,
+    stored: Mapping[tuple[str, str], Mapping[int, Answers]],
+    graphs: dict[tuple[str, int, str], StateGraph],
+    model: str,
+    scenario: str,
+    condition: Condition,
+) -> OperatingCell | None:
+    orders = [order for order in run_data.sweep.replicates.expand(condition) if (scenario, order.name) in stored]
+    samples = run_data.samples.get(scenario, {})
+    if not orders or orders[0].order:  # the published order, number 0, is missing
+        return None
+    answers = [stored[scenario, order.name] for order in orders]
+    own_graphs: list[dict[int, StateGraph]] = []
+    for order, questions in zip(orders, answers, strict=True):
+        numbers = questions.keys() & samples.keys()
+        for number in numbers:
+            if (scenario, number, order.name) not in graphs:
+                graphs[scenario, number, order.name] = condition_graph(run_data, samples[number], order)
+        own_graphs.append({number: graphs[scenario, number, order.name] for number in numbers})
+    fitting = [
+        {n for n in own if _fits(own[n], questions[n])} for own, questions in zip(own_graphs, answers, strict=True)
+    ]
+    shared = sorted(set.intersection(*fitting))
+    if not shared:
+        return None
+    summary = summarize(
+        [
+            ([own[n] for n in shared], [_policy(own[n], questions[n]) for n in shared])
+            for own, questions in zip(own_graphs, answers, strict=True)
+        ]
+    )
+    published = [question for number in shared for question in answers[0][number]]
+    residuals = [np.exp(logs[-1]) for logs, *_ in published]
+    return OperatingCell(
+        model, scenario, condition.name, tuple(samples[number] for number in shared), len(orders),
+        all(count is None for _, _, count, _ in published), max(count or 0 for *_, count in published),
+        float(np.mean(residuals)), summary,
+    )  # fmt: skip
+
+
+def condition_graph(run_data: RunData, sample: Sample, condition: Condition) -> StateGraph:
+    """Return the graph of a sample as a condition of the run shows it."""
+    return build_graph(apply_condition(sample, condition, run_data.sweep.seed), condition)
+
+
+def _fits(graph: StateGraph, answers: Answers) -> bool:
+    """Return True if the stored questions are those of the graph."""
+    sizes = [len(question.options) + 1 for question in graph.questions]
+    return sizes == [len(logs) for logs, *_ in answers]
+
+
+def _policy(graph: StateGraph, answers: Answers) -> Policy:
+    probabilities = [np.exp(np.array(logs[:-1])) for logs, *_ in answers]
+    return make_policy(graph, probabilities, [best for _, best, *_ in answers])
+
+
+@cached_per_run
+def exact_uniform(run_data: RunData, scenario: str) -> tuple[float, float] | None:
+    """Return exact accuracy (0 to 1) and suggestions of uniform play in a scenario; None without its samples."""
+    samples = run_data.samples.get(scenario, {})
+    plain = Condition(name="plain")
+    points = [
+        sample_values(graph := build_graph(sample, plain), uniform_policy(graph), np.zeros(1))
+        for sample in samples.values()
+    ]
+    if not points:
+        return None
+    return float(np.mean([p.accuracy[0] for p in points])), float(np.mean([p.suggestions[0] for p in points]))

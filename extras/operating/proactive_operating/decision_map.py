@@ -1,0 +1,161 @@
+"""Decisions to ask or to answer, compared with the model's decision map (condition every-frame).
+
+A map holds, for each sample, the pictures on which the model names the right category if it cannot ask. Regret is the number of
+turns by which an episode went on too long (late) or ended too soon (early), given what this model needs for this sample.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from envs.types import UNSCORED, Action, Ending, Mode, Verdict
+from orchestrator.report.run_data import PICTURE_SIZE, RunData, Samples, cached_per_run
+from proactive_operating.frames import Moves
+from sweeps.conditions import Condition
+
+MAP_COLUMN = "decision_map"
+"""Column of results that is true for cells of a map, which have no accuracy."""
+NAMES = ("cell", "model", "scenario", "condition")
+KNOWLEDGE_COLUMNS = ("known_first", "known_ever", "needed")
+DECISION_COLUMNS = ("asked_knowing", "answered_unknowing", "regret", "regret_late", "regret_early")
+EPISODE = {
+    **dict.fromkeys(("key", *NAMES), pl.String), "sample_id": pl.Int64, "asked_knowing": pl.Boolean,
+    "answered_unknowing": pl.Boolean, "regret_late": pl.Int64, "regret_early": pl.Int64,
+}  # fmt: skip
+SAMPLE = {**dict.fromkeys(NAMES, pl.String), "sample_id": pl.Int64, "known_first": pl.Boolean, "needed": pl.Int64}
+
+
+class Decisions(NamedTuple):
+    """A run's decision maps, and the decisions in its episodes."""
+
+    samples: pl.DataFrame
+    """One row per model and mapped sample: names, sample_id, known_first, needed (moves to the nearest picture on which
+    the model is right and a category counts; null if there is none)."""
+    episodes: pl.DataFrame
+    """One row per scored episode of a mapped sample: key, names, sample_id, asked_knowing (the model asked at a picture on
+    which it is right), answered_unknowing (it named a category at a picture on which it is wrong or no category counts),
+    regret_late (number of suggestions at pictures on which it is right), regret_early (moves still needed if answered_unknowing;
+    null otherwise, or if no picture would have helped)."""
+
+
+class DecisionInputs(NamedTuple):
+    """The episodes, turns, conditions and samples from which decisions are computed."""
+
+    episodes: pl.LazyFrame
+    turns: pl.LazyFrame
+    conditions: Mapping[str, Condition]
+    samples: Samples
+    """Scenario -> id -> sample; the episodes of a sample that is missing here have no decisions."""
+
+
+@cached_per_run
+def decisions(run_data: RunData) -> Decisions:
+    """Return the decisions of a run."""
+    rows = pl.concat([run_data.episodes, run_data.asked]) if run_data.asked.height else run_data.episodes
+    turns = run_data.select_turns(rows)
+    return compute_decisions(DecisionInputs(rows.lazy(), turns, run_data.conditions, run_data.samples))
+
+
+def compute_decisions(stored: DecisionInputs) -> Decisions:
+    """Compare episodes that showed the sample's own pictures with the map of the same model and sample."""
+    names = [name for name, condition in stored.conditions.items() if condition.every_frame][:1]
+    maps = dict(_read_maps(stored, names)) if names else {}
+    played = _read_episodes(stored) if maps else []
+
+    @cache
+    def moves(scenario: str, number: int) -> Moves:
+        return Moves.from_sample(stored.samples[scenario][number])
+
+    mapped = [_sample_row(moves(*key[1:]), key, cell, names[0], pictures) for key, (cell, pictures) in maps.items()]
+    episodes = [
+        _episode_row(moves(*key[1:]), row, maps[key][1]) for row in played if (key := (row[1], row[2], row[4])) in maps
+    ]
+    return Decisions(_to_frame(mapped, SAMPLE), _to_frame(episodes, EPISODE))
+
+
+def decisions_by_cell(decisions: Decisions) -> pl.DataFrame:
+    """Return one row per cell: cell, decision_map (whether it is a map), mapped (number of samples or episodes).
+
+    Cells of a map have ``KNOWLEDGE_COLUMNS``: percent of samples known at the first picture, percent known at any picture, and
+    mean moves to the nearest such picture. Other cells have ``DECISION_COLUMNS``: percent of episodes with each wrong decision,
+    then mean turns of regret: total, late and early.
+    """
+    maps = decisions.samples.group_by("cell").agg(
+        pl.lit(True).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("known_first").mean() * 100,
+        (pl.col("needed").is_not_null().mean() * 100).alias("known_ever"), pl.col("needed").mean(),
+    )  # fmt: skip
+    late, early = pl.col("regret_late"), pl.col("regret_early").fill_null(0)
+    played = decisions.episodes.group_by("cell").agg(
+        pl.lit(False).alias(MAP_COLUMN), pl.len().cast(pl.Int64).alias("mapped"), pl.col("asked_knowing").mean() * 100,
+        pl.col("answered_unknowing").mean() * 100, (late + early).mean().alias("regret"), late.mean(), early.mean(),
+    )  # fmt: skip
+    rows = pl.concat([maps, played], how="diagonal").sort("cell")
+    return rows.select("cell", MAP_COLUMN, "mapped", *KNOWLEDGE_COLUMNS, *DECISION_COLUMNS)
+
+
+def add_decisions(rows: pl.DataFrame, stored: DecisionInputs) -> pl.DataFrame:
+    """Return rows of results, one per cell, with the columns of ``decisions_by_cell`` if the run has a map."""
+    names = [name for name, condition in stored.conditions.items() if condition.every_frame]
+    if not set(names) & set(rows["condition"]):
+        return rows
+    added = decisions_by_cell(compute_decisions(stored)).drop(MAP_COLUMN)
+    joined = rows.join(added, on="cell", how="left", maintain_order="left")
+    return joined.with_columns(pl.col("condition").is_in(names).alias(MAP_COLUMN), pl.col("mapped").fill_null(0))
+
+
+def _sample_row(
+    moves: Moves, sample_key: tuple[str, str, int], cell: str, condition: str, known: frozenset[str]
+) -> tuple[Any, ...]:
+    """Return a row of ``SAMPLE``; ``known`` are the pictures on which the model is right."""
+    model, scenario, sample_id = sample_key
+    first = next(iter(moves.neighbors))
+    knowledge = moves.knows(first, known), moves.moves_to_known(first, 0, known)
+    return cell, model, scenario, condition, sample_id, *knowledge
+
+
+def _episode_row(moves: Moves, row: Sequence[Any], known: frozenset[str]) -> tuple[Any, ...]:
+    """Return a row of ``EPISODE``; ``row`` is a row of ``_read_episodes``, ``known`` as in ``_sample_row``."""
+    key, model, scenario, condition, sample_id, cell, images, actions = row
+    knows = [moves.counts(turn) and moves.knows(image, known) for turn, image in enumerate(images)]
+    late = sum(knew and action == Action.SUGGESTION for knew, action in zip(knows, actions, strict=True))
+    unknowing = bool(actions) and actions[-1] == Action.CATEGORY and not knows[-1]
+    early = moves.moves_to_known(images[-1], len(images) - 1, known) if unknowing else None
+    return key, cell, model, scenario, condition, sample_id, late > 0, unknowing, late, early
+
+
+def _read_maps(
+    stored: DecisionInputs, names: list[str]
+) -> Iterator[tuple[tuple[str, str, int], tuple[str, frozenset[str]]]]:
+    """Yield (model, scenario, sample) with the cell and the pictures on which the right category was named."""
+    mapped = stored.episodes.filter(pl.col("condition").is_in(names), pl.col("ending") == Ending.MAPPED)
+    right = pl.col("image").filter(pl.col("category") == Verdict.CORRECT).alias("right")
+    rows = _named_turns(stored, mapped).group_by("model", "scenario", "sample_id", "cell").agg(right)
+    for model, scenario, number, cell, images in rows.collect().iter_rows():
+        if number in stored.samples.get(scenario, {}):
+            yield (model, scenario, number), (cell, frozenset(images))
+
+
+def _read_episodes(stored: DecisionInputs) -> list[tuple[Any, ...]]:
+    """Return key, model, scenario, condition, sample_id, cell, images and actions of the scored episodes of plain play."""
+    conditions = stored.conditions.items()
+    plain = [name for name, c in conditions if c.mode is Mode.PLAY and not c.hides_picture and not c.unscored]
+    scored = stored.episodes.filter(
+        pl.col("condition").is_in(plain), ~pl.col("ending").is_in(UNSCORED), pl.col("protocol") == "mcqa"
+    )
+    names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
+    rows = _named_turns(stored, scored).sort("key", "turn").group_by(names, maintain_order=True).agg("image", "action")
+    return rows.collect().rows()
+
+
+def _named_turns(stored: DecisionInputs, episodes: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the turns with the names of their episodes; sizes are removed from the names of pictures."""
+    names = ["key", "model", "scenario", "condition", "sample_id", "cell"]
+    picture = pl.col("image").str.replace(PICTURE_SIZE, "")
+    wanted = episodes.filter(pl.col("scenario").is_in(list(stored.samples))).select(names)
+    return stored.turns.select("key", "turn", picture, "category", "action").join(wanted, on="key")
+
+
+def _to_frame(rows: list[tuple[Any, ...]], schema: Mapping[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=dict(schema), orient="row").sort("cell", "sample_id")

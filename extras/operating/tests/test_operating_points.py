@@ -1,0 +1,265 @@
+"""Operating curves of a whole run: planted models are described as they were planted, and exact values are those played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import exp, inf, log
+from pathlib import Path
+from random import Random
+
+import polars as pl
+import pytest
+
+from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
+from actors.engine.registry import open_engine
+from envs import SCENARIOS
+from envs.scenario import suggestions
+from orchestrator.report.figures.draw import run_figures
+from orchestrator.report.html import write_page
+from orchestrator.report.read_run import read_run
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.all_tables import report_tables
+from orchestrator.report.tables.results import result_tables
+from proactive_operating.played import exact_and_played
+from proactive_operating.points import operating_budgets, operating_points
+from proactive_operating.results import add_columns
+from proactive_operating.splits import operating_splits
+from proactive_operating.tables import exact_table
+from sweeps.registry import registry
+from tests.orchestrator.report.runs import play_sweep, sweep
+
+MODEL = {"source": "x", "backend": "transformers", "gpus": 0}
+KEENNESS = {"shy": -4.0, "eager": 0.0}
+
+
+class PlantedModel(Backend):
+    """It knows the clear picture and when it sees it; ``keenness`` adds to its log-odds of asking."""
+
+    scores_replies = True
+
+    def __init__(self, keenness: float) -> None:
+        self.keenness = keenness
+
+    def chances(self, request: Request) -> dict[str, float]:
+        now = request.situation
+        sees = SCENARIOS[now.sample.scenario].telling(now.sample, now.state)
+        asks = suggestions(now.view.options)
+        odds = exp(self.keenness + (-2.0 if sees else 2.0)) if asks else 0.0
+        names = {c: 0.9 if sees and c == now.sample.answer else 0.1 for c in now.view.categories}
+        total = sum(names.values())
+        return {a: odds / (1 + odds) / len(asks) for a in asks} | {c: p / total / (1 + odds) for c, p in names.items()}
+
+    async def reply(self, request: Request) -> Reply:
+        chances = self.chances(request)
+        if not request.sampling.temperature:
+            return Reply(max(chances, key=lambda option: chances[option]))
+        return Reply(Random(request.seed).choices(list(chances), list(chances.values()))[0])
+
+    async def option_log_probabilities(
+        self, request: Request, replies: Sequence[str], thought: str = ""
+    ) -> ScoredReplies:
+        chances = self.chances(request)
+        best = max(chances, key=lambda option: chances[option])
+        logs = [log(chances[r]) if chances.get(r) else -inf for r in replies]
+        return ScoredReplies(tuple(map(ReplyScore, logs, [r == best for r in replies])), Reply("", 10, 10))
+
+
+def play(folder: Path, data: Path, models: Sequence[str], **more: object) -> RunData:
+    wanted = sweep(
+        data, [*models, "uniform", "oracle"], ["zero-shot", "every-state"], scenarios=["QD", "MVP-N"],
+        model=[{**MODEL, "name": name} for name in KEENNESS], **more,
+    )  # fmt: skip
+    return read_run(play_sweep(folder, wanted, backends={n: PlantedModel(k) for n, k in KEENNESS.items()}))
+
+
+@pytest.fixture(scope="module")
+def greedy_run(demo_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunData:
+    return play(tmp_path_factory.mktemp("operating") / "run", demo_data, list(KEENNESS))
+
+
+def test_greedy_decoding_plays_the_exact_greedy_values(greedy_run: RunData) -> None:
+    rows = exact_and_played(greedy_run)
+    assert set(rows["model"]) == {"shy", "eager", "oracle"}
+    assert (rows["point"] == "greedy").all()
+    assert (rows["exact_acc"] - rows["played_acc"]).abs().max() < 1e-9  # type: ignore[operator]
+    assert (rows["exact_ps"] - rows["played_ps"]).abs().max() < 1e-9  # type: ignore[operator]
+    assert rows.filter(model="oracle")["exact_acc"].to_list() == [100.0, 100.0]
+    table = exact_table(greedy_run)
+    assert table.title == (
+        "exact / played acc %; exact / played ps, for the published order of options and the decoding that was played"
+    )
+    assert [column.name for column in table.columns] == ["model", "MVP-N", "QD"] and not table.notes
+    assert {
+        cell.text.split(" / ")[0] for row in table.rows if row[0].text.startswith("oracle") for cell in row[1:]
+    } == {"100.0"}
+    points = operating_points(greedy_run).filter(pl.col("scenario").is_not_null(), model="shy")
+    oracle = dict(rows.filter(model="oracle").select("scenario", "played_ps").rows())
+    assert dict(points.select("scenario", "oracle_ps").rows()) == oracle, "the oracle of the figure is the played one"
+
+
+def test_sampled_play_is_within_the_exact_spread(demo_data: Path, tmp_path: Path) -> None:
+    """Ten draws of every sample in 42 cells differ from the exact values as decoding at temperature 1 does."""
+    keenness = {f"model-{number}": number - 4.0 for number in range(6)}
+    wanted = sweep(
+        demo_data, list(keenness), ["zero-shot", "one-order"], sampling={"temperature": 1.0}, replicates={"seeds": 10},
+        model=[{**MODEL, "name": name} for name in keenness],
+        condition=[{"name": "one-order", "every_state": True, "orders": 0}],
+    )  # fmt: skip
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={n: PlantedModel(k) for n, k in keenness.items()}))
+    rows = exact_and_played(run)
+    assert rows.height == 42 and (rows["point"] == "own").all() and (rows["draws"] == 10).all()
+    for name in ("z", "z_ps"):
+        z = rows[name].drop_nulls().to_numpy()
+        print(f"{name} in {len(z)} cells: root mean square {(z**2).mean() ** 0.5:.3f}")
+        assert len(z) >= 40
+        assert 0.8 <= (z**2).mean() ** 0.5 <= 1.2, name
+    table = next(table for table in report_tables(run) if table.name == "operating-played")
+    assert "z of acc in 42 cells: root mean square" in table.notes[0]
+
+
+def test_a_shy_model_is_unwilling_and_not_unable(greedy_run: RunData) -> None:
+    points = {row["model"]: row for row in operating_points(greedy_run).filter(scenario="QD").iter_rows(named=True)}
+    shy, eager = points["shy"], points["eager"]
+    assert shy["orders"] == 5 and shy["exact"] and not points["uniform"]["exact"]
+    assert shy["acc"] < eager["acc"] - 15
+    assert [shy["auc_others"], eager["auc_others"]] == pytest.approx([1.0, 1.0])
+    assert shy["neutral_others"] == pytest.approx(4.0) and eager["neutral_others"] == pytest.approx(0.0, abs=1e-9)
+    assert shy["position_sd"] == pytest.approx(0.0, abs=1e-9)
+    assert shy["acc"] <= shy["unbiased"] <= shy["persistent"] <= shy["well_timed"] + 1e-9
+    assert shy["unbiased"] == pytest.approx(eager["unbiased"])
+
+
+def test_all_of_the_difference_is_asking_more(greedy_run: RunData) -> None:
+    rows = operating_splits(greedy_run).filter(pl.col("scenario").is_null())
+    assert rows["family"].to_list() == ["plain", "persistent"]
+    for row in rows.iter_rows(named=True):
+        assert (row["before"], row["after"], row["scenarios"]) == ("shy", "eager", 2)
+        assert row["more"] + row["better"] == pytest.approx(row["difference"])
+        assert row["difference"] > 10
+        assert [row[f"better{end}"] for end in ("", "_low", "_high")] == pytest.approx([0, 0, 0], abs=1e-9)
+
+
+def test_means_have_intervals_and_endings_add_up(greedy_run: RunData) -> None:
+    points = operating_points(greedy_run)
+    cells = points.filter(pl.col("scenario").is_not_null(), model="shy")
+    mean = points.filter(pl.col("scenario").is_null(), model="shy").row(0, named=True)
+    assert (mean["scenarios"], cells.height, mean["samples"]) == (2, 2, cells["samples"].sum())
+    for name in ("acc", "ps", "unbiased", "auc_own", "position_effect"):
+        assert mean[name] == pytest.approx(cells[name].mean()), name
+        assert mean[f"{name}_low"] <= mean[name] + 1e-9 and mean[name] <= mean[f"{name}_high"] + 1e-9
+    assert mean["acc_high"] - mean["acc_low"] < (cells["acc_high"] - cells["acc_low"]).max()  # type: ignore[operator]
+    total = points["answered"] + points["abstained"] + points["limited"]
+    assert (total - 100).abs().max() < 1e-6, "every reply of these models names an option"  # type: ignore[operator]
+    budgets = operating_budgets(greedy_run).filter(model="shy", scenario="QD")
+    assert budgets["acc"].is_sorted()
+    assert budgets["acc"][-1] == pytest.approx(cells.filter(scenario="QD")["acc"][0])
+
+
+def test_the_report_says_so_and_counts_no_question_as_an_episode(greedy_run: RunData) -> None:
+    tables = {table.name: table for table in report_tables(greedy_run)}
+    assert {"operating", "operating-splits", "operating-played"} <= tables.keys()
+    notes = " ".join(tables["operating"].notes)
+    assert "shy (every-state) asks too rarely" in notes
+    assert "uniform: the engine gives no probabilities" in notes
+    assert "differs from the exact" not in notes
+    assert set(greedy_run.episodes["condition"]) == {"zero-shot"}
+    assert [table.name for table in result_tables(greedy_run.rows)] == ["zero-shot"]
+    assert "operating.svg" in run_figures(greedy_run).files()
+
+
+def test_results_hold_the_exact_values_in_the_row_of_the_published_order(greedy_run: RunData) -> None:
+    cells = greedy_run.asked.select("cell", "model", "scenario", "condition").unique().sort("cell")
+    run = greedy_run
+    rows = add_columns(cells, run.folder, run.sweep, run.asked.lazy(), run.samples)
+    assert rows.select("cell").equals(cells.select("cell"))
+    assert set(rows.drop_nulls("exact_acc")["condition"]) == {"every-state"}
+    points = operating_points(run).filter(model="shy", scenario="QD").row(0, named=True)
+    own = rows.filter(model="shy", scenario="QD", condition="every-state").row(0, named=True)
+    assert (own["exact_acc"], own["asking_auc"]) == pytest.approx((points["acc"], points["auc_own"]))
+    assert rows.filter(model="uniform", condition="every-state")["asking_auc"].null_count() == 2
+
+
+class WordyModel(PlantedModel):
+    """It plays in words of its own, which no scored form covers, and never asks."""
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(f"B. {request.situation.view.categories[0]}\nC. Something else")
+
+
+def test_played_values_that_differ_are_explained_by_kinds_of_replies(demo_data: Path, tmp_path: Path) -> None:
+    wanted = sweep(
+        demo_data, ["shy"], ["zero-shot", "every-state"], scenarios=["MVP-N"], model=[{**MODEL, "name": "shy"}]
+    )
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={"shy": WordyModel(0.0)}))
+    notes = " ".join(note for table in report_tables(run) if table.name == "operating" for note in table.notes)
+    assert "differs from the exact" in notes and "100.0% of its replies are in another form" in notes
+    assert "names what is not offered: 100.0%" in notes or "repeats the option list: 100.0%" in notes
+
+
+class ThinkingModel(PlantedModel):
+    """It thinks before every reply."""
+
+    async def reply(self, request: Request) -> Reply:
+        return Reply(f"<think>Let me see.</think>\n{(await super().reply(request)).text}")
+
+
+def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_path: Path) -> None:
+    wanted = sweep(
+        demo_data, list(KEENNESS), ["zero-shot", "thinking"], scenarios=["QD", "MVP-N"],
+        model=[{**MODEL, "name": name} for name in KEENNESS],
+        condition=[{"name": "thinking", "every_state": True, "orders": 0, "thoughts": 2}],
+    )  # fmt: skip
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={n: ThinkingModel(k) for n, k in KEENNESS.items()}))
+    points = operating_points(run)
+    assert set(points["thoughts"]) == {2} and not points["exact"].any()
+    assert points["auc_own"].null_count() == points["neutral_own"].null_count() == 0
+    assert points["greedy_acc"].null_count() == points.height
+    assert exact_and_played(run).is_empty(), "only exact values are compared with played ones"
+    mean = operating_splits(run).filter(pl.col("scenario").is_null(), family="plain").row(0, named=True)
+    assert mean["more"] > 10 and mean["better"] == pytest.approx(0.0, abs=1e-9)
+    notes = [note for table in report_tables(run) if table.name == "operating" for note in table.notes]
+    assert (
+        sum("shy (thinking) is not exact: its probabilities are means over 2 sampled thoughts" in n for n in notes) == 1
+    )
+    assert any("shy (thinking) asks too rarely" in note for note in notes)
+    assert not any("the engine gives no probabilities" in note for note in notes)
+
+
+def test_without_the_samples_there_are_no_curves(greedy_run: RunData) -> None:
+    bare = RunData(
+        greedy_run.folder, greedy_run.sweep, greedy_run.planned, greedy_run.episodes, {}, asked=greedy_run.asked
+    )
+    assert operating_points(bare).is_empty() and operating_splits(bare).is_empty()
+
+
+def test_without_probabilities_and_in_one_order_there_is_a_table(demo_data: Path, tmp_path: Path) -> None:
+    one_order = {"name": "one-order", "every_state": True, "orders": 0}
+    wanted = sweep(
+        demo_data, ["shy", "uniform"], ["every-state", "one-order"], scenarios=["QD"], condition=[one_order],
+        model=[{**MODEL, "name": "shy"}],
+    )  # fmt: skip
+    run = read_run(play_sweep(tmp_path / "run", wanted, backends={"shy": PlantedModel(-4.0)}))
+    assert write_page(run).read_text().count("operating") > 1, "nothing was played, and the page is complete"
+    for names in ({"model": "uniform"}, {"condition": "one-order"}):
+        part = replace(run, asked=run.asked.filter(**names))
+        tables = {table.name: table for table in report_tables(part)}
+        assert all("-" in [cell.text for cell in row] for row in tables["operating"].rows), names
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_embedded_models_play_their_exact_greedy_values_in_every_scenario(demo_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="the embedded model needs torch (extra `transformers`)")
+    pytest.importorskip("transformers", reason="the embedded model needs transformers (extra `transformers`)")
+    models = ["embedded", "embedded-asks"]
+    wanted = sweep(
+        demo_data, models, ["zero-shot", "one-order"], selection={"limit": 2},
+        condition=[{"name": "one-order", "every_state": True, "orders": 0}],
+    )  # fmt: skip
+    engines = {name: open_engine(registry()[name], demo_data) for name in models}
+    rows = exact_and_played(read_run(play_sweep(tmp_path / "run", wanted, backends=engines)))
+    assert rows.height == 14 and (rows["point"] == "greedy").all()
+    assert rows["exact_acc"].to_list() == rows["played_acc"].to_list()
+    assert rows["exact_ps"].to_list() == pytest.approx(rows["played_ps"].to_list())
+    assert rows["played_ps"].max() > 1.0, "models that ask were played"  # type: ignore[operator]

@@ -1,0 +1,283 @@
+"""Exact values equal what playing and the rules say, and splits and detection recover planted truths."""
+
+import math
+from random import Random
+
+import numpy as np
+import pytest
+from planted_curves import planted
+
+from envs import SCENARIOS
+from envs.samples import load_samples
+from envs.types import Ending
+from orchestrator.report.measures.exact_chance import blind_play
+from proactive_operating.knowledge import collect_signals, detect
+from proactive_operating.policy import (
+    BIASES,
+    NEUTRAL_INDEX,
+    QuestionPolicy,
+    make_policy,
+    persistent,
+    uniform_policy,
+)
+from proactive_operating.split import Curve, split
+from proactive_operating.splits import split_intervals
+from proactive_operating.state_graph import StateGraph, build_graph, read_option, reply_forms
+from proactive_operating.values import count_suggestions, greedy_values, sample_values, well_timed_accuracy
+from sweeps.conditions import CONDITIONS, VARIANTS
+
+PLAIN = VARIANTS["every-state"]
+
+
+@pytest.fixture(scope="module")
+def graphs(demo_data):
+    """Scenario -> the graphs of its samples."""
+    return {name: [build_graph(sample, PLAIN) for sample in load_samples(demo_data, name)] for name in SCENARIOS}
+
+
+def tilted(policy, bias):
+    """The policy whose odds of asking are multiplied by exp(bias), unreadable replies included."""
+    moved = []
+    for question in policy:
+        chances = np.append(question.probabilities, 1 - question.probabilities.sum())
+        weights = chances * np.exp(bias * np.append(question.suggests, False))
+        moved.append(question._replace(probabilities=(weights / weights.sum())[:-1]))
+    return tuple(moved)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_uniform_play_has_the_exact_chance(graphs, name):
+    gaps = []
+    for graph in graphs[name]:
+        exact = sample_values(graph, uniform_policy(graph), np.zeros(1))
+        right, suggestions = blind_play(graph.sample)
+        gaps += [abs(exact.accuracy[0] - right), abs(exact.suggestions[0] - suggestions)]
+    print(f"uniform play in {name}: largest difference from exact chance {max(gaps):.1e}")
+    assert max(gaps) <= 1e-9
+
+
+@pytest.mark.parametrize(("name", "asks"), [("ROD", 0.0), ("QD", 3.0), ("COCO", 0.0)])
+def test_values_are_the_means_of_drawn_episodes(graphs, name, asks):
+    graph, rng, game = graphs[name][0], Random(3), SCENARIOS[name]
+    policy = planted(graph, rng, asks)
+    values = sample_values(graph, policy, np.zeros(1))
+    index = {question.view: number for number, question in enumerate(graph.questions)}
+    drawn = []
+    for _ in range(4000):
+        state = game.initial(graph.sample)
+        while state.ending is None:
+            number = index[game.view(graph.sample, state)]
+            chances = policy[number].probabilities
+            option = rng.choices(range(len(chances) + 1), [*chances, 1 - chances.sum()])[0]
+            reply = (*graph.questions[number].options, "who knows")[option]
+            state, _ = game.step(graph.sample, state, reply)
+        drawn.append((state.ending is Ending.CORRECT, state.turn - 1, state.ending is Ending.LIMIT))
+    exact = np.array([values.accuracy[0], values.suggestions[0], values.limited[0]])
+    error = np.std(drawn, axis=0) / len(drawn) ** 0.5
+    assert (np.abs(np.mean(drawn, axis=0) - exact) <= 4 * error + 1e-3).all()
+    assert (values.limited[0] > 0.05) == (asks > 0)
+
+
+@pytest.mark.parametrize("name", ["VSOD", "QD"])
+def test_counts_of_suggestions_agree_with_the_exact_means(graphs, name):
+    for graph in graphs[name]:
+        policy = planted(graph, Random(3), asks=1.0)
+        values, counts = sample_values(graph, policy, np.zeros(1)), count_suggestions(graph, policy)
+        assert counts.ended.sum() == pytest.approx(1.0)
+        assert counts.right.sum() == pytest.approx(values.accuracy[0])
+        assert counts.ended @ np.arange(len(counts.ended)) == pytest.approx(values.suggestions[0])
+        whole = persistent(policy)
+        own = sample_values(graph, whole, np.zeros(1))
+        assert own.answered[0] + own.limited[0] == pytest.approx(1.0) and own.abstained[0] == 0.0
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_greedy_values_are_those_of_the_played_greedy_episode(graphs, name):
+    game = SCENARIOS[name]
+    for graph in graphs[name]:
+        policy = planted(graph, Random(graph.sample.id))
+        index = {question.view: number for number, question in enumerate(graph.questions)}
+        state = game.initial(graph.sample)
+        while state.ending is None:
+            number = index[game.view(graph.sample, state)]
+            state, _ = game.step(graph.sample, state, graph.questions[number].options[policy[number].greedy])
+        assert greedy_values(graph, policy) == (state.ending is Ending.CORRECT, state.turn - 1)
+
+
+def test_a_moved_bias_moves_the_curve_and_nothing_else(graphs):
+    for name in ("VSOD", "CIT"):
+        graph = graphs[name][1]
+        policy = planted(graph, Random(1))
+        moved = sample_values(graph, tilted(policy, 1.5))
+        shifted = sample_values(graph, policy, BIASES + 1.5)
+        for one, other in zip(moved, shifted, strict=True):
+            print(f"{name}: largest difference between moved and shifted curve {np.abs(one - other).max():.1e}")
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-9)
+
+
+def test_forms_name_the_same_option_at_every_state_that_shows_the_question(graphs):
+    for graph in (graph for each in graphs.values() for graph in each[:2]):
+        first = [question.state for question in graph.questions]
+        for state, number in zip(states_of(graph), graph.question_indices, strict=True):
+            question = graph.questions[number]
+            forms = [form for option in range(len(question.options)) for form in reply_forms(question, option)]
+            for form in forms:
+                assert read_option(graph.sample, state, PLAIN, form) == read_option(
+                    graph.sample, first[number], PLAIN, form
+                )
+
+
+def states_of(graph):
+    """The states of a graph in order, walked again through the rules."""
+    game = SCENARIOS[graph.sample.scenario]
+    states = {0: game.initial(graph.sample)}
+    for number, targets in enumerate(graph.targets):
+        for option, target in enumerate(targets):
+            if target >= 0 and target not in states:
+                reply = graph.questions[graph.question_indices[number]].options[option]
+                states[target] = game.step(graph.sample, states[number], reply)[0]
+    return [states[number] for number in range(len(graph.question_indices))]
+
+
+def test_a_model_that_knows_but_asks_too_rarely_is_told_by_how_much(graphs):
+    policies, known = [], []
+    for graph in graphs["ROD"]:
+        own = []
+        for number, question in enumerate(graph.questions):
+            kinds = [graph.kind(number, option) for option in range(len(question.options))]
+            sees = SCENARIOS["ROD"].telling(graph.sample, question.state)
+            asking = 1 / (1 + math.exp(3 + (4 if sees else -4)))  # log-odds -3 -+ 4: a bias of -3
+            share = {"suggestion": asking / kinds.count("suggestion"), "right": 1 - asking}
+            own.append(np.array([share.get(kind, 0.0) for kind in kinds]))
+            known.append(sees)
+        policies.append(make_policy(graph, own, [-1] * len(own)))
+    found = detect(collect_signals(policies), np.array(known))
+    print(f"planted bias -3: AUC {found.auc:.3f}, neutral b {found.neutral:.2f}")
+    assert found.auc == 1.0
+    assert found.neutral == pytest.approx(3.0, abs=1e-9)
+
+
+def curve(graphs, policies):
+    values = [sample_values(*pair) for pair in zip(graphs, policies, strict=True)]
+    return Curve(np.array([v.accuracy for v in values]), np.array([v.suggestions for v in values]))
+
+
+def test_a_pair_that_differs_in_bias_alone_only_asks_more(graphs):
+    for name in ("ROD", "QD", "VSOD"):
+        before = [planted(graph, Random(graph.sample.id), asks=-1.0) for graph in graphs[name]]
+        after = [tilted(policy, 1.0) for policy in before]
+        size = len(before)
+        clusters = [str(number) for number in range(size)]
+        _, parts, _ = split_intervals([(curve(graphs[name], before), curve(graphs[name], after), clusters)])
+        difference, more, better = parts
+        print(
+            f"bias alone, {name}: difference {difference.value:.4f}, more {more.value:.4f}, better {better.value:.1e}"
+        )
+        assert difference.value != 0
+        assert more.value == pytest.approx(difference.value, abs=1e-12)
+        assert better == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
+
+
+def test_a_pair_that_asks_as_much_only_asks_better(graphs):
+    size = len(graphs["QD"])
+    before, after = (
+        curve(graphs["QD"], [planted(g, Random(g.sample.id), asks=2.0, skill=skill) for g in graphs["QD"]])
+        for skill in (1.0, 3.0)
+    )
+    turns = before.mean(np.full(size, 1 / size))[1][NEUTRAL_INDEX]
+    own = after.mean(np.full(size, 1 / size))
+    bias = float(np.interp(turns, own[1], np.clip(BIASES, -31, 31)))
+    moved = curve(
+        graphs["QD"], [tilted(planted(g, Random(g.sample.id), asks=2.0, skill=3.0), bias) for g in graphs["QD"]]
+    )
+    each, mean, count = split_intervals([(before, moved, [str(n) for n in range(size)])])
+    assert count == 1
+    print(f"knowledge alone, QD: difference {mean[0].value:.4f}, more {mean[1].value:.1e}, better {mean[2].value:.4f}")
+    assert mean[1].value == pytest.approx(0.0, abs=1e-4), "the bias is interpolated"
+    assert mean[2].value == pytest.approx(mean[0].value, abs=1e-4)
+    assert each[0][2].low <= mean[2].value <= each[0][2].high
+    assert mean[2].low > 0
+
+
+def test_a_split_is_never_extrapolated():
+    rising = np.linspace(0, 1, len(BIASES))
+    before = Curve(rising[None], rising[None])
+    beyond = Curve(rising[None], 5 + rising[None])
+    assert np.isnan(split(before, beyond, np.ones(1)).more)
+    assert split(before, beyond, np.ones(1)).difference == 0
+
+
+def test_the_worked_sample_of_the_docs():
+    kinds = ("suggestion", "abstention", "right", "wrong")
+    flags = [
+        np.array([kind in chosen for kind in kinds]) for chosen in (("suggestion",), ("right", "wrong"), ("right",))
+    ]
+    policy = tuple(QuestionPolicy(np.array(row), *flags, -2) for row in ([0.2, 0.1, 0.3, 0.4], [0.1, 0.1, 0.6, 0.2]))
+    graph = StateGraph(None, (), (0, 1), ((1, -2, -1, -2), (-3, -2, -1, -2)))
+    values = sample_values(graph, policy, np.array([0.0, math.log(4), -np.inf]))
+    assert values.accuracy == pytest.approx([0.42, 0.3 / 1.6 + 0.5 * 0.6 / 1.3, 0.3 / 0.8])
+    assert values.suggestions == pytest.approx([0.2, 0.5, 0.0])
+    assert sample_values(graph, persistent(policy), np.zeros(1)).accuracy[0] == pytest.approx(0.481, abs=5e-4)
+    assert well_timed_accuracy(graph, policy) == pytest.approx(0.75)
+    found = detect(collect_signals([policy]), np.array([False, True]))
+    assert found == pytest.approx((1.0, 1.79), abs=2e-3)
+    assert greedy_values(graph, policy) is None
+
+
+def test_the_chain_of_bounds_rises(graphs):
+    for name in SCENARIOS:
+        for graph in graphs[name][:3]:
+            policy = planted(graph, Random(7), asks=-1.0)
+            own = sample_values(graph, policy)
+            lean = sample_values(graph, persistent(policy))
+            timed, chosen = (well_timed_accuracy(graph, policy, chooses) for chooses in (False, True))
+            assert own.accuracy[NEUTRAL_INDEX] <= own.accuracy.max() + 1e-12
+            assert lean.accuracy.max() <= timed + 1e-9 <= chosen + 2e-9
+
+
+def test_conditions_that_remember_turns_have_no_curve():
+    with pytest.raises(ValueError, match="every_state asks each state afresh"):
+        CONDITIONS["history"].model_validate({**CONDITIONS["history"].model_dump(), "every_state": True})
+    with pytest.raises(ValueError, match="orders needs every_state"):
+        CONDITIONS["hint"].model_validate({"name": "mine", "orders": 2})
+
+
+def test_a_greedy_reply_that_names_nothing_ends_wrong_and_an_unknown_one_has_no_value(graphs):
+    graph = graphs["QD"][0]
+    policy = planted(graph, Random(3))
+    first = graph.question_indices[0]
+
+    def first_greedy(option):
+        return tuple(each._replace(greedy=option) if number == first else each for number, each in enumerate(policy))
+
+    ask = int(np.flatnonzero(policy[first].suggests)[0])
+    assert greedy_values(graph, first_greedy(-1)) == (0.0, 0) and greedy_values(graph, first_greedy(-2)) is None
+    assert greedy_values(graph, first_greedy(ask)) is not None
+
+
+def test_chances_that_sum_to_more_than_one_by_rounding_end_no_less_than_never(graphs):
+    graph = graphs["QD"][0]
+    policy = tuple(
+        each._replace(probabilities=each.suggests / each.suggests.sum() * (1 + 2**-50))
+        for each in planted(graph, Random(3))
+    )
+    counts = count_suggestions(graph, policy)
+
+    assert counts.ended.min() == 0.0 and counts.right.sum() == 0.0 and counts.ended.sum() == pytest.approx(1.0)
+
+
+def test_a_split_reaches_both_ends_of_a_curve():
+    rising = np.linspace(0, 1, len(BIASES))
+    before = Curve(rising[None], rising[None])
+    for asked in (0.0, 1.0):
+        after = Curve(rising[None] + 0.25, np.full((1, len(BIASES)), asked) + 1e-13 * (1 if asked else -1))
+        assert split(before, after, np.ones(1)).difference == 0.25
+
+
+@pytest.mark.parametrize(("beyond", "parts"), [(1e-13, (0.25, 0.5, -0.25)), (1e-11, (0.25, math.nan, math.nan))])
+def test_a_split_reads_a_curve_from_its_first_point_to_its_last(beyond, parts):
+    """Each model's own point is at an end of the other's curve: asking half a time more gains 0.5 on either."""
+    rising = np.linspace(0, 1, len(BIASES))
+    before, after = Curve(rising[None], rising[None]), Curve(rising[None] + 0.25, rising[None] + 0.5 + beyond)
+
+    assert tuple(split(before, after, np.ones(1))) == pytest.approx(parts, nan_ok=True)
