@@ -20,10 +20,10 @@ from actors.engine.backend import ReplyScore, Request
 from actors.engine.registry import open_engine
 from envs import SCENARIOS
 from envs.samples import load_samples
+from proactive_demo.drawing import draw
 from proactive_operating.option_scores import readable_forms
 from proactive_operating.rules import EveryState
 from proactive_operating.state_graph import Question
-from proactive_demo.drawing import draw
 from sweeps.conditions import VARIANTS
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
