@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -47,8 +46,14 @@ def planted(name: str) -> Iterator[None]:
 # -- the disk ----------------------------------------------------------------------------------------------------------
 @mutant("the bytes of a file are not flushed before its name")
 def _() -> list[Patch]:
-    real = os.fsync
-    return [(safe_write.os, "fsync", lambda handle: real(handle) if stat.S_ISDIR(os.fstat(handle).st_mode) else None)]
+    def prepare(path: Path, content: bytes) -> None:
+        safe_write.temporary_path(path).write_bytes(content)
+
+    def prepare_table(path: Path, frame: Any, **options: Any) -> None:
+        with safe_write.temporary_path(path).open("wb") as file:
+            frame.lazy().collect().write_parquet(file)
+
+    return [(safe_write, "prepare", prepare), (safe_write, "prepare_table", prepare_table)]
 
 
 @mutant("the name of a file is not flushed")
@@ -63,11 +68,11 @@ def _() -> list[Patch]:
 
 @mutant("sums are not flushed")
 def _() -> list[Patch]:
-    def append(folder: Any, sums: Any) -> None:
-        with (folder / checksums.NAME).open("a", encoding="ascii") as file:
-            file.writelines(f"{digest}  {name}\n" for name, digest in sums.items())
+    def append(path: Path, lines: bytes) -> None:
+        with path.open("ab") as file:
+            file.write(lines)
 
-    return [(checksums, "_append", append)]
+    return [(safe_write, "append", append)]
 
 
 @mutant("a merge deletes the old parts first")

@@ -40,7 +40,7 @@ def store_judged(folder, *parts):
     return folder
 
 
-def flip_bit(path, number):
+def flip_bit(path, number=99):
     content = bytearray(path.read_bytes())
     content[number // 8 % len(content)] ^= 1 << number % 8
     path.write_bytes(content)

@@ -55,10 +55,6 @@ def extend(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\n")
 
 
-def flip(path: Path) -> None:
-    flip_bit(path, 99)
-
-
 def replace_by_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -68,7 +64,7 @@ def names_of(folder: Path) -> set[str]:
     return {fault.name for fault in find_faults(folder)}
 
 
-@pytest.mark.parametrize("spoil", [empty, extend, flip, Path.unlink, replace_by_folder])
+@pytest.mark.parametrize("spoil", [empty, extend, flip_bit, Path.unlink, replace_by_folder])
 def test_every_fault_of_every_file_is_named(folder, finished, spoil):
     assert find_faults(folder) == [] and len(listed(folder)) >= 11
     for name in listed(folder):
