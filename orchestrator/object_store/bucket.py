@@ -21,8 +21,8 @@ PROBE = "lock.probe"
 """Name of an object that never exists; if a service accepts a conditional write of it, that service ignores conditions."""
 CACHE = "PROACTIVE_SWEEP_CACHE"
 """Environment variable with the folder of local copies; default ``~/.cache/proactive-sweep``."""
-MARKS = ("ETag", "etag", "md5Hash", "mtime", "created")
-"""Fields by which services identify an object's content; the first one present counts."""
+MARKS = ("generation", "ETag", "etag", "md5Hash", "mtime", "created")
+"""Fields by which services identify an object's content; the first one present counts (Google: ``generation``)."""
 TIMES = ("LastModified", "mtime", "updated", "created")
 NO_VERSION = "1" * 16
 """A version that no object has: no valid ETag of S3, and a generation of Google's from before its service began."""
@@ -37,9 +37,9 @@ class StoredObject:
     """An object's listing."""
 
     size: int
-    mark: str
-    """Differs when the content does."""
-    modified: float | None
+    version: str
+    """Differs when the content does; conditional writes name it."""
+    modified: float | None = None
     """Seconds since 1970, by the service's clock."""
 
 
@@ -68,10 +68,10 @@ class Bucket:
         with self._errors("listed"):
             self.fs.invalidate_cache()
             try:
-                details_by_path: Mapping[str, Mapping[str, Any]] = self.fs.find(root, detail=True)
+                found: Mapping[str, Mapping[str, Any]] = self.fs.find(root, detail=True)
             except FileNotFoundError:
                 return {}
-        return {name.removeprefix(f"{root}/"): _to_stored_object(details) for name, details in details_by_path.items()}
+        return {name.removeprefix(f"{root}/"): _to_stored_object(details) for name, details in found.items()}
 
     def read(self, name: str) -> bytes | None:
         """Return an object's bytes; None if it does not exist."""
@@ -82,10 +82,25 @@ class Bucket:
                 return None
         return content
 
+    def stat(self, name: str) -> StoredObject | None:
+        """Return one object by name, None if it does not exist; unlike a listing, the result is never stale."""
+        with self._errors("read"):
+            try:
+                details: dict[str, Any] = self.fs.info(f"{self.root}/{name}", refresh=True)
+            except FileNotFoundError:
+                return None
+        return _to_stored_object(details) if details.get("type") == "file" else None
+
+    def version(self, name: str) -> str:
+        """Return the version of an object; empty if it does not exist."""
+        stored = self.stat(name)
+        return stored.version if stored else ""
+
     def write(self, name: str, content: bytes) -> None:
         """Replace an object and verify that it is stored."""
         with self._errors("written"):
-            self._check_stored(name, content, self.fs.pipe_file(f"{self.root}/{name}", content))
+            response = self.fs.pipe_file(f"{self.root}/{name}", content)
+        self._check_stored(name, content, response)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless its name exists (``If-None-Match``), and verify it; return False if the name exists.
@@ -105,33 +120,28 @@ class Bucket:
                 if self.stat(name) is not None:
                     return False
                 response = self.fs.pipe_file(f"{self.root}/{name}", content)
-            self._check_stored(name, content, response)
+        self._check_stored(name, content, response)
         return True
 
-    def stat(self, name: str) -> StoredObject | None:
-        """Return one object by name, None if it does not exist; unlike a listing, the result is never stale."""
-        with self._errors("read"):
-            details = self._details(name)
-        return _to_stored_object(details) if details is not None else None
-
-    def version(self, name: str) -> str:
-        """Return the version of an object for a conditional write; empty if it does not exist."""
-        with self._errors("read"):
-            return self.conditions.version_of(self._details(name) or {})
+    def _check_stored(self, name: str, content: bytes, response: Any) -> None:
+        """Raise BucketError if the service does not hold the object that it accepted, in the version of its response."""
+        stored = self.stat(name)
+        expected = _version_of(response) if isinstance(response, dict) else ""
+        if stored is None or stored.size != len(content) or expected not in ("", stored.version):
+            raise BucketError(f"{self.url}/{name} was accepted by the service and is not there")
 
     def supports_conditions(self) -> bool:
         """Return True if the service checks conditions of writes; this tries a write whose condition must fail."""
-        with self._errors("written"):
-            try:
-                if not self.conditions.replace(f"{self.root}/{PROBE}", b"", NO_VERSION):
-                    return True
-            except conditional.Unsupported:
-                return False
-        self.delete([PROBE])
-        return False
+        try:
+            ignored = self.replace(PROBE, b"", NO_VERSION)
+        except conditional.Unsupported:
+            return False
+        if ignored:
+            self.delete([PROBE])
+        return not ignored
 
     def replace(self, name: str, content: bytes, version: str) -> bool:
-        """Write an object if it still has that version (``If-Match``); else return False. Needs ``supports_conditions``."""
+        """Write an object if it still has that version (``If-Match``); else return False. Raises Unsupported."""
         with self._errors("written"):
             return self.conditions.replace(f"{self.root}/{name}", content, version)
 
@@ -146,21 +156,6 @@ class Bucket:
             for name in names:
                 with contextlib.suppress(FileNotFoundError):
                     self.fs.rm_file(f"{self.root}/{name}")
-
-    def _details(self, name: str) -> dict[str, Any] | None:
-        try:
-            details: dict[str, Any] = self.fs.info(f"{self.root}/{name}", refresh=True)
-        except FileNotFoundError:
-            return None
-        return details if details.get("type") == "file" else None
-
-    def _check_stored(self, name: str, content: bytes, response: Any) -> None:
-        """Raise BucketError if the service does not hold the object that it accepted, in the version of its response."""
-        details = self._details(name)
-        expected_version = self.conditions.version_of(response) if isinstance(response, dict) else ""
-        complete = details is not None and details["size"] == len(content)
-        if details is None or not complete or expected_version not in ("", self.conditions.version_of(details)):
-            raise BucketError(f"{self.url}/{name} was accepted by the service and is not there")
 
     @contextlib.contextmanager
     def _errors(self, verb: str) -> Iterator[None]:
@@ -193,6 +188,9 @@ def _open_file_system(url: str) -> tuple[Any, str]:
 
 
 def _to_stored_object(details: Mapping[str, Any]) -> StoredObject:
-    mark = next((str(details[name]) for name in MARKS if details.get(name)), "")
     modified = next((details[name] for name in TIMES if isinstance(details.get(name), datetime)), None)
-    return StoredObject(int(details["size"] or 0), mark, modified.timestamp() if modified else None)
+    return StoredObject(int(details["size"] or 0), _version_of(details), modified.timestamp() if modified else None)
+
+
+def _version_of(details: Mapping[str, Any]) -> str:
+    return next((str(details[name]) for name in MARKS if details.get(name)), "")

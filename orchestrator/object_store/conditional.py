@@ -20,16 +20,12 @@ class Unsupported(Exception):
 class Conditions:
     """Conditional writes of one kind of service; this base class is for services without them.
 
-    ``path`` is BUCKET/NAME, ``version`` a result of ``version_of``.
+    ``path`` is BUCKET/NAME, ``version`` that of ``bucket.StoredObject``.
     Every method raises the service's own errors, and Unsupported if the service answers "not implemented".
     """
 
     def __init__(self, fs: Any) -> None:
         self.fs = fs
-
-    def version_of(self, details: dict[str, Any]) -> str:
-        """Return an object's version from the result of ``fs.info`` or of a write; empty if it has none."""
-        return ""
 
     def replace(self, path: str, content: bytes, version: str) -> bool:
         """Write an object if it has this version."""
@@ -43,16 +39,13 @@ class Conditions:
 class S3(Conditions):
     """Conditions by ``If-Match`` with the object's ETag."""
 
-    def version_of(self, details: dict[str, Any]) -> str:
-        return str(details.get("ETag") or "")
-
     def replace(self, path: str, content: bytes, version: str) -> bool:
-        return self._call_service("put_object", path, Body=content, IfMatch=version)
+        return self._call("put_object", path, Body=content, IfMatch=version)
 
     def delete(self, path: str, version: str) -> bool:
-        return self._call_service("delete_object", path, IfMatch=version)
+        return self._call("delete_object", path, IfMatch=version)
 
-    def _call_service(self, operation: str, path: str, **options: Any) -> bool:
+    def _call(self, operation: str, path: str, **options: Any) -> bool:
         bucket, key, _ = self.fs.split_path(path)
         try:
             self.fs.call_s3(operation, Bucket=bucket, Key=key, **options)
@@ -68,21 +61,18 @@ class S3(Conditions):
 class Gcs(Conditions):
     """Conditions by ``ifGenerationMatch`` with the object's generation; https://cloud.google.com/storage/docs/request-preconditions."""
 
-    def version_of(self, details: dict[str, Any]) -> str:
-        return str(details.get("generation") or "")
-
     def replace(self, path: str, content: bytes, version: str) -> bool:
         bucket, key, _ = self.fs.split_path(path)
         endpoint = f"{self.fs._location}/upload/storage/v1/b/{{}}/o"
-        return self._call_service(
+        return self._call(
             "POST", endpoint, bucket, uploadType="media", name=key, data=content, ifGenerationMatch=version
         )
 
     def delete(self, path: str, version: str) -> bool:
         bucket, key, _ = self.fs.split_path(path)
-        return self._call_service("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
+        return self._call("DELETE", "b/{}/o/{}", bucket, key, ifGenerationMatch=version)
 
-    def _call_service(self, *call: str, **options: Any) -> bool:
+    def _call(self, *call: str, **options: Any) -> bool:
         try:
             self.fs.call(*call, **options)
         except (FileExistsError, FileNotFoundError):  # gcsfs raises these for 412 and 404
@@ -93,14 +83,12 @@ class Gcs(Conditions):
 def conditions(fs: Any) -> Conditions:
     """Return the conditional writes of an fsspec file system."""
     protocols = {fs.protocol} if isinstance(fs.protocol, str) else set(fs.protocol)
-    if "s3" in protocols:
-        return S3(fs)
-    return Gcs(fs) if "gs" in protocols else Conditions(fs)
+    return S3(fs) if "s3" in protocols else Gcs(fs) if "gs" in protocols else Conditions(fs)
 
 
-def unsupported(problem: BaseException) -> bool:
+def unsupported(problem: OSError) -> bool:
     """Return True if a service answered "not implemented" (501), as older MinIO and Ceph do for a condition."""
-    return isinstance(problem, OSError) and problem.errno == errno.ENOSYS
+    return problem.errno == errno.ENOSYS
 
 
 def lost_race(problem: OSError) -> bool:

@@ -7,7 +7,6 @@ docs/decisions/0004 says why the store itself stays on a local disk.
 import contextlib
 import fcntl
 import hashlib
-import itertools
 import json
 import os
 import re
@@ -15,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,20 +27,17 @@ from orchestrator.object_store.uploader import (
     Uploader,
     is_shared,
     parse_part,
+    read_or_none,
     replaced_parts,
     shared_files,
 )
 from orchestrator.object_store.writer_lock import ATTEMPT, WriterLock, read_holder
 from orchestrator.storage import checksums, job_paths, lock, safe_write
 from orchestrator.storage.disk import disk_errors
-from orchestrator.storage.part_files import Part, damaged_parts
-from orchestrator.storage.safe_write import move_aside
-from orchestrator.storage.schemas import PAIRED, TABLES
+from orchestrator.storage.part_files import damaged_parts
 
 INCOMPLETE = 1
 """Exit code of an attempt that is not completely uploaded."""
-DOWNLOAD_THREADS = 16
-"""Objects that are downloaded at the same time."""
 STALE_PAUSES_S = (0.0, 1.0, 2.0)
 """Seconds before a stale listing is requested again."""
 
@@ -115,13 +111,13 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     Files that the last attempt did not upload are kept if it ran on this machine; else they are moved aside.
     """
     last = bucket.read(ATTEMPT)
-    if last is None or last not in (_read(folder / ATTEMPT) or b"").split(b"\n"):
+    if last is None or last not in (read_or_none(folder / ATTEMPT) or b"").split(b"\n"):
         _put_aside(folder, bucket.url, say)
     safe_write.make_private(folder)
-    local = set(shared_files(folder))
     for pause in STALE_PAUSES_S:
         remote = list_run(bucket)
-        local -= _move_damaged(folder, remote, say)
+        _move_damaged(folder, remote, say)
+        local = set(shared_files(folder))
         missing = remote.keys() - local - replaced_parts(remote, local)
         if _fetch(bucket, folder, {name: remote[name] for name in sorted(missing)}):
             break
@@ -132,14 +128,12 @@ def _fetch_run(bucket: Bucket, folder: Path, attempt: str, say: Callable[[str], 
     return remote
 
 
-def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> set[str]:
+def _move_damaged(folder: Path, remote: Collection[str], say: Callable[[str], None]) -> None:
     """Move aside the damaged parts that the bucket also holds: downloading them again saves replaying their episodes."""
-    damaged_paths = {path.relative_to(folder).as_posix(): path for path in damaged_parts(folder)}
-    moved = sorted(damaged_paths.keys() & set(remote))
-    for name in moved:
-        say(f"{folder / name} is damaged; it is moved to damaged/ and fetched from the bucket again")
-        move_aside(folder, damaged_paths[name])
-    return set(moved)
+    for path in damaged_parts(folder):
+        if path.relative_to(folder).as_posix() in remote:
+            say(f"{path} is damaged; it is moved to damaged/ and fetched from the bucket again")
+            safe_write.move_aside(folder, path)
 
 
 def _put_aside(folder: Path, url: str, say: Callable[[str], None]) -> None:
@@ -159,12 +153,12 @@ def _refresh_view(bucket: Bucket, folder: Path) -> None:
     with _reader_lock(folder):
         for pause in STALE_PAUSES_S:
             remote = list_run(bucket)
-            marks = {f"{name} {stored.size} {stored.mark}": name for name, stored in remote.items()}
+            marks = {f"{name} {stored.size} {stored.version}": name for name, stored in remote.items()}
             local = set(shared_files(folder))
             for name in sorted(local - remote.keys()):
                 (folder / name).unlink()
             up_to_date = {
-                marks[line] for line in (_read(folder / LISTING) or b"").decode().split("\n") if line in marks
+                marks[line] for line in (read_or_none(folder / LISTING) or b"").decode().split("\n") if line in marks
             }
             complete = _fetch(bucket, folder, {name: remote[name] for name in remote if name not in up_to_date & local})
             safe_write.write(folder / LISTING, "\n".join(marks).encode())
@@ -197,7 +191,7 @@ def _fetch(bucket: Bucket, folder: Path, objects: Mapping[str, StoredObject]) ->
 def _read_objects(bucket: Bucket, names: Collection[str]) -> Iterator[tuple[str, bytes | None]]:
     """Yield names and bytes; the checksums are read last, so that they cover every other object."""
     others = [name for name in names if name != checksums.NAME]
-    with ThreadPoolExecutor(DOWNLOAD_THREADS) as pool:
+    with ThreadPoolExecutor(16) as pool:
         yield from zip(others, pool.map(bucket.read, others), strict=True)
     if len(others) < len(names):
         yield checksums.NAME, bucket.read(checksums.NAME)
@@ -235,56 +229,21 @@ def _stop(reason: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
 def list_run(bucket: Bucket) -> dict[str, StoredObject]:
-    """Return the objects of a run folder; those missing from a stale listing are requested by part number and by checksum."""
-    remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
-    for table in ("episodes", "turns", "options", "verdicts"):  # in order: an episodes part is written after its turns
-        parts = [part for name in remote if name.startswith(f"{table}/") and (part := parse_part(name))]
-        last = max((part.last for part in parts), default=0)
-        covered = {number for part in parts for number in range(part.first, part.last + 1)}
-        has_gaps = table in ("options", "verdicts")  # not every part has options, and a merge of verdicts leaves gaps
-        gaps = [] if has_gaps else sorted(set(range(1, last)) - covered)
-        for number in itertools.chain(gaps, itertools.count(last + 1)):
-            stored = bucket.stat(name := f"{table}/{Part(number, number).name}")
-            if stored is not None:
-                remote[name] = stored
-            elif number > last:
-                break
-    _add_recorded(bucket, remote)
-    return remote
-
-
-def _add_recorded(bucket: Bucket, remote: dict[str, StoredObject]) -> None:
-    """Request the objects that have a checksum and are not listed, such as merged parts, whose names cannot be guessed.
+    """Return the objects of a run folder; those missing from a stale listing are requested by the names in the checksums.
 
     The checksum of an object is uploaded before the object, and requests by name are never stale.
     """
+    remote = {name: stored for name, stored in bucket.list_objects().items() if is_shared(name)}
     sums = checksums.parse_sums(bucket.read(checksums.NAME) or b"")
-    recorded = {name for name, digests in sums.items() if checksums.GONE not in digests and name not in remote}
-
-    def request(names: Iterable[str]) -> None:
-        remote.update((name, stored) for name in names if (stored := bucket.stat(name)) is not None)
-
-    paired = {name for name in recorded if name.partition("/")[0] in TABLES and parse_part(name)}
-    request(sorted(recorded - paired))
-    covered = 0
-    for part in _sort_parts({*remote, *paired}):
-        if part.last <= covered:
-            continue  # a merge has replaced it
-        names = [f"{table}/{part.name}" for table in TABLES]
-        request(name for name in names if name in paired)
-        if all(f"{table}/{part.name}" in remote for table in PAIRED):
-            covered = part.last
+    recorded = [name for name, digests in sums.items() if digests[-1] != checksums.GONE]
+    for name in sorted(recorded, key=_merged_first):
+        if name not in remote | dict.fromkeys(replaced_parts([name], remote)):
+            stored = bucket.stat(name)
+            remote |= {name: stored} if stored else {}
+    return remote
 
 
-def _sort_parts(names: Collection[str]) -> list[Part]:
-    """Return the parts of ``TABLES``, each once, in order; a merged part precedes the parts that it replaces."""
-    parts = {part for name in names if name.partition("/")[0] in TABLES and (part := parse_part(name))}
-    return sorted(parts, key=lambda part: (part.first, -part.last))
+def _merged_first(name: str) -> tuple[bool, str]:
+    part = parse_part(name)
+    return part is None or part.first == part.last, name

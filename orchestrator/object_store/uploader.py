@@ -27,19 +27,14 @@ LOCAL_ONLY = frozenset(
     {PROBE, NAME, WRITER, ATTEMPT, SENT, LISTING, "reader.lock", "damaged", "mlartifacts", "mlruns", control_log.INBOX}
 )
 """Files that stay on this machine."""
-ROUND_INTERVAL_S = 1.0
-"""Seconds between two searches for new parts."""
-TABLES = ("options/", "turns/", "episodes/")
-"""Tables whose parts have equal names, in the order of their upload."""
-SMALL_FILES_INTERVAL_S = 5.0
-"""Seconds between two checks of the files that are replaced."""
+UPLOAD_ORDER = ("options", "turns", "episodes", "verdicts")
+"""Tables in the order in which their parts are uploaded: the episodes commit."""
+ROUND_INTERVAL_S, SMALL_FILES_INTERVAL_S, COMMANDS_INTERVAL_S = 1.0, 5.0, 2.0
+"""Seconds between two searches for new parts, for changes of other files, and for commands (``proactive-sweep ctl``)."""
 UPLOAD_TIMEOUT_S = 600.0
 """Seconds for which the end of an attempt waits for a failing bucket."""
-COMMANDS_INTERVAL_S = 2.0
-"""Seconds between two searches for commands (``proactive-sweep ctl``), each one request."""
-RETRY_PAUSE_S = 2.0
-"""Seconds between a failure and the next try; doubled after each further failure."""
-LONGEST_PAUSE_S = 30.0
+RETRY_PAUSE_S, LONGEST_PAUSE_S = 2.0, 30.0
+"""Seconds between a failure and the next try; doubled after each further failure, up to the longest."""
 
 
 def is_shared(name: str) -> bool:
@@ -48,43 +43,23 @@ def is_shared(name: str) -> bool:
     return top not in LOCAL_ONLY and not top.startswith("mlflow.db") and not name.endswith(safe_write.TEMPORARY)
 
 
-def pending_parts(local: Iterable[str], remote: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the parts to upload, and the parts to delete afterwards, both in order.
-
-    Options and turns are uploaded before episodes, which commit them. A part is deleted only after its merged part is complete,
-    episodes first, so that no reader sees an episode without turns.
-    """
-    local_parts, remote_parts = set(filter(parse_part, local)), set(filter(parse_part, remote))
-    replaced = replaced_parts(local_parts | remote_parts, local_parts)
-    new = local_parts - remote_parts - replaced
-    return sorted(new, key=_upload_order), sorted(remote_parts & replaced)
-
-
 def _upload_order(name: str) -> tuple[int, str]:
-    return next((rank for rank, table in enumerate(TABLES[:-1]) if name.startswith(table)), len(TABLES)), name
+    return UPLOAD_ORDER.index(name.partition("/")[0]), name
 
 
 def replaced_parts(names: Iterable[str], existing: Collection[str]) -> set[str]:
-    """Return the parts that are superseded by ``existing`` parts.
-
-    A merged part replaces the parts inside it once its turns and its episodes exist. A merge of verdicts takes the next number;
-    lower numbers that do not exist are superseded.
-    """
+    """Return the parts whose rows a merged part among ``existing`` holds; it needs its turns and its episodes."""
     merges = {part for name in existing if (part := parse_part(name)) and part.first < part.last}
-    complete_merges = [part for part in merges if all(f"{table}{part.name}" in existing for table in TABLES[1:])]
-    newest_verdicts = max((name for name in existing if name.startswith("verdicts/")), default="")
-    return {
-        name
-        for name in names
-        if (name.startswith("verdicts/") and name < newest_verdicts and name not in existing)
-        or (name.startswith(TABLES) and (part := parse_part(name)) and any(map(part.is_inside, complete_merges)))
-    }
+    complete = [part for part in merges if {f"turns/{part.name}", f"episodes/{part.name}"} <= set(existing)]
+    parts = {name: part for name in names if (part := parse_part(name)) and not name.startswith("verdicts/")}
+    return {name for name, part in parts.items() if any(map(part.is_inside, complete))}
 
 
 @cache
 def parse_part(name: str) -> Part | None:
     """Return the part of a file such as ``turns/part-00000001.parquet``; None for other files."""
-    return Part.parse(name.partition("/")[2])
+    table, _, file = name.partition("/")
+    return Part.parse(file) if table in UPLOAD_ORDER else None
 
 
 def shared_files(folder: Path) -> list[str]:
@@ -97,14 +72,12 @@ def shared_files(folder: Path) -> list[str]:
 
 
 def _list_shared(folder: Path, root: Path) -> list[str]:
-    shared_names: list[str] = []
-    for subfolder, folders, names in os.walk(root):
-        prefix = Path(subfolder).relative_to(folder).as_posix().removeprefix(".")
-        shared_names += [
-            name for name in (f"{prefix}/{name}".removeprefix("/") for name in sorted(names)) if is_shared(name)
-        ]
-        folders[:] = sorted(name for name in folders if is_shared(f"{prefix}/{name}/".removeprefix("/")))
-    return shared_names
+    names: list[str] = []
+    for place, folders, files in os.walk(root):
+        relative = Path(place).relative_to(folder)
+        folders[:] = sorted(name for name in folders if is_shared((relative / name).as_posix()))
+        names += [name for file in sorted(files) if is_shared(name := (relative / file).as_posix())]
+    return names
 
 
 class Uploader:
@@ -114,11 +87,8 @@ class Uploader:
         """``remote`` are the objects of the bucket; a part whose local size differs is uploaded again."""
         self.bucket, self.folder, self.lock, self.patience = bucket, folder, lock, UPLOAD_TIMEOUT_S
         self.remote_names = set(remote)
-        self._uploaded_states: dict[str, tuple[int, int] | None] = {
-            name: state
-            for name in filter(parse_part, remote)
-            if (state := _file_state(folder / name)) and state[1] == remote[name].size
-        }
+        states = {name: _file_state(folder / name) for name in filter(parse_part, remote)}
+        self._uploaded_states = {name: s for name, s in states.items() if s and s[1] == remote[name].size}
         """File -> time and size when it was uploaded."""
         self._compared_at = self._commands_at = 0.0
         self._closing = threading.Event()
@@ -147,29 +117,25 @@ class Uploader:
         Return True if something was written. Raises RunFolderError if the lock is lost, BucketError if the bucket fails.
         """
         local = shared_files(self.folder)
-        new, replaced = pending_parts(local, self.remote_names)
+        new = sorted((name for name in local if parse_part(name) and name not in self.remote_names), key=_upload_order)
         removed = self._removed(local)
         compare = everything or bool(new) or time.monotonic() - self._compared_at >= SMALL_FILES_INTERVAL_S
         changed = self._changed(local) if compare else []
         if compare:
             self._compared_at = time.monotonic()
-        if not (new or replaced or changed or removed):
+        if not (new or changed or removed):
             return False
         self.lock.check()
         for name in filter(parse_part, changed):
             self._replace(name)
         if new and self._changed([checksums.NAME]):
             self._replace(checksums.NAME)  # if this machine is lost now, a part without a checksum does not count
-        for name in new:
-            if not self._upload(name):
-                break  # it was merged after the listing; the next round uploads the merged part and the rest
-        deletable = [name for name in replaced if name in replaced_parts(replaced, self.remote_names & set(local))]
-        self.bucket.delete(deletable)
-        self.remote_names -= set(deletable)
+        if not all(self._upload(name) for name in new):
+            return True  # it was merged after the listing; the next round uploads the merged part, and then deletes
         for name in changed:
             if not parse_part(name):
                 self._replace(name)
-        self.bucket.delete(removed)  # after the checksums, which record the removal
+        self.bucket.delete(removed)  # after the checksums, which record the removal, and after merged parts
         self.remote_names -= set(removed)
         return True
 
@@ -195,10 +161,8 @@ class Uploader:
 
     def _upload(self, name: str) -> bool:
         """Upload a part, checking the lock again before any part but turns; return False if its file is gone."""
-        state = _file_state(self.folder / name)
-        try:
-            content = (self.folder / name).read_bytes()
-        except FileNotFoundError:
+        state, content = _file_state(self.folder / name), read_or_none(self.folder / name)
+        if content is None:
             return False
         if not name.startswith("turns/"):
             self.lock.check()
@@ -206,9 +170,23 @@ class Uploader:
             if stored is None:
                 raise BucketError(f"{self.bucket.url}/{name} was refused by the service as taken, and is not there")
             raise RunFolderError(f"{self.bucket.url}/{name} was written by another process, so this one stops")
-        self.remote_names.add(name)
-        self._uploaded_states[name] = state
+        self._note_upload(name, state)
         return True
+
+    def _replace(self, name: str) -> None:
+        """Replace an object after uploading the checksums that include it, so that no reader sees it with old checksums only."""
+        state, content = _file_state(self.folder / name), read_or_none(self.folder / name)
+        if content is None:
+            return
+        if name != checksums.NAME and self._changed([checksums.NAME]):
+            self._replace(checksums.NAME)
+        self.bucket.write(name, content)
+        self._note_upload(name, state)
+
+    def _note_upload(self, name: str, state: tuple[int, int] | None) -> None:
+        self.remote_names.add(name)
+        if state is not None:
+            self._uploaded_states[name] = state
 
     def _changed(self, local: Iterable[str]) -> list[str]:
         """Return changed files, and parts from which an episode was removed."""
@@ -216,23 +194,10 @@ class Uploader:
         return [name for name in candidates if self._uploaded_states.get(name) != _file_state(self.folder / name)]
 
     def _removed(self, local: Iterable[str]) -> list[str]:
-        """Return objects whose files this package has removed or moved aside, according to the checksums."""
+        """Return objects whose files this package has removed, merged or moved aside, episodes first."""
         absent = {name for name in self.remote_names.difference(local) if is_shared(name)}
         sums = checksums.read_sums(self.folder) if absent else {}
         return sorted(name for name in absent if checksums.GONE in sums.get(name, ()))
-
-    def _replace(self, name: str) -> None:
-        """Replace an object after uploading the checksums that include it, so that no reader sees it with old checksums only."""
-        state = _file_state(self.folder / name)
-        try:
-            content = (self.folder / name).read_bytes()
-        except FileNotFoundError:
-            return
-        if name != checksums.NAME and self._changed([checksums.NAME]):
-            self._replace(checksums.NAME)
-        self.bucket.write(name, content)
-        self.remote_names.add(name)
-        self._uploaded_states[name] = state
 
     def _work(self) -> None:
         last_success = time.monotonic()
@@ -268,6 +233,14 @@ class Uploader:
         if not self._failures:
             print(f"{problem}; the sweep continues, and the upload is retried", file=sys.stderr, flush=True)
         self._failed, self._failures = problem, min(self._failures + 1, 10)
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """Return a file's bytes; None if it is not there."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _file_state(path: Path) -> tuple[int, int] | None:

@@ -22,12 +22,6 @@ from orchestrator.storage.lock import describe_holder, parse_holder
 LOCK = "lock"
 ATTEMPT = "attempt"
 """Object and local file that name the last writer; if they agree, this machine was the last to write."""
-RENEWAL_INTERVAL_S = 10.0
-"""Seconds between two renewals."""
-SILENCE_TIMEOUT_S = 45.0
-"""Seconds without a renewal after which a holder on another machine counts as dead."""
-SETTLE_S = 1.0
-"""Seconds after which a lock in a bucket without conditional writes is read back, to see whether another driver took it too."""
 TRIES = 5
 """Attempts to take a lock that keeps changing."""
 
@@ -35,14 +29,13 @@ TRIES = 5
 class WriterLock:
     """The right to write under an address, until ``release`` or until another driver takes it over."""
 
-    def __init__(
-        self,
-        bucket: Bucket,
-        renew_every: float = RENEWAL_INTERVAL_S,
-        silence: float = SILENCE_TIMEOUT_S,
-        settle: float = SETTLE_S,
-    ) -> None:
-        """``renew_every``, ``silence`` and ``settle`` are seconds."""
+    def __init__(self, bucket: Bucket, renew_every: float = 10.0, silence: float = 45.0, settle: float = 1.0) -> None:
+        """
+        Args:
+            renew_every: seconds between two renewals.
+            silence: seconds without a renewal after which a holder on another machine counts as dead.
+            settle: seconds until a lock without conditional writes is read back: another driver may have taken it, too.
+        """
         self.bucket, self.renew_every, self.silence, self.settle = bucket, renew_every, silence, settle
         self.attempt = f"{socket.gethostname()}/{os.getpid()}/{time.time_ns()}"
         self.started = datetime.now(UTC).isoformat(timespec="seconds")

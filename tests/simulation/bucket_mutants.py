@@ -22,8 +22,7 @@ def _() -> list[Patch]:
     real = Uploader.upload_round
 
     def upload_round(up: Uploader, everything: bool) -> bool:
-        _, merged = uploader.pending_parts(uploader.shared_files(up.folder), up.remote_names)
-        up.bucket.delete(merged)
+        up.bucket.delete(up._removed(uploader.shared_files(up.folder)))
         return real(up, everything)
 
     return [(Uploader, "upload_round", upload_round)]

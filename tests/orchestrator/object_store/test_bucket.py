@@ -31,17 +31,6 @@ def test_objects_are_written_listed_read_and_deleted(bucket):
     assert bucket.url.endswith("/bucket/run")
 
 
-def test_an_answer_without_a_version_is_checked_by_its_size(bucket):
-    bucket.fs.mkdirs(bucket.root)
-    bucket.write("a", b"12")
-
-    assert bucket._check_stored("a", b"12", None) is None
-    for name, content in (("a", b"123"), ("a", b""), ("b", b"12")):
-        with pytest.raises(BucketError) as error:
-            bucket._check_stored(name, content, None)
-        assert str(error.value) == f"{bucket.url}/{name} was accepted by the service and is not there"
-
-
 @pytest.mark.parametrize(
     ("change", "verb"),
     [

@@ -12,9 +12,6 @@ from tests.orchestrator.buckets import wait_for
 from tests.orchestrator.object_store.test_object_store import stored_ids, switch_machine, write_parts
 from tests.orchestrator.storage.test_episode_store import checked_ids
 
-NEXT_PARTS = (("episodes", 9), ("turns", 9), ("options", 1), ("verdicts", 1))
-"""The parts after the last ones of a run of eight."""
-
 
 @pytest.fixture(autouse=True)
 def shorten_pauses(monkeypatch):
@@ -131,4 +128,4 @@ def test_a_list_that_lacks_nothing_costs_no_request_per_merged_part(url, monkeyp
     assert [name for name in run_location.list_run(Bucket(url)) if name.startswith("episodes/")] == [
         "episodes/part-00000001-00000008.parquet"
     ]
-    assert requested == [f"{table}/part-{number:08d}.parquet" for table, number in NEXT_PARTS]
+    assert requested == []

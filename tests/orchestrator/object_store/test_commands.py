@@ -1,8 +1,5 @@
 """Commands to a run in a bucket or in a folder: sent by anyone who may write there, taken by the driver, answered in its log."""
 
-import json
-import threading
-
 import pytest
 
 from envs.errors import RunFolderError
@@ -10,7 +7,7 @@ from orchestrator.object_store import control_client, run_location, uploader
 from orchestrator.object_store.bucket import Bucket
 from orchestrator.object_store.control_client import ControlClient
 from orchestrator.object_store.uploader import Uploader
-from orchestrator.object_store.writer_lock import LOCK, WriterLock, read_holder
+from orchestrator.object_store.writer_lock import WriterLock
 from orchestrator.storage import control_log, run_folder
 from orchestrator.storage.control_log import parse_command
 from orchestrator.storage.lock import hold
@@ -95,51 +92,6 @@ def test_a_command_to_a_folder_needs_no_bucket(tmp_path):
     control_log.take_commands(tmp_path, lambda command: ("done", True))
 
     assert client.wait_for_answer(name, 0).name == name and client.wait_for_answer("other", 0.03) is None
-
-
-def test_a_lock_says_who_writes_since_when_and_counts_its_renewals(bucket):
-    lines = []
-    lease = WriterLock(bucket, renew_every=0.02, settle=0)
-    lease.take(lines.append)
-    first = read_holder(bucket)
-    assert first["beat"] == 0 and first["attempt"] == lease.attempt and first["started"] == lease.started
-    assert lines == [
-        f"{bucket.url}: this service has no conditional writes, so two drivers that start in the same second may both write"
-        " for a moment; start one at a time"
-    ]
-    lost = threading.Event()
-    lease.start_renewing(lambda reason: lost.set())
-    wait_for(lambda: (read_holder(bucket) or first)["beat"] >= 2, 20)
-    lease.release()
-
-    assert bucket.read(LOCK) is None and not lost.is_set()
-
-
-def test_a_lock_of_another_is_kept_and_named(bucket):
-    lease = WriterLock(bucket, settle=0)
-    lease.take(str)
-    bucket.write(LOCK, json.dumps({"host": "elsewhere", "pid": 77, "started": "2026-01-01", "attempt": "x"}).encode())
-    with pytest.raises(
-        RunFolderError, match=rf"^{bucket.url} is in use by process 77 on elsewhere .*; wait for it, stop it, or"
-    ):
-        lease.check()
-    lease.release()
-    assert read_holder(bucket)["pid"] == 77
-    bucket.delete([LOCK])
-    lease.check()
-    assert read_holder(bucket)["attempt"] == lease.attempt, "a lock that was removed by hand is written again"
-    bucket.delete([LOCK])
-    bucket.write("attempt", b"another")
-    with pytest.raises(RunFolderError, match="is in use by a process that has just ended; wait for it"):
-        lease.check()
-
-
-def test_an_upload_that_ends_by_a_fault_says_so(bucket, tmp_path):
-    uploading = Uploader(bucket, tmp_path, WriterLock(bucket), {})
-    uploading._thread = threading.Thread(target=lambda: None)
-    uploading.start()
-
-    assert str(uploading.close()) == f"the upload to {bucket.url} ended with the fault shown above"
 
 
 def test_a_reader_fetches_only_what_is_new(url):

@@ -1,11 +1,10 @@
 """Conditional writes: a refused condition is a lost race, a fault is raised, and no service is asked without its condition."""
 
 import errno
-from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.object_store.conditional import S3, Conditions, Gcs, Unsupported, conditions, lost_race, unsupported
+from orchestrator.object_store.conditional import S3, Conditions, Gcs, Unsupported, conditions, unsupported
 
 
 class RecordingService:
@@ -82,24 +81,11 @@ def test_a_refused_condition_of_google_changes_nothing_and_is_no_error(fault):
 def test_a_service_without_conditions_is_noticed_before_two_drivers_write():
     fault = s3_error("NotImplemented", errno.ENOSYS)
     assert unsupported(fault) and not unsupported(s3_error("AccessDenied", errno.EACCES))
-    assert not unsupported(SimpleNamespace(errno=errno.ENOSYS))
 
     absent = conditions(RecordingService("file"))
-    assert type(absent) is Conditions and absent.version_of({"ETag": "x", "generation": 1}) == ""
+    assert type(absent) is Conditions
     for service in (S3(RecordingService("s3", fault)), absent):
         with pytest.raises(Unsupported):
             service.replace("b/k", b"", "v")
         with pytest.raises(Unsupported):
             service.delete("b/k", "v")
-
-
-def test_a_version_is_that_of_the_services_own_answer():
-    s3, gcs = S3(RecordingService("s3")), Gcs(RecordingService("gs"))
-
-    assert s3.version_of({"ETag": '"a1"', "generation": "5"}) == '"a1"' and s3.version_of({}) == ""
-    assert gcs.version_of({"generation": 5, "ETag": "a1"}) == "5" and gcs.version_of({"generation": None}) == ""
-
-
-def test_only_two_writes_at_one_moment_are_a_lost_race():
-    assert lost_race(s3_error("ConditionalRequestConflict"))
-    assert not lost_race(s3_error("PreconditionFailed")) and not lost_race(OSError("no network"))

@@ -16,7 +16,7 @@ import pytest
 from envs.errors import RunFolderError
 from orchestrator.object_store import run_location as remote
 from orchestrator.object_store.bucket import CACHE, Bucket, BucketError
-from orchestrator.object_store.uploader import Uploader, is_shared, pending_parts
+from orchestrator.object_store.uploader import Uploader, is_shared
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums
 from orchestrator.storage.episode_store import EpisodeStore, episodes
@@ -48,27 +48,6 @@ def stored_ids(url: str) -> set[int]:
 
 
 # -- upload order ---------------------------------------------------------------------------------------------------------
-def test_turns_upload_before_episodes_and_replaced_parts_go_last():
-    there = ["episodes/part-00000001.parquet", "turns/part-00000001.parquet"]
-    here = [f"{t}/part-{n}.parquet" for t in ("episodes", "turns") for n in ("00000001-00000003", "00000004")]
-
-    new, gone = pending_parts(here, there)
-
-    assert new == [
-        "turns/part-00000001-00000003.parquet", "turns/part-00000004.parquet",
-        "episodes/part-00000001-00000003.parquet", "episodes/part-00000004.parquet",
-    ]  # fmt: skip
-    assert gone == there
-
-
-def test_a_merge_without_its_episodes_replaces_nothing_yet():
-    parts = [f"{table}/part-0000000{n}.parquet" for table in ("episodes", "turns") for n in (1, 2)]
-
-    new, gone = pending_parts([*parts, "turns/part-00000001-00000002.parquet"], parts)
-
-    assert (new, gone) == (["turns/part-00000001-00000002.parquet"], [])
-
-
 def test_machine_local_files_are_not_uploaded():
     local = ["lock", "attempt", "sent", "mlflow.db", "mlflow.db-wal", "mlartifacts/1/x", "damaged/x", "plan.json.tmp"]
     assert not any(map(is_shared, local))
@@ -337,21 +316,6 @@ def test_outage_is_waited_for_and_reported_if_it_lasts(url, service, capsys, mon
 
 
 # -- what a user gets wrong -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        ("s3://key:secret@sweeps/x", "keys belong in the environment"),
-        ("s3:///x", "names no bucket"),
-        ("s4://sweeps/x", "proactive-sweep[cloud]"),
-        ("s3://no-such-bucket/x", "no-such-bucket/x cannot be written"),
-    ],
-)
-def test_invalid_address_is_refused_in_one_line(service, output, message):
-    with pytest.raises(RunFolderError) as error, remote.open_location(output, str):
-        pass
-    assert message in str(error.value) and "\n" not in str(error.value) and "secret@" not in str(error.value)
-
-
 def test_object_outside_folder_is_refused(url, tmp_path):
     bucket = Bucket(url)
     bucket.write("plan.json", b"{}")

@@ -1,14 +1,11 @@
 """The uploader's order, its pauses and its failures, over a bucket in a folder of this machine."""
 
-import os
-import threading
-
 import pytest
 
 from envs.errors import RunFolderError
 from orchestrator.object_store import uploader
 from orchestrator.object_store.bucket import Bucket, BucketError
-from orchestrator.object_store.uploader import Uploader, pending_parts, replaced_parts, shared_files
+from orchestrator.object_store.uploader import Uploader, shared_files
 from orchestrator.object_store.writer_lock import LOCK, WriterLock
 from orchestrator.storage import checksums, safe_write
 
@@ -74,30 +71,6 @@ def put(folder, *names: str, content: bytes = b"x") -> None:
         safe_write.publish(folder / name)
 
 
-def test_options_and_turns_go_first_then_episodes_and_verdicts_by_name():
-    local = [part(table, number) for table in ("verdicts", "episodes", "turns", "options") for number in (2, 1)]
-    assert pending_parts([*local, "plan.json"], [])[0] == [
-        part("options", 1), part("options", 2), part("turns", 1), part("turns", 2),
-        part("episodes", 1), part("episodes", 2), part("verdicts", 1), part("verdicts", 2),
-    ]  # fmt: skip
-
-
-def test_only_a_complete_merge_replaces_what_lies_inside_it():
-    inside = [part("turns", 2), part("options", 3), part("episodes", 1, 2)]
-    beside = [part("turns", 4), part("turns", 3, 4), part("verdicts", 2)]
-    merge = [part("turns", 1, 3), part("episodes", 1, 3)]
-    assert replaced_parts([*inside, *beside, *merge], merge) == set(inside)
-    assert replaced_parts(inside, merge[:1]) == replaced_parts(inside, merge[1:]) == set()
-    assert replaced_parts([part("turns", 1)], [part("turns", 1), part("episodes", 1)]) == set()
-
-
-def test_verdicts_below_the_newest_are_merged_into_it():
-    newest = part("verdicts", 3)
-    names = [part("verdicts", number) for number in (1, 2, 3, 4)]
-    assert replaced_parts(names, [newest, part("verdicts", 2)]) == {part("verdicts", 1)}
-    assert replaced_parts(names, []) == set()
-
-
 def test_shared_files_are_verdicts_then_episodes_then_all_others_by_name(folder):
     put(folder, "b.json", "a.json", part("turns", 1), part("episodes", 2), part("episodes", 1), part("verdicts", 1))
     put(folder, "logs/1/x.log", "mlruns/x", "damaged/turns/part-00000001.parquet", "control/inbox/x", "mlflow.db-wal")
@@ -130,9 +103,10 @@ def test_a_merge_takes_the_place_of_its_parts_after_it_is_there(uploading, bucke
     singles = [part(table, number) for table in ("episodes", "turns") for number in (1, 2)]
     put(folder, *singles)
     uploading.upload_round(everything=True)
+    put(folder, part("episodes", 1, 2), part("turns", 1, 2))
+    checksums.record_removals(folder, [folder / name for name in singles])
     for name in singles:
         (folder / name).unlink()
-    put(folder, part("episodes", 1, 2), part("turns", 1, 2))
     bucket.changes.clear()
     uploading.upload_round(everything=False)
     assert list(dict.fromkeys(bucket.changes)) == [
@@ -194,34 +168,6 @@ def test_a_part_that_is_taken_and_not_there_is_an_error_of_the_bucket(uploading,
     assert str(refused.value) == f"{bucket.url}/{part('turns', 1)} was written by another process, so this one stops"
 
 
-def test_a_part_that_goes_before_it_is_read_is_left_to_the_next_round(uploading, folder):
-    assert uploading._upload(part("turns", 1)) is False
-    assert part("turns", 1) not in uploading.remote_names
-    assert uploading._replace("absent.json") is None and "absent.json" not in uploading.remote_names
-
-
-def test_pauses_double_up_to_half_a_minute(uploading, capsys):
-    assert uploading._pause() == 2.0
-    pauses = []
-    for _ in range(12):
-        uploading._report_failure(BucketError("away"))
-        pauses.append(uploading._pause())
-    assert pauses == [2.0, 4.0, 8.0, 16.0, *[30.0] * 8]
-    assert capsys.readouterr().err == "away; the sweep continues, and the upload is retried\n", "said once"
-    assert uploader.ROUND_INTERVAL_S == 1 and uploader.UPLOAD_TIMEOUT_S == 600 == uploading.patience
-
-
-def test_an_end_of_the_disk_ends_the_upload_at_once(uploading, bucket, folder, capsys, monkeypatch):
-    put(folder, part("turns", 1))
-    monkeypatch.setattr(uploader, "ROUND_INTERVAL_S", 0.01)
-    bucket.fault = OSError(28, "No space left on device")
-    uploading._closing.set()
-    uploading.start()
-    problem = uploading.close()
-    assert str(problem) == f"{folder} cannot be read or written (No space left on device)"
-    assert capsys.readouterr().err == f"{problem}; the sweep continues, and the upload is retried\n"
-
-
 def test_a_bucket_that_stays_away_is_waited_for_as_long_as_said(uploading, bucket, folder, monkeypatch):
     put(folder, part("turns", 1))
     monkeypatch.setattr(uploader, "RETRY_PAUSE_S", 0.0)
@@ -250,30 +196,3 @@ def test_another_writer_ends_the_upload(uploading, bucket, folder, monkeypatch):
     uploading._closing.set()
     uploading._work()
     assert str(uploading._failed) == "taken" and not uploading._complete
-
-
-def test_commands_are_looked_for_every_two_seconds_and_not_at_the_end(uploading, monkeypatch):
-    clock, looks = [1000.0], []
-    monkeypatch.setattr(uploader.time, "monotonic", lambda: clock[0])
-
-    def fetch_commands():
-        looks.append(clock[0])
-        uploading._commands_at = clock[0]
-
-    def wait(seconds):
-        clock[0] += seconds
-        if clock[0] >= 1005:
-            closed.set()
-
-    closed = threading.Event()
-    monkeypatch.setattr(uploading, "fetch_commands", fetch_commands)
-    monkeypatch.setattr(closed, "wait", wait)
-    monkeypatch.setattr(uploading, "_closing", closed)
-    uploading._work()
-    assert looks == [1001.0, 1003.0] and uploading._complete
-
-
-def test_a_state_is_time_and_size(folder):
-    put(folder, "a", content=b"123")
-    os.utime(folder / "a", ns=(5, 7))
-    assert uploader._file_state(folder / "a") == (7, 3) and uploader._file_state(folder / "b") is None
