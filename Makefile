@@ -34,7 +34,7 @@ $(VENV)/.base: $(VENV)/.core $(wildcard extras/*/pyproject.toml)
 	touch $@
 
 $(VENV)/.model: $(VENV)/.base $(VENV)/.demo
-	$(UV) -e '.[transformers,openai,train]'
+	$(UV) -e '.[transformers,openai]' -e extras/learn
 	touch $@
 
 # vLLM for CPUs, and a browser, where they can be had; the tests that need them say so and skip where not
@@ -58,14 +58,14 @@ demo-real: $(VENV)/.demo
 	for sweep in demo-real demo-real-oeg demo-real-tools; do $(BIN)/proactive-sweep run sweeps/$$sweep.toml || exit 1; done
 	@echo 'next: . $(BIN)/activate && proactive-sweep report outputs/demo-real outputs/demo-real-oeg outputs/demo-real-tools'
 
-# table 3 in small: the embedded model before and after learning from two scenarios, with three rewards
+# table 3 in small: the embedded model before and after learning from two scenarios, with two rewards
 demo-learning: $(VENV)/.model
 	$(BIN)/proactive-sweep data demo outputs/demo-learning-train --scenarios QD,COCO --samples 320 --seed 5000 --keep
 	$(BIN)/proactive-sweep data demo outputs/demo-learning-test --samples 280 --seed 900000 --keep
-	for rp in 0.5 0.75 1.0; do $(BIN)/proactive-sweep train sweeps/demo-learning.toml --set train.rp=$$rp \
+	for rp in 0.5 1.0; do $(BIN)/proactive-sweep train demo-learning --set train.rp=$$rp \
 	  --output outputs/learning/rp-$$rp || exit 1; done
-	$(BIN)/proactive-sweep run sweeps/demo-learning.toml $(foreach rp,0.5 0.75 1.0,--model outputs/learning/rp-$(rp)/model.toml)
-	$(BIN)/proactive-sweep report --learned outputs/demo-learning
+	$(BIN)/proactive-sweep run demo-learning $(foreach rp,0.5 1.0,--model outputs/learning/rp-$(rp)/model.toml)
+	$(BIN)/proactive-sweep report outputs/demo-learning
 
 # accuracy and suggestions as the will to ask moves, exactly, before and after learning
 demo-operating: $(VENV)/.model
@@ -99,7 +99,7 @@ lint: $(VENV)/.base
 	$(BIN)/python -m tests.bench.structure --quiet
 
 # constraints-gpu.txt: the versions of constraints.txt, with what CUDA needs, for Python 3.11 to 3.13
-GPU_EXTRAS := vllm transformers vision openai hub train cloud top notebook gymnasium docs paper
+GPU_EXTRAS := vllm transformers vision openai hub cloud top notebook gymnasium docs paper
 lock: $(VENV)/.base
 	head -2 constraints-gpu.txt > build-lock.txt && cat constraints.txt >> build-lock.txt
 	$(BIN)/uv pip compile pyproject.toml $(addprefix --extra ,$(GPU_EXTRAS)) --universal --python-version 3.11 --no-annotate --no-header \

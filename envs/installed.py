@@ -42,6 +42,7 @@ OFFERED_BY_EXTRAS = {
         "demo", "demo-oeg", "demo-oeg-multi", "demo-real", "demo-real-oeg", "demo-real-tools", "demo-tools",
         "embedded", "embedded-135m", "embedded-asks", "smollm2-135m",
     ),
+    "learn": ("demo-learning", "paper-learning"),
 }  # fmt: skip
 """Extra -> the models, sweeps, conditions and tables that it offers, for messages where it is not installed."""
 SHAPES = {

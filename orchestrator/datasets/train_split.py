@@ -91,7 +91,7 @@ def _texts(prompt: Any) -> Iterator[str]:
 def check_split(folder: Path, expected: int = ROWS) -> int:
     """Count the rows. Raises BadData if one is bad or the number differs from the published one."""
     if not is_split(folder):
-        raise BadData(f"{folder} holds no {PATTERN}; `proactive-sweep data fetch DIR --split train` brings them")
+        raise BadData(f"{folder} holds no {PATTERN}; `proactive-sweep data split DIR` brings them")
     number = sum(1 for _ in read_rows(folder))
     if number != expected:
         raise BadData(f"{folder} holds {number:,} rows, and the published train split {expected:,}; fetch it again")

@@ -13,7 +13,7 @@ from sweeps.load import SweepError, build, load
 from sweeps.registry import registry
 
 ROOT = Path(__file__).parents[2]
-PAPER = [ROOT / f"sweeps/{name}.toml" for name in ("paper", "paper-oeg", "paper-learning")]
+PAPER = [ROOT / f"sweeps/{name}.toml" for name in ("paper", "paper-oeg")]
 FILES = [*PAPER, *sorted(ROOT.glob("sweeps/ablations/*.toml"))]
 
 

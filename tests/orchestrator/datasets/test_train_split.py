@@ -1,4 +1,4 @@
-"""The published train split, in the columns of its dataset card: rows are checked, learnt from and fetched."""
+"""The published train split, in the columns of its dataset card: rows are checked and fetched."""
 
 import io
 
@@ -7,10 +7,7 @@ import pytest
 from PIL import Image
 
 from envs.samples import BadData
-from envs.types import Action
 from orchestrator.datasets import train_split
-from orchestrator.learning.plan import load_split_states
-from orchestrator.learning.settings import TrainError
 from tests.orchestrator.datasets.test_download import fetch
 from tests.orchestrator.hubserver import Hub, serving
 
@@ -36,48 +33,6 @@ def write(folder, rows, name="train-00000-of-00001.parquet"):
     folder.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(rows).write_parquet(folder / name)
     return folder
-
-
-def test_row_becomes_state_with_game_verdicts(tmp_path):
-    (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
-
-    assert state.scenario == "QD" and state.job().request.messages[0].text.startswith("What is it? 0\nA. Add")
-    assert [p.size for p in state.job().pictures.values()] == [(8, 8)]
-    for reply, reward, action in (
-        ("Cat.", 1.0, Action.CATEGORY), ("C", 1.0, Action.CATEGORY), ("C. Cat.", 1.0, Action.CATEGORY),
-        ("A", 0.5, Action.SUGGESTION), ("Add more details.", 0.5, Action.SUGGESTION),
-        ("Dog.", 0.0, Action.CATEGORY), ("B", 0.0, Action.ABSTENTION), ("no idea", 0.0, Action.UNPARSABLE),
-    ):  # fmt: skip
-        assert (state.outcome(reply).reward(0.5), state.outcome(reply).action) == (reward, action), reply
-    assert state.outcome(state.solution).right
-
-
-def test_camera_moves_belong_to_coco(tmp_path):
-    options = ["Move the camera to the left.", *OPTIONS[1:]]
-    rows = [row(options=options, proactive_actions=options[:1])]
-
-    assert load_split_states(write(tmp_path, rows), None, 0)[0].scenario == "COCO"
-
-
-def test_samples_are_drawn_by_seed(tmp_path):
-    folder = write(tmp_path, [row(k) for k in range(20)])
-    keys = [[s.key for s in load_split_states(folder, 5, seed)] for seed in (0, 0, 1)]
-
-    assert len(set(keys[0])) == 5 and keys[0] == keys[1] != keys[2]
-
-
-def test_hints_are_refused_for_published_split(tmp_path):
-    (state,) = load_split_states(write(tmp_path, [row()]), None, 0)
-
-    with pytest.raises(TrainError, match=r"set train.exploration.hint = 0"):
-        state.job(hint=True)
-
-
-def test_undecodable_picture_is_reported(tmp_path):
-    (state,) = load_split_states(write(tmp_path, [row(images=[{"bytes": b"GIF8", "path": None}])]), None, 0)
-
-    with pytest.raises(TrainError, match="row 0 of the train split has no picture that can be decoded"):
-        state.job()
 
 
 BAD = {

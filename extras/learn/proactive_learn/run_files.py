@@ -1,34 +1,26 @@
-"""The files of a training: resolved settings, the checkpoint, tables of rollouts, the weights and ``model.toml``.
+"""The files of a training: resolved settings, tables of rollouts, the trainer's checkpoints, the weights and ``model.toml``.
 
 Each file is written atomically. A folder belongs to one set of settings; a killed training keeps its last checkpoint.
 """
 
-from __future__ import annotations
-
-import io
+import json
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from pickle import UnpicklingError
-from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from shutil import copyfile, rmtree
+from typing import Any
 
 import polars as pl
 import tomli_w
 
-from orchestrator.learning.rollouts import Rollout
-from orchestrator.learning.settings import Train, TrainError
 from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import differences
+from proactive_learn.settings import Train, TrainError
 
-if TYPE_CHECKING:
-    import torch
-
-    from orchestrator.learning.policy import Policy
-
-RESOLVED, CHECKPOINT, ROLLOUTS, MODEL = "train.resolved.toml", "checkpoint.pt", "rollouts", "model.toml"
+RESOLVED, ROLLOUTS, MODEL = "train.resolved.toml", "rollouts", "model.toml"
 MAX_DIFFERENCES = 6
 """Differences listed in an error message."""
 VLLM_LORA_RANKS = (16, 32, 64, 128, 256, 320, 512)
@@ -36,30 +28,27 @@ VLLM_LORA_RANKS = (16, 32, 64, 128, 256, 320, 512)
 ROLLOUT_SCHEMA = {
     "step": pl.Int64, "group": pl.Int64, "state": pl.String, "scenario": pl.String, "kind": pl.String,
     "variant": pl.String, "reply": pl.String, "action": pl.String, "right": pl.Boolean, "asked": pl.Boolean,
-    "reward": pl.Float64, "advantage": pl.Float64, "logprob": pl.Float64, "tokens": pl.Int64,
+    "reward": pl.Float64, "advantage": pl.Float64, "tokens": pl.Int64,
 }  # fmt: skip
-"""Columns of the rollouts, one row per reply; ``advantage`` is null in a group with equal rewards."""
+"""Columns of the rollouts, one row per reply; ``variant`` is ``hint`` if it was sampled from the hinted question."""
+TRAINED_FILES = ("adapter_*", "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json")
+PROCESSOR_FILES = ("tokenizer*", "*processor*", "chat_template*", "special_tokens_map.json", "vocab*", "merges.txt")
+"""Files of a checkpoint that belong to the model, not to the optimizer or the trainer."""
 
 
 def claim(folder: Path, train: Train) -> None:
     """Write the resolved settings; raises TrainError if the folder has steps that were trained with other settings."""
     path = folder / RESOLVED
-    settings = {name: value for name, value in train.settings.items() if value is not None}
-    if path.exists() and has_steps(folder):
+    if path.exists() and ((folder / MODEL).exists() or any(folder.glob("checkpoint*"))):
         try:
             old = tomllib.loads(path.read_text("utf-8"))["settings"]
         except (OSError, ValueError, KeyError):
             raise TrainError(f"{path} cannot be read as settings of a training; pass another --output") from None
-        if changed := differences(old, settings, between=", now it is "):
+        if changed := differences(old, train.settings, between=", now it is "):
             changes = "; ".join(changed[:MAX_DIFFERENCES])
             raise TrainError(f"{folder} holds a training with other settings: {changes}; pass another --output")
     table = train.model_dump(mode="json", exclude_none=True)
-    safe_write.write(path, tomli_w.dumps({"train": table, "settings": settings}).encode())
-
-
-def has_steps(folder: Path) -> bool:
-    """Return True if a folder has a checkpoint of either engine or a trained model."""
-    return any((folder / name).exists() for name in (CHECKPOINT, MODEL)) or any(folder.glob("checkpoint-*"))
+    safe_write.write(path, tomli_w.dumps({"train": table, "settings": train.settings}).encode())
 
 
 def read_train_table(folder: Path) -> dict[str, Any]:
@@ -71,55 +60,28 @@ def read_train_table(folder: Path) -> dict[str, Any]:
         raise TrainError(f"{folder} has no training; `proactive-sweep train` writes one") from None
 
 
-# -- checkpoint --------------------------------------------------------------------------------------------------------
-def save_checkpoint(folder: Path, step: int, policy: Policy, adamw: torch.optim.Optimizer) -> None:
-    """Save weights and the optimizer's state after ``step`` steps; random draws need no state, as they depend on (seed, step)."""
-    import torch
+# -- checkpoints -------------------------------------------------------------------------------------------------------
+def complete_checkpoints(output: Path) -> dict[int, Path]:
+    """Return steps -> folder of the checkpoints with ``trainer_state.json``, which the trainer writes last."""
+    checkpoints = {}
+    for folder in output.glob("checkpoint-*"):
+        with suppress(OSError, ValueError, KeyError):
+            checkpoints[int(json.loads((folder / "trainer_state.json").read_text("utf-8"))["global_step"])] = folder
+    return checkpoints
 
-    buffer = io.BytesIO()
-    torch.save({"step": step, "weights": policy.weights(), "adamw": adamw.state_dict()}, buffer)
-    safe_write.write(folder / CHECKPOINT, buffer.getvalue())
 
-
-def load_checkpoint(folder: Path, policy: Policy, adamw: torch.optim.Optimizer) -> int | None:
-    """Restore the checkpoint and return its number of steps, None if there is no checkpoint; raises TrainError if damaged."""
-    import torch
-
-    path = folder / CHECKPOINT
-    if not path.exists():
-        return None
-    try:
-        checkpoint = torch.load(path, weights_only=True, map_location=policy.device)
-        policy.restore(checkpoint["weights"])
-        adamw.load_state_dict(checkpoint["adamw"])
-        return int(checkpoint["step"])
-    except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError):
-        raise TrainError(f"{path} is damaged; remove it to start over") from None
+def finished_steps(output: Path) -> int:
+    """Return the number of steps of the last complete checkpoint."""
+    return max(complete_checkpoints(output), default=0)
 
 
 # -- rollouts ----------------------------------------------------------------------------------------------------------
-def rollout_rows(step: int, rollouts: Sequence[Rollout]) -> list[dict[str, Any]]:
-    """Return one row per reply."""
-    return [
-        {
-            "step": step, "group": rollout.group, "state": rollout.state.key, "scenario": rollout.state.scenario,
-            "kind": rollout.state.kind, "variant": rollout.variant, "reply": rollout.reply,
-            "action": rollout.outcome.action.value, "right": rollout.outcome.right, "asked": rollout.outcome.is_suggestion,
-            "reward": rollout.reward, "advantage": rollout.advantage, "logprob": rollout.completion.logprob,
-            "tokens": len(rollout.completion.tokens),
-        }
-        for rollout in rollouts
-    ]  # fmt: skip
-
-
-def write_rollouts(folder: Path, first: int, last: int, rows: Sequence[dict[str, Any]]) -> None:
-    """Write the rollouts of steps ``first`` to ``last``; a resumed training writes the same part again."""
-    if rows:
-        parts = folder / ROLLOUTS
-        parts.mkdir(exist_ok=True)
-        safe_write.write_table(
-            parts / f"steps-{first:06d}-{last:06d}.parquet", pl.DataFrame(rows, schema=ROLLOUT_SCHEMA)
-        )
+def write_rollouts(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the rollouts of some steps; a resumed training writes the same part again."""
+    parts = folder / ROLLOUTS
+    parts.mkdir(exist_ok=True)
+    name = f"steps-{rows[0]['step']:06d}-{rows[-1]['step']:06d}.parquet"
+    safe_write.write_table(parts / name, pl.DataFrame(rows, schema=ROLLOUT_SCHEMA))
 
 
 def remove_rollouts(folder: Path, step: int) -> None:
@@ -131,8 +93,8 @@ def remove_rollouts(folder: Path, step: int) -> None:
 
 def rollout_measures(rollouts: pl.DataFrame) -> dict[str, float]:
     """Return the mean reward, the share of groups with unequal rewards, and the percentages of asks and right replies by view."""
-    groups = rollouts.group_by("group").agg(pl.col("advantage").is_not_null().any())
-    measures = {"reward": _mean(rollouts["reward"]), "live_groups": _mean(groups["advantage"])}
+    groups = rollouts.group_by("group").agg(pl.col("reward").n_unique() > 1)
+    measures = {"reward": _mean(rollouts["reward"]), "live_groups": _mean(groups["reward"])}
     for kind in ("hidden", "clear"):
         part = rollouts.filter(pl.col("kind") == kind, pl.col("variant") == "plain")
         if part.height:
@@ -146,15 +108,19 @@ def _mean(values: pl.Series) -> float:
 
 
 # -- the model ---------------------------------------------------------------------------------------------------------
-def publish(folder: Path, train: Train, save: Callable[[Path], None]) -> Path:
-    """Write the trained weights with ``save``, and ``model.toml``, a ``[[model]]`` table for sweeps; return its path.
+def publish(folder: Path, train: Train) -> Path:
+    """Write the weights of the last checkpoint and ``model.toml``, a ``[[model]]`` table for sweeps; return its path.
 
     The folder of the weights is named by their digest, so different weights have different keys (``ModelSpec.identity``).
     """
+    checkpoints = complete_checkpoints(folder)
     kind = "weights" if train.full else "adapter"
     fresh = folder / f"new-{kind}"
     rmtree(fresh, ignore_errors=True)
-    save(fresh)
+    fresh.mkdir()
+    for pattern in (*TRAINED_FILES, *(PROCESSOR_FILES if train.full else ())):
+        for file in checkpoints[max(checkpoints)].glob(pattern):
+            copyfile(file, fresh / file.name)
     for old in folder.glob(f"{kind}-*"):
         rmtree(old)
     weights = fresh.rename(folder / f"{kind}-{weights_digest(fresh)}")
@@ -180,12 +146,8 @@ def model_entry(folder: Path, train: Train, weights: Path) -> dict[str, Any]:
         {"source": str(weights.resolve()), "revision": ""} if train.full else {"lora": str(weights.resolve())}
     )
     if not train.full and train.model.backend == "vllm":
-        trained["options"] = {**train.model.options, "max_lora_rank": vllm_lora_rank(train.lora.r)}
+        rank = next(rank for rank in VLLM_LORA_RANKS if rank >= train.lora.r)
+        trained["options"] = {**train.model.options, "max_lora_rank": rank}
     note = f"{train.model.name} trained on {', '.join(train.scenarios)} with rp {train.rp:g}, seed {train.seed}"
     table = {**base, "backend": train.model.backend, "gpus": train.model.gpus, "name": name, **trained, "note": note}
     return {key: value for key, value in table.items() if key != "paper" and value != ""}
-
-
-def vllm_lora_rank(r: int) -> int:
-    """Return the smallest ``max_lora_rank`` of vLLM that holds an adapter of rank ``r``."""
-    return next(rank for rank in VLLM_LORA_RANKS if rank >= r)

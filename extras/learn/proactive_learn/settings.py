@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,18 @@ from sweeps.values import Frozen
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[Whole, Field(ge=1)]
+REMOVED = {
+    "engine": "TRL is the only engine",
+    "sampler": "TRL samples with transformers",
+    "workers": "`accelerate launch -m orchestrator train` starts several processes",
+    "zero": "`accelerate launch --use_deepspeed` spreads weights over GPUs",
+    "credit": "each reply earns its own reward, as in the paper",
+    "gamma": "each reply earns its own reward, as in the paper",
+    "clone": "exploration.hint shows the right replies",
+    "evaluate_every": "`proactive-sweep run` plays the trained model",
+    "evaluate_samples": "`proactive-sweep run` plays the trained model",
+}
+"""Keys of earlier releases, and what does their work."""
 
 
 class TrainError(SweepError):
@@ -34,31 +46,29 @@ class Lora(Frozen):
 
 
 class States(Frozen):
-    """The weight of each kind of state; any weights, 0 leaves a kind out."""
+    """The kinds of states to train on: 1 takes a kind, 0 leaves it out."""
 
-    hidden: Annotated[float, Field(ge=0)] = 1.0
+    hidden: Annotated[Whole, Field(ge=0, le=1)] = 1
     """First views: the answer is not visible yet."""
-    middle: Annotated[float, Field(ge=0)] = 1.0
+    middle: Annotated[Whole, Field(ge=0, le=1)] = 1
     """Views between the first and the last."""
-    clear: Annotated[float, Field(ge=0)] = 1.0
+    clear: Annotated[Whole, Field(ge=0, le=1)] = 1
     """Last views of a player who asks until the answer is visible."""
 
     @model_validator(mode="after")
     def _check_states(self) -> Self:
-        if self.hidden + self.middle + self.clear == 0:
-            raise ValueError("draws no state; give at least one of hidden, middle and clear a weight above 0")
+        if not self.hidden + self.middle + self.clear:
+            raise ValueError("takes no state; set at least one of hidden, middle and clear to 1")
         return self
 
 
 class Exploration(Frozen):
-    """Sources of variety for replies that would otherwise be equal; none is in the paper."""
+    """A source of variety for replies that would otherwise be equal; not in the paper."""
 
     hint: Share = 0.0
     """Share of each group that is sampled from the hinted question; gradients are those of the question without hint."""
     until: Share = 0.5
     """Share of the steps that sample hinted replies, counted from the first step."""
-    clone: Annotated[Whole, Field(ge=0)] = 0
-    """Steps before the first one that train the right reply itself (cross entropy)."""
 
 
 class Train(Frozen):
@@ -66,18 +76,10 @@ class Train(Frozen):
 
     model: ModelSpec
     data: str
-    """A folder in the published format, or one with the published train split (``data fetch --split train``)."""
+    """A folder in the published format, or one with the published train split (``data split``)."""
     scenarios: tuple[str, ...] = ("QD", "COCO")
     samples: Count | None = None
     """Samples per scenario, drawn by seed; None takes all."""
-    engine: Literal["native", "trl"] = "native"
-    """``native``: exploration, credit by episode, one process. ``trl``: TRL's GRPOTrainer as in the paper, on several GPUs."""
-    sampler: Literal["transformers", "vllm"] = "transformers"
-    """Engine that samples the replies; ``vllm`` requires ``native`` and a vllm entry whose options leave memory for both."""
-    workers: Count = 1
-    """Processes of Ray Train, with a GPU each if the model uses one; for ``trl`` only."""
-    zero: Literal[0, 2, 3] = 0
-    """DeepSpeed's ZeRO stage (paper: 3); for ``trl`` only."""
     rp: Share = 0.5
     """Reward of a valid suggestion; the right category earns 1, any other reply 0."""
     states: States = States()
@@ -101,65 +103,20 @@ class Train(Frozen):
     max_tokens: Count = 50
     """Token limit of a reply."""
     exploration: Exploration = Exploration()
-    credit: Literal["turn", "episode"] = "turn"
-    """``turn``: each reply's own reward, as in the paper. ``episode``: 1 if the episode ends right, discounted per turn."""
-    gamma: Annotated[float, Field(gt=0, le=1)] = 0.95
-    """Discount per turn, for credit by episode."""
     kl: Annotated[float, Field(ge=0)] = 0.0
     """Weight of the KL divergence from the model before training."""
     shuffle_rewards: bool = False
     """A control: rewards are shuffled within each group, so that the task cannot be learned."""
     seed: Whole = 0
     checkpoint_every: Count = 20
-    evaluate_every: Annotated[Whole, Field(ge=0)] = 0
-    """Steps between two evaluations on the sweep's own data; 0 turns them off."""
-    evaluate_samples: Count = 10
-    """Samples per scenario in an evaluation."""
 
     @model_validator(mode="after")
     def _check_groups(self) -> Self:
         if self.batch % self.rollouts:
             raise ValueError(f"batch = {self.batch} is not a multiple of rollouts = {self.rollouts}")
-        if round(self.exploration.hint * self.rollouts) == self.rollouts:
+        if self.hinted == self.rollouts:
             raise ValueError("exploration.hint leaves no reply to the question without hint; take a smaller share")
         return self
-
-    @model_validator(mode="after")
-    def _check_engine(self) -> Self:
-        if self.engine == "native" and (self.workers > 1 or self.zero):
-            raise ValueError('workers and zero are settings of engine = "trl"; the native engine trains in one process')
-        if self.zero and (self.workers == 1 or not self.model.gpus):
-            raise ValueError(
-                f"zero = {self.zero} spreads weights over the GPUs of several workers; set workers above 1 for a model that "
-                "takes gpus, or leave zero out"
-            )
-        if self.sampler == "vllm" and (self.engine != "native" or self.model.backend != "vllm" or self.full):
-            raise ValueError(
-                'sampler = "vllm" samples for engine = "native" with adapters (full = false), from a model whose entry has '
-                'backend = "vllm"; leave sampler out, or change that'
-            )
-        if self.batch % (self.rollouts * self.workers):
-            raise ValueError(
-                f"batch = {self.batch} does not give each of {self.workers} workers whole groups of {self.rollouts}"
-            )
-        if self.engine == "trl" and (unsupported := self._native_settings()):
-            raise ValueError(
-                f'engine = "trl" asks one question per group, each state equally often, and does not support '
-                f'{", ".join(unsupported)}; leave it out, or set engine = "native"'
-            )
-        return self
-
-    def _native_settings(self) -> list[str]:
-        """Return the settings in use that only the native engine supports."""
-        weights = {weight for weight in self.states.model_dump().values() if weight}
-        settings = {
-            "exploration.hint": self.exploration.hint,
-            "exploration.clone": self.exploration.clone,
-            'credit = "episode"': self.credit == "episode",
-            "shuffle_rewards": self.shuffle_rewards,
-            "unequal weights of states": len(weights) > 1,
-        }
-        return [name for name, in_use in settings.items() if in_use]
 
     @property
     def groups(self) -> int:
@@ -167,11 +124,14 @@ class Train(Frozen):
         return self.batch // self.rollouts
 
     @property
+    def hinted(self) -> int:
+        """Replies of a group that are sampled from the hinted question while hints are given."""
+        return round(self.exploration.hint * self.rollouts)
+
+    @property
     def settings(self) -> dict[str, Any]:
-        """Return the settings that change the trained weights, flat: ``{"lora.r": 16}``; checkpoints and evaluations do not."""
-        nested = self.model_dump(
-            mode="json", exclude={"model", "evaluate_every", "evaluate_samples", "checkpoint_every"}
-        )
+        """Return the settings that change the trained weights, flat: ``{"lora.r": 16}``; checkpoints do not."""
+        nested = self.model_dump(mode="json", exclude={"model", "checkpoint_every"}, exclude_none=True)
         return {"model": self.model.identity, **dict(flatten(nested))}
 
 
@@ -195,8 +155,9 @@ def train_table(table: dict[str, Any], where: str) -> Train:
     """Validate the ``[train]`` table of a sweep's table; ``where`` names the file in errors."""
     where_train, fields = f"{where}: train", table.get("train")
     if not isinstance(fields, dict):
-        raise TrainError(f"{where} has no [train] table; see sweeps/demo-learning.toml")
+        raise TrainError(f"{where} has no [train] table; see demo-learning.toml of proactive-sweep-learn")
     fields = dict(fields)
+    _refuse_removed(fields, where_train)
     if "model" in fields:
         model = find_model(fields["model"], table.get("model", []), where_train)
         if revision := table.get("revisions", {}).get(model.name):  # the table was checked with the sweep
@@ -205,21 +166,27 @@ def train_table(table: dict[str, Any], where: str) -> Train:
     if "scenarios" in fields:
         fields["scenarios"] = find_scenarios(fields["scenarios"], where_train)
     train = validate_table(Train, fields, where_train)
-    if train.model.backend in ("builtin", "openai"):
-        raise TrainError(
-            f"{where_train}: {train.model.name} has no local weights; name a model of transformers or vLLM"
-        )
-    if "no pictures" in train.model.limits:
-        raise TrainError(
-            f"{where_train}: {train.model.name} reads text only, and training shows pictures; name a model with pictures"
-        )
-    if train.model.requirements:
-        raise TrainError(
-            f"{where_train}: {train.model.name} has packages of its own, and training uses the installed ones; leave"
-            " requirements out"
-        )
-    if train.model.lora:
-        raise TrainError(
-            f"{where_train}: {train.model.name} has an adapter already ({train.model.lora}); name the model without it"
-        )
+    if reason := _unfit(train.model):
+        raise TrainError(f"{where_train}: {train.model.name} {reason}")
     return train
+
+
+def _refuse_removed(fields: dict[str, Any], where: str) -> None:
+    """Raise TrainError for a key of an earlier release."""
+    exploration = fields.get("exploration")
+    keys = [*fields, *(exploration if isinstance(exploration, dict) else ())]
+    if removed := [key for key in keys if key in REMOVED]:
+        raise TrainError(f"{where}: leave {removed[0]} out, which 0.2.0 was the last to take: {REMOVED[removed[0]]}")
+
+
+def _unfit(model: ModelSpec) -> str:
+    """Return why a model cannot be trained; empty if it can."""
+    if model.backend in ("builtin", "openai"):
+        return "has no local weights; name a model of transformers or vLLM"
+    if "no pictures" in model.limits:
+        return "reads text only, and training shows pictures; name a model with pictures"
+    if model.requirements:
+        return "has packages of its own, and training uses the installed ones; leave requirements out"
+    if model.lora:
+        return f"has an adapter already ({model.lora}); name the model without it"
+    return ""

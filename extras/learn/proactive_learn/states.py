@@ -5,9 +5,9 @@ Rewards are the game's own verdicts. No state shows a picture that the benchmark
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -18,6 +18,7 @@ from PIL import Image, UnidentifiedImageError
 
 from actors.engine.backend import Message, Request, Situation
 from actors.engine.batching import Job
+from actors.engine.image_loader import picture_bounds
 from actors.playing import prompts
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
@@ -25,25 +26,16 @@ from envs.render import FORMATS, Fit, Renderer, UnreadablePicture
 from envs.samples import limit_samples, load_samples
 from envs.scenario import suggestions
 from envs.types import Action, Ending, ImageRef, Sample, State, Verdict, View
-from orchestrator.datasets.train_split import SplitRow
-from orchestrator.learning.settings import States, TrainError
+from orchestrator.datasets.train_split import SplitRow, is_split, read_rows
+from orchestrator.storage import job_paths
+from proactive_learn.settings import Train, TrainError, Training
 from sweeps.sampling import Sampling
 from sweeps.spec import Sweep
 
 KINDS = ("hidden", "middle", "clear")
 
 
-class SampledReply(NamedTuple):
-    """One sampled reply."""
-
-    tokens: tuple[int, ...]
-    """Includes the end token if the reply has one."""
-    logprob: float
-    """Sum of the log-probabilities of its tokens at temperature 1, given the question it was sampled from."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyOutcome:
+class ReplyOutcome(NamedTuple):
     """The outcome of one reply in the game."""
 
     action: Action
@@ -51,8 +43,6 @@ class ReplyOutcome:
     """True if the reply names the right category and the game counts it."""
     is_suggestion: bool
     """True if the reply is a valid suggestion."""
-    next_state: State | None = None
-    """None if the episode ends here."""
 
     def reward(self, suggestion: float) -> float:
         """Return 1 for the right category, ``suggestion`` (the paper's rp) for a valid suggestion, else 0 (paper, section 5)."""
@@ -78,11 +68,6 @@ class GameState:
     def scenario(self) -> str:
         return self.sample.scenario
 
-    @cached_property
-    def solution(self) -> str:
-        """A right reply."""
-        return SCENARIOS[self.scenario].solve(self.sample, self.state)
-
     def job(self, hint: bool = False) -> Job:
         """Return the question for an engine, pictures included; raise TrainError for an unreadable picture."""
         view = SCENARIOS[self.scenario].view(self.sample, self.state, hint)
@@ -92,20 +77,14 @@ class GameState:
             raise TrainError(
                 f"{self.key} cannot be shown: {bad}; `proactive-sweep data check` lists every bad picture"
             ) from None
-        return build_job(
-            (prompts.question_message(view),), {view.image: picture}, Situation(self.sample, self.state, view)
-        )
+        situation = Situation(self.sample, self.state, view)
+        return build_job((prompts.question_message(view),), {view.image: picture}, situation)
 
     def outcome(self, reply: str) -> ReplyOutcome:
         """Return the outcome of a reply."""
         state, turn = SCENARIOS[self.scenario].step(self.sample, self.state, reply)
         right, is_suggestion = state.ending is Ending.CORRECT, turn.option is Verdict.CORRECT
-        return ReplyOutcome(turn.action, right, is_suggestion and not right, state if state.ending is None else None)
-
-    def successor(self, state: State) -> GameState:
-        """Return a later state of the same episode; it is clear if the answer is visible in it."""
-        is_clear = SCENARIOS[self.scenario].solve(self.sample, state) == self.sample.answer
-        return GameState(self.sample, state, "clear" if is_clear else "middle", self.renderer)
+        return ReplyOutcome(turn.action, right, is_suggestion and not right)
 
 
 SPLIT_SCENARIOS = ("QD", "COCO")
@@ -127,23 +106,17 @@ class SplitState:
     def scenario(self) -> str:
         """The scenario whose moves are among its suggestions, by default the first of ``SPLIT_SCENARIOS``."""
         text = " ".join(suggestions(self.row.options)).lower()
-        return next(
-            (name for name in SPLIT_SCENARIOS if any(cue in text for cue in SCENARIOS[name].cue)), SPLIT_SCENARIOS[0]
-        )
-
-    @property
-    def solution(self) -> str:
-        return self.row.answer
+        named = (name for name in SPLIT_SCENARIOS if any(cue in text for cue in SCENARIOS[name].cue))
+        return next(named, SPLIT_SCENARIOS[0])
 
     def job(self, hint: bool = False) -> Job:
+        """Return the question for an engine; raise TrainError for a hint, which the split has not."""
         if hint:
             raise TrainError("the published train split has no questions with hints; set train.exploration.hint = 0")
-        image = ImageRef(self.key)
-        view = View(image, self.row.question, self.row.options, ())
-        sample = Sample(
-            self.scenario, self.row.number, self.row.question, self.row.options, (), self.row.answer, self.key, 0, 1, 0
-        )
-        question = Message("user", self.row.question, (image,))
+        row, image = self.row, ImageRef(self.key)
+        view = View(image, row.question, row.options, ())
+        sample = Sample(self.scenario, row.number, row.question, row.options, (), row.answer, self.key, 0, 1, 0)
+        question = Message("user", row.question, (image,))
         return build_job((question,), {image: self._picture()}, Situation(sample, State(0), view))
 
     def _picture(self) -> Image.Image:
@@ -180,39 +153,34 @@ def build_job(messages: tuple[Message, ...], pictures: Mapping[object, Image.Ima
     return Job(Request(messages, Sampling(), 0, situation), pictures)  # type: ignore[arg-type]
 
 
-def solution_path(sample: Sample, renderer: Renderer) -> list[GameState]:
-    """Return the states of a player who always gives the right reply: the first is hidden, the last clear."""
-    states = SCENARIOS[sample.scenario].solution(sample)[:-1]
-    kinds = ["hidden", *["middle"] * (len(states) - 2), "clear"] if len(states) > 1 else ["clear"]
-    return [GameState(sample, state, kind, renderer) for state, kind in zip(states, kinds, strict=True)]
+def count_kinds(states: Sequence[TrainingState]) -> str:
+    """Return the numbers of states by kind: ``320 hidden, 40 middle, 320 clear``."""
+    counts = Counter(state.kind for state in states)
+    return ", ".join(f"{counts[kind]:,} {kind}" for kind in KINDS)
 
 
-class Pool:
-    """A pool of states to draw from, by scenario and kind."""
+# -- reading -----------------------------------------------------------------------------------------------------------
+def load_training_states(training: Training) -> list[TrainingState]:
+    """Load the states to learn from; raise TrainError if one of them shows a test picture."""
+    sweep, train = training
+    job_paths.check_data_path(train.data)
+    states: list[TrainingState] = []
+    if is_split(Path(train.data)):
+        states += load_split_states(Path(train.data), train.samples, train.seed)
+    else:
+        states += load_states(Path(train.data), train.scenarios, train.samples, train.seed, picture_bounds(train.model))
+    refuse_test_pictures(states, train.scenarios, sweep, train.data)
+    if wanted := [state for state in states if getattr(train.states, state.kind)]:
+        return wanted
+    raise TrainError(f"{train.data} has no state of the kinds that train.states takes ({count_kinds(states)})")
 
-    def __init__(self, states: Sequence[TrainingState], weights: States) -> None:
-        self.states = states
-        self.scenarios = sorted({state.scenario for state in states})
-        self.weights = weights.model_dump()
-        self.by_kind: dict[tuple[str, str], list[TrainingState]] = {}
-        for state in states:
-            self.by_kind.setdefault((state.scenario, state.kind), []).append(state)
 
-    def counts(self) -> dict[str, int]:
-        """Return kind -> number of states."""
-        return {kind: sum(len(self.by_kind.get((name, kind), ())) for name in self.scenarios) for kind in KINDS}
-
-    def draw(self, number: int, rng: Random) -> list[TrainingState]:
-        """Draw ``number`` states: scenarios in turn, then a kind of the scenario by weight."""
-        return [self._draw_state(self.scenarios[index % len(self.scenarios)], rng) for index in range(number)]
-
-    def _draw_state(self, scenario: str, rng: Random) -> TrainingState:
-        kinds = [kind for kind in KINDS if (scenario, kind) in self.by_kind]
-        weights = [self.weights[kind] for kind in kinds]
-        if not any(weights):
-            wanted = ", ".join(kind for kind in KINDS if self.weights[kind])
-            raise TrainError(f"{scenario} has no state of the kinds that train.states draws ({wanted})")
-        return rng.choice(self.by_kind[scenario, rng.choices(kinds, weights)[0]])
+def load_split_states(folder: Path, samples: int | None, seed: int) -> list[SplitState]:
+    """Load the rows of a folder, or ``samples`` of them drawn by seed; raises BadData."""
+    rows: Sequence[SplitRow] = list(read_rows(folder))
+    if samples is not None and samples < len(rows):
+        rows = Random(f"{seed}/learning/rows").sample(rows, samples)
+    return [SplitState(row) for row in rows]
 
 
 def load_states(
@@ -228,16 +196,23 @@ def load_states(
     return states
 
 
-def fingerprint(picture: Image.Image) -> bytes:
-    """Return a digest of a picture's size and RGB pixels."""
-    rgb = picture.convert("RGB")
-    return blake2b(repr(rgb.size).encode() + rgb.tobytes(), digest_size=16).digest()
+def solution_path(sample: Sample, renderer: Renderer) -> list[GameState]:
+    """Return the states of a player who always gives the right reply: the first is hidden, the last clear."""
+    states = SCENARIOS[sample.scenario].solution(sample)[:-1]
+    kinds = ["hidden", *["middle"] * (len(states) - 2), "clear"] if len(states) > 1 else ["clear"]
+    return [GameState(sample, state, kind, renderer) for state, kind in zip(states, kinds, strict=True)]
 
 
-def _fingerprints(state: TrainingState) -> Iterator[bytes]:
-    yield from (fingerprint(picture) for picture in state.job().pictures.values())
+def state_order(state_count: int, train: Train) -> list[int]:
+    """Return the index of the state of each group, step by step; each pass visits every state once, in a new order."""
+    group_count, indices = train.steps * train.groups, list[int]()
+    while len(indices) < group_count:
+        rng = Random(f"{train.seed}/learning/pass/{len(indices) // state_count}")
+        indices += rng.sample(range(state_count), state_count)
+    return indices[:group_count]
 
 
+# -- test pictures -----------------------------------------------------------------------------------------------------
 def refuse_test_pictures(states: Sequence[TrainingState], scenarios: Sequence[str], sweep: Sweep, data: str) -> None:
     """Raise TrainError if a clear view of the sweep's benchmark is among the pictures of the training.
 
@@ -259,3 +234,10 @@ def refuse_test_pictures(states: Sequence[TrainingState], scenarios: Sequence[st
             f"{data} shows pictures that {sweep.data} is scored on ({train_key} is {test_key}{count}); name a folder "
             "without test samples as train.data"
         )
+
+
+def _fingerprints(state: TrainingState) -> Iterator[bytes]:
+    """Yield a digest of size and RGB pixels of each picture."""
+    for picture in state.job().pictures.values():
+        rgb = picture.convert("RGB")
+        yield blake2b(repr(rgb.size).encode() + rgb.tobytes(), digest_size=16).digest()

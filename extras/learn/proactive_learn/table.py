@@ -1,0 +1,152 @@
+"""Table 3 of the paper from a run: each model before and after training, and the paired changes, for ``report``.
+
+A model counts as trained if its weights lie in the folder of a training; scores and intervals are those of the report.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from envs import in_paper_order
+from orchestrator.report.measures.outcomes import outcomes
+from orchestrator.report.run_data import RunData
+from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.tables.parts import AVERAGE, acc_and_ps, by_column
+from orchestrator.report.tables.table import Table, TableCell, columns, line
+from orchestrator.report.wording import format_signed
+from proactive_learn.run_files import RESOLVED, read_train_table
+from sweeps.protocol import ZERO_SHOT
+from sweeps.spec import ModelSpec
+
+PUBLISHED = Path(__file__).with_name("published_learning.csv")
+"""Table 3 of arXiv:2603.19466, re-typed; ``psr`` is the mean number of suggestions."""
+BEFORE, REFERENCE = "before", "reference"
+PAIRED = {
+    "model": pl.String, "stage": pl.String, "scenarios": pl.String, "n": pl.Int64, "difference": pl.Float64,
+    "low": pl.Float64, "high": pl.Float64,
+}  # fmt: skip
+
+
+class TrainedModel(NamedTuple):
+    """A trained model of a run."""
+
+    name: str
+    base: str
+    """Name of the model that it was trained from."""
+    stage: str
+    """``rp 0.5``, followed by the model's name."""
+    scenarios: tuple[str, ...]
+    """The scenarios of its training."""
+
+
+def learning_tables(run: RunData) -> list[Table]:
+    """Return the tables of each model that was played before and after training; none if no model was."""
+    models = {model.name: model for model in run.sweep.models}
+    trained = [model for model in trained_models(run.sweep.models) if model.base in models]
+    tables = []
+    for base in dict.fromkeys(model.base for model in trained):
+        stages = [model for model in trained if model.base == base]
+        tables.append(_stage_table(run, base, stages))
+        if models[base].paper in published_rows()["model"]:
+            tables.append(_paper_table(models[base].paper))
+        tables.append(_change_table(run, base, stages))
+    return tables
+
+
+def trained_models(models: Sequence[ModelSpec]) -> list[TrainedModel]:
+    """Return the trained models among ``models``, in the same order."""
+    folders = [(model, Path(model.lora or model.source).parent) for model in models]
+    tables = [(model, read_train_table(folder)) for model, folder in folders if (folder / RESOLVED).is_file()]
+    return [
+        TrainedModel(model.name, train["model"]["name"], f"rp {train['rp']:g}, {model.name}", tuple(train["scenarios"]))
+        for model, train in tables
+    ]
+
+
+def _stage_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Table:
+    stages = {
+        BEFORE: (base, ZERO_SHOT),
+        **{model.stage: (model.name, ZERO_SHOT) for model in trained},
+        REFERENCE: (base, REFERENCE),
+    }
+    cells = run.rows.filter(protocol="mcqa")
+    parts = {
+        stage: cells.filter(model=name, condition=condition).select(
+            pl.lit(base).alias("model"), pl.lit(stage).alias("stage"), "scenario", "planned", "scored", "acc", "ps"
+        )
+        for stage, (name, condition) in stages.items()
+    }
+    numbers = pl.concat(parts.values())
+    names = in_paper_order(numbers["scenario"].unique())
+    domain = {name for model in trained for name in model.scenarios}
+    lines = [
+        line(stage, [*_scores(part, names), _mean_score(part, names)]) for stage, part in parts.items() if part.height
+    ]
+    heads = columns("after", [*(f"{name}*" if name in domain else name for name in names), AVERAGE])
+    return Table("learning", f"{base}: acc % / ps, * trained on", heads, tuple(lines), numbers)
+
+
+def _scores(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[TableCell]:
+    cells = by_column(rows)
+    for name in names:
+        row = cells.get(name)
+        is_whole = row is not None and row["acc"] is not None and row["scored"] == row["planned"]
+        text = "-" if row is None or row["acc"] is None else acc_and_ps(row)
+        yield TableCell(text, row["acc"] if row else None, style="" if is_whole else "unfinished")
+
+
+def _mean_score(rows: pl.DataFrame, names: Sequence[str]) -> TableCell:
+    if rows.height < len(names) or rows["acc"].null_count():
+        return TableCell("unfinished", style="unfinished")
+    means = {name: sum(rows[name].to_list()) / rows.height for name in ("acc", "ps")}
+    return TableCell(acc_and_ps(means), means["acc"])
+
+
+def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> Table:
+    """Return after minus before on the same samples, as means of the trained and of the unseen scenarios."""
+    episodes = (
+        outcomes(run).filter(condition=ZERO_SHOT, protocol="mcqa").select("model", "scenario", "sample_id", "correct")
+    )
+    rows, lines = list[tuple[object, ...]](), []
+    for model in trained:
+        pairs = episodes.filter(model=model.name).join(
+            episodes.filter(model=base), on=("scenario", "sample_id"), suffix="_before"
+        )
+        is_trained = pl.col("scenario").is_in(model.scenarios)
+        for label, part in (("trained", pairs.filter(is_trained)), ("unseen", pairs.filter(~is_trained))):
+            if not part.height:
+                continue
+            change = 100 * (pl.col("correct").cast(pl.Int64) - pl.col("correct_before").cast(pl.Int64))
+            strata = [
+                stratum_from_values(each.select(change).to_series().to_numpy(), -100, 100)
+                for each in part.partition_by("scenario", maintain_order=True)
+            ]
+            mean, (low, high) = sum(stratum.mean for stratum in strata) / len(strata), score_interval(strata)
+            rows.append((base, model.stage, label, part.height, mean, low, high))
+            text = f"{format_signed(mean)} [{low:.1f}, {high:.1f}]"
+            lines.append(
+                line(f"{model.stage}, {label}", (TableCell(f"{part.height:,}", part.height), TableCell(text, mean)))
+            )
+    title = f"{base}: after minus before on the same samples, 95% interval"
+    numbers = pl.DataFrame(rows, schema=PAIRED, orient="row")
+    return Table("learning-paired", title, columns("after", ["n", "acc, points"]), tuple(lines), numbers)
+
+
+@cache
+def published_rows() -> pl.DataFrame:
+    """Return the paper's table 3: model, rp (``original``, a number, ``reference``), acc and psr by scenario and on average."""
+    return pl.read_csv(PUBLISHED, schema_overrides={"rp": pl.String})
+
+
+def _paper_table(paper_name: str) -> Table:
+    names = [column.removesuffix(" acc") for column in published_rows().columns if column.endswith(" acc")]
+    lines = []
+    for row in published_rows().filter(model=paper_name).iter_rows(named=True):
+        stage = {"original": BEFORE, "reference": REFERENCE}.get(row["rp"], f"rp {row['rp']}")
+        scores = [(row[f"{name} acc"], row[f"{name} psr"]) for name in names]
+        lines.append(line(stage, [TableCell(f"{acc:.1f} / {'-' if ps is None else ps}", acc) for acc, ps in scores]))
+    title = f"{paper_name} in the paper (trained on QD, COCO): acc % / ps"
+    return Table("learning-paper", title, columns("after", names), tuple(lines))

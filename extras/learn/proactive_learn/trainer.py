@@ -1,0 +1,112 @@
+"""A training from start to end: states, steps, checkpoints, metrics, and the trained model.
+
+Checkpoints are the trainer's own. On one CPU, a resumed training gives the same weights bit for bit. ``accelerate launch`` may
+start several processes, which share each step; the first one holds the folder and reports.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Event
+from typing import NamedTuple
+
+from actors.text.printable import one_line
+from orchestrator.storage import job_paths, lock
+from orchestrator.storage.disk import disk_errors
+from proactive_learn import run_files
+from proactive_learn.progress import MetricsLog, TrainingProgress, stop_on_signals
+from proactive_learn.settings import Train, TrainError, Training
+from proactive_learn.states import TrainingState, count_kinds, load_training_states
+
+
+class TrainingOutcome(NamedTuple):
+    """The outcome of a training."""
+
+    model: Path | None
+    """``model.toml``; None if the training was interrupted."""
+    steps: int
+    """Completed steps, those of earlier attempts included."""
+
+
+def resolve_steps(training: Training, state_count: int) -> Training:
+    """Return the training; without steps, set them to one pass over the states (paper: one epoch)."""
+    train = training.train
+    steps = train.steps or max(1, state_count // train.groups)
+    return training._replace(train=train.model_copy(update={"steps": steps}))
+
+
+def describe_work(states: Sequence[TrainingState], train: Train) -> str:
+    """Describe the states, steps and replies of a training."""
+    return (
+        f"{len(states):,} states ({count_kinds(states)}), {train.steps:,} steps of {train.groups:,} states x "
+        f"{train.rollouts} replies ({train.steps * train.batch:,} replies in all)"
+    )
+
+
+def describe(training: Training) -> str:
+    """Describe a training before it starts; raises TrainError or BadData."""
+    states = load_training_states(training)
+    return (
+        f"training of {training.train.model.name}: {describe_work(states, resolve_steps(training, len(states)).train)}"
+    )
+
+
+def train(training: Training, output: Path, say: Callable[[str], None] = print) -> TrainingOutcome:
+    """Train, or resume from the last complete checkpoint, then write the model; raises TrainError, BadData or RunFolderError."""
+    job_paths.durable_path(str(output))
+    is_first = os.environ.get("RANK", "0") == "0"
+    with disk_errors(output), ExitStack() as stack:
+        if is_first:
+            stack.enter_context(lock.hold(output, "driver"))
+        states = load_training_states(training)
+        training = resolve_steps(training, len(states))
+        settings = training.train
+        if is_first:
+            run_files.claim(output, settings)
+        if run_files.finished_steps(output) < settings.steps:
+            stop = stack.enter_context(stop_on_signals())
+            _train_steps(training, output, states, stop, say if is_first else _say_nothing)
+        steps = run_files.finished_steps(output)
+        if steps < settings.steps or not is_first:
+            return TrainingOutcome(None, steps)
+        path = run_files.publish(output, settings)
+        with MetricsLog(training.sweep, settings, output) as log:
+            log.send_file(path)
+        return TrainingOutcome(path, steps)
+
+
+def _say_nothing(line: str) -> None:
+    """Leave the lines to the first process."""
+
+
+def _train_steps(
+    training: Training, output: Path, states: Sequence[TrainingState], stop: Event, say: Callable[[str], None]
+) -> None:
+    """Train the remaining steps in this process, alone or as one of several."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TRL currently supports vLLM")  # vLLM is not used here
+        from proactive_learn.verdict_trainer import VerdictTrainer, grpo_config
+    settings, start = training.train, run_files.finished_steps(output)
+    arguments = grpo_config(settings, output, int(os.environ.get("WORLD_SIZE", "1")))
+    if arguments.should_save:
+        run_files.remove_rollouts(output, start)
+        say(f"{output}: {describe_work(states, settings)}")
+        if start:
+            say(f"{start:,} steps are already complete")
+    with MetricsLog(training.sweep, settings, output, off=not arguments.should_save) as log:
+        trainer = VerdictTrainer(training, arguments, states, TrainingProgress(settings, log, say), stop)
+        if not start:
+            trainer.train()
+            return
+        checkpoint = run_files.complete_checkpoints(output)[start]
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoint))
+        except Exception as problem:  # torch, safetensors and pickle raise anything for a damaged file
+            if trainer.checkpoint_loaded:
+                raise
+            reason = one_line(f"{type(problem).__name__}: {problem}".rstrip(": "))
+            raise TrainError(
+                f"{checkpoint} is damaged ({reason}); remove it to resume from the checkpoint before it"
+            ) from None
