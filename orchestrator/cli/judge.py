@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestrator.cli.labels import label_answers
+from envs.errors import RunFolderError
 from orchestrator.cli.options import WIDTH, AsJson, OwnSweep, RunName, readable_folder, required_name
 from orchestrator.cli.printing import print_json, print_lines, print_tables, text_table
 from orchestrator.monitoring.console import show
@@ -18,25 +18,19 @@ if TYPE_CHECKING:
 
 
 def show_agreement(folder: Path, as_json: bool) -> None:
-    """Print how far each pair of judges agrees, how far three or more do together, and how far people's labels agree."""
+    """Print how far each pair of judges agrees, and how far three or more do together."""
     from orchestrator.report.scores import judge_agreement
-    from orchestrator.storage import option_labels
     from orchestrator.storage.run_folder import stored_sweep
 
     stored_sweep(folder)
     rows = judge_agreement.agreement(folder)
-    people = list(option_labels.agreements(option_labels.read_labels(folder).values()))
     if as_json:
-        print_json([*rows.to_dicts(), *[pair._asdict() for pair in people]])
+        print_json(rows.to_dicts())
         return
     too_few = "fewer than two judges have read answers of this run"
     show(_agreement_table(rows) if rows.height else too_few, min_width=WIDTH)
     if rows["other"].n_unique() > 1:
         show(_jury_table(judge_agreement.jury(folder)), min_width=WIDTH)
-    print_lines(
-        f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} labels equal, kappa {_figure(pair.kappa)}"
-        for pair in people
-    )
 
 
 def _agreement_table(rows: pl.DataFrame) -> Table:
@@ -79,30 +73,47 @@ def judge(
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the \\[judge] table.")
     ] = [],  # noqa: B006
     again: Annotated[bool, typer.Option("--again", help="Also answers that it failed to judge before.")] = False,
-    agreement: Annotated[
-        bool, typer.Option("--agreement", help="Judge nothing; show how far judges agree, and people's labels.")
-    ] = False,
+    agreement: Annotated[bool, typer.Option("--agreement", help="Judge nothing; show how far judges agree.")] = False,
     labels: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), or of `label --export`.",
+            help="Judge nothing; correct the judge by a CSV of key, category, suggestion (1 or 0), as `label --export` writes.",
         ),
     ] = None,
-    draw: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="With --labels: write N answers, drawn at random, into FILE to label."),
-    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge the open-ended answers of a run: those pending, or all of them with another judge."""
-    if labels is not None or draw:
-        label_answers(output, labels, draw, as_json)
+    if labels is not None:
+        correct_by_labels(output, labels, as_json)
         return
     if agreement:
         show_agreement(readable_folder(output), as_json)
         return
     _judge_answers(output, judge_name, set_, again, own, as_json)
+
+
+def correct_by_labels(output: str, path: Path, as_json: bool) -> None:
+    """Store the labels of a file, and print the judge's shares that they correct."""
+    from orchestrator.gold.labels import FILE, store_labels
+    from orchestrator.report.read_run import read_run
+    from orchestrator.report.statistics.judge_error import FEWEST_LABELS
+    from orchestrator.report.tables.formats import rich_table
+    from orchestrator.report.tables.model_input import add_notes, input_notes
+    from orchestrator.report.tables.open_ended import corrected_table
+
+    if "://" in output:
+        raise RunFolderError(f"labels are kept in a folder of this machine; copy {output} to one and name that")
+    run_data = read_run(readable_folder(output))
+    answers = run_data.episodes.filter(run_data.episodes["ending"] == "answered")
+    read, stored = store_labels(run_data.folder, path, answers["key"])
+    table = add_notes(corrected_table(run_data), input_notes(run_data.sweep, run_data.folder))
+    if as_json:
+        print_json(table.numbers.to_dicts() if table.numbers is not None else [])
+        return
+    print_lines([f"{read:,} labels read, {stored:,} in {run_data.folder / FILE}"])
+    too_few = f"too few labels to correct a share: it takes {FEWEST_LABELS} of a model under a condition, two in each scenario"
+    show(rich_table(table) if table.rows else too_few, min_width=WIDTH)
 
 
 def _judge_answers(output: str, judge_name: str, set_: list[str], again: bool, own: OwnSweep, as_json: bool) -> None:

@@ -9,11 +9,6 @@ IN_EXTRAS = {
     "watch": "people",
     "export --by": "bridges",
     "export --publish": "bridges",
-    "report --learned": "learn",
-    "view --as": "people",
-    "view --export-labels": "people",
-    "view --import-labels": "people",
-    "data fetch --split": "learn",
 }
 """A command, or a command and its option -> the package in extras/ that has it."""
 REMOVED = {
@@ -28,8 +23,14 @@ REMOVED = {
     "ctl --wait": "--wait is gone (last in 0.2.0); ctl waits 15 seconds for the driver",
     "export --into": "--into is now --output",
     "init --package": "--package is now --from package: init DIR --from package",
-    "judge --active": "--active is gone (last in 0.2.0); leave it out of --draw",
     "judge --by": "--by is now --judge",
+    "judge --draw": "answers are drawn by `label DIR --as NAME --draw N`, of extras/people",
+    "judge --active": "answers are drawn by `label DIR --as NAME --draw N --active`, of extras/people",
+    "report --learned": "`report DIR` prints table 3 where extras/learn is installed",
+    "view --as": "labels are given by `label DIR --as NAME`, of extras/people",
+    "view --export-labels": "--export-labels is now `label DIR --export FILE`, of extras/people",
+    "view --import-labels": "--import-labels is now `label DIR --import FILE`, of extras/people",
+    "data fetch --split": "the train split is fetched by `data split DIR`, of extras/learn",
     "merge --into": "--into is now --output",
     "models check --sweep": "a sweep is named without --sweep: models check SWEEP",
     "models try --sweep": "a sweep is named without --sweep: models try SWEEP",

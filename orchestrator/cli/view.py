@@ -79,7 +79,7 @@ def _check_runs(folders: list[Path]) -> list[Path]:
 async def _serve(page: ViewPage, port: int) -> None:
     import asyncio
 
-    from orchestrator.human.loopback import serving
+    from orchestrator.view.loopback import serving
 
     stopped = asyncio.Event()
     async with serving(page, port) as address:

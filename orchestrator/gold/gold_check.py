@@ -18,7 +18,6 @@ from actors.playing.records import Columns
 from envs.openended import Bits
 from envs.sample_line import parse_sample
 from orchestrator.gold.labels import BITS
-from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate, share_estimate
 from orchestrator.storage import safe_write
 from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.conditions import CONDITIONS
@@ -65,6 +64,24 @@ FOLDER = "gold"
 """The folder in a run folder with the verdicts on gold answers."""
 
 
+class GoldCounts(NamedTuple):
+    """How often a judge gives each value of a bit where the truth is yes (hits, misses) and where it is no."""
+
+    hits: int
+    misses: int
+    false_alarms: int
+    rejections: int
+
+    @property
+    def kappa(self) -> float:
+        """Cohen's kappa (1960) with the truth; 0 without an answer, or where chance alone would agree."""
+        hits, misses, alarms, rejections = self
+        if not (total := sum(self)):
+            return 0.0
+        chance = ((hits + misses) * (hits + alarms) + (alarms + rejections) * (misses + rejections)) / total**2
+        return 0.0 if chance == 1 else ((hits + rejections) / total - chance) / (1 - chance)
+
+
 class GoldScore:
     """The accuracy of a judge on the gold answers."""
 
@@ -77,42 +94,40 @@ class GoldScore:
         self.planned = len(answers)
 
     @property
-    def read(self) -> IntervalEstimate | None:
-        """Share of the judged answers that got a verdict; None if no answer was judged."""
-        return share_estimate(sum(None not in bits for _, bits in self.judged), len(self.judged))
+    def read(self) -> int:
+        """Return how many of the judged answers got a verdict."""
+        return sum(None not in bits for _, bits in self.judged)
 
-    def confusion(self, bit: str) -> Confusion:
+    def counts(self, bit: str) -> GoldCounts:
         """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
         names = BITS if bit == "aggregate" else (bit,)
-        counts = dict.fromkeys(((True, True), (True, False), (False, True), (False, False)), 0)
-        for answer, bits in self.judged:
-            if None not in bits:
-                verdict = dict(zip(BITS, bits, strict=True))
-                counts[any(getattr(answer.truth, name) for name in names), any(verdict[name] for name in names)] += 1
-        return Confusion(*counts.values())
+        pairs = [
+            (
+                any(getattr(answer.truth, name) for name in names),
+                any(dict(zip(BITS, bits, strict=True))[n] for n in names),
+            )
+            for answer, bits in self.judged
+            if None not in bits
+        ]
+        return GoldCounts(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
 
     @property
     def kappa(self) -> float:
-        """The smaller kappa of the two bits; 0 for a judge that gave no verdict."""
-        kappas = [self.confusion(bit).kappa for bit in BITS]
-        return min((kappa.value for kappa in kappas if kappa), default=0.0)
+        """Return the smaller kappa of the two bits; 0 for a judge that gave no verdict."""
+        return min(self.counts(bit).kappa for bit in BITS)
 
     def sentences(self) -> Iterator[str]:
-        """Yield one line about the check and one for each bit; no line if the judge has not judged any gold answer."""
-        if (read := self.read) is None:
+        """Yield a line for each bit; no line if the judge has not judged any gold answer."""
+        if not self.judged:
             return
-        share = f"{_percent(read)} of {len(self.judged):,} answers with known verdicts read"
         unfinished = f", {self.planned - len(self.judged):,} to come" if len(self.judged) < self.planned else ""
-        yield f"gold check of {self.judge}: {share}{unfinished}"
+        yield f"gold check of {self.judge}: {self.read} of {len(self.judged):,} answers with known verdicts read{unfinished}"
         for bit in BITS:
-            confusion = self.confusion(bit)
-            figures = (
-                ("sensitivity", confusion.sensitivity, _percent),
-                ("specificity", confusion.specificity, _percent),
-                ("kappa", confusion.kappa, _decimal),
+            counts = self.counts(bit)
+            yield (
+                f"  {bit}: {counts.hits} of {counts.hits + counts.misses} found, "
+                f"{counts.false_alarms} of {counts.false_alarms + counts.rejections} wrongly, kappa {counts.kappa:.2f}"
             )
-            texts = (f"{name} {render(figure) if figure else '-'}" for name, figure, render in figures)
-            yield f"  {bit}: {', '.join(texts)}"
 
 
 class GoldCheck:
@@ -191,11 +206,3 @@ def gold_verdicts(folder: Path) -> pl.LazyFrame:
 
 def _stored_verdicts(folder: Path, judge: str) -> pl.LazyFrame:
     return gold_verdicts(folder).filter(pl.col("judge") == judge)
-
-
-def _percent(share: IntervalEstimate) -> str:
-    return f"{100 * share.value:.0f}% ({100 * share.low:.0f} to {100 * share.high:.0f})"
-
-
-def _decimal(value: IntervalEstimate) -> str:
-    return f"{value.value:.2f} ({value.low:.2f} to {value.high:.2f})"

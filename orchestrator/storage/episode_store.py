@@ -31,6 +31,7 @@ from orchestrator.storage.part_files import (
 from orchestrator.storage.schemas import (
     EPISODES,
     OPTIONS,
+    PAIRED,
     ROWS,
     TABLES,
     TURNS,
@@ -62,6 +63,8 @@ class EpisodeStore:
         self.folder, self.rows, self.seconds = Path(folder), rows, seconds
         lock.acquire(self.folder, "store")
         try:
+            for table in PAIRED:
+                safe_write.make_folder(self.folder / table)
             mend(self.folder)
         except BaseException:
             lock.release(self.folder, "store")

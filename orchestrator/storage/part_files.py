@@ -18,7 +18,7 @@ import polars as pl
 
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.late_scan import TRIES
-from orchestrator.storage.schemas import PAIRED, TABLES, UNREADABLE, VERDICTS, earlier_schema
+from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, earlier_schema
 
 Read = TypeVar("Read")
 
@@ -205,8 +205,6 @@ def mend(folder: Path) -> None:
     A crash may leave temporary files, turns without episodes, parts that a merge has replaced, and sums of files that never
     got their names.
     """
-    for table in PAIRED:
-        safe_write.make_folder(folder / table)
     for place in [folder / table for table in (*TABLES, "verdicts") if (folder / table).is_dir()]:
         safe_write.flush_folder(place)  # makes every rename durable, also that of a part whose flush failed afterwards
         for stale in place.glob(f"part-*{safe_write.TEMPORARY}"):

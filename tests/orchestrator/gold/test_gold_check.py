@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
+from actors.playing.judge import Judged
 from actors.playing.judge_runner import JudgeRunner, judge_key
+from actors.playing.records import JudgedAnswer, verdict_batch
 from envs import SCENARIOS
-from envs.openended import THRESHOLDS, accepted_answers
-from orchestrator.gold.gold_check import GoldScore, describe_cost, gold_notes, load_gold_answers
+from envs.openended import THRESHOLDS, Bits, accepted_answers
+from orchestrator.gold.gold_check import GoldCheck, GoldCounts, GoldScore, describe_cost, gold_notes, load_gold_answers
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.verdict_store import verdicts
+from orchestrator.storage.verdict_store import VerdictStore, verdicts
 from sweeps.load import build_judge
 from tests.orchestrator.report import runs
 
@@ -98,7 +98,7 @@ def test_a_lost_answer_counts_as_unread_and_does_not_hold_the_others(queue_of):
     queue.give_up([lost], "two workers died")
     assert len(queue.take_released()) == 10
     score = GoldScore(queue.store.folder, queue.key)
-    assert len(score.judged) == len(rest) + 1 and score.read.value == len(rest) / (len(rest) + 1)
+    assert len(score.judged) == len(rest) + 1 and score.read == len(rest)
 
 
 def truthful(situation, seed) -> str:
@@ -108,16 +108,6 @@ def truthful(situation, seed) -> str:
     border = THRESHOLDS[situation.sample.scenario]
     marks = [truth.suggestion] * border + [truth.category] * (len(accepted_answers(situation.sample)) - border)
     return ",".join(str(int(mark)) for mark in marks)
-
-
-def test_a_judge_that_knows_the_truth_has_kappa_one_with_an_interval_below(queue_of):
-    queue = queue_of()
-    read(queue, queue.first_answers, truthful)
-    score = GoldScore(queue.store.folder, queue.key)
-    for bit in ("category", "suggestion"):
-        kappa = score.confusion(bit).kappa
-        assert kappa.value == kappa.high == 1 and 0.8 < kappa.low < 1
-    assert score.read.value == 1 and score.kappa == 1
 
 
 def agreeing(situation, seed) -> str:
@@ -144,7 +134,7 @@ def test_a_judge_that_read_nothing_and_was_mended_reads_the_answers_again(queue_
     queue = queue_of()
     with pytest.raises(Exception, match="gave no verdict on its first 20 answers"):
         read(queue, queue.first_answers, lambda situation, seed: "nonsense")
-    assert "0% (0 to" in gold_notes(queue.store.folder, [queue.key])[0]
+    assert ": 0 of 20 answers" in gold_notes(queue.store.folder, [queue.key])[0]
     mended = queue_of()
     assert len(mended.first_answers) == len(load_gold_answers()) and not mended.reads
     read(mended, mended.first_answers, truthful)
@@ -168,25 +158,66 @@ def test_the_rule_judge_reads_the_answers_as_well_as_the_page_says(queue_of):
     read(queue, queue.first_answers)
     score = GoldScore(queue.store.folder, queue.key)
     print(*score.sentences(), sep="\n")
-    assert score.read.value == 1
-    assert score.confusion("category").kappa.value > 0.9 and score.confusion("suggestion").kappa.value > 0.7
-
-
-def test_the_file_ships(tmp_path):
-    import orchestrator.gold
-
-    assert Path(orchestrator.gold.__file__).with_name("answers.json").stat().st_size < 64_000
+    assert score.read == len(load_gold_answers())
+    assert score.counts("category").kappa > 0.9 and score.counts("suggestion").kappa > 0.7
 
 
 @pytest.mark.parametrize(
-    ("counts", "value"),
-    [((20, 5, 10, 15), 0.4), ((50, 0, 0, 50), 1.0), ((25, 25, 25, 25), 0.0), ((0, 10, 10, 0), -1.0)],
-)
-def test_kappa_of_known_tables(counts, value):
-    """The first is the textbook example of two readers and fifty grants."""
-    kappa = Confusion(*counts).kappa
-    assert kappa.value == pytest.approx(value) and kappa.low <= value <= kappa.high
+    ("counts", "kappa"),
+    [((20, 5, 10, 15), 0.4), ((50, 0, 0, 50), 1.0), ((25, 25, 25, 25), 0.0), ((0, 10, 10, 0), -1.0),
+     ((5, 0, 0, 0), 0.0), ((0, 0, 0, 0), 0.0)],
+)  # fmt: skip
+def test_kappa_of_known_tables(counts, kappa):
+    """The first is the textbook example of two readers and fifty grants; the last two have no kappa."""
+    assert GoldCounts(*counts).kappa == pytest.approx(kappa)
 
 
-def test_without_true_yes_or_true_no_there_is_no_kappa():
-    assert Confusion(0, 0, 3, 7).kappa is None and Confusion(3, 7, 0, 0).specificity is None
+def store(folder, judge, bits_by_number) -> None:
+    """Store a judge's bits on gold answers by number; None for an answer that it could not read."""
+    judged = [
+        JudgedAnswer(n, task.cell, task.sample.id, task.key,
+                     Judged(bits, "1", 1, "" if bits else "unread", False, 0.0, 0, 0, 0.0))
+        for n, bits in bits_by_number.items() for task in [load_gold_answers()[n].task]
+    ]  # fmt: skip
+    (folder / "gold").mkdir(exist_ok=True)
+    gold = VerdictStore(folder / "gold")
+    gold.append(verdict_batch(judge, judged).verdicts)
+    gold.flush()
+
+
+def test_the_bits_of_a_judge_are_counted_by_the_truth(tmp_path):
+    """It says yes to all suggestions and no to all categories, and cannot read every tenth answer."""
+    store(tmp_path, "j", {n: None if n % 10 == 0 else Bits(False, True) for n in range(100)})
+    score, answers = GoldScore(tmp_path, "j"), load_gold_answers()
+    truths = [answers[n].truth for n in range(100) if n % 10]
+    asks, names = sum(t.suggestion for t in truths), sum(t.category for t in truths)
+    either = sum(t.suggestion or t.category for t in truths)
+    assert 0 < names < asks < 90
+    assert score.counts("suggestion") == (asks, 0, 90 - asks, 0) and score.counts("aggregate") == (
+        either,
+        0,
+        90 - either,
+        0,
+    )
+    assert score.counts("category") == (0, names, 0, 90 - names) and score.kappa == 0
+    assert list(score.sentences()) == [
+        f"gold check of j: 90 of 100 answers with known verdicts read, {len(answers) - 100} to come",
+        f"  category: 0 of {names} found, 0 of {90 - names} wrongly, kappa 0.00",
+        f"  suggestion: {asks} of {asks} found, {90 - asks} of {90 - asks} wrongly, kappa 0.00",
+    ]
+    assert list(GoldScore(tmp_path, "another").sentences()) == [] and gold_notes(tmp_path) == tuple(score.sentences())
+
+
+def test_only_what_a_judge_has_not_read_is_pending_and_costs(tmp_path):
+    service = {"name": "paid", "source": "m", "endpoint": {"base_url": "http://x.test/v1", "key_env": ""}}
+    paid = build_judge({"model": service, "attempts": 3}, "a test")
+    count = len(load_gold_answers())
+    store(tmp_path, judge_key(paid), dict.fromkeys(range(3), Bits(True, True)))
+    check = GoldCheck(tmp_path, judge_key(paid), 70)
+    assert check.pending == set(range(73, 70 + count)) and check.read_before and 70 in check and 69 not in check
+    assert check.lease(74).text == load_gold_answers()[4].text and check.lease(74).ordinal == 74
+    assert (
+        f"{count - 3} answers with known verdicts, {count - 3} to {3 * (count - 3)}" in describe_cost(paid, tmp_path)[0]
+    )
+    store(tmp_path, judge_key(paid), dict.fromkeys(range(3, count), Bits(True, True)))
+    assert describe_cost(paid, tmp_path) == []

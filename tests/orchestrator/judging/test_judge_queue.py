@@ -1,20 +1,25 @@
-"""Only stored answers are leased to a judge: an answer whose row was set aside, or whose part is gone, is left out."""
+"""Only stored answers are leased to a judge, and of verdicts that arrive the first counts, gold answers apart."""
 
 import polars as pl
 import pytest
 
 from actors.engine.baselines import Baseline
-from actors.playing.records import EpisodeBatch
-from orchestrator.judging.judge_queue import MAX_CACHED_ANSWERS, JudgeQueue, find_unjudged
+from actors.playing.judge import Judged
+from actors.playing.records import EpisodeBatch, JudgedAnswer, verdict_batch
+from envs.openended import Bits
+from orchestrator.gold.gold_check import load_gold_answers
+from orchestrator.judging.judge_queue import JudgeQueue, check_wording, find_unjudged
 from orchestrator.planning.build_plan import build_plan, stored_episodes
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from orchestrator.storage.verdict_store import verdicts
-from sweeps.load import build_judge
+from sweeps.load import SweepError, build_judge
 from sweeps.spec import Protocol
 from tests.orchestrator.report import runs
 
 JUDGE = {"model": "rule-judge", "gold_check": False}
 RULES = build_judge(JUDGE, "a test")
+GOLD_READER = build_judge({"model": "rule-judge"}, "a test")
+GOLD = len(load_gold_answers())
 
 
 @pytest.fixture
@@ -38,22 +43,6 @@ def test_answers_are_leased_from_memory_once(queue):
     assert queue.add_answers(answered_batch(queue, [5], "failed")) == []
     assert [(answer.ordinal, answer.text) for answer in queue.lease([1, 3, 5])] == [(1, "reply 1"), (3, "reply 3")]
     assert queue.lease([1, 3]) == [] and queue.first_answers == []
-
-
-def test_memory_holds_8192_answers_and_the_rest_is_read_from_the_store(tmp_path, demo_data):
-    copies = [{"name": f"g{n}", "source": "builtin:refuse", "backend": "builtin", "gpus": 0} for n in range(118)]
-    fields = {"protocol": "oeg", "model": copies}
-    plan = build_plan(runs.sweep(demo_data, [model["name"] for model in copies], ["hint"], **fields))
-    store = EpisodeStore(tmp_path)
-    queue = JudgeQueue(RULES, plan, store)
-    assert MAX_CACHED_ANSWERS == 8192 < plan.total
-
-    assert queue.add_answers(answered_batch(queue, range(8190))) == list(range(8190))
-    assert queue.add_answers(answered_batch(queue, range(8190, 8194))) == [8190, 8191, 8192, 8193]
-    assert [answer.ordinal for answer in queue.lease([8189, 8190, 8191, 8192, 8193])] == [8189, 8190, 8191]
-    assert queue.add_answers(answered_batch(queue, [8192])) == [8192]
-    assert [(answer.ordinal, answer.text) for answer in queue.lease([8192, 8193])] == [(8192, "reply 8192")]
-    store.close()
 
 
 def test_answer_that_is_given_up_is_stored_without_a_verdict(queue):
@@ -126,3 +115,89 @@ def test_missing_answer_is_not_leased(tmp_path, demo_data):
     ) == 4
     assert queue.lease([]) == []
     store.close()
+
+
+# -- verdicts that arrive ----------------------------------------------------------------------------------------------
+@pytest.fixture
+def queue_of(tmp_path, demo_data):
+    """Opens the queue of a judge over a plan of seventy answers."""
+    plan = build_plan(runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol="oeg"))
+    store = EpisodeStore(tmp_path)
+    yield lambda judge=RULES, backlog=(): JudgeQueue(judge, plan, store, backlog)
+    store.close()
+
+
+def batch_of(queue, ordinals, bit):
+    """Verdicts on these answers: both bits ``bit``, or none where it is None."""
+    bits = None if bit is None else Bits(bit, bit)
+    judged = Judged(bits, "1,1", 1, "" if bits else "unread", False, 0.5, 10, 2, 0.0)
+    tasks = [(ordinal, queue._task(ordinal)) for ordinal in ordinals]
+    return verdict_batch(
+        queue.key, [JudgedAnswer(ordinal, task.cell, task.sample.id, task.key, judged) for ordinal, task in tasks]
+    )
+
+
+def stored(folder) -> dict[str, bool | None]:
+    return dict(verdicts(folder).select("key", "aggregate").collect().rows())
+
+
+def test_the_first_verdict_on_an_answer_counts(queue_of):
+    queue = queue_of()
+    queue.store_verdicts(batch_of(queue, [0, 1], True))
+    queue.store_verdicts(batch_of(queue, [1, 2], None))
+    queue.flush(always=True)
+    keys = [queue.plan.key(*queue.plan.task(ordinal)) for ordinal in range(3)]
+    assert stored(queue.store.folder) == {keys[0]: True, keys[1]: True, keys[2]: None}
+    assert (queue.judged_count, queue.read_count) == (3, 2)
+
+
+def test_gold_verdicts_are_stored_apart_and_release_the_answers_that_waited(queue_of):
+    queue = queue_of(GOLD_READER, [4, 2])
+    assert list(queue.first_answers) == list(range(70, 70 + GOLD)) and not queue.reads
+    queue.store_verdicts(batch_of(queue, range(70, 69 + GOLD), True))
+    queue.store_verdicts(batch_of(queue, [70], None))
+    assert queue.take_released() == [] and queue.first_answers == [69 + GOLD]
+    assert [(answer.ordinal, answer.text) for answer in queue.lease([69 + GOLD])] == [
+        (69 + GOLD, load_gold_answers()[-1].text)
+    ]
+    assert queue.add_answers(answered_batch(queue, [9])) == [] and queue.backlog == [4, 2, 9]
+    queue.backlog.pop()
+    duplicate = batch_of(queue, [69 + GOLD, 0], True)
+    queue.store_verdicts(duplicate)
+    assert queue.take_released() == [4, 2] == queue.first_answers and queue.reads
+    queue.store_verdicts(duplicate)
+    queue.flush(always=True)
+    assert (queue.judged_count, queue.read_count) == (1, 1)
+    assert len(stored(queue.store.folder)) == 1
+    gold = stored(queue.store.folder / "gold")
+    assert len(gold) == GOLD and set(gold.values()) == {True}
+    assert queue_of(GOLD_READER).reads, "what an earlier attempt read counts"
+
+
+def test_a_judge_below_min_kappa_reads_no_answer_of_a_model(queue_of):
+    strict = build_judge({"model": "rule-judge", "min_kappa": 0.5}, "a test")
+    queue = queue_of(strict, [3])
+    queue.store_verdicts(batch_of(queue, range(70, 70 + GOLD), True))
+    assert queue.take_released() == [] and queue.first_answers == () and queue.stop_reason
+    assert queue.add_answers(answered_batch(queue, [9])) == [] and queue.backlog == [3, 9]
+    later = queue_of(strict, [3])
+    assert later.first_answers == () and later.stop_reason == queue.stop_reason
+
+
+def test_another_judge_of_answers_that_were_read_in_play_is_another_run(demo_data, monkeypatch):
+    judge = {"model": "rule-judge"}
+    played, after = (
+        runs.sweep(demo_data, ["ask-properly"], ["hint"], protocol=protocol, judge=judge)
+        for protocol in ("oeg-multi", ["oeg", "oeg-multi"])
+    )
+    with pytest.raises(SweepError) as refused:
+        check_wording(GOLD_READER, played)
+    assert str(refused.value) == (
+        "answers of oeg-multi were read while they were played; to use another judge, play a run with that [judge]"
+    )
+    check_wording(GOLD_READER, after)
+    check_wording(None)
+    monkeypatch.setattr("actors.playing.judge.importlib.util.find_spec", lambda name: None)
+    paper = build_judge({"model": "rule-judge", "instruction": "paper"}, "a test")
+    with pytest.raises(SweepError, match="proactivebench"):
+        check_wording(paper)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import threading
@@ -110,19 +109,6 @@ def test_judging_later_equals_judging_at_once(cli, demo_data, tmp_path):
     ]
 
 
-def test_both_protocols_share_a_sweep_each_with_its_own_samples(cli, demo_data, tmp_path):
-    selection = "[open_ended.selection]\nlimit = 3\n[selection]\nlimit = 5\n"
-    path = sweep(tmp_path / "x.toml", demo_data, RULES + selection, ASKS)
-    path.write_text(path.read_text().replace('"oeg"', '["mcqa", "oeg"]'))
-    done = cli.run("run", path, "--output", tmp_path / "run")
-
-    assert done.returncode == 0, done.stderr
-    rows = pl.read_parquet(tmp_path / "run/results.parquet")
-    assert set(rows.filter(protocol="oeg")["judged"]) == {3}
-    assert set(rows.filter(protocol="mcqa")["scored"]) == {5}
-    assert rows.filter(protocol="mcqa")["acc"].null_count() == 0
-
-
 def kill_after_first_part(run: subprocess.Popen[str], table: Path) -> None:
     """Kill a driver as soon as a part of the table is stored."""
     deadline = time.monotonic() + 90
@@ -209,31 +195,6 @@ def test_a_judge_that_reads_nothing_is_stopped_after_twenty_answers_and_mended_r
         assert cli.run("run", path, "--output", out).returncode == 0, "the same command reads all of them"
         assert len(judge.bodies) == 40 + 120
     assert verdicts(out).collect()["aggregate"].null_count() == 0
-
-
-@pytest.mark.long
-def test_unread_answers_of_a_judge_that_reads_can_be_asked_again(cli, demo_data, tmp_path):
-    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    healthy = threading.Event()
-
-    def answer(number: int, body: dict) -> Answer:
-        good = healthy.is_set() or "cubes" in body["messages"][0]["content"].partition("The list:")[2] or number < 2
-        return completion("<think>1,1</think> so: 0,1" if good else "I cannot decide. 1,1,1,1,1,1,1")
-
-    out = tmp_path / "run"
-    with service(answer) as judge:
-        path = sweep(tmp_path / "x.toml", demo_data, judge_table(judge.url), ASKS, 'scenarios = ["ROD", "MVP-N"]\n')
-        assert cli.run("run", path, "--output", out).returncode == 0
-        asked, unread = len(judge.bodies), verdicts(out).filter(pl.col("aggregate").is_null()).collect().height
-        assert 0 < unread < 40
-        report = unwrap_lines(cli.run("report", out, "--brief").stdout)
-        counts = re.findall(r"(\d+) of 20 answers without a verdict", report)
-        assert len(counts) == 2 and sum(map(int, counts)) == unread, "whichever condition was read first"
-        healthy.set()
-        assert cli.run("judge", out).returncode == 0 and len(judge.bodies) == asked, "what was tried is not tried again"
-        assert cli.run("judge", out, "--again").returncode == 0 and len(judge.bodies) == asked + unread
-    read = verdicts(out).collect()
-    assert read.height == 40 and read["aggregate"].null_count() == 0 and set(read["text"].str.slice(-3)) == {"0,1"}
 
 
 @pytest.mark.long

@@ -177,18 +177,6 @@ def signal_judge(run: subprocess.Popen[str], out: Path, fault: signal.Signals) -
     return False
 
 
-@pytest.mark.slow
-def test_judge_that_cannot_start_ends_the_run_unscored(cli, demo_data, tmp_path):
-    table = f'[judge.model]\nname = "gone"\nsource = "{tmp_path / "nothing"}"\nbackend = "transformers"\ngpus = 0\n'
-    out = tmp_path / "run"
-    done = cli.run("run", make_multi_turn(sweep(tmp_path / "x.toml", demo_data, table, '["refuse"]')), "--output", out)
-
-    output = unwrap_lines(done.stdout + done.stderr)
-    assert done.returncode != 0 and "Traceback" not in output
-    assert "judge:gone" in output and "nothing" in output
-    assert episodes(out).collect().height == 0
-
-
 def test_turns_judged_in_play_are_not_judged_again(cli, demo_data, tmp_path):
     spec = runs.sweep(
         demo_data, ["refuse"], ["zero-shot"], scenarios=["QD"], protocol="oeg-multi", judge={"model": "rule-judge"}

@@ -7,24 +7,24 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from importlib.resources import files
-from typing import Any
 
 from aiohttp import web
-from jinja2 import Environment, StrictUndefined
 
 from actors.playing.episode_runner import EpisodeRunner
-from actors.text.printable import spell_invisible
 from envs.chance import chance
 from envs.plural import pluralize
 from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
-from orchestrator.human.loopback import LoopbackPage, page_headers, read_form, serving
-from orchestrator.human.person import OpenQuestion, Person, Unfinished
 from orchestrator.planning.plan import Plan
+from orchestrator.view.loopback import LoopbackPage, page_headers, read_form, serving
+from proactive_people.pages import load_script, load_style, load_template
+from proactive_people.person import OpenQuestion, Person, Unfinished
 
 MAX_BODY_BYTES = 1024
 """An answer is two numbers."""
+STYLE = load_style("question.css")
+SCRIPT = load_script("question.js")
+TEMPLATE = load_template("question.html.j2")
 
 
 class PlayPage(LoopbackPage):
@@ -66,22 +66,6 @@ class PlayPage(LoopbackPage):
             style=STYLE, script=SCRIPT, question=question, late=late, done=self.done, total=self.total
         )
         return web.Response(text=text, content_type="text/html", charset="utf-8")
-
-
-def _text(package: str, name: str) -> str:
-    return (files(package) / name).read_text("utf-8")
-
-
-def _template() -> Any:
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["letter"] = lambda index: chr(65 + index)
-    environment.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
-    return environment.from_string(_text("orchestrator.human", "question.html.j2"))
-
-
-STYLE = _text("orchestrator.report.html", "report.css") + _text("orchestrator.human", "question.css")
-SCRIPT = _text("orchestrator.human", "question.js")
-TEMPLATE = _template()
 
 
 def sit(attempt: Attempt, port: int = 0) -> None:

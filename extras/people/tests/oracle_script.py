@@ -7,8 +7,8 @@ import asyncio
 from actors.engine.backend import Message, Reply, Request
 from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
-from orchestrator.human.session import order
 from orchestrator.planning.build_plan import build_plan
+from proactive_people.session import order
 from sweeps.spec import Sweep
 
 

@@ -1,24 +1,22 @@
 """A person as an engine: which answers count, which question follows, and what is resumed."""
 
 import asyncio
-import logging
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from aiohttp.http_exceptions import BadHttpMessage
+from sitting import person as personal_sweep
 
 from actors.engine.backend import Message
 from envs import SCENARIOS
 from envs.render import Renderer
+from envs.samples import BadData
 from envs.types import State
-from orchestrator.human import session
-from orchestrator.human.loopback import _is_worth_logging, _listen, page_headers
-from orchestrator.human.person import NAME, OpenQuestion, Person, Unfinished
-from orchestrator.human.session import PlayPage, _describe_stop, order
 from orchestrator.planning.build_plan import build_plan
-from orchestrator.report.html.text import policy_hash
+from proactive_people import play_command
+from proactive_people.person import NAME, OpenQuestion, Person, Unfinished
+from proactive_people.session import PlayPage, _describe_stop, order
 from sweeps.load import SweepError
-from tests.orchestrator.human.sitting import person as personal_sweep
 
 
 def test_an_answer_counts_once_and_only_for_an_option_of_the_open_question(tmp_path):
@@ -114,51 +112,9 @@ def test_a_reply_is_the_chosen_text_with_the_time_that_it_took(tmp_path):
     asyncio.run(check())
 
 
-def test_a_page_runs_its_own_style_and_script_alone(tmp_path):
-    policy = page_headers("p {}", "let a", "form-action 'self'")["Content-Security-Policy"]
-    assert policy == (
-        "default-src 'none'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none';"
-        f" style-src {policy_hash('p {}')}; script-src {policy_hash('let a')}"
-    )
-    pages = [PlayPage(Person(tmp_path, Unfinished(tmp_path)), 0, 1) for _ in range(2)]
-    assert [len(page.token) for page in pages] == [32, 32], "192 random bits"
-    assert pages[0].token != pages[1].token and pages[0].hosts == frozenset()
-
-
-@pytest.mark.parametrize(
-    ("problem", "reason"), [(OSError(98, "Address in use"), "Address in use"), (OSError("odd"), "odd")]
-)
-def test_a_taken_port_is_one_sentence(problem, reason):
-    async def start():
-        raise problem
-
-    with pytest.raises(SweepError) as refused:
-        asyncio.run(_listen(SimpleNamespace(start=start), 80))
-    assert str(refused.value) == f"port 80 is not available ({reason}); type another --port, or leave it out"
-
-
-def test_bytes_that_are_no_request_are_not_logged_and_bugs_are():
-    def record(problem):
-        found = None if problem is None else (type(problem), problem, None)
-        return logging.LogRecord("x", logging.ERROR, "x.py", 1, "x", (), found)
-
-    logged = [_is_worth_logging(record(problem)) for problem in (None, ValueError(), BadHttpMessage("x"))]
-    assert logged == [True, True, False]
-
-
 def test_a_sitting_keeps_its_order_in_later_versions(demo_data):
     plan = build_plan(personal_sweep(demo_data, "zero-shot,hint", limit=1))
     assert order(plan, range(plan.total), "human-ada") == [12, 8, 0, 10, 6, 4, 2, 13, 9, 1, 11, 7, 5, 3]
-
-
-def test_a_file_of_replies_that_is_too_large_is_not_read(tmp_path, monkeypatch):
-    stored = Unfinished(tmp_path)
-    stored.open("a")
-    stored.add("left" * 1000)
-    monkeypatch.setattr("orchestrator.human.person.MAX_BYTES", (tmp_path / NAME).stat().st_size - 1)
-    resumed = Unfinished(tmp_path)
-    resumed.open("a")
-    assert resumed.next_reply() is None
 
 
 def test_a_page_says_which_episode_is_asked_and_what_is_stored(tmp_path):
@@ -200,28 +156,39 @@ def test_a_picture_of_a_question_has_a_number_its_size_and_its_bytes(demo_data, 
     asyncio.run(check())
 
 
-def test_a_sitting_takes_the_time_until_its_end(monkeypatch):
-    async def play(attempt, port):
-        await asyncio.sleep(0.02)
-        attempt.port = port
-
-    monkeypatch.setattr(session, "_sit", play)
-    attempt = SimpleNamespace()
-    session.sit(attempt, 8080)
-    assert 0.02 <= attempt.seconds < 30 and attempt.port == 8080
-
-
-def test_a_page_has_no_empty_lines(tmp_path):
-    question = OpenQuestion(1, (Message("user", "What?", ()),), ("left", "cat"), {}, None)
-    for late in (False, True):
-        page = session._template().render(style="", script="", question=question, late=late, done=0, total=1)
-        assert [line for line in page.splitlines() if line != line.strip() or not line] == []
-    spelled = session._template().environment.filters["spelled"]
-    assert spelled("a\n\tb\r\u200b") == "a\n\tb⟨U+000D⟩⟨U+200B⟩"
-
-
 def test_a_person_releases_the_loader(tmp_path, monkeypatch):
     person, closed = Person(tmp_path, Unfinished(tmp_path)), []
     monkeypatch.setattr(person.loader, "close", lambda: closed.append(1))
     asyncio.run(person.close())
     assert closed == [1]
+
+
+def test_a_person_is_the_only_model_of_a_folder(tmp_path: Path) -> None:
+    keys = play_command._selection("ROD,QD", "all")
+    assert keys == {"scenarios": ["ROD", "QD"], "conditions": "all"} and play_command._selection("", "") == {}
+    sweep = play_command.personal_sweep(str(tmp_path), "Ann-1", {"scenarios": ["QD"]}, ["selection.limit=3"])
+
+    (person,) = sweep.models
+    assert (person.name, person.source, person.backend) == ("human-Ann-1", "human:Ann-1", "human")
+    assert (sweep.name, sweep.data, sweep.output) == ("play", str(tmp_path), "outputs/play-Ann-1")
+    assert (sweep.scenarios, sweep.selection.limit, sweep.tracking.uri) == (("QD",), 3, "none")
+    assert [protocol.value for protocol in sweep.protocols] == ["mcqa"]
+    assert play_command.personal_sweep(str(tmp_path), "a" * 60, {}, [], "there").output == "there"
+
+
+def test_a_person_plays_a_sweep_file_without_its_models(tmp_path: Path) -> None:
+    (file := tmp_path / "s.toml").write_text(
+        '# A test.\nname = "s"\ndata = "d"\nmodels = ["mine"]\nconditions = ["hint"]\noutput = "o"\nprotocol = ["oeg"]\n'
+        '[judge]\nmodel = "rule-judge"\n[[model]]\nname = "mine"\nsource = "org/mine"\n'
+    )
+    assert play_command._table(str(file)) == {"name": "s", "data": "d", "conditions": ["hint"]}
+    assert play_command.personal_sweep(str(file), "ann", {}, []).output == "outputs/play-ann"
+    assert play_command._table("s3://bucket/data") == {"name": "play", "data": "s3://bucket/data"}
+    with pytest.raises(BadData, match="data folder not/there not found"):
+        play_command._table("not/there")
+
+
+@pytest.mark.parametrize("name", ["a" * 61, "", "a b", "a/b", "ü"])
+def test_a_persons_name_is_one_of_a_file(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SweepError, match="must be letters, digits"):
+        play_command.personal_sweep(str(tmp_path), name, {}, [])

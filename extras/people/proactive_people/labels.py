@@ -1,11 +1,11 @@
-"""People's labels of episodes: which option the last reply names.
+"""People's labels of answers: which option an answer names.
 
-Labels are only appended to ``option_labels.jsonl``; the newest one per person and episode counts.
+Labels are only appended to ``option_labels.jsonl``; the newest one per person and answer counts.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import combinations
@@ -15,21 +15,22 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from actors.text.formulas import disarm, rearm
-from envs import regular
+from envs import SCENARIOS, regular
 from envs.errors import RunFolderError
+from envs.types import Sample
+from orchestrator.gold.labels import BITS
 from orchestrator.storage import safe_write
 
 FILE = "option_labels.jsonl"
 NONE = "none"
 """Label of a reply that names no option."""
-WORDING = "1: Which option does the last reply name?"
+WORDING = "2: Which option does the answer name?"
 """The question that a person is asked, with its version."""
 LARGEST = 256 << 20
-MOST_OPTIONS = 200
 
 
 class OptionLabel(BaseModel):
-    """One person's label of one episode."""
+    """One person's label of one answer."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -48,12 +49,12 @@ COLUMNS = tuple(OptionLabel.model_fields)
 
 
 class PairAgreement(NamedTuple):
-    """The agreement of two people on the episodes that both have labeled."""
+    """The agreement of two people on the answers that both have labeled."""
 
     first: str
     second: str
     both: int
-    """Episodes that both have labeled."""
+    """Answers that both have labeled."""
     equal: int
     """Those of them with equal labels."""
     kappa: float | None
@@ -77,14 +78,31 @@ def read_labels(folder: Path) -> dict[tuple[str, str], OptionLabel]:
     return labels
 
 
-def to_csv(labels: Iterable[OptionLabel]) -> str:
-    """Return labels as CSV with ``COLUMNS``, sorted by key and labeler; a value that looks like a formula gets an apostrophe."""
+def to_csv(labels: Iterable[OptionLabel], samples: Mapping[str, Sample], drawn: Mapping[str, str]) -> str:
+    """Return labels as CSV with ``COLUMNS`` and what corrects a judge, sorted by key and labeler.
+
+    ``category`` is 1 for the right category, ``suggestion`` for a suggestion that counts as correct in the first turn, and
+    ``drawn`` says how the answer was drawn. A value that looks like a formula gets an apostrophe.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *BITS, "drawn"])
     for label in sorted(labels, key=lambda label: (label.key, label.labeler)):
-        writer.writerow([disarm(str(getattr(label, name))) for name in COLUMNS])
+        bits = read_bits(label.label, samples[label.key]) if label.key in samples else ("", "")
+        writer.writerow([*(disarm(str(getattr(label, name))) for name in COLUMNS), *bits, drawn.get(label.key, "")])
     return file.getvalue()
+
+
+def read_bits(label: str, sample: Sample) -> tuple[int, int] | tuple[str, str]:
+    """Return the category and suggestion bit of a label; empty texts for a number that the sample does not have."""
+    options, game = (*sample.options, *sample.categories), SCENARIOS[sample.scenario]
+    if label == NONE:
+        return 0, 0
+    if int(label) >= len(options):
+        return "", ""
+    option, is_category = options[int(label)], int(label) >= len(sample.options)
+    asks = not is_category and option in game.askable(sample, game.initial(sample))
+    return int(is_category and option == sample.answer), int(asks)
 
 
 def from_csv(path: Path) -> list[OptionLabel]:
@@ -97,7 +115,7 @@ def from_csv(path: Path) -> list[OptionLabel]:
 
 
 def _parse_row(path: Path, number: int, row: dict[str, str]) -> OptionLabel:
-    values: dict[str, object] = {name: rearm(row[name].strip()) for name in COLUMNS if row.get(name)}
+    values: dict[str, object] = {name: rearm(row[name]) for name in COLUMNS if row.get(name)}
     if "unsure" in values:
         values["unsure"] = str(values["unsure"]).lower() in ("1", "true", "yes")
     try:
@@ -111,7 +129,7 @@ def _parse_row(path: Path, number: int, row: dict[str, str]) -> OptionLabel:
 
 
 def agreements(labels: Iterable[OptionLabel]) -> Iterator[PairAgreement]:
-    """Yield the agreement of every two people who have labeled at least one episode in common."""
+    """Yield the agreement of every two people who have labeled at least one answer in common."""
     by_person: dict[str, dict[str, str]] = {}
     for label in labels:
         by_person.setdefault(label.labeler, {})[label.key] = label.label

@@ -9,16 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from oracle_script import oracle_turns, texts
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+from sitting import person
+from test_sitting import comparable_rows
 
 from orchestrator.storage.episode_store import turns
 from tests.conftest import ROOT
-from tests.orchestrator.human.scripts import oracle_turns, texts
-from tests.orchestrator.human.sitting import person
-from tests.orchestrator.human.test_session import comparable_rows
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.runs import play_sweep, sweep
 

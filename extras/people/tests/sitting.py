@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import http.client
 import os
 import queue
 import re
@@ -12,15 +11,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from orchestrator.cli.play import personal_sweep
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
-from orchestrator.human.session import sit
 from orchestrator.planning.build_plan import build_plan
+from proactive_people.play_command import personal_sweep
+from proactive_people.session import sit
 from sweeps.spec import Sweep
+from tests.orchestrator.view.visitor import Visitor
+
+CONDITIONS = ("zero-shot", "hint", "history")
 
 
 def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **settings: str) -> Sweep:
@@ -29,37 +31,8 @@ def person(data: Path, conditions: str = "zero-shot", limit: int = 1, **settings
     return personal_sweep(str(data), "ada", {"conditions": conditions.split(",")}, sets)
 
 
-class Visitor:
-    """Follows redirects, and keeps the body of every response."""
-
-    def __init__(self, address: str) -> None:
-        parts = urlsplit(address)
-        self.host, self.path = parts.netloc, parts.path
-        self.bodies: list[bytes] = []
-        self.headers: dict[str, str] = {}
-        self.page = ""
-
-    def ask(self, method: str, path: str, headers=None, body: str | None = None) -> int:
-        """Send one request with these headers alone; return its status."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
-        connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-        sent_headers = {"Host": self.host} | (headers or {})
-        if body is not None:
-            sent_headers |= {"Content-Length": str(len(body)), "Content-Type": "application/x-www-form-urlencoded"}
-        for name, value in sent_headers.items():
-            connection.putheader(name, value)
-        connection.endheaders(None if body is None else body.encode())
-        response = connection.getresponse()
-        self.bodies.append(response.read())
-        self.headers = dict(response.getheaders())
-        connection.close()
-        return response.status
-
-    def look(self, query: str = "") -> str:
-        """The page as it is now."""
-        assert self.ask("GET", self.path + query) == 200
-        self.page = self.bodies[-1].decode()
-        return self.page
+class Player(Visitor):
+    """A visitor who answers questions."""
 
     def post(self, question: object, choice: object) -> int:
         """Send an answer, and take the page that follows."""
@@ -111,11 +84,11 @@ class Sitting:
         self.outcome: AttemptOutcome | None = None
         self.problem: BaseException | None = None
 
-    def visitor(self) -> Visitor:
+    def visitor(self) -> Player:
         """Return a visitor who has the address."""
         while not (self.lines and self.lines[-1].startswith("open http")):
             self.lines.append(self.said.get(timeout=60))
-        visitor = Visitor(self.lines[-1].split()[1])
+        visitor = Player(self.lines[-1].split()[1])
         visitor.look()
         return visitor
 

@@ -6,14 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from oracle_script import oracle_turns
+from sitting import CONDITIONS, person, sitting
 
 from actors.engine.backend import Request
+from orchestrator.cli.main import app
 from orchestrator.execution.results import AttemptOutcome
+from proactive_people.label_command import label
+from proactive_people.play_command import play
 from sweeps.spec import Sweep
-from tests.orchestrator.human.scripts import oracle_turns
-from tests.orchestrator.human.sitting import person, sitting
 
-CONDITIONS = ("zero-shot", "hint", "history")
+for name, function in (("play", play), ("label", label)):
+    if name not in {command.name for command in app.registered_commands}:
+        app.command(name)(function)
 
 
 @dataclass(frozen=True)

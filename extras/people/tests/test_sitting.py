@@ -7,20 +7,19 @@ from itertools import pairwise
 
 import polars as pl
 import pytest
+from oracle_script import oracle_turns, texts
+from sitting import CONDITIONS, person, sitting
 from typer.testing import CliRunner
 
 from envs.render import Renderer
 from orchestrator.cli.main import app
-from orchestrator.human.session import order
 from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import episodes, turns
+from proactive_people.session import order
 from sweeps.load import SweepError
-from tests.orchestrator.human.conftest import CONDITIONS
-from tests.orchestrator.human.scripts import oracle_turns, texts
-from tests.orchestrator.human.sitting import person, sitting
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 OWN = ["key", "cell", "model", "seconds"]

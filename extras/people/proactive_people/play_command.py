@@ -35,11 +35,11 @@ def play(
     The page is served on loopback only. Stop with Ctrl-C; rerun the same command to resume.
     """
     from orchestrator.execution.attempt import open_attempt
-    from orchestrator.human.session import sit
     from orchestrator.object_store import run_location as remote
     from orchestrator.planning.build_plan import build_plan
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.results import result_tables
+    from proactive_people.session import sit
 
     limit = [] if samples is None else [f"selection.limit={samples}"]
     sweep = personal_sweep(data, name, _selection(scenarios, conditions), [*limit, *set_], output)

@@ -1,0 +1,142 @@
+"""``label``: people label open-ended answers blind, and see how far they agree."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from envs.errors import RunFolderError
+from orchestrator.cli.options import MovedData, RunFolder
+from sweeps.sweep_file import SweepError
+from sweeps.values import NAME
+
+if TYPE_CHECKING:
+    from orchestrator.report.run_data import RunData
+    from proactive_people.label_page import Answer, LabelPage
+
+
+def label(
+    folder: RunFolder,
+    data: MovedData = None,
+    name: Annotated[str, typer.Option("--as", metavar="NAME", help="Label under this name.")] = "",
+    draw: Annotated[int, typer.Option(min=0, metavar="N", help="Draw answers until N are drawn (default 200).")] = 0,
+    active: Annotated[
+        bool, typer.Option("--active", help="With --draw: half of the answers are ones on which two judges differ.")
+    ] = False,
+    export: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write all labels, or those of --as, as CSV, and end.")
+    ] = None,
+    add: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add labels of a CSV, and end.")] = None,
+    agreement: Annotated[bool, typer.Option("--agreement", help="Show how far people agree, and end.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The page's port (default: any free one).")] = 0,
+) -> None:
+    """Label drawn answers of a run in a browser, without seeing the model, the verdict or the right answer.
+
+    The page is served on loopback only. Stop with Ctrl-C; rerun the command to go on.
+    """
+    from orchestrator.object_store.uploader import LISTING
+    from orchestrator.report.read_run import read_run
+
+    if (folder / LISTING).exists():  # the next update of the copy would delete the labels
+        raise RunFolderError("labels are kept in a folder of this machine; copy the run from its bucket and name that")
+    if agreement:
+        _show_agreement(folder)
+        return
+    run = read_run(folder, data)
+    if add is not None:
+        _import(run, add)
+    elif export is not None:
+        _export(run, export, name)
+    else:
+        if len(name) > 60 or not re.fullmatch(NAME, name):
+            raise SweepError(
+                f"--as {name!r} must be letters, digits, dots, dashes, plus signs or underscores, 60 at most"
+            )
+        _open_page(run, name, draw, active, port)
+
+
+def _open_page(run: RunData, name: str, number: int, active: bool, port: int) -> None:
+    from proactive_people.draw import NUMBER, extend_draw, read_draw
+    from proactive_people.label_page import LabelPage
+
+    drawn = extend_draw(run, number or len(read_draw(run.folder)) or NUMBER, active)
+    page = LabelPage(run.folder, name, list(_answers(run, list(drawn)).values()))
+    asyncio.run(_serve(page, port))
+    print(f"{page.done:,} of {len(page.answers):,} answers labeled by {name}")
+
+
+def _answers(run: RunData, keys: list[str]) -> dict[str, Answer]:
+    """Return the answers with these keys in this order; raises RunFolderError if their samples are not there."""
+    from orchestrator.storage.verdict_store import final_replies
+    from proactive_people.label_page import Answer
+
+    rows = {row["key"]: row for row in run.episodes.filter(run.episodes["key"].is_in(keys)).iter_rows(named=True)}
+    replies, verdicts = final_replies(run.folder, keys), _verdicts(run)
+    answers = {}
+    for key in keys:
+        sample = run.samples.get(rows[key]["scenario"], {}).get(rows[key]["sample_id"]) if key in rows else None
+        if sample is None:
+            raise RunFolderError(f"the data of {run.folder} have no sample of {key}; name their folder by --data")
+        answers[key] = Answer(key, rows[key]["model"], replies.get(key, ""), sample, verdicts.get(key, ""))
+    return answers
+
+
+def _verdicts(run: RunData) -> dict[str, str]:
+    """Return what the run's judge says of each answer."""
+    words = {True: "yes", False: "no", None: "nothing"}
+    rows = run.verdicts.select("key", "category", "suggestion").iter_rows()
+    return {key: f"category {words[category]}, suggestion {words[asks]}" for key, category, asks in rows}
+
+
+async def _serve(page: LabelPage, port: int) -> None:
+    from orchestrator.view.loopback import serving
+
+    stopped = asyncio.Event()
+    async with serving(page, port) as address:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        print(f"open {address} in a browser on this machine; Ctrl-C stops", flush=True)
+        await stopped.wait()
+
+
+def _show_agreement(folder: Path) -> None:
+    from proactive_people.labels import agreements, read_labels
+
+    pairs = list(agreements(read_labels(folder).values()))
+    for pair in pairs:
+        kappa = "-" if pair.kappa is None else f"{pair.kappa:.2f}"
+        print(f"{pair.first} and {pair.second}: {pair.equal:,} of {pair.both:,} labels equal, kappa {kappa}")
+    if not pairs:
+        print("no answer has the labels of two people")
+
+
+def _export(run: RunData, file: Path, name: str) -> None:
+    """Write all labels, or those of one person."""
+    from orchestrator.storage import safe_write
+    from proactive_people.draw import read_draw
+    from proactive_people.labels import read_labels, to_csv
+
+    labels = {key: label for key, label in read_labels(run.folder).items() if name in ("", label.labeler)}
+    stored = set(run.episodes["key"])
+    keys = [key for key in dict.fromkeys(key for key, _ in labels) if key in stored]
+    samples = {key: answer.sample for key, answer in _answers(run, keys).items()}
+    safe_write.write(file, to_csv(labels.values(), samples, read_draw(run.folder)).encode())
+    print(f"{len(labels):,} labels in {file}; `proactive-sweep judge {run.folder} --labels {file}` corrects the judge")
+
+
+def _import(run: RunData, file: Path) -> None:
+    """Add the labels of a CSV file; raises RunFolderError for a label of an answer that is not stored."""
+    from proactive_people.labels import FILE, append_labels, from_csv
+
+    labels, stored = from_csv(file), set(run.episodes["key"])
+    if unknown := [label.key for label in labels if label.key not in stored]:
+        raise RunFolderError(
+            f"{file} labels {unknown[0]}, which is not an episode of {run.folder}; name the folder that has it"
+        )
+    append_labels(run.folder, labels)
+    print(f"{len(labels):,} labels added to {run.folder / FILE}")

@@ -1,0 +1,100 @@
+"""The page on which a person labels answers blind, one after another.
+
+It shows what a judge reads: the answer and the options. Model, verdict and right answer stay hidden until the label is stored.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from envs.types import Sample
+from orchestrator.view.loopback import LoopbackPage, page_headers, read_form
+from proactive_people.labels import NONE, OptionLabel, append_labels, read_labels
+from proactive_people.pages import load_script, load_style, load_template
+
+MAX_BODY_BYTES = 16_384
+STYLE = load_style("question.css")
+SCRIPT = load_script("label.js")
+TEMPLATE = load_template("label.html.j2")
+
+
+class Answer(NamedTuple):
+    """An answer to label."""
+
+    key: str
+    model: str
+    text: str
+    sample: Sample
+    verdict: str
+    """What the run's judge says; empty if it has not read the answer."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return (*self.sample.options, *self.sample.categories)
+
+
+class LabelPage(LoopbackPage):
+    """The page of one person, and the labels that she has given."""
+
+    def __init__(self, folder: Path, labeler: str, answers: list[Answer]) -> None:
+        routes = [web.get("/{token}/", self._show), web.post("/{token}/label", self._label)]
+        super().__init__(routes, page_headers(STYLE, SCRIPT, "form-action 'self'"), MAX_BODY_BYTES)
+        self.folder, self.labeler, self.answers = folder, labeler, answers
+        stored = read_labels(folder)
+        self.labels = {key: label for (key, name), label in stored.items() if name == labeler}
+
+    @property
+    def done(self) -> int:
+        """Return how many of the answers have a label of this person."""
+        return sum(answer.key in self.labels for answer in self.answers)
+
+    def _next_number(self) -> int:
+        """Return the first answer without a label, counted from 1; one more than there are if all have one."""
+        numbers = (number for number, answer in enumerate(self.answers, 1) if answer.key not in self.labels)
+        return next(numbers, len(self.answers) + 1)
+
+    async def _show(self, request: web.Request) -> web.Response:
+        number = _number(request.query, "n", self._next_number())
+        if number > len(self.answers):
+            return self._render(number, None)
+        return self._render(number, self.answers[number - 1])
+
+    async def _label(self, request: web.Request) -> web.Response:
+        """Store a label, and open the next answer without one."""
+        form = await read_form(request)
+        number = _number(form, "n", 0)
+        if not 1 <= number <= len(self.answers):
+            raise web.HTTPBadRequest
+        answer, choice = self.answers[number - 1], form.get("label", "")
+        try:
+            label = OptionLabel(
+                key=answer.key, labeler=self.labeler, label=choice, note=form.get("note", ""), unsure="unsure" in form
+            )
+        except ValidationError:
+            raise web.HTTPBadRequest from None
+        if choice != NONE and int(choice) >= len(answer.options):
+            raise web.HTTPBadRequest
+        await asyncio.to_thread(append_labels, self.folder, [label])
+        self.labels[answer.key] = label
+        raise web.HTTPSeeOther(f"/{self.token}/")
+
+    def _render(self, number: int, answer: Answer | None) -> web.Response:
+        label = self.labels.get(answer.key) if answer else None
+        text = TEMPLATE.render(
+            style=STYLE, script=SCRIPT, answer=answer, label=label, labeler=self.labeler, number=number, done=self.done,
+            total=len(self.answers),
+        )  # fmt: skip
+        return web.Response(text=text, content_type="text/html", charset="utf-8")
+
+
+def _number(fields: Mapping[str, Any], name: str, default: int) -> int:
+    text = fields.get(name, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 9 and int(text)):
+        raise web.HTTPBadRequest
+    return int(text)

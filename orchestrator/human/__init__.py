@@ -1,1 +1,0 @@
-"""Play by a person: an engine whose replies are chosen on a local page."""
