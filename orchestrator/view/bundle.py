@@ -17,23 +17,19 @@ import polars as pl
 from envs.errors import RunFolderError
 from envs.render import Renderer
 from envs.types import ImageRef
-from orchestrator.report.html.text import inert, paper_order, policy_hash, visible
+from orchestrator.report.html.text import policy_hash, visible
 from orchestrator.report.html.thumbnails import Thumbnails, make_thumbnail
 from orchestrator.storage import safe_write
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
-from orchestrator.view.assets import CONTENT, STYLE, TEMPLATE, bundled_script
-from orchestrator.view.catalog import ORDERS, Catalog, StoredEpisode
+from orchestrator.view.assets import BUNDLED_SCRIPT, STYLE, render_page
+from orchestrator.view.catalog import Catalog, StoredEpisode
 from orchestrator.view.episode import RunSamples, view_episode
-from orchestrator.view.part_columns import ACTIONS, FLAGS, KINDS
-from orchestrator.view.query import NAMES, OUTCOMES
 from orchestrator.view.run_index import RunIndex
 
 FILE_EPISODES, GROUP_EPISODES = 8_192, 128
 """Number of episodes per file and per row group."""
 FILE_PICTURES, GROUP_PICTURES = 2_048, 16
-LIST_GROUP = 131_072
-LIST_COLUMNS = ("cell", "sample", "kind", "right", "turns", "flags", "seconds", "read", "written")
 POLICY = "default-src 'none'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'"
 README = """---
 title: Episodes of proactive-sweep runs
@@ -101,7 +97,7 @@ def write_bundle(
         index.refresh()
     catalog = Catalog(indexes, 1)
     samples = {name: RunSamples(index.folder, data) for name, index in indexes.items()}
-    pictures, hashes, sizes = PictureWriter(target), np.zeros(catalog.height, np.uint32), list[int]()
+    pictures, sizes = PictureWriter(target), list[int]()
     thumbnails = dict[Path | None, Thumbnails]()
     for run in samples.values():
         folder = run.pictures if with_pictures else None
@@ -109,16 +105,16 @@ def write_bundle(
     for start in range(0, catalog.height, FILE_EPISODES):
         positions = np.arange(start, min(start + FILE_EPISODES, catalog.height))
         try:
-            table, hashes[positions] = _episode_table(catalog, samples, thumbnails, positions)
+            table = _episode_table(catalog, samples, thumbnails, positions)
         except UNREADABLE:
             raise RunFolderError("a run has changed while it was read; write the bundle after it has ended") from None
         sizes.append(_write_table(target / f"episodes-{len(sizes):04d}.parquet", table, GROUP_EPISODES))
         yield BundleTotals(int(positions[-1]) + 1, pictures.total, sum(sizes) + sum(pictures.file_sizes))
     pictures.flush()
-    columns = {name: catalog.columns[name] for name in LIST_COLUMNS} | {"hash": hashes}
-    list_bytes = _write_table(target / "list.parquet", pl.DataFrame(columns), LIST_GROUP)
-    files = {"list_bytes": list_bytes, "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
-    _write_page(target, catalog, indexes, files)
+    listing = catalog.list_bytes()
+    safe_write.write(target / "list.parquet", listing)
+    files = {"list_bytes": len(listing), "episode_bytes": sizes, "picture_bytes": pictures.file_sizes}
+    _write_page(target, catalog, f"{zlib.crc32(listing):08x}", files)
     yield BundleTotals(catalog.height, pictures.total, sum(path.stat().st_size for path in target.iterdir()))
 
 
@@ -142,20 +138,18 @@ def _episode_table(
     samples: Mapping[str, RunSamples],
     thumbnails: Mapping[Path | None, Thumbnails],
     positions: np.ndarray,
-) -> tuple[pl.DataFrame, list[int]]:
-    """Return the film strips (JSON) and replies of episodes, and the CRC-32 of their keys."""
-    views, replies, hashes = list[str](), list[str](), list[int]()
+) -> pl.DataFrame:
+    """Return the film strips (JSON) and replies of episodes."""
+    views, replies = list[str](), list[str]()
     episodes = list(catalog.read_episodes(positions))
     judged = _read_verdicts(samples, episodes)
     for episode in episodes:
-        run, texts = samples[episode.run], dict[str, int]()
-        key = str(episode.row["key"])
-        rows = judged[episode.run].get(key, [])
-        view = view_episode(catalog, run, episode, thumbnails[run.pictures], texts, rows)
-        views.append(json.dumps({"episode": view, "texts": list(texts)}, separators=(",", ":"), allow_nan=False))
+        run = samples[episode.run]
+        rows = judged[episode.run].get(str(episode.row["key"]), [])
+        view = view_episode(catalog, run, episode, thumbnails[run.pictures], rows)
+        views.append(json.dumps(view, separators=(",", ":"), allow_nan=False))
         replies.append("\0".join(str(turn["reply"] or "") for turn in episode.turns))
-        hashes.append(zlib.crc32(key.encode()))
-    return pl.DataFrame({"view": views, "replies": replies}), hashes
+    return pl.DataFrame({"view": views, "replies": replies})
 
 
 def _read_verdicts(
@@ -171,21 +165,11 @@ def _read_verdicts(
     return judged
 
 
-def _write_page(target: Path, catalog: Catalog, indexes: Mapping[str, RunIndex], files: Mapping[str, Any]) -> None:
+def _write_page(target: Path, catalog: Catalog, version: str, files: Mapping[str, Any]) -> None:
     """Write ``index.html``, last, so that an interrupted bundle has no page."""
-    cells = [{"run": cell.run, **cell.names._asdict()} for cell in catalog.cells]
-    orders = {name: paper_order({cell[name] for cell in cells}, ORDERS.get(name, ())) for name in NAMES}
-    about = {
-        **files, "total": catalog.height, "planned": sum(index.planned for index in indexes.values()), "cells": cells,
-        "orders": {**orders, "run": list(indexes)}, "kinds": KINDS, "outcomes": OUTCOMES,
-        "actions": {label: int(flag) for flag, label in ACTIONS.items()},
-        "flags": {label: int(flag) for flag, label in FLAGS.items()},
-        "file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES,
-    }  # fmt: skip
-    about["version"] = f"{zlib.crc32((target / 'list.parquet').read_bytes()):08x}"
-    script, runs = bundled_script(), ", ".join(visible(name) for name in indexes)
-    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(script)}"
-    content = inert({**CONTENT, "labeler": "", "bundle": about})
-    page = TEMPLATE.render(style=STYLE, script=script, title=runs, policy=policy, content=content)
+    sizes = {"file_episodes": FILE_EPISODES, "file_pictures": FILE_PICTURES}
+    bundle = {**catalog.about(), "version": version, "reading": False, **files, **sizes}
+    runs = ", ".join(visible(name) for name in catalog.runs)
+    policy = f"{POLICY}; style-src {policy_hash(STYLE)}; script-src {policy_hash(BUNDLED_SCRIPT)}"
     safe_write.write(target / "README.md", README.encode())
-    safe_write.write(target / "index.html", page.encode())
+    safe_write.write(target / "index.html", render_page(runs, BUNDLED_SCRIPT, policy, bundle=bundle).encode())

@@ -1,4 +1,4 @@
-"""One or two episodes as film strips: rows of the store, and the questions and pictures of their samples."""
+"""An episode as a film strip: rows of the store, and the questions and pictures of their samples."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ from orchestrator.view.part_columns import KINDS
 from sweeps.sweep_file import SweepError
 
 MOST_PICTURES = 100
-"""Most pictures of the open film strips."""
+"""Most pictures of a film strip."""
 Row = Mapping[str, Any]
 
 
@@ -64,50 +64,26 @@ class RunSamples:
         return folder if self.plan is not None and folder.is_dir() else None
 
 
-def view_episodes(catalog: Catalog, samples: Mapping[str, RunSamples], positions: Sequence[int]) -> dict[str, Any]:
-    """Return the views of episodes for JSON: they share texts and pictures."""
-    texts: dict[str, int] = {}
-    views, thumbnails, seen = [], dict[Path | None, Thumbnails](), []
-    for episode in catalog.read_episodes(positions):
-        run = samples[episode.run]
-        pictures = thumbnails.setdefault(run.pictures, Thumbnails(run.pictures, MOST_PICTURES))
-        views.append(view_episode(catalog, run, episode, pictures, texts, read_verdicts(run.folder, episode.row)))
-        seen.append(pictures)
-    _share_pictures(views, seen)
-    uris = [uri for pictures in dict.fromkeys(seen) for uri in pictures.uris]
-    return {"episodes": views, "texts": list(texts), "pictures": uris}
-
-
 def view_episode(
-    catalog: Catalog,
-    run: RunSamples,
-    episode: StoredEpisode,
-    pictures: Thumbnails,
-    texts: dict[str, int],
-    judged: Sequence[Row],
+    catalog: Catalog, run: RunSamples, episode: StoredEpisode, pictures: Thumbnails, judged: Sequence[Row]
 ) -> dict[str, Any]:
-    """Return the view of an episode; its texts and pictures get the next numbers in ``texts`` and ``pictures``."""
+    """Return an episode and its texts, for JSON; its pictures get the next numbers in ``pictures``."""
     row, turns = episode.row, episode.turns
     sample = run.sample_of(row)
     run_data = run.run_data(sample)
     builder = EpisodeViews(run_data, pictures)
-    builder.texts = texts
     kind = _kind(KINDS[catalog.columns["kind"][episode.position]], run_data, sample, row, turns)
     builder.add({**row, "kind": kind}, turns, judged)
-    choices = [] if sample is None else [*sample.options, *sample.categories]
-    return {**builder.views[0], "run": episode.run, "choices": choices}
+    return {"episode": {**builder.views[0], "run": episode.run}, "texts": list(builder.texts)}
 
 
-def _share_pictures(views: list[dict[str, Any]], seen: Sequence[Thumbnails]) -> None:
-    """Number the pictures of several data folders one after the other."""
-    starts, start = dict[Thumbnails, int](), 0
-    for pictures in dict.fromkeys(seen):
-        starts[pictures] = start
-        start += len(pictures.uris)
-    for view, pictures in zip(views, seen, strict=True):
-        for turn in view["turns"]:
-            if isinstance(turn["picture"], int):
-                turn["picture"] += starts[pictures]
+def view_alone(catalog: Catalog, samples: Mapping[str, RunSamples], position: int) -> dict[str, Any]:
+    """Return an episode with its texts and pictures, for JSON. Raises ``storage.schemas.UNREADABLE``."""
+    (episode,) = catalog.read_episodes([position])
+    run = samples[episode.run]
+    pictures = Thumbnails(run.pictures, MOST_PICTURES)
+    view = view_episode(catalog, run, episode, pictures, read_verdicts(run.folder, episode.row))
+    return {**view, "pictures": pictures.uris}
 
 
 def _kind(kind: str, run_data: RunData, sample: Sample | None, row: Row, turns: Sequence[Row]) -> str:

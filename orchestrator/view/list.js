@@ -1,26 +1,14 @@
-// The list: its filters and its order are in the address; the server or the bundle holds the episodes.
+// The list: its filters and its order are in the address.
 const filters = byId("filters");
-const FIELDS = ["run", "model", "scenario", "condition", "kind", "text", "protocol", "outcome", "action", "flag", "differs", "sample"];
-const state = { sort: "" };
-let page = { rows: [], start: 0, matches: 0, total: 0, version: -1, counts: {} };
-let latest = 0;
-
-/** Return the parameters of the list, without empty ones. */
-function parameters(more = {}) {
-  const all = { ...Object.fromEntries(FIELDS.map((name) => [name, state[name] || ""])), sort: state.sort, ...more };
-  return new URLSearchParams(Object.entries(all).filter(([, value]) => value !== "" && value !== undefined && value !== null));
-}
+const FIELDS = [...NAMES, "kind", "outcome", "sample", "text"];
+const ADDRESS = [...FIELDS, "sort", "episode", "episode_run", "beside", "beside_run"];
+const PAGE = 100;
+const state = Object.fromEntries(ADDRESS.map((name) => [name, ""]));
+let shown = { positions: new Uint32Array(), counts: {} };
+let start = 0, latest = 0;
 
 /** Return the address of a state: `#model=..&episode=KEY`. */
-function fragmentOf(values) {
-  const names = [...FIELDS, "sort", "episode", "episode_run", "beside", "beside_run"];
-  return "#" + names.filter((name) => values[name]).map((name) => `${name}=${address(values[name])}`).join("&");
-}
-
-function readAddress() {
-  const parts = fragment();
-  for (const name of [...FIELDS, "sort", "episode", "episode_run", "beside", "beside_run"]) state[name] = parts[name] || "";
-}
+const fragmentOf = (values) => "#" + ADDRESS.filter((name) => values[name]).map((name) => `${name}=${address(values[name])}`).join("&");
 
 function option(value, label, selected) {
   const node = make("option", { value }, visible(label));
@@ -28,76 +16,63 @@ function option(value, label, selected) {
   return node;
 }
 
-/** Fill the list of a filter with the values that the other filters leave, with their counts. */
-function offer(name, counts) {
-  const select = filters.elements[name];
-  const known = counts.some(([value]) => value === state[name]);
-  const rest = known || !state[name] ? counts : [[state[name], 0], ...counts];
-  select.replaceChildren(option("", "all", !state[name]), ...rest.map(([value, count]) => option(value, `${value} (${count.toLocaleString("en")})`, value === state[name])));
-}
-
-function offerOthers() {
-  const group = (label, kind, counts) => {
-    const node = make("optgroup", { label });
-    node.append(...counts.map(([name]) => option(`${kind}:${name}`, name, state.differs === `${kind}:${name}`)));
-    return counts.length > 1 ? node : null;
-  };
-  const groups = [group("the model", "model", unfiltered.model), group("the run", "run", unfiltered.run)].filter(Boolean);
-  filters.elements.differs.replaceChildren(option("", "any", !state.differs), ...groups);
-}
-
-let unfiltered = { model: [], run: [] };
-
 function showFilters() {
-  for (const name of ["model", "run"]) if (!state.differs && !FIELDS.some((field) => state[field])) unfiltered[name] = page.counts[name];
-  for (const [name, counts] of Object.entries(page.counts)) offer(name, counts);
-  for (const name of ["run", "protocol"]) byId(`l-${name}`).hidden = page.counts[name].length < 2 && !state[name];
-  offerOthers();
-  for (const name of ["text", "sample"]) if (document.activeElement !== filters.elements[name]) filters.elements[name].value = state[name] || "";
-  if (["protocol", "outcome", "action", "flag", "differs", "sample"].some((name) => state[name])) byId("more").open = true;
-  const sorts = content.sorts.flatMap((name) => [[name, name], [`-${name}`, `${name}, largest first`]]);
+  for (const [name, counts] of Object.entries(shown.counts)) {
+    const select = filters.elements[name];
+    const all = state[name] && !counts.some(([value]) => value === state[name]) ? [[state[name], 0], ...counts] : counts;
+    select.replaceChildren(option("", "all", !state[name]), ...all.map(([value, count]) => option(value, `${value} (${count.toLocaleString("en")})`, value === state[name])));
+  }
+  for (const name of ["run", "protocol"]) byId(`l-${name}`).hidden = (shown.counts[name]?.length ?? 0) < 2 && !state[name];
+  for (const name of ["text", "sample"]) if (document.activeElement !== filters.elements[name]) filters.elements[name].value = state[name];
+  const sorts = SORTS.flatMap((name) => [[name, name], [`-${name}`, `${name}, largest first`]]);
   byId("sort").replaceChildren(option("", "as stored", !state.sort), ...sorts.map(([value, label]) => option(value, label, value === state.sort)));
 }
 
-function dotOf(row) {
-  return make("span", { class: `dot ${row.right === 1 ? "correct" : row.right === 0 ? "wrong" : "none"}`, "aria-hidden": "true" });
-}
-
-function entry(row) {
-  const current = row.id === open.id && row.run === open.run;
-  const button = make("button", { type: "button", "aria-current": current ? "true" : null }, dotOf(row),
-    visible(`${row.scenario} ${String(row.sample).padStart(4, "0")}, ${row.condition}`),
-    make("small", {}, visible(`${row.model} · ${row.kind} · ${pluralize(row.turns, "turn")}${page.counts.run.length > 1 ? ` · ${row.run}` : ""}`)));
-  button.addEventListener("click", () => openRow(row));
-  return make("li", { "data-id": row.id }, button);
+function entry(at) {
+  const { run, model, scenario, condition } = cellOf(at), right = columns.right[at];
+  const button = make("button", { type: "button", "aria-current": at === open ? "true" : null },
+    make("span", { class: `dot ${right === 1 ? "correct" : right === 0 ? "wrong" : "none"}`, "aria-hidden": "true" }),
+    visible(`${scenario} ${String(columns.sample[at]).padStart(4, "0")}, ${condition}`),
+    make("small", {}, visible(`${model} · ${about.kinds[columns.kind[at]]} · ${pluralize(columns.turns[at], "turn")}${about.orders.run.length > 1 ? ` · ${run}` : ""}`)));
+  button.addEventListener("click", () => openEpisodes([at], true));
+  return make("li", { "data-at": at }, button);
 }
 
 function showList() {
-  const rows = page.rows.map(entry);
-  if (!rows.length) rows.push(make("li", { class: "empty" }, page.total ? "No episode matches all filters." : "No episode is stored yet."));
+  const { positions } = shown, rows = [...positions.subarray(start, start + PAGE)].map(entry);
+  if (!rows.length) rows.push(make("li", { class: "empty" }, about.total ? "No episode matches all filters." : "No episode is stored yet."));
   byId("list").replaceChildren(...rows);
-  const last = page.start + page.rows.length;
-  byId("matches").textContent = page.matches === page.total ? pluralize(page.total, "episode") : `${page.matches.toLocaleString("en")} of ${pluralize(page.total, "episode")}`;
-  byId("page").textContent = page.matches ? `${(page.start + 1).toLocaleString("en")} to ${last.toLocaleString("en")}` : "";
-  byId("page-back").disabled = page.start === 0;
-  byId("page-on").disabled = last >= page.matches;
+  const last = Math.min(start + PAGE, positions.length);
+  const total = pluralize(about.total, "episode");
+  byId("matches").textContent = positions.length === about.total ? total : `${positions.length.toLocaleString("en")} of ${total}`;
+  byId("page").textContent = last ? `${(start + 1).toLocaleString("en")} to ${last.toLocaleString("en")}` : "";
+  byId("page-back").disabled = start === 0;
+  byId("page-next").disabled = last >= positions.length;
+  showProgress();
 }
 
 function showProgress() {
-  const parts = [page.planned > page.total ? `${page.total.toLocaleString("en")} of ${pluralize(page.planned, "planned episode")}` : "", page.reading ? "still reading" : ""];
+  const parts = [about.planned > about.total ? `${about.total.toLocaleString("en")} of ${pluralize(about.planned, "planned episode")}` : "", about.reading ? "still reading" : ""];
   byId("progress").textContent = parts.filter(Boolean).join(", ");
 }
 
-/** Load a page of the list; an answer that a newer request overtook is dropped. */
-async function loadRows(more = {}) {
+/** List what the filters leave; return false if a newer request overtook this one. */
+async function search() {
   const request = ++latest;
   byId("list").classList.add("stale");
-  const answer = await ask("rows", parameters(more));
-  if (request !== latest || !answer) return null;
-  page = answer;
+  const found = await findEpisodes({ ...state, text: state.text.trim() }, () => request === latest);
+  if (!found || request !== latest) return false;
+  shown = found;
   byId("list").classList.remove("stale");
+  start = Math.min(start, Math.max(0, Math.floor((shown.positions.length - 1) / PAGE) * PAGE));
   showFilters();
   showList();
-  showProgress();
-  return answer;
+  return true;
+}
+
+/** Show the page of the list with an episode, if the list has it. */
+function turnTo(at) {
+  const place = shown.positions.indexOf(at);
+  if (place >= 0) start = Math.floor(place / PAGE) * PAGE;
+  showList();
 }

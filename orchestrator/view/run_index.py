@@ -11,7 +11,7 @@ import polars as pl
 
 from envs.errors import RunFolderError
 from orchestrator.storage.part_files import Part, list_parts
-from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys
+from orchestrator.storage.run_folder import KEYS, planned_cells, planned_keys, stored_sweep
 from orchestrator.storage.schemas import UNREADABLE
 from orchestrator.storage.verdict_store import verdicts
 from orchestrator.view.part_columns import COLUMNS, NOT_SCORED, CellNames, PartColumns, read_part
@@ -30,6 +30,7 @@ class RunIndex:
         self.parts: list[PartColumns] = []
         self.columns: dict[str, np.ndarray] = _arrays(EMPTY)
         """Name -> values, one per episode, in stored order; ``part`` is the position in ``parts``."""
+        self.baselines = {model.name for model in stored_sweep(folder).models if model.backend == "builtin"}
         self.version = 0
         self.planned = 0
         self._state: object = None

@@ -1,30 +1,29 @@
 // The episode, the keys, and what changes while a run writes.
-let open = { id: "", run: "" };
+let open = -1, beside = -1;
 const POLL_MS = 2000, TYPING_MS = 250;
 
-function picker(view) {
-  const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing"));
+function picker(own) {
+  const select = make("select", { id: "beside" }, make("option", { value: "" }, "nothing")), mine = cellOf(own);
   const groups = new Map();
-  const [own, other] = view.episodes;
-  const rank = (row) => { const at = content.conditions.indexOf(row.condition); return at < 0 ? 99 : at; };
-  const rows = view.neighbors.toSorted((a, b) => (a.run !== own.run) - (b.run !== own.run) || (a.model !== own.model) - (b.model !== own.model) || a.model.localeCompare(b.model, "en", { numeric: true }) || rank(a) - rank(b));
-  for (const row of rows) {
-    const name = row.run !== own.run ? `${row.run}: ${row.model}` : row.model === own.model ? "Other conditions, same model" : row.model;
+  const rank = (at) => { const place = content.conditions.indexOf(cellOf(at).condition); return place < 0 ? 99 : place; };
+  const order = (at) => [cellOf(at).run !== mine.run, cellOf(at).model !== mine.model];
+  const rows = neighborsOf(own).sort((a, b) => order(a)[0] - order(b)[0] || order(a)[1] - order(b)[1]
+    || cellOf(a).model.localeCompare(cellOf(b).model, "en", { numeric: true }) || rank(a) - rank(b));
+  for (const at of rows) {
+    const { run, model, condition } = cellOf(at);
+    const name = run !== mine.run ? `${run}: ${model}` : model === mine.model ? "Other conditions, same model" : model;
     if (!groups.has(name)) groups.set(name, make("optgroup", { label: name }));
-    groups.get(name).append(option(`${row.id} ${row.run}`, `${row.condition} – ${row.kind}`, Boolean(other) && row.id === view.ids[1] && row.run === other.run));
+    groups.get(name).append(option(String(at), `${condition} – ${about.kinds[columns.kind[at]]}`, at === beside));
   }
   select.append(...groups.values());
   select.disabled = !groups.size;
-  select.addEventListener("change", () => {
-    const [id, ...run] = select.value.split(" ");
-    openEpisode({ episode_id: open.id, episode_run: open.run, ...(id ? { beside_id: id, beside_run: run.join(" ") } : {}) }, true, "beside");
-  });
+  select.addEventListener("change", () => openEpisodes(select.value ? [own, Number(select.value)] : [own], true, "beside"));
   return make("label", {}, "Beside", select);
 }
 
-function tools(view) {
+function tools() {
   const step = (name, id, act) => { const button = make("button", { type: "button", id }, name); button.addEventListener("click", act); return button; };
-  return make("div", { class: "ep-tools" }, picker(view), step("Previous", "previous", () => move(-1)), step("Next", "next", () => move(1)), step("Next failure", "next-failure", () => openFailure("next")));
+  return make("div", { class: "ep-tools" }, picker(open), step("Previous", "previous", () => move(-1)), step("Next", "next", () => move(1)), step("Next failure", "next-failure", () => openFailure(1)));
 }
 
 function facts(episode) {
@@ -38,142 +37,101 @@ function facts(episode) {
   return line;
 }
 
-/** Ask which option the last reply names; a click or a digit stores the answer, and the next episode opens. */
-function labelForm(view) {
-  const [own] = view.episodes;
-  if (!content.labeler || !own.choices.length) return null;
-  const before = view.label;
-  const choices = [["none", "none of them"], ...own.choices.map((name, number) => [String(number), name])];
-  const unsure = make("input", { type: "checkbox", name: "unsure" });
-  const note = make("input", { type: "search", name: "note", maxlength: "500", autocomplete: "off" });
-  unsure.checked = Boolean(before?.unsure);
-  note.value = before?.note || "";
-  const said = make("p", { class: "count", id: "label-said", role: "status" }, before ? "You have labeled this episode." : "");
-  const store = async (label) => {
-    const body = new URLSearchParams({ run: own.run, key: own.key, label, note: note.value, unsure: String(unsure.checked) });
-    const response = await fetch("label", { method: "POST", body, credentials: "omit" }).catch(() => null);
-    if (response?.ok) await move(1); else said.textContent = "The label could not be stored.";
-  };
-  const list = make("ol", { class: "choices" }, ...choices.map(([label, name], number) => {
-    const button = make("button", { type: "button", "data-digit": number < 10 ? String(number) : null, "aria-pressed": String(before?.label === label) },
-      make("kbd", {}, number < 10 ? String(number) : "·"), visible(` ${name}`));
-    button.addEventListener("click", () => store(label));
-    return make("li", {}, button);
-  }));
-  return make("section", { class: "label", "aria-label": "Label" }, make("h4", {}, `${content.labeler}: which option does the last reply name?`), list,
-    make("div", { class: "label-more" }, make("label", { class: "check" }, unsure, "unsure"), make("label", {}, "Note ", note)), said);
-}
-
-function showEpisode(view) {
+function showViews(view) {
   content.texts = view.texts;
   content.pictures = view.pictures;
   const [own, other] = view.episodes;
-  open = { id: view.ids[0], run: own.run };
   const title = `${own.model}, ${own.scenario}, ${own.condition}: ${own.kind}`;
-  const link = make("a", { class: "ep-key", href: fragmentOf({ ...state, episode: own.key, episode_run: own.run }), title: "link to this episode" }, visible(own.key));
-  const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(own), visible(title)), link), tools(view));
+  const link = make("a", { class: "ep-key", href: fragmentOf(state), title: "link to this episode" }, visible(own.key));
+  const head = make("div", { class: "ep-head" }, make("div", {}, make("h3", {}, dot(own), visible(title)), link), tools());
   const name = (episode) => [other && own.run !== other.run ? episode.run : "", other && own.model !== other.model ? episode.model : "", episode.condition].filter(Boolean).join(", ");
   const lanes = make("div", { class: other ? "lanes compared" : "lanes", tabindex: "0", role: "region", "aria-label": "Film strip" }, lane(own, name(own)), other ? lane(other, name(other)) : null);
-  const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “right” and “counts” mark what would have ended or advanced the episode at that turn.");
-  byId("episode").replaceChildren(...[head, facts(own), lanes, hint, labelForm(view)].filter(Boolean));
-  mark();
-}
-
-function mark() {
-  for (const item of byId("list").children) {
-    const button = item.firstElementChild;
-    if (!button) continue;
-    if (item.dataset.id === open.id) button.setAttribute("aria-current", "true"); else button.removeAttribute("aria-current");
-  }
+  const hint = make("p", { class: "hint" }, "Shaded: the option that the reply names. “correct” and “counts” mark what would have ended or advanced the episode at that turn.");
+  byId("episode").replaceChildren(head, facts(own), lanes, hint);
   byId("list").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
 }
 
-/** Load film strips; `keep` adds the address to the history. */
-async function openEpisode(query, keep, focus = "") {
-  const view = await ask("episode", new URLSearchParams(query));
-  if (!view) {
-    byId("episode").replaceChildren(make("p", { class: "problems", id: "absent" }, "No stored episode has this key: ", visible(String(query.episode || "").slice(0, 300))));
-    return;
-  }
-  showEpisode(view);
+const showNothing = (...words) => byId("episode").replaceChildren(make("p", { class: "problems", id: "absent" }, ...words));
+
+/** Show one or two episodes; `keep` adds the address to the history. */
+async function openEpisodes(positions, keep, focus = "") {
+  const view = await loadViews(positions);
+  if (!view) return;
+  [open, beside] = [positions[0], positions[1] ?? -1];
   const [own, other] = view.episodes;
-  Object.assign(state, { episode: own.key, episode_run: own.run, beside: other ? other.key : "", beside_run: other ? other.run : "" });
+  Object.assign(state, { episode: own.key, episode_run: own.run, beside: other?.key ?? "", beside_run: other?.run ?? "" });
   if (keep) history.pushState(null, "", fragmentOf(state)); else history.replaceState(null, "", fragmentOf(state));
+  turnTo(open);
+  showViews(view);
   if (focus) byId(focus)?.focus({ preventScroll: true });
 }
 
-const openRow = (row) => openEpisode({ episode_id: row.id, episode_run: row.run }, true);
-
 /** Open the next or previous episode of the list, over the ends of its pages too. */
 async function move(by) {
-  const at = page.rows.findIndex((row) => row.id === open.id && row.run === open.run);
-  const next = at < 0 ? 0 : at + by;
-  if (page.rows[next]) return openRow(page.rows[next]);
-  if (next < 0 ? await turnPage(-1) : await turnPage(1)) await openRow(next < 0 ? page.rows.at(-1) : page.rows[0]);
+  const place = shown.positions.indexOf(open), next = place < 0 ? 0 : place + by;
+  if (next >= 0 && next < shown.positions.length) await openEpisodes([shown.positions[next]], true);
 }
 
-async function openFailure(step) {
-  const answer = await loadRows({ episode_id: open.id, episode_run: open.run, step, start: page.start });
-  if (answer && answer.row !== null) await openRow(answer.rows[answer.row - answer.start]);
-  else if (answer) byId("matches").textContent += ", no further failure";
+async function openFailure(by) {
+  const next = nextFailure(shown.positions, shown.positions.indexOf(open), by);
+  if (next >= 0) await openEpisodes([shown.positions[next]], true); else byId("matches").textContent += ", no further failure";
 }
 
-/** Go to the next or previous page of the list; return false at its ends. */
-async function turnPage(by) {
-  const start = page.start + by * content.rows;
-  if (start < 0 || start >= page.matches) return false;
-  await loadRows({ start });
+function turnPage(by) {
+  const next = start + by * PAGE;
+  if (next < 0 || next >= shown.positions.length) return;
+  start = next;
+  showList();
   byId("list").scrollTop = 0;
-  return true;
 }
 
+/** List what the filters now leave, and show only an episode that is among it. */
 async function narrow() {
   for (const name of FIELDS) state[name] = filters.elements[name].value.trim();
   state.sort = byId("sort").value;
   history.pushState(null, "", fragmentOf(state));
-  await loadRows();
+  if (!(await search())) return;
+  if (shown.positions.includes(open)) turnTo(open);
+  else if (shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false);
+  else { open = -1; showNothing("No episode matches all filters."); }
 }
 
-/** Follow the address: its filters, then its episode. */
+/** Follow the address: its filters, then its episodes. */
 async function follow() {
-  readAddress();
-  const named = { episode: state.episode, episode_run: state.episode_run, ...(state.beside ? { beside: state.beside, beside_run: state.beside_run } : {}) };
-  await Promise.all([loadRows(state.episode ? { episode: state.episode, episode_run: state.episode_run } : {}), state.episode ? openEpisode(named, false) : null]);
-  if (!state.episode && page.rows.length) await openEpisode({ episode_id: page.rows[0].id, episode_run: page.rows[0].run }, false);
+  const parts = fragment();
+  for (const name of ADDRESS) state[name] = (parts[name] || "").slice(0, name === "text" ? 300 : 1000);
+  if (!(await search())) return;
+  if (!state.episode) { if (shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false); return; }
+  const positions = [await positionOf(state.episode, state.episode_run)];
+  if (state.beside) positions.push(await positionOf(state.beside, state.beside_run));
+  if (positions.includes(-1)) showNothing("No stored episode has this key: ", visible(state[positions[0] < 0 ? "episode" : "beside"].slice(0, 300)));
+  else await openEpisodes(positions, false);
 }
 
 async function poll() {
-  const now = document.hidden ? null : await ask("state", "").catch(() => null);
-  if (now && now.version !== page.version) {
-    const wasEmpty = !page.total;
-    await loadRows({ start: page.start });
-    if (wasEmpty && page.rows.length) await openEpisode({ episode_id: page.rows[0].id, episode_run: page.rows[0].run }, false);
-  } else if (now && now.reading !== page.reading) { page.reading = now.reading; showProgress(); }
+  const wasEmpty = !about.total;
+  if (!document.hidden && (await loadColumns().catch(() => false))) {
+    open = state.episode && !wasEmpty ? await positionOf(state.episode, state.episode_run) : -1;
+    if (await search()) { if (wasEmpty && shown.positions.length) await openEpisodes([firstToShow(shown.positions)], false); }
+  } else showProgress();
   setTimeout(poll, POLL_MS);
 }
 
 function clear() {
-  for (const name of FIELDS) { state[name] = ""; filters.elements[name].value = ""; }
+  for (const name of FIELDS) filters.elements[name].value = "";
   narrow();
 }
 
 const KEYS = {
-  j: () => move(1), k: () => move(-1), f: () => openFailure("next"), d: () => openFailure("previous"), "[": () => turnPage(-1), "]": () => turnPage(1),
-  u: () => byId("episode").querySelector("[name=unsure]")?.click(),
+  j: () => move(1), k: () => move(-1), f: () => openFailure(1), d: () => openFailure(-1), "[": () => turnPage(-1), "]": () => turnPage(1),
   "/": () => filters.elements.text.focus(), b: () => byId("beside")?.focus(), c: clear, "?": () => byId("help").showModal(),
 };
 addEventListener("keydown", (event) => {
   const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
   if (event.key === "Escape" && typing) return event.target.blur();
-  if (typing || event.ctrlKey || event.altKey || event.metaKey || byId("help").open || !byId("keys-on").checked) return;
-  const choice = byId("episode").querySelector(`[data-digit="${/^[0-9]$/.test(event.key) ? event.key : "x"}"]`);
-  if (choice) return choice.click();
-  if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
-});
-byId("list").addEventListener("keydown", (event) => {
-  const item = event.target.closest("li");
-  const next = { ArrowDown: item?.nextElementSibling, ArrowUp: item?.previousElementSibling, Home: byId("list").firstElementChild, End: byId("list").lastElementChild }[event.key];
-  if (next?.firstElementChild?.focus) { event.preventDefault(); next.firstElementChild.focus(); }
+  if (typing || event.ctrlKey || event.altKey || event.metaKey || byId("help").open || !byId("keys-on").checked || !KEYS[event.key]) return;
+  event.preventDefault();
+  KEYS[event.key]();
 });
 let typed = 0;
 filters.addEventListener("input", (event) => {
@@ -186,7 +144,7 @@ filters.addEventListener("submit", (event) => event.preventDefault());
 filters.addEventListener("reset", (event) => { event.preventDefault(); clear(); });
 byId("sort").addEventListener("change", narrow);
 byId("page-back").addEventListener("click", () => turnPage(-1));
-byId("page-on").addEventListener("click", () => turnPage(1));
+byId("page-next").addEventListener("click", () => turnPage(1));
 byId("help-open").addEventListener("click", () => byId("help").showModal());
 addEventListener("popstate", follow);
-follow().then(() => { if (!content.bundle) setTimeout(poll, POLL_MS); });
+loadColumns().then(follow).then(() => { if (!content.bundle) setTimeout(poll, POLL_MS); }).catch((problem) => console.error(problem));

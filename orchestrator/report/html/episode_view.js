@@ -26,8 +26,8 @@ function options(turn) {
     const asking = n < suggestions;
     const said = asking ? turn.said[0] === n : turn.said[1] === n - suggestions;
     const counts = asking ? turn.asks.includes(n) : turn.answer === n - suggestions;
-    const word = counts ? (asking ? "counts" : "right") : "";
-    const classes = [said ? "said" : "", counts ? word : "", n === suggestions && suggestions ? "first-category" : ""].filter(Boolean).join(" ");
+    const word = counts ? (asking ? "counts" : "correct") : "";
+    const classes = [said ? "said" : "", counts ? (asking ? "counts" : "right") : "", n === suggestions && suggestions ? "first-category" : ""].filter(Boolean).join(" ");
     list.append(make("li", { class: classes || null, "aria-label": said ? `${letter(n)}, named by the reply` : null },
       make("span", {}, letter(n)), make("span", {}, visible(text(number))), make("em", {}, word)));
   });
@@ -46,7 +46,7 @@ function replyBox(turn) {
 function reading(turn) {
   if (turn.action === null) return null; // an open question, which only a judge reads
   const color = turn.action === "category" ? (turn.category === "correct" ? "right-category" : "wrong-category") : turn.action;
-  const move = turn.move ? ` → ${turn.move}` : "";
+  const move = turn.move ? `, ${["left", "right", "up", "down"].includes(turn.move) ? "moved " : ""}${turn.move}` : "";
   const sides = `as suggestion: ${turn.option} · as category: ${turn.category}`;
   return make("p", { class: "act" }, make("i", { class: `k-${color}` }), visible(`${turn.action}${move}`), make("small", {}, visible(sides)));
 }

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.report.html.test_page import CONDITIONS, hostile_run
 from tests.orchestrator.report.runs import play_sweep, sweep
+from tests.orchestrator.view.hostile_run import CONDITIONS, hostile_run
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-from orchestrator.human.loopback import serving
+from orchestrator.view.loopback import serving
 from orchestrator.view.page import ViewPage
-from tests.orchestrator.human.sitting import Visitor
+from tests.orchestrator.view.visitor import Visitor
 
 
 class Reader(Visitor):
@@ -25,9 +25,9 @@ class Reader(Visitor):
 
 
 @contextmanager
-def served(runs: dict[str, Path], data: Path | None = None, labeler: str = "") -> Iterator[str]:
+def served(runs: dict[str, Path], data: Path | None = None) -> Iterator[str]:
     """Serve the page during the block and yield its address, when all that is stored has been read."""
-    page, addresses, stop = ViewPage(runs, data, labeler), list[str](), threading.Event()
+    page, addresses, stop = ViewPage(runs, data), list[str](), threading.Event()
     ready = threading.Event()
 
     async def serve() -> None:

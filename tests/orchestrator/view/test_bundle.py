@@ -17,9 +17,8 @@ from envs.errors import RunFolderError
 from orchestrator.storage.episode_store import episodes
 from orchestrator.view.bundle import write_bundle
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
-from tests.orchestrator.report.html.test_page import CONDITIONS
-from tests.orchestrator.report.html.test_page_browser import ALARM
-from tests.orchestrator.view.served import Reader, served
+from tests.orchestrator.view.hostile_run import ALARM, CONDITIONS
+from tests.orchestrator.view.served import served
 from tests.orchestrator.view.test_view_browser import text, wait_for
 
 needs_browser = [
@@ -29,10 +28,7 @@ needs_browser = [
 QUERIES = [
     {},
     {"model": "uniform", "sort": "-turns"},
-    {"scenario": "QD", "condition": CONDITIONS[0], "outcome": "not right", "sort": "sample"},
-    {"action": "asked for something", "flag": "same reply twice in a row"},
-    {"differs": "model:oracle", "sort": "-tokens read"},
-    {"differs": "run:other", "sort": "seconds"},
+    {"scenario": "COCO", "condition": CONDITIONS[0], "outcome": "not correct", "sort": "sample"},
     {"text": "<SCRIPT"},
     {"sample": "1", "kind": "correct"},
     {"model": "nobody"},
@@ -131,23 +127,17 @@ class TestInChromium:
                 shown = []
                 for page in (address, live):
                     open_bundle(browser, page, "#" + urlencode(query).replace("+", "%20"))
-                    counts = [options(browser, name) for name in ("run", "scenario", "kind", "flag", "outcome")]
+                    counts = [options(browser, name) for name in ("run", "scenario", "kind", "outcome")]
                     counts = counts if "text" not in query else None
                     shown.append((text(browser, "#matches"), listed(browser), text(browser, "#episode h3"), counts))
                 assert shown[0] == shown[1] and browser.execute_script("return window.fired") is None
             browser.get("about:blank")
 
     def test_an_episode_beside_another_with_pictures_by_their_keys(self, browser, bundle, runs):
+        stored = episodes(runs["<b>run</b>"]).collect().filter(scenario="ROD", condition="hint", sample_id=0)
+        keys = [stored.filter(model=model)["key"][0] for model in ("uniform", "oracle")]
+        strips = []
         with static(bundle, Ranges) as address, served(runs) as live:
-            reader = Reader(live)
-            first, second = (
-                reader.read("rows", model=model, scenario="ROD", run="<b>run</b>")["rows"][0]["id"]
-                for model in ("uniform", "oracle")
-            )
-            keys = [
-                episode["key"] for episode in reader.read("episode", episode_id=first, beside_id=second)["episodes"]
-            ]
-            strips = []
             for page in (address, live):
                 open_bundle(browser, page, f"#episode={keys[0]}&beside={keys[1]}")
                 wait_for(browser, "document.querySelectorAll('.lane').length === 2")

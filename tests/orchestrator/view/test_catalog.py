@@ -1,35 +1,41 @@
-"""The columns of planted episodes of two runs: names, pairs that ended otherwise, and episodes read in any order."""
+"""The columns of planted episodes of two runs, parts that appear while a run writes, and episodes read in any order."""
+
+import io
+import zlib
 
 import numpy as np
 import polars as pl
 import pytest
 
 from envs.types import Ending
+from orchestrator.report.measures.endings import EndingKind
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.view import query as queries
+from orchestrator.view import catalog as catalogs
 from orchestrator.view import run_index
-from orchestrator.view.catalog import Catalog, hash_key, run_names
-from orchestrator.view.page import _next_failure
-from orchestrator.view.part_columns import MAPPED
-from orchestrator.view.query import Query
+from orchestrator.view.catalog import LISTED, Catalog, run_names
+from orchestrator.view.part_columns import KINDS, MAPPED, OUTCOMES
 from orchestrator.view.run_index import RunIndex
 from tests.orchestrator.blocks import block, episode
+from tests.orchestrator.report.runs import play_sweep, sweep
 
+CELL = "a/ROD/hint"
 CELLS = {
     "one": [
         ("a/ROD/hint", 0, Ending.CORRECT), ("a/ROD/hint", 1, Ending.WRONG), ("a/ROD/hint", 2, Ending.REFUSED),
-        ("b/ROD/hint", 0, Ending.WRONG), ("b/ROD/hint", 1, Ending.WRONG), ("b/ROD/hint", 2, Ending.CORRECT),
-        ("b/QD/own", 0, Ending.CORRECT),
+        ("b/ROD/hint", 0, Ending.WRONG), ("b/QD/own", 0, Ending.CORRECT),
     ],
     "two": [("a/ROD/hint", 0, Ending.WRONG), ("a/ROD/zero-shot", 1, Ending.CORRECT)],
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def no_sweep(monkeypatch):
+    """Planted folders have parts and nothing else."""
+    monkeypatch.setattr(run_index, "stored_sweep", lambda folder: sweep(folder, ["oracle"]))
+
+
 def rows_of(name):
-    return [
-        episode(number, cell, ending, turns=1 + number, seconds=float(3 - number), prompt_tokens=10 * number, reply_tokens=number)
-        for cell, number, ending in CELLS[name]
-    ]  # fmt: skip
+    return [episode(number, cell, ending, turns=1 + number) for cell, number, ending in CELLS[name]]
 
 
 def store(folder, rows, reply="A"):
@@ -39,59 +45,65 @@ def store(folder, rows, reply="A"):
     return folder
 
 
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    """Run ``one`` has seven episodes, ``two`` has two."""
-    indexes = {}
-    for name in CELLS:
-        indexes[name] = RunIndex(store(tmp_path_factory.mktemp(name), rows_of(name), f"Reply of {name}"))
-        indexes[name].refresh()
-    return Catalog(indexes, 7)
+def index_of(folder):
+    index = RunIndex(folder)
+    index.refresh()
+    return index
 
 
-def keys(catalog, positions):
-    return [stored.row["key"].removesuffix("-00000000") for stored in catalog.read_episodes(positions)]
-
-
-def marked(catalog, passed):
-    return keys(catalog, np.flatnonzero(passed))
+@pytest.fixture
+def catalog(tmp_path):
+    """Run ``one`` has five episodes, ``two`` has two."""
+    return Catalog({n: index_of(store(tmp_path / n, rows_of(n), f"Reply of {n}")) for n in CELLS}, 7)
 
 
 def test_columns_of_the_runs_follow_each_other(catalog):
-    assert (catalog.height, catalog.version, catalog.offsets) == (9, 7, {"one": 0, "two": 7})
-    assert [(cell.run, *cell.names) for cell in catalog.cells] == [
+    assert (catalog.height, catalog.version, catalog.planned) == (7, 7, 0)
+    assert [(run, *names) for run, names in catalog.cells] == [
         ("one", "a", "ROD", "hint", "mcqa"), ("one", "b", "ROD", "hint", "mcqa"), ("one", "b", "QD", "own", "mcqa"),
         ("two", "a", "ROD", "hint", "mcqa"), ("two", "a", "ROD", "zero-shot", "mcqa"),
     ]  # fmt: skip
-    assert catalog.columns["cell"].tolist() == [0, 0, 0, 1, 1, 1, 2, 3, 4]
-    assert catalog.columns["part"].tolist() == [0] * 7 + [1] * 2
-    assert catalog.columns["right"].tolist() == [1, 0, -1, 0, 0, 1, 1, 0, 1], "an error has no score"
-    assert catalog.columns["sample"].tolist() == [0, 1, 2, 0, 1, 2, 0, 0, 1]
-    assert catalog.columns["turns"].tolist() == [1, 2, 3, 1, 2, 3, 1, 1, 2]
-    assert catalog.columns["read"].tolist() == [0, 10, 20, 0, 10, 20, 0, 0, 10]
-    assert catalog.columns["written"].tolist() == [0, 1, 2, 0, 1, 2, 0, 0, 1]
+    assert catalog.columns["cell"].tolist() == [0, 0, 0, 1, 2, 3, 4]
+    assert catalog.columns["part"].tolist() == [0] * 5 + [1] * 2
+    assert catalog.columns["right"].tolist() == [1, 0, -1, 0, 1, 0, 1], "an error has no score"
+    assert catalog.columns["turns"].tolist() == [1, 2, 3, 1, 1, 1, 2]
+    keys = [stored.row["key"] for stored in catalog.read_episodes(range(7))]
+    assert catalog.columns["crc"].tolist() == [zlib.crc32(key.encode()) for key in keys]
 
 
-def test_samples_that_ended_otherwise_are_paired_within_run_or_model(catalog):
-    assert marked(catalog, catalog.ended_otherwise("model", "b")) == ["a/ROD/hint/0000"]
-    assert marked(catalog, catalog.ended_otherwise("model", "a")) == ["b/ROD/hint/0000"]
-    assert marked(catalog, catalog.ended_otherwise("run", "two")) == ["a/ROD/hint/0000"]
-    assert catalog.ended_otherwise("run", "one").tolist() == [False] * 7 + [True, False]
-    for kind, name in (("run", "three"), ("model", "c"), ("condition", "hint"), ("", "")):
-        assert not catalog.ended_otherwise(kind, name).any()
+def test_the_page_gets_the_columns_and_the_names_in_the_papers_order(catalog):
+    about, listed = catalog.about(), pl.read_parquet(io.BytesIO(catalog.list_bytes()))
+
+    assert listed.columns == list(LISTED) and listed["sample"].to_list() == [0, 1, 2, 0, 0, 0, 1]
+    assert about["orders"] == {
+        "run": ["one", "two"], "model": ["a", "b"], "scenario": ["ROD", "QD"],
+        "condition": ["zero-shot", "hint", "own"], "protocol": ["mcqa"],
+    }  # fmt: skip
+    assert about["cells"][2] == {
+        "run": "one", "model": "b", "scenario": "QD", "condition": "own", "protocol": "mcqa", "baseline": False,
+    }  # fmt: skip
+    assert (about["total"], about["outcomes"], about["kinds"]) == (7, OUTCOMES, KINDS)
 
 
-def test_names_are_counted_and_ranked_in_the_papers_order(catalog):
-    assert catalog.count_names("condition", [3, 3, 1, 1, 1]) == [("zero-shot", 1), ("hint", 7), ("own", 1)]
-    assert catalog.count_names("scenario", [3, 3, 1, 1, 1]) == [("ROD", 8), ("QD", 1)]
-    assert catalog.count_names("run", [3, 3, 1, 1, 1]) == [("one", 7), ("two", 2)]
-    assert catalog.count_names("model", [0, 3, 1, 0, 0]) == [("a", 0), ("b", 4)]
-    assert catalog.name_ranks("condition").tolist() == [1] * 6 + [2, 1, 0]
-    assert catalog.name_ranks("model").tolist() == [0] * 3 + [1] * 4 + [0] * 2
+def test_baselines_are_known(demo_data, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    model = {"name": "mine", "source": "nobody/nothing", "backend": "transformers", "gpus": 0}
+    wanted = sweep(demo_data, ["guess", model], ["hint"], scenarios=["QD"])
+    folder = play_sweep(tmp_path / "run", wanted, backends={"mine": catalogs_policy()})
+    cells = Catalog({"run": index_of(folder)}, 1).about()["cells"]
+
+    assert {cell["model"]: cell["baseline"] for cell in cells} == {"guess": True, "mine": False}
 
 
-def test_episodes_are_read_in_the_order_that_was_asked_with_their_own_turns(catalog):
-    order = [8, 2, 1, 1, 0, 6, 7]
+def catalogs_policy():
+    from actors.engine.baselines import Baseline
+
+    return Baseline("oracle")
+
+
+def test_episodes_are_read_in_the_order_that_was_asked_with_their_own_turns(catalog, monkeypatch):
+    monkeypatch.setattr(catalogs, "NEAR", 2)
+    order = [6, 2, 1, 1, 0, 4, 5]
     stored = list(catalog.read_episodes(order))
 
     assert [each.position for each in stored] == order and [each.run for each in stored] == ["two", *["one"] * 5, "two"]
@@ -102,119 +114,12 @@ def test_episodes_are_read_in_the_order_that_was_asked_with_their_own_turns(cata
     assert list(catalog.read_episodes([])) == []
 
 
-def test_an_episode_is_found_in_its_run_or_in_the_first_that_has_it(catalog):
-    number = hash_key("a/ROD/hint/0000-00000000")
-
-    assert [catalog.find_episode(run, number) for run in ("one", "two", "", "gone")] == [0, 7, 0, 0]
-    assert catalog.find_episode("two", hash_key("b/QD/own/0000-00000000")) is None
-    assert catalog.find_episode("one", hash_key("nothing")) is None
-
-
-def test_neighbors_share_scenario_protocol_and_sample(catalog):
-    assert catalog.neighbors(0) == [3, 7] and catalog.neighbors(7) == [0, 3] and catalog.neighbors(6) == []
-
-
-def test_replies_are_searched_among_the_candidates_only(catalog):
-    every, few = np.ones(9, bool), np.arange(9) < 2
-
-    assert catalog.replies_with("reply OF one", every).tolist() == [True] * 7 + [False] * 2
-    assert catalog.replies_with("reply", few).tolist() == few.tolist()
-    assert not catalog.replies_with("absent", every).any()
-
-
-def test_replies_of_a_part_that_a_merge_has_replaced_do_not_match(tmp_path):
-    store(tmp_path, rows_of("one"))
-    index = RunIndex(tmp_path)
-    index.refresh()
-    catalog = Catalog({"run": index}, 1)
-    for path in (tmp_path / "turns").iterdir():
+def test_replies_are_searched_in_any_case(catalog, tmp_path):
+    assert catalog.replies_with("reply OF one").tolist() == [0, 1, 2, 3, 4]
+    assert catalog.replies_with("absent").tolist() == []
+    for path in (tmp_path / "two" / "turns").iterdir():
         path.unlink()
-
-    assert not catalog.replies_with("reply", np.ones(catalog.height, bool)).any()
-
-
-@pytest.mark.parametrize(
-    ("sort", "order"),
-    [
-        ("", [0, 1, 2, 3, 4, 5, 6, 7, 8]),
-        ("unknown", [0, 1, 2, 3, 4, 5, 6, 7, 8]),
-        ("sample", [0, 3, 6, 7, 1, 4, 8, 2, 5]),
-        ("-sample", [2, 5, 1, 4, 8, 0, 3, 6, 7]),
-        ("model", [0, 1, 2, 7, 8, 3, 4, 5, 6]),
-        ("condition", [8, 0, 1, 2, 3, 4, 5, 7, 6]),
-        ("turns", [0, 3, 6, 7, 1, 4, 8, 2, 5]),
-        ("seconds", [2, 5, 1, 4, 8, 0, 3, 6, 7]),
-        ("tokens read", [0, 3, 6, 7, 1, 4, 8, 2, 5]),
-        ("-tokens written", [2, 5, 1, 4, 8, 0, 3, 6, 7]),
-    ],
-)
-def test_every_order_keeps_equal_rows_as_stored(catalog, sort, order):
-    assert queries.order(catalog, Query(sort=sort), np.ones(9, bool)).tolist() == order
-
-
-@pytest.mark.parametrize(
-    ("query", "positions"),
-    [
-        ({}, list(range(9))),
-        ({"outcome": "right"}, [0, 5, 6, 8]),
-        ({"outcome": "without a score"}, [2]),
-        ({"outcome": "odd"}, []),
-        ({"kind": "correct"}, [0, 5, 6, 8]),
-        ({"kind": "refused"}, [2]),
-        ({"kind": "odd"}, []),
-        ({"sample": "1"}, [1, 4, 8]),
-        ({"sample": "x"}, []),
-        ({"sample": "1" * 10}, []),
-        ({"model": "b", "scenario": "QD"}, [6]),
-        ({"run": "two", "text": "  REPLY of "}, [7, 8]),
-        ({"action": "asked for something", "sample": "1"}, [1, 4, 8]),
-        ({"flag": "same reply twice in a row"}, [1, 2, 4, 5, 8]),
-        ({"differs": "model:b"}, [0]),
-        ({"differs": "b"}, []),
-    ],
-)
-def test_filters_leave_these_rows(catalog, query, positions):
-    assert np.flatnonzero(queries.mask(catalog, Query(**query))).tolist() == positions
-
-
-def test_counts_of_every_filter_leave_zeros_out(catalog):
-    counts = queries.counts(catalog, Query(model="a", outcome="right"))
-
-    assert counts["model"] == [("a", 2), ("b", 2)] and counts["outcome"] == [
-        ("right", 2),
-        ("not right", 2),
-        ("without a score", 1),
-    ]
-    assert counts["run"] == [("one", 1), ("two", 1)] and counts["scenario"] == [("ROD", 2)]
-    assert counts["condition"] == [("zero-shot", 1), ("hint", 1)] and counts["protocol"] == [("mcqa", 2)]
-    assert counts["kind"] == [("correct", 2)] and counts["action"] == [
-        ("asked for something", 1),
-        ("named a category", 2),
-    ]
-    assert counts["flag"] == [("same reply twice in a row", 1)]
-
-
-def test_queries_ignore_what_they_do_not_know_and_cut_what_is_long():
-    query = Query.parse({"model": "m" * 301, "unknown": "x", "sort": "-turns"})
-
-    assert query == Query(model="m" * 300, sort="-turns")
-
-
-def test_a_row_of_the_list_has_these_fields(catalog):
-    assert queries.describe(catalog, 1) == {
-        "id": str(hash_key("a/ROD/hint/0001-00000000")), "run": "one", "model": "a", "scenario": "ROD", "condition": "hint",
-        "protocol": "mcqa", "sample": 1, "kind": queries.KINDS[catalog.columns["kind"][1]], "right": 0, "turns": 2,
-    }  # fmt: skip
-    assert queries.KINDS[-1] == MAPPED
-
-
-@pytest.mark.parametrize(
-    ("row", "step", "expected"),
-    [(None, "next", 1), (1, "next", 3), (3, "next", 4), (7, "next", None), (None, "previous", 7), (4, "previous", 3),
-     (1, "previous", None), (9, "next", None)],
-)  # fmt: skip
-def test_failures_are_stepped_through_in_both_directions(catalog, row, step, expected):
-    assert _next_failure(catalog, np.arange(9), row, step) == expected
+    assert catalog.replies_with("reply").tolist() == [0, 1, 2, 3, 4], "a merge has replaced the part"
 
 
 def test_run_names_are_short_unless_two_end_alike(tmp_path):
@@ -224,15 +129,58 @@ def test_run_names_are_short_unless_two_end_alike(tmp_path):
     assert run_names([one, two, other]) == {str(one): one, str(two): two, "other": other}
 
 
+# -- one run -----------------------------------------------------------------------------------------------------------
 def test_parts_are_read_a_few_at_a_time_and_old_ones_stay(tmp_path):
     for name in CELLS:
         store(tmp_path, rows_of(name)[:1] if name == "one" else rows_of(name)[1:])
     index = RunIndex(tmp_path)
+    assert Catalog({"run": index}, 0).height == 0
 
     assert index.refresh(1) and (index.height, index.version, len(index.parts)) == (1, 1, 1)
     assert not index.refresh(1) and (index.height, index.version, len(index.parts)) == (2, 2, 2)
     assert index.columns["part"].tolist() == [0, 1] and index.planned == 0
     assert index.refresh() is False and index.version == 2, "nothing has changed"
+
+
+def test_a_part_that_cannot_be_read_is_skipped_once_and_named(tmp_path, monkeypatch, caplog):
+    tried, read = [], run_index.read_part
+    for number in range(3):
+        store(tmp_path, [episode(number, CELL, turns=1)])
+
+    def fail(folder, part, cells):
+        tried.append(part.first)
+        if part.first == 2:
+            raise OSError("torn")
+        return read(folder, part, cells)
+
+    monkeypatch.setattr(run_index, "read_part", fail)
+    index = index_of(tmp_path)
+    assert index.columns["sample"].tolist() == [0, 2] and "part-00000002.parquet" in caplog.text
+    store(tmp_path, [episode(3, CELL, turns=1)])
+    assert not index.refresh() and index.columns["sample"].tolist() == [0, 2, 3] and tried == [1, 2, 3, 4]
+
+
+def test_without_a_plan_the_newest_episode_of_a_sample_counts(tmp_path):
+    old, new = (episode(1, CELL, ending, turns=1) for ending in (Ending.WRONG, Ending.CORRECT))
+    new["key"] = old["key"].replace("00000000", "11111111")
+    folder = store(tmp_path, [old, episode(2, CELL, turns=1)])
+    store(folder, [new])
+    index = index_of(folder)
+    assert index.columns["sample"].tolist() == [2, 1] and index.columns["right"].tolist() == [1, 1]
+
+
+def test_episodes_without_a_score_a_turn_or_a_single_ending_have_their_kinds(tmp_path):
+    rows = [
+        episode(0, CELL, Ending.MAPPED, turns=1, correct=None),
+        episode(1, CELL, Ending.FAILED, turns=0, correct=False, error="no"),
+        episode(2**31, CELL, Ending.CORRECT, turns=2),
+    ]
+    index = index_of(store(tmp_path / "run", rows))
+    kinds = [KINDS[number] for number in index.columns["kind"]]
+    assert kinds[0] == MAPPED and kinds[2] == EndingKind.CORRECT.value
+    assert index.columns["right"].tolist() == [-1, -1, 1] and index.columns["sample"].tolist() == [0, 1, -1]
+    alone = index_of(store(tmp_path / "alone", [rows[1]]))
+    assert [KINDS[number] for number in alone.columns["kind"]] == [kinds[1]], "a part without any turn"
 
 
 def test_open_ended_answers_are_right_by_the_newest_verdict(tmp_path, monkeypatch):
@@ -241,7 +189,6 @@ def test_open_ended_answers_are_right_by_the_newest_verdict(tmp_path, monkeypatc
     names = [row["key"] for row in rows]
     judged = pl.LazyFrame({"key": [*names[:3], names[0]], "aggregate": [True, False, None, False]})
     monkeypatch.setattr(run_index, "verdicts", lambda _: judged)
-    index = RunIndex(tmp_path)
-    index.refresh()
 
-    assert index.columns["right"].tolist() == [0, 0, -1, -1]
+    assert index_of(tmp_path).columns["right"].tolist() == [0, 0, -1, -1]
+    assert np.array(list(OUTCOMES.values())).tolist() == [1, 0, -1]

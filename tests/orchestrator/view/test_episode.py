@@ -64,25 +64,6 @@ def conditions():
     return SimpleNamespace(conditions={**CONDITIONS, "blank": Condition(name="blank", picture="blank")})
 
 
-def test_pictures_of_several_folders_are_numbered_one_after_the_other():
-    pictures = [Holder(["a", "b"]), Holder(["c"])]
-    views = [
-        {"turns": [{"picture": 0}, {"picture": 1}]},
-        {"turns": [{"picture": 0}, {"picture": "left out"}]},
-        {"turns": [{"picture": 1}]},
-    ]
-    episode._share_pictures(views, [pictures[0], pictures[1], pictures[0]])
-
-    assert [[shown["picture"] for shown in view["turns"]] for view in views] == [[0, 1], [2, "left out"], [1]]
-
-
-class Holder:
-    """A folder's pictures."""
-
-    def __init__(self, uris) -> None:
-        self.uris = uris
-
-
 def test_only_answers_have_verdicts(tmp_path):
     store = VerdictStore(tmp_path)
     for key, judge in (("k", "a"), ("other", "a"), ("k", "b")):

@@ -10,8 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
-from tests.orchestrator.report.html.test_page_browser import ALARM, press
 from tests.orchestrator.report.runs import play_sweep, sweep
+from tests.orchestrator.view.hostile_run import ALARM, MODEL
 from tests.orchestrator.view.served import served
 
 pytestmark = [
@@ -53,6 +53,10 @@ def wait_for(browser, condition: str) -> None:
     WebDriverWait(browser, 60, 0.02).until(lambda b: b.execute_script(f"return Boolean({condition})"))
 
 
+def press(browser, *keys: str) -> None:
+    webdriver.ActionChains(browser).send_keys(*keys).perform()
+
+
 def text(browser, selector: str) -> str:
     return browser.execute_script("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
@@ -68,6 +72,23 @@ def test_filters_narrow_the_list_and_the_address_restores_them(open_page):
     open_page("#model=uniform")
     wait_for(browser, "document.querySelector('#matches').textContent.includes(' of ')")
     assert text(browser, "#matches") == shown
+
+
+def test_it_opens_on_a_real_models_first_failure(open_page):
+    browser = open_page()
+    assert text(browser, "#episode h3").startswith(f"{MODEL['name']}, ")
+    assert browser.execute_script("return document.querySelector('#list [aria-current] .dot.wrong') !== null")
+
+
+def test_after_a_search_only_what_was_found_is_shown(open_page):
+    browser = open_page()
+    Select(browser.find_element(By.NAME, "model")).select_by_value("oracle")
+    wait_for(browser, "document.querySelector('#episode h3')?.textContent.startsWith('oracle')")
+    browser.find_element(By.NAME, "text").send_keys("no reply says this")
+    wait_for(browser, "document.querySelector('#absent')")
+    assert text(browser, "#absent") == "No episode matches all filters." and text(browser, "#episode h3") == ""
+    browser.find_element(By.CSS_SELECTOR, "[type=reset]").click()
+    wait_for(browser, "document.querySelector('.ep-key')")
 
 
 def test_keys_move_through_the_list_and_to_failures(open_page):

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.cli.play import personal_sweep
 from orchestrator.report.comparisons.leaderboard import build_leaderboard
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html import write_page
@@ -37,6 +36,11 @@ def play_models(data_folder, folder, models, **options):
     )
 
 
+def person_sweep(data_folder):
+    """Return the sweep that a person plays."""
+    return sweep(data_folder, [{"name": "human-ada", "source": "human:ada", "backend": "human"}], CONDITIONS)
+
+
 @pytest.fixture(scope="module")
 def folders(demo_data, tmp_path_factory):
     """A run of three models, the same models in two folders, and an unfinished run of a person."""
@@ -45,7 +49,7 @@ def folders(demo_data, tmp_path_factory):
     play_models(demo_data, folder / "whole", names)
     play_models(demo_data, folder / "one", names[:2])
     play_models(demo_data, folder / "two", names[2:])
-    person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
+    person = person_sweep(demo_data)
     play_sweep(folder / "ada", person, only=100, backends={"human-ada": Baseline("oracle")})
     return folder
 
@@ -97,7 +101,7 @@ def test_a_person_is_marked_and_ranked_once_complete(folders, demo_data, tmp_pat
 
     shutil.copytree(folders / "ada", tmp_path / "ada")
     (tmp_path / "ada/lock").unlink()
-    person = personal_sweep(str(demo_data), "ada", {"conditions": CONDITIONS}, ["name=test"])
+    person = person_sweep(demo_data)
     play_sweep(tmp_path / "ada", person, backends={"human-ada": Baseline("oracle")})
     first = build_leaderboard(read_runs([folders / "whole", tmp_path / "ada"])).rows.row(0, named=True)
     assert (first["name"], first["rank"], first["rank_high"]) == ("human-ada", 1, 1) and first["p_best"] > 0.9

@@ -1,0 +1,130 @@
+// The columns of all episodes, which are filtered here; an episode is its position in them.
+const TYPES = { cell: Uint32Array, sample: Int32Array, kind: Uint8Array, right: Int8Array, turns: Uint16Array, crc: Uint32Array };
+const NAMES = ["run", "model", "scenario", "condition", "protocol"];
+const SORTS = ["sample", "turns"];
+const compressors = { ZSTD: (bytes, length) => hyparquet.decompress(bytes, new Uint8Array(length)) };
+let about = { version: null, total: 0, planned: 0, reading: true, cells: [], kinds: [], outcomes: {}, orders: {} };
+let columns = {};
+
+/** Load the columns if there is a newer version; return true then. */
+async function loadColumns() {
+  const newest = await source.about();
+  if (!newest) return false;
+  if (newest.version === about.version) { about.reading = newest.reading; return false; }
+  const file = await source.list(newest);
+  if (!file) return false;
+  const loaded = Object.fromEntries(Object.entries(TYPES).map(([name, type]) => [name, new type(newest.total)]));
+  await hyparquet.parquetRead({ file, compressors, onChunk: ({ columnName, columnData, rowStart }) => loaded[columnName].set(columnData, rowStart) });
+  [about, columns] = [newest, loaded];
+  return true;
+}
+
+const cellOf = (at) => about.cells[columns.cell[at]];
+
+/** Mark the episodes that pass all filters of a query except `without`; the text of replies is not among them. */
+function marks(query, without = "") {
+  const wanted = (name) => (name === without ? "" : query[name]);
+  const cells = about.cells.map((cell) => NAMES.every((name) => !wanted(name) || cell[name] === wanted(name)));
+  const kind = wanted("kind") ? about.kinds.indexOf(wanted("kind")) : null;
+  const right = wanted("outcome") ? about.outcomes[wanted("outcome")] ?? 9 : null;
+  const sample = wanted("sample") ? (/^[0-9]{1,9}$/.test(query.sample) ? Number(query.sample) : -2) : null;
+  const passed = new Uint8Array(about.total);
+  for (let at = 0; at < about.total; at++) {
+    passed[at] = cells[columns.cell[at]] && (kind === null || columns.kind[at] === kind) && (right === null || columns.right[at] === right)
+      && (sample === null || columns.sample[at] === sample) ? 1 : 0;
+  }
+  return passed;
+}
+
+/** Return per filter its values with their numbers of marked episodes. */
+function countAll(passed) {
+  const cells = new Uint32Array(about.cells.length), kinds = new Uint32Array(about.kinds.length), rights = new Uint32Array(3);
+  for (let at = 0; at < about.total; at++) if (passed[at]) { cells[columns.cell[at]]++; kinds[columns.kind[at]]++; rights[columns.right[at] + 1]++; }
+  const counted = { kind: about.kinds.map((name, n) => [name, kinds[n]]), outcome: Object.entries(about.outcomes).map(([name, right]) => [name, rights[right + 1]]) };
+  for (const name of NAMES) {
+    const totals = new Map(about.orders[name].map((value) => [value, 0]));
+    about.cells.forEach((cell, n) => totals.set(cell[name], totals.get(cell[name]) + cells[n]));
+    counted[name] = [...totals];
+  }
+  return counted;
+}
+
+/** Return the counts of each filter's values under the other filters; with a text, under all. */
+function countsOf(query, passed) {
+  const counted = countAll(passed);
+  if (!query.text) for (const name of Object.keys(counted)) if (query[name]) counted[name] = countAll(marks(query, name))[name];
+  return Object.fromEntries(Object.entries(counted).map(([name, pairs]) => [name, pairs.filter(([, count]) => count)]));
+}
+
+/** Return the positions and counts of a query; null if a newer request overtook it. */
+async function findEpisodes(query, isCurrent) {
+  const passed = marks(query);
+  if (query.text) {
+    const found = await source.found(about, query.text, passed, isCurrent);
+    if (!found || !isCurrent()) return null;
+    found.forEach((mark, at) => { if (!mark) passed[at] = 0; });
+  }
+  const positions = Uint32Array.from({ length: passed.reduce((sum, mark) => sum + mark, 0) });
+  for (let at = 0, n = 0; at < about.total; at++) if (passed[at]) positions[n++] = at;
+  const values = columns[query.sort.replace(/^-/, "")], sign = query.sort.startsWith("-") ? -1 : 1;
+  if (SORTS.includes(query.sort.replace(/^-/, ""))) positions.sort((a, b) => sign * (values[a] - values[b]) || a - b);
+  return { positions, counts: countsOf(query, passed) };
+}
+
+/** Return the CRC-32 of a text's bytes. */
+function checksum(text) {
+  let value = 0xffffffff;
+  for (const byte of new TextEncoder().encode(text)) {
+    value ^= byte;
+    for (let bit = 0; bit < 8; bit++) value = value & 1 ? (value >>> 1) ^ 0xedb88320 : value >>> 1;
+  }
+  return (value ^ 0xffffffff) >>> 0;
+}
+
+/** Return the position of an episode by its key, in a run or, without a known one, in the first that has it; -1 if none has. */
+async function positionOf(key, run) {
+  const wanted = checksum(key), isKnown = about.orders.run.includes(run);
+  for (let at = columns.crc.indexOf(wanted); at >= 0; at = columns.crc.indexOf(wanted, at + 1)) {
+    if ((!isKnown || cellOf(at).run === run) && (await source.view(about, at))?.episode.key === key) return at;
+  }
+  return -1;
+}
+
+/** Return the first failure of a model that is no baseline, else its first episode, else the first of all. */
+function firstToShow(positions) {
+  const real = positions.filter((at) => !cellOf(at).baseline);
+  return real.find((at) => columns.right[at] === 0) ?? real[0] ?? positions[0];
+}
+
+/** Return the next failure after (or, by -1, before) a place in the list; -1 if there is none. */
+function nextFailure(positions, place, by) {
+  for (let n = place < 0 && by < 0 ? positions.length - 1 : place + by; n >= 0 && n < positions.length; n += by) if (columns.right[positions[n]] === 0) return n;
+  return -1;
+}
+
+/** Return the episodes of the same sample, of any model, condition and run. */
+function neighborsOf(position) {
+  const own = cellOf(position), others = [];
+  const cells = about.cells.map((cell) => cell.scenario === own.scenario && cell.protocol === own.protocol);
+  for (let at = 0; at < about.total && others.length < 1000; at++) if (at !== position && cells[columns.cell[at]] && columns.sample[at] === columns.sample[position]) others.push(at);
+  return others;
+}
+
+/** Load film strips; their texts and pictures are numbered one after the other. */
+async function loadViews(positions) {
+  const views = await Promise.all(positions.map((at) => source.view(about, at)));
+  if (views.includes(null)) return null;
+  const texts = [], pictures = [];
+  for (const view of views) {
+    const from = texts.length, own = new Map();
+    texts.push(...view.texts);
+    for (const turn of view.episode.turns) {
+      for (const name of ["image", "reply", "prompt"]) if (turn[name] !== undefined) turn[name] += from;
+      for (const name of ["options", "categories"]) if (turn[name]) turn[name] = turn[name].map((number) => number + from);
+      if (typeof turn.picture !== "number") continue;
+      if (!own.has(turn.picture)) own.set(turn.picture, pictures.push(view.pictures[turn.picture]) - 1);
+      turn.picture = own.get(turn.picture);
+    }
+  }
+  return { episodes: views.map((view) => view.episode), texts, pictures };
+}

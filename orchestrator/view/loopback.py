@@ -1,0 +1,117 @@
+"""A page for this machine only, with a token in its address; it checks every request and sets the headers.
+
+Other hosts (DNS rebinding), origins (forms and scripts of other sites) and tokens are refused.
+"""
+
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from orchestrator.report.html.text import policy_hash
+from sweeps.sweep_file import SweepError
+
+LOOPBACK = "127.0.0.1"
+CLOSING_S = 2.0
+"""Seconds that open responses get when the program ends."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class LoopbackPage:
+    """A page with its token; a subclass defines its routes, which begin with ``/{token}/``."""
+
+    def __init__(self, routes: list[web.RouteDef], headers: dict[str, str], max_body_bytes: int) -> None:
+        self.routes, self.headers, self.max_body_bytes = routes, headers, max_body_bytes
+        self.token = secrets.token_urlsafe(24)
+        self.hosts: frozenset[str] = frozenset()
+        """Allowed Host headers, port included; other names are a DNS rebinding attack."""
+
+    def application(self) -> web.Application:
+        """Return the application: the routes behind the guard."""
+        application = web.Application(middlewares=[self._guard], client_max_size=self.max_body_bytes)
+        application.add_routes(self.routes)
+        return application
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse other hosts, origins and tokens, and add the headers of every response."""
+        if (status := self._refusal_status(request)) is not None:
+            response: web.StreamResponse = web.Response(status=status, text="refused\n")
+        else:
+            try:
+                response = await handler(request)
+            except web.HTTPException as problem:
+                response = web.Response(status=problem.status, text=f"{problem.reason}\n", headers=_location(problem))
+        response.headers.update(self.headers)
+        return response
+
+    def _refusal_status(self, request: web.Request) -> int | None:
+        """Return the HTTP status of a refusal; None for an allowed request."""
+        if request.headers.get("Host") not in self.hosts:
+            return 403
+        own = f"http://{request.headers['Host']}"
+        if request.headers.get("Origin", own if request.method == "GET" else None) != own:
+            return 403
+        token = request.path.partition("/")[2].partition("/")[0]
+        return None if secrets.compare_digest(token.encode(), self.token.encode()) else 404
+
+
+@asynccontextmanager
+async def serving(page: LoopbackPage, port: int = 0) -> AsyncIterator[str]:
+    """Serve the page on loopback during the block and provide its address; raises SweepError if the port is taken."""
+    log = logging.getLogger(f"{__name__}.requests")
+    log.addFilter(_is_worth_logging)
+    runner = web.AppRunner(page.application(), access_log=None, logger=log, shutdown_timeout=CLOSING_S)
+    await runner.setup()
+    try:
+        await _listen(web.TCPSite(runner, LOOPBACK, port), port)
+        number = runner.addresses[0][1]
+        page.hosts = frozenset(f"{name}:{number}" for name in (LOOPBACK, "localhost"))
+        yield f"http://{LOOPBACK}:{number}/{page.token}/"
+    finally:
+        await runner.cleanup()
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the fields of a form, whatever its Content-Type; raises HTTPBadRequest if the body is not a valid form."""
+    try:
+        return dict(parse_qsl((await request.read()).decode("ascii")))
+    except (ValueError, web.RequestPayloadError):
+        raise web.HTTPBadRequest from None
+
+
+def page_headers(style: str, script: str, policy: str) -> dict[str, str]:
+    """Return the headers of every response: only this style and script run, and ``policy`` says what else is allowed.
+
+    Under a stricter referrer policy, forms send the origin ``null``.
+    """
+    return {
+        "Content-Security-Policy": f"default-src 'none'; img-src 'self' data:; {policy}; base-uri 'none'; "
+        f"frame-ancestors 'none'; style-src {policy_hash(style)}; script-src {policy_hash(script)}",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cache-Control": "no-store",
+    }
+
+
+async def _listen(site: web.TCPSite, port: int) -> None:
+    try:
+        await site.start()
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise SweepError(f"port {port} is not available ({reason}); type another --port, or leave it out") from None
+
+
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Return False for requests and bodies that are not HTTP: the answer is 400, and a traceback would say nothing more."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError | web.RequestPayloadError)
+
+
+def _location(problem: web.HTTPException) -> dict[str, str]:
+    return {"Location": problem.headers["Location"]} if "Location" in problem.headers else {}
