@@ -2,7 +2,7 @@
 
 Every planned episode is in exactly one state: waiting in its group's queue, leased to one worker, delivered, given up, or
 held back because it is paused or cancelled. Events carry the time; no clock is read here. ``execution/driver`` carries
-out the commands with Ray, ``forecast/simulator`` on a virtual clock.
+out the commands with Ray, ``tests/simulated_schedule`` on a virtual clock.
 """
 
 from collections.abc import Mapping, Sequence

@@ -17,12 +17,11 @@ from typing import Any
 
 from orchestrator.scheduling.commands import Command, Demand, Start
 from orchestrator.scheduling.forecast.lower_bound import Work, cap_replicas
-from orchestrator.scheduling.forecast.simulator import Simulation
 from orchestrator.scheduling.nodes import Node, build_nodes
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.tight_end import PRECISION
 from tests.bench.schedule import paper_groups, true_works
-from tests.faults import FaultModel
+from tests.simulated_schedule import FaultModel, Simulation
 
 HOUR = 3600.0
 WAIT_S = 48 * HOUR
@@ -65,18 +64,18 @@ class ElasticSimulation(Simulation):
     """A simulation whose nodes change."""
 
     def __init__(self, changes: Sequence[Change], works: Mapping[str, Work], schedule: Scheduler) -> None:
-        super().__init__(schedule, works, {})
+        super().__init__(schedule, works)
         self.left = len(changes)
         """Changes that are to come."""
         for change in changes:
-            self._at(change.at - change.notice, partial(self._announce, change))
-            self._at(change.at, partial(self._change, change))
+            self.at(change.at - change.notice, partial(self._announce, change))
+            self.at(change.at, partial(self._change, change))
 
-    def _is_stuck(self) -> bool:
-        return not self.left and super()._is_stuck()
+    def is_stuck(self) -> bool:
+        return not self.left and super().is_stuck()
 
-    def _start(self, start: Start, work: Work) -> None:
-        super()._start(start, work)
+    def _start(self, start: Start) -> None:
+        super()._start(start)
         self.schedule.on_placed(start.slot, self.now)
 
     def _announce(self, change: Change) -> Sequence[Command]:
@@ -88,8 +87,8 @@ class ElasticSimulation(Simulation):
         self.left -= 1
         names = {node.name for node in change.nodes}
         commands = self.schedule.on_nodes(change.nodes, math.inf, self.now)
-        for slot in [slot for slot, replica in self.replicas.items() if replica.span.place.node not in names]:
-            self._end(slot, "lost")
+        for slot in [slot for slot, replica in self.living.items() if replica.start.place.node not in names]:
+            self.end(slot)
             commands += self.schedule.on_death(slot, "its node is lost", self.now)
         return commands
 

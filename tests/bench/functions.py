@@ -21,7 +21,7 @@ from orchestrator.report.statistics.intervals import score_interval, stratum_fro
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.forecast import forecast
 from sweeps.load import load
-from tests.faults import FaultModel, simulate
+from tests.simulated_schedule import FaultModel, simulate
 
 LARGEST_CELL = 2_591
 """Episodes: MVP-N, kept by the filter."""

@@ -24,7 +24,7 @@ from orchestrator.scheduling.nodes import NODE_GPUS, build_nodes
 from orchestrator.scheduling.resources import MAX_REPLICAS
 from orchestrator.scheduling.tight_end import Load
 from sweeps.load import load
-from tests.faults import FaultModel, simulate, true_work
+from tests.simulated_schedule import FaultModel, simulate, true_work
 
 PAPER = Path(__file__).parents[2] / "sweeps/paper.toml"
 TARGETS = 25
@@ -49,7 +49,7 @@ def true_works(
 ) -> dict[str, Work]:
     """Return the work of each model with the phases of its starts."""
     return {
-        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases, rates[name].weights)
+        name: true_work(len(queue), demands[name], faults, name).with_phases(rates[name].phases)
         for name, queue in queues.items()
     }
 
@@ -94,7 +94,7 @@ def main(gpus: int, seed: int | None) -> dict[str, Any]:
         "ratio": run.ratio,
         "lpt": run.makespan / lpt,
         "useful": played / (gpus * run.makespan),
-        "starts": len(run.spans),
+        "starts": len(run.replicas),
     }
 
 

@@ -15,7 +15,7 @@ from orchestrator.report.measures.paired_tests import condition_pairs, model_pai
 from orchestrator.report.run_data import RunData
 from orchestrator.report.statistics.exact_tests import ALPHA, POWER, mcnemar_power
 from orchestrator.report.statistics.proportion import proportion_interval
-from orchestrator.scheduling.forecast.forecast import HOUR, forecast
+from orchestrator.scheduling.forecast.forecast import forecast
 from orchestrator.scheduling.forecast.workload import count_work, sibling_runs, split_by_gpu
 from orchestrator.storage.schemas import EPISODES
 from sweeps.load import SweepError
@@ -127,9 +127,9 @@ def _describe_hours(sweep: Sweep, planned: pl.DataFrame, n: int, gpus: int, gpu_
         return f"{n:,} samples per cell: no model takes a GPU"
     sizes = dict(planned.filter(protocol=Protocol.MCQA.value).select("cell", "planned").iter_rows())
     work = count_work((cell, min(n, sizes[cell.key])) for cell in sweep.cells() if cell.key in sizes)
-    estimate = forecast(sweep, gpus, gpu_type, sibling_runs(sweep), work).simulated
-    hours = f"{estimate.busy_gpu_seconds / HOUR:.1f} GPU-hours in use on {gpus} {gpu_type.upper()}"
-    return f"{n:,} samples per cell: {estimate.delivered:,} episodes, {hours}"
+    estimate = forecast(sweep, gpus, gpu_type, sibling_runs(sweep), work)
+    hours = f"{estimate.gpu_hours:.1f} GPU-hours in use on {gpus} {gpu_type.upper()}"
+    return f"{n:,} samples per cell: {estimate.episodes:,} episodes, {hours}"
 
 
 def _search_fewest(enough: Callable[[int], bool]) -> int | None:

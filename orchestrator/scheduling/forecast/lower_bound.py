@@ -27,9 +27,7 @@ class Work:
     per_node: int = 1_000_000
     """The largest number of replicas on one node."""
     phases: StartPhases | None = None
-    """Phases of a start; None if replicas start independently of each other."""
-    weights: float = 0.0
-    """Gigabytes of weights that a start reads."""
+    """Phases of a start; None if all starts take equally long."""
 
     @property
     def replica_seconds(self) -> float:
@@ -53,11 +51,11 @@ class Work:
             per_node=self.per_node,
         )
 
-    def with_phases(self, phases: StartPhases, weights: float) -> Self:
-        """Return the work with these phases, scaled so that a cached start takes ``start``, and ``weights`` gigabytes to read."""
+    def with_phases(self, phases: StartPhases) -> Self:
+        """Return the work with these phases, scaled so that a cached start takes ``start``."""
         if not phases.cached:
             return self
-        return replace(self, phases=phases.scaled(self.start / phases.cached), weights=weights)
+        return replace(self, phases=phases.scaled(self.start / phases.cached))
 
 
 @dataclass(frozen=True, slots=True)

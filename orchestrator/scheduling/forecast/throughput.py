@@ -33,8 +33,6 @@ COMPILE_S = 45.0
 """Reckoned seconds for which a model's first start on a node compiles."""
 READ_S_PER_BILLION = 3.0
 """Reckoned seconds in which one engine reads a billion parameters in bfloat16: 0.7 GB/s."""
-GB_PER_BILLION = 2.0
-"""Gigabytes of weights per billion parameters in bfloat16."""
 OBSERVED_FILE = "rates.json"
 """The file in a run folder with the rates that its runs have observed."""
 
@@ -55,8 +53,6 @@ class Rate:
     """True if the front end that prepares requests limits the rate, not the GPU."""
     phases: StartPhases = NO_PHASES
     """The phases of a start; only a model's first start on a node downloads and compiles."""
-    weights: float = 0.0
-    """Gigabytes of weights that a start reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +164,7 @@ def _correct(rate: Rate, observed: ObservedRate) -> Rate:
     episodes = (rate.episodes * PRIOR_WEIGHT_S + observed.episodes) / (PRIOR_WEIGHT_S + observed.busy)
     start = (rate.start + sum(observed.starts)) / (1 + len(observed.starts))
     phases = combine_phases(observed.phases) if observed.phases else rate.phases
-    return Rate(episodes, start, "measured", rate.front_end, phases, rate.weights)
+    return Rate(episodes, start, "measured", rate.front_end, phases)
 
 
 def combine_phases(starts: Sequence[StartPhases]) -> StartPhases:
@@ -196,8 +192,8 @@ def _picture_rate(model: ModelSpec, gpu_type: str) -> Rate:
 
 def _with_phases(rate: Rate, model: ModelSpec) -> Rate:
     """Return the rate with reckoned phases; its ``start`` assumes that weights and compiled kernels are on the node."""
-    read, weights = min(rate.start, READ_S_PER_BILLION * billions(model)), GB_PER_BILLION * billions(model)
-    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read), weights=weights)
+    read = min(rate.start, READ_S_PER_BILLION * billions(model))
+    return replace(rate, phases=StartPhases(0.0, read, COMPILE_S, rate.start - read))
 
 
 def _cap_by_front_end(rate: Rate, model: ModelSpec, observed: ObservedRate) -> Rate:

@@ -1,9 +1,7 @@
 """The exact commands after each single event: deaths, starts and deliveries."""
 
-import pytest
-
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Lease, Start, Stop
-from orchestrator.scheduling.nodes import Node, Place
+from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import MAX_LOSSES, Scheduler
 
 
@@ -55,17 +53,6 @@ def test_first_episodes_of_long_lease_are_suspected_in_groups():
     assert [n for lease in group.suspects for n in lease] == in_play
     assert {len(lease) for lease in group.suspects} == {16}
     assert sorted([*in_play, *group.waiting]) == list(range(10, 800))
-
-
-@pytest.mark.parametrize(("episodes", "leases"), [(16, [1] * 16), (17, [16, 1]), (128, [16] * 8), (130, [16] * 8)])
-def test_suspects_are_taken_sixteen_at_a_time_and_then_one_by_one(episodes, leases):
-    schedule = one_group(range(episodes), concurrency=episodes)
-    schedule.on_begin()
-    schedule.on_ready(1)
-    schedule.on_death(1, "killed")
-
-    assert [len(lease) for lease in schedule.groups["m"].suspects] == leases
-    assert len(schedule.groups["m"].waiting) == max(0, episodes - 128)
 
 
 def test_three_failed_starts_in_a_row_abandon_group():
@@ -152,30 +139,6 @@ def test_undelivered_episodes_wait_again_in_order():
     assert (group.played, group.busy_s, group.start_times) == (4, 5.0, [1.0])
 
 
-def test_time_never_runs_back_and_unknown_workers_change_nothing():
-    schedule = one_group([1])
-    schedule.on_begin(7.0)
-    schedule.on_tick(3.0)
-
-    assert schedule.now == 7.0
-    assert (
-        schedule.on_ready(9)
-        == schedule.on_death(9, "?")
-        == schedule.on_lease_end(9, 1)
-        == schedule.on_fatal_error(9, "?")
-        == []
-    )
-    assert schedule.on_delivery(9, 1, [1]) == [] and schedule.remaining(schedule.groups["m"]) == 1
-
-
-def test_unplayable_group_is_abandoned_and_its_gpu_reused():
-    schedule = Scheduler({"a": [1], "b": [2]}, {"a": Demand(0, 1), "b": Demand(0, 1)}, 2, 1)
-    started = schedule.on_begin()
-    assert started == [Start(1, "a", Place("node-0"))]
-
-    assert schedule.on_fatal_error(1, "no key") == [Abandon("a", "no key"), Start(2, "b", Place("node-0"))]
-
-
 def test_a_late_and_a_silent_worker_are_dropped_at_their_times():
     schedule = one_group(range(8), concurrency=8, rate=1.0)
     schedule.on_begin(0.0)
@@ -202,18 +165,6 @@ def test_replicas_and_shares_bound_the_workers():
     assert len(Scheduler({"m": range(9999)}, {"m": demand}, 2, 8).on_begin()) == 2
     assert len(Scheduler({"m": range(9999)}, {"m": Demand(0, 1, rate=1.0)}, 2, 8, shares={"models": 3}).on_begin()) == 3
     assert len(one_group([1, 2], gpus=8, rate=1.0).on_begin()) == 1, "two leases keep one worker busy"
-
-
-def test_model_without_fitting_node_is_abandoned_with_reason():
-    nodes = [Node("a", 4, "A100"), Node("b", 2, "H200")]
-    demands = {"m": Demand(0, 4, accelerator="H200")}
-
-    assert Scheduler({"m": [1]}, demands, 2, 6, nodes).on_begin() == [
-        Abandon("m", "m needs 4 GPUs of kind H200; a node of the cluster has 2")
-    ]
-    assert Scheduler({"m": []}, demands, 2, 6, nodes).on_begin() == []
-    shared = Scheduler({"m": [1]}, {"m": Demand(0, 2)}, 2, 4, shares={"models": 1})
-    assert shared.on_begin() == [Abandon("m", "m needs 2 GPUs; the cluster has 1")]
 
 
 def test_cluster_without_nodes_is_waited_for_until_silence_timeout():

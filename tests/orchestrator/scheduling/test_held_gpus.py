@@ -48,15 +48,6 @@ def test_worker_that_waits_in_ray_is_withdrawn_and_starts_again():
     assert scheduler.on_nodes(held(0), 8, 900.0) == [Start(3, "m", Place("node-0"))]
 
 
-def test_start_counts_from_the_moment_of_its_placement():
-    scheduler = schedule(held(4))
-    scheduler.on_begin(0.0)
-    scheduler.on_placed(1, 5000.0)
-    scheduler.on_placed(1, 5050.0)  # the driver may report it twice
-    scheduler.on_ready(1, 5060.0)
-    assert scheduler.groups["m"].start_times == [60.0]
-
-
 def test_too_wide_for_what_others_leave_is_not_too_wide_for_the_cluster():
     """The judge that episodes wait for has one of the 4 usable GPUs; the other 4 may come."""
     sweep = judged_sweep("oeg-multi")
@@ -78,12 +69,6 @@ def test_snapshot_says_what_is_waited_for_and_how_many_others_hold():
 
     assert headline(snapshot).endswith("6 of 8 GPUs are held by others")
     assert lines(snapshot)[1:] == ["  m: waits for 4 GPUs; 6 are held by others"]
-
-
-def test_groups_of_one_sweep_do_not_wait_for_others():
-    scheduler = Scheduler({"a": range(9), "b": range(9)}, {"a": FOUR, "b": FOUR}, 8, 4, build_nodes(4))
-    scheduler.on_begin()
-    assert [scheduler.describe_wait(group) for group in scheduler.groups.values()] == ["", ""]
 
 
 # -- nodes that may come ---------------------------------------------------------------------------------------------
@@ -125,7 +110,3 @@ def test_gpus_that_others_take_and_free_do_not_restart_the_wait():
     scheduler.on_begin()
     scheduler.on_nodes(held(2), 8, 0.9 * HOUR)
     assert scheduler.on_tick(HOUR + 1) == [Abandon("m", "m needs 16 GPUs; the cluster has 8")]
-
-
-def test_without_a_wait_too_wide_is_said_at_once():
-    assert schedule(held(0), Demand(0, 16)).on_begin() == [Abandon("m", "m needs 16 GPUs; the cluster has 8")]

@@ -8,14 +8,13 @@ import pytest
 
 from orchestrator.execution.model_packages import worker_options
 from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recall, Start, Stop
-from orchestrator.scheduling.forecast.timeline import layout_bars
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.resources import demands
 from orchestrator.scheduling.scheduler import Scheduler
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import build
 from sweeps.sweep_file import SweepError
-from tests.faults import FaultModel, simulate
+from tests.simulated_schedule import FaultModel, simulate
 
 PAIR = ("node-0", "node-1")
 WIDE = Demand(0, 16, 4, concurrency=8, stages=2)
@@ -181,21 +180,21 @@ def test_unplaced_replica_is_withdrawn_if_others_took_a_gpu_of_one_node():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_every_episode_is_delivered_once_on_nodes_that_are_never_overfull(seed):
-    """Models of every width on four nodes, with workers that die, and the timeline that has room for each of their bars."""
+    """Models of every width on four nodes, with workers that die."""
     work = {"wide": replace(WIDE, rate=2.0, start=30.0), "m": replace(ONE, rate=1.0, start=5.0),
             "four": Demand(0, 4, rate=1.0, start=9.0), "deep": Demand(0, 24, rate=3.0, start=40.0, stages=6)}  # fmt: skip
     pending = {name: range(n * 10**6, n * 10**6 + 40 + 700 * n) for n, name in enumerate(work)}
     nodes = build_nodes(32)
     run = simulate(pending, work, 32, FaultModel(seed, deaths=0.2, silent=0.2, skew=0.3), nodes)
 
-    missing = sum(map(len, pending.values())) - run.delivered - run.given_up
+    missing = sum(map(len, pending.values())) - len(run.delivered) - len(run.given_up)
     assert run.duplicates == 0 and (not missing or run.abandoned)
-    assert any(span.group == "deep" and len(set(span.place.stages)) == 3 for span in run.spans)
-    for moment in {span.began for span in run.spans}:
-        alive = [span for span in run.spans if span.began <= moment < span.ended]
+    deep = [replica for replica in run.replicas if replica.start.group == "deep"]
+    assert any(len(set(replica.start.place.stages)) == 3 for replica in deep)
+    for moment in {replica.began for replica in run.replicas}:
+        alive = [replica for replica in run.replicas if replica.began <= moment < replica.ended]
         for node in nodes:
-            assert sum(span.place.share_of(node.name, span.gpus) for span in alive) <= node.gpus
-    assert {len(bar.rows) for bar in layout_bars(run.spans, nodes)} == {1, 4, 16, 24}
+            assert sum(each.start.place.share_of(node.name, each.work.gpus) for each in alive) <= node.gpus
 
 
 # -- the entry --------------------------------------------------------------------------------------------------------

@@ -39,16 +39,6 @@ EVENTS = (
 )
 
 
-def test_events_set_the_time_and_default_to_start():
-    timed, untimed = (build_schedule({"m": (range(3), Demand(0, 1))}, 1) for _ in range(2))
-    assert (timed.now, timed.changed) == (0.0, 0.0)
-
-    for now, event in enumerate(EVENTS, start=1):
-        event(timed, float(now))
-        event(untimed)
-        assert (timed.now, untimed.now) == (now, 0.0)
-
-
 def test_worker_is_late_only_after_its_lease_is_due():
     """8 episodes at 1 a second may take 8 times 8 s beyond the 900 s of silence: due at 100 + 964 s."""
     schedule = build_schedule({"m": (range(8), Demand(0, 1, rate=1.0, concurrency=8))}, 1)
@@ -107,48 +97,11 @@ def test_replicas_are_added_to_groups_behind_ideal_end():
     assert start_narrow_and_wide(600, 100) == "wnnnnnn"
 
 
-@pytest.mark.parametrize("rate", [1.0, 2.0])
-def test_a_wide_model_that_is_behind_has_its_replicas_first(rate):
-    """200 s and 2 x 300 s on 8 GPUs end after 100 s at best: three wide replicas, then two narrow ones."""
-    assert start_narrow_and_wide(200, 300, rate=rate) == "wwwnn"
-
-
-def test_start_time_reduces_what_replica_can_play():
-    """With starts of 10 s all ends after 112.5 s at best: three wide replicas play 307 s by then, two narrow ones 205 s."""
-    assert start_narrow_and_wide(200, 300, start=10.0) == "wwwnn"
-
-
-def test_every_group_is_behind_if_nothing_ends_earlier():
-    """1 s and 2 x 1 s with starts of 0.5 s: three replicas of each would end after 0.83 s, but only two narrow ones fit."""
-    assert start_narrow_and_wide(1, 1, rate=100.0, start=0.5) == "wwwnn"
-
-
-def test_group_that_lacks_a_whole_replica_gets_next_one():
-    """300 s and 210 s on 4 GPUs end after 127.5 s at best: both lack a whole replica, then a lacks 45 s and b 82 s."""
-    work = {"a": (range(300), Demand(0, 1, rate=1.0)), "b": (range(210), Demand(0, 1, rate=1.0))}
-    assert started_groups(build_schedule(work, 4)) == "aabb"
-
-
-def test_policies_need_no_gpu_in_the_cluster():
-    work = {"a": (range(30), Demand(1, 0, rate=1.0)), "b": (range(20), Demand(1, 0, rate=1.0))}
-    assert started_groups(build_schedule(work, 0, cpus=3)) == "aba"
-
-
 # -- whether one more replica pays ---------------------------------------------------------------------------------------
 def test_replicas_start_as_long_as_they_save_more_than_their_gain():
     """100 s of work and starts of 50 s: eight end after 62.5 s and seven after 64.3 s."""
     work = {"m": (range(100), Demand(0, 1, rate=1.0, start=50.0))}
     assert started_groups(build_schedule(work, 8)) == "m" * 8
-
-
-@pytest.mark.parametrize(("episodes", "commands"), [(102, []), (104, [Start(2, "m", Place("node-0"))])])
-def test_replica_with_negligible_gain_is_not_started(episodes, commands):
-    """The estimate of 200 s and an observed start of 0 s give 100 s: two end after (100 + 102) / 2 = 101 s, 1 s sooner."""
-    schedule = build_schedule({"m": (range(episodes), Demand(0, 1, rate=1.0, start=200.0))}, 1)
-    schedule.on_begin()
-    schedule.on_ready(1)
-
-    assert schedule.on_nodes([Node("node-0", 2)], 2, 0.0) == commands
 
 
 def test_starting_replica_counts_from_its_ready_time():
@@ -199,24 +152,6 @@ def test_writer_resumes_when_judge_has_taken_answers():
     assert schedule.on_delivery(1, 1, range(10)) == [lease(3, 2, 5000)]
 
 
-def test_writer_without_work_stops_though_judge_is_behind():
-    schedule = build_schedule({"m": ([5000], WRITER), "judge": (range(4095), JUDGE)}, 2)
-    schedule.on_begin()
-    schedule.on_ready(2)
-    assert schedule.on_delivery(2, 1, [5000]) == schedule.on_answers("judge", [4095]) == []
-
-    assert schedule.on_lease_end(2, 1) == [Stop(2)]
-    assert list(schedule.slots) == [1] and schedule.nodes.free == {"node-0": 1}
-
-
-def test_idle_judge_holds_no_writer_back():
-    schedule = build_schedule({"m": ([5000], WRITER), "judge": ([], JUDGE)}, 1)
-    schedule.on_begin()
-
-    assert schedule.on_answers("judge", range(4096)) == []
-    assert schedule.on_ready(1) == [lease(1, 1, 5000)]
-
-
 def schedule_with_judge(writes, others: Demand = WRITER, **options) -> Scheduler:
     """Return a schedule in which a model writes on the first of two GPUs and the second is left for a judge."""
     work = {"m": (writes, WRITER), "judge": ([], JUDGE), "other": ([], others)}
@@ -238,26 +173,6 @@ def test_judge_without_answers_stays_while_answers_are_written():
     schedule.on_lease_end(1, 1)
     assert schedule.on_delivery(1, 2, [1]) == [Stop(2)], "the last answer has been written"
     assert schedule.on_lease_end(1, 2) == [Stop(1)] and not schedule.slots
-
-
-def test_judge_without_answers_stays_for_pending_episodes():
-    schedule = schedule_with_judge([0, 1, 2], shares={"models": 1})
-    schedule.on_answers("judge", [9])
-    schedule.on_ready(2)
-    assert schedule.groups["m"].queued_count == 1, "and no GPU for one more replica"
-
-    assert schedule.on_delivery(2, 3, [9]) == schedule.on_lease_end(2, 3) == []
-
-
-@pytest.mark.parametrize(("models", "commands"), [(2, [Stop(2), Start(3, "other", Place("node-0"))]), (1, [])])
-def test_judge_without_answers_gives_gpu_to_model_within_share(models, commands):
-    schedule = schedule_with_judge([0, 1], Demand(0, 1), shares={"models": models})
-    schedule.on_answers("judge", [9])
-    schedule.on_ready(2)
-    schedule.on_delivery(2, 3, [9])
-    assert schedule.on_answers("other", [50]) == []
-
-    assert schedule.on_lease_end(2, 3) == commands
 
 
 def test_judge_after_writers_starts_only_when_all_is_written():
@@ -315,13 +230,6 @@ def test_a_writer_that_waits_for_its_judge_leaves_for_a_wide_model():
     assert schedule.on_tick(1.0) == [Stop(2)], "and no other narrow worker takes its place"
 
 
-def test_no_room_is_made_for_wide_model_beyond_its_share():
-    schedule = crowded_schedule(shares={"models": 2})
-    schedule.on_answers("w", [50])
-
-    assert not any(worker.leaving for worker in schedule.slots.values())
-
-
 # -- leases --------------------------------------------------------------------------------------------------------------
 def test_starting_workers_without_work_are_stopped():
     work = {"m": (range(3), Demand(0, 1, concurrency=3)), "o": ([7], Demand(0, 1))}
@@ -343,22 +251,3 @@ def test_worker_on_suspects_takes_no_other_lease():
     schedule.on_death(1, "killed")
 
     assert schedule.on_ready(2) == [lease(3, 2, 0)]
-
-
-def test_busy_worker_leaves_suspects_to_others():
-    schedule = build_schedule({"m": (range(32), Demand(0, 1, replicas=2))}, 2)
-    schedule.on_begin()
-    assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5, 6)]
-    assert schedule.on_ready(2) == [lease(3, 2, 7, 8, 9), lease(4, 2, 10, 11)]
-    schedule.on_death(1, "killed")
-
-    assert schedule.on_lease_end(2, 3) == [lease(5, 2, 7, 8)]
-
-
-def test_lease_ends_at_sample_boundary():
-    """A quarter of 12 is 3, extended to 4 by the sample of the third; a quarter of the other 8 is 2, one whole sample."""
-    work = {"m": (range(12), Demand(0, 1))}
-    schedule = build_schedule(work, 1, together=lambda first, second: first // 2 == second // 2)
-    schedule.on_begin()
-
-    assert schedule.on_ready(1) == [lease(1, 1, 0, 1, 2, 3), lease(2, 1, 4, 5)]

@@ -12,7 +12,7 @@ from orchestrator.scheduling.commands import Abandon, Demand, Drop, GiveUp, Leas
 from orchestrator.scheduling.nodes import Node, Place
 from orchestrator.scheduling.placement import MAX_UNREAD
 from orchestrator.scheduling.scheduler import MAX_FAILED_STARTS, Scheduler
-from orchestrator.scheduling.state import SILENCE_TIMEOUT_S, finish_time
+from orchestrator.scheduling.state import SILENCE_TIMEOUT_S
 
 
 class World:
@@ -105,15 +105,6 @@ def test_every_episode_is_delivered_exactly_once_whatever_dies(sizes, gpus, seed
     assert set(world.alive) <= set(world.starting), "every worker that has nothing to do is told to stop"
 
 
-def test_episode_that_kills_worker_twice_is_given_up_alone():
-    work = {"m": list(range(500))}
-    world = World(Scheduler(work, {"m": Demand(0, 1)}, 2, 2), Random(1), poison=frozenset({7, 130}))
-    world.run()
-
-    assert world.given_up == {7: "poison", 130: "poison"}
-    assert world.delivered == Counter(o for o in range(500) if o not in (7, 130))
-
-
 def test_group_that_never_loads_is_abandoned_and_others_play():
     work = {"broken": [1, 2], "fine": [3, 4]}
     schedule = Scheduler(work, {name: Demand(0, 1) for name in work}, 2, 1)
@@ -128,15 +119,6 @@ def test_group_that_never_loads_is_abandoned_and_others_play():
     assert world.abandoned == {"broken": "no such file"}
     assert world.delivered == Counter([3, 4])
     assert schedule.groups["broken"].failed_starts == MAX_FAILED_STARTS
-
-
-def test_a_model_larger_than_the_cluster_is_abandoned_at_once():
-    schedule = Scheduler({"big": [1], "small": [2]}, {"big": Demand(0, 4), "small": Demand(0, 1)}, 2, 2)
-    world = World(schedule, Random(0))
-    world.run()
-
-    assert world.abandoned == {"big": "big needs 4 GPUs; the cluster has 2"}
-    assert world.delivered == Counter([2])
 
 
 @pytest.mark.parametrize("gpus", [1, 3, 8])
@@ -257,14 +239,6 @@ def test_leases_keep_conditions_of_sample_together():
 
     assert sorted(n for lease in leases for n in lease) == work["m"] and len(leases) > 10
     assert all(lease[0] % 7 == 0 and lease[-1] % 7 == 6 for lease in leases)
-
-
-def test_finish_time_of_staggered_replicas_by_hand():
-    assert finish_time([10.0], 100) == 110
-    assert finish_time([10.0, 10.0], 100) == 60
-    assert finish_time([50.0, 0.0], 100) == 75, "50 s alone, then 25 s together"
-    assert finish_time([0.0, 500.0], 100) == 100, "the second comes too late to help"
-    assert finish_time([], 1) == float("inf")
 
 
 # -- judges ------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from fractions import Fraction
 from random import Random
 
@@ -9,16 +10,13 @@ import pytest
 
 from orchestrator.scheduling.commands import Demand, Start
 from orchestrator.scheduling.eviction import workers_to_evict
-from orchestrator.scheduling.forecast.simulator import WorkerSpan
-from orchestrator.scheduling.forecast.timeline import layout_bars
 from orchestrator.scheduling.nodes import Node, Nodes, Place
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.state import WorkerSlot
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 from sweeps.load import SweepError, build
-from tests.faults import FaultModel, simulate
 from tests.orchestrator.scheduling.test_placement import build_schedule
-from tests.orchestrator.scheduling.test_state import group
+from tests.simulated_schedule import FaultModel, simulate
 
 
 def test_part_goes_to_fullest_shared_gpu_before_free_one():
@@ -76,7 +74,10 @@ def test_whole_model_evicts_workers_of_one_shared_gpu():
 
 def test_quarters_of_one_gpu_leave_for_a_half():
     nodes = Nodes([Node("a", 2)])
-    slots = [WorkerSlot(group(gpus=0.25), Place("a", 1 + n // 4), float(n), ready=True) for n in range(8)]
+    slots = [
+        WorkerSlot(WorkerGroup("q", Demand(0, 0.25), deque()), Place("a", 1 + n // 4), float(n), ready=True)
+        for n in range(8)
+    ]
     for slot in slots:
         nodes.take("a", 0.25, slot.place.shared)
     evicted = workers_to_evict(slots, nodes, Demand(gpus=0.5))
@@ -98,16 +99,14 @@ def test_mixed_sweep_plays_every_episode_once_without_overbooking(seed):
     run = simulate(pending, work, 5, FaultModel(seed, deaths=0.15, silent=0.2, skew=0.4), nodes)
 
     total = sum(len(queue) for name, queue in pending.items() if name not in run.abandoned)
-    assert (run.delivered + run.given_up, run.duplicates) == (total, 0)
-    assert {bar.span.gpus for bar in layout_bars(run.spans, nodes)} >= {0.25, 0.5, 1, 2}, (
-        "the timeline has room for all"
-    )
-    for moment in sorted({span.began for span in run.spans}):
+    assert (len(run.delivered) + len(run.given_up), run.duplicates) == (total, 0)
+    assert {replica.work.gpus for replica in run.replicas} >= {0.25, 0.5, 1, 2}
+    for moment in sorted({replica.began for replica in run.replicas}):
         used: dict[object, Fraction] = {}
-        for span in run.spans:
-            if span.began <= moment < span.ended:
-                key = span.place.node, span.place.shared
-                used[key] = used.get(key, Fraction(0)) + Fraction(span.gpus)
+        for replica in run.replicas:
+            if replica.began <= moment < replica.ended:
+                key = replica.start.place.node, replica.start.place.shared
+                used[key] = used.get(key, Fraction(0)) + Fraction(replica.work.gpus)
         wholes = {node: sum(1 if shared is not None else part for (n, shared), part in used.items() if n == node)
                   for node in ("big", "small")}  # fmt: skip
         assert wholes["big"] <= 4 and wholes["small"] <= 1
@@ -124,19 +123,6 @@ def test_a_lost_node_takes_its_shared_gpus_along():
 
     assert schedule.nodes.free == {"b": 0} and {slot.place.node for slot in schedule.slots.values()} == {"b"}
     assert schedule.nodes.shared[3].free == 0
-
-
-def test_bar_of_part_takes_part_of_gpu_row():
-    spans = [WorkerSpan(1, "h", Place("n", 1), 0.5, 0.0, ended=9.0),
-             WorkerSpan(2, "q", Place("n", 1), 0.25, 1.0, ended=9.0),
-             WorkerSpan(3, "w", Place("n"), 1, 2.0, ended=5.0),
-             WorkerSpan(4, "h", Place("n", 1), 0.25, 3.0, ended=9.0)]  # fmt: skip
-
-    assert [(bar.rows, bar.quarters) for bar in layout_bars(spans, [Node("n", 2)])] == [
-        ((0,), (0, 1)), ((0,), (2,)), ((1,), ()), ((0,), (3,)),
-    ]  # fmt: skip
-    with pytest.raises(ValueError, match="a shared GPU of n has no room for x"):
-        layout_bars([*spans, WorkerSpan(5, "x", Place("n", 1), 0.25, 4.0, ended=9.0)], [Node("n", 2)])
 
 
 def sweep(gpus, **options):

@@ -1,0 +1,150 @@
+"""The full paper sweep on a virtual clock: near a bound that no schedule beats, with and without faults."""
+
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from orchestrator.scheduling.commands import Demand
+from orchestrator.scheduling.forecast import throughput, workload
+from orchestrator.scheduling.forecast.lower_bound import Work, lower_bound
+from orchestrator.scheduling.nodes import Node, build_nodes
+from sweeps.load import load
+from tests.simulated_schedule import FaultModel, simulate
+
+PAPER = Path("sweeps/paper.toml")
+WIDE = {"llava-ov-72b", "qwen2.5-vl-32b", "qwen2.5-vl-72b", "internvl3-38b", "internvl3-78b"}
+"""Models that cannot run on one GPU."""
+
+
+@cache
+def paper():
+    """Return the paper's episodes with three pictures each, so that work outweighs starts even on 64 GPUs."""
+    sweep, numbers = load(PAPER, []), count()
+    pending, models = workload.published_work(sweep), workload.split_by_gpu(sweep)[0]
+    rates = {m.name: throughput.episode_rate(m, "h200", pictures=3.0) for m in models}
+    demands = {
+        m.name: Demand(0, m.gpus, 64, 64, rate=rates[m.name].episodes, start=rates[m.name].start) for m in models
+    }
+    return {name: [next(numbers) for _ in range(pending.episode_count(name))] for name in demands}, demands
+
+
+@cache
+def simulate_paper(gpus, seed, deaths=0.0):
+    pending, demands = paper()
+    run = simulate(pending, demands, gpus, FaultModel(seed, deaths, silent=0.2, skew=0.4, slowdown=0.05))
+    fitting = {ordinal for name, queue in pending.items() if name not in run.abandoned for ordinal in queue}
+    assert (run.delivered, run.duplicates, run.given_up) == (fitting, 0, set()), "every episode exactly once"
+    assert set(run.abandoned) == (WIDE if gpus == 1 else set())
+    return run
+
+
+@pytest.mark.parametrize(("deaths", "limit"), [(0.0, 1.10), (0.1, 1.25)])
+@pytest.mark.parametrize("gpus", [1, 8, 64])
+def test_the_paper_ends_near_the_bound_even_where_workers_die(gpus, deaths, limit):
+    assert all(1.0 <= simulate_paper(gpus, seed, deaths).ratio <= limit for seed in range(2))
+
+
+def test_dead_and_silent_workers_are_replaced():
+    pending, demands = paper()
+    run = simulate(pending, demands, 64, FaultModel(9, deaths=0.3, silent=1.0, skew=0.4, slowdown=0.05))
+
+    assert len(run.delivered) + len(run.given_up) == sum(map(len, pending.values())) and not run.duplicates
+    assert len(run.given_up) < 100 and not run.abandoned, "only what died alone twice, by chance"
+
+
+def test_equal_seeds_give_equal_runs():
+    spans = [
+        [(replica.start, replica.began, replica.ended) for replica in run.replicas]
+        for run in (simulate_paper(8, 1, 0.1), simulate_paper.__wrapped__(8, 1, 0.1), simulate_paper(8, 0, 0.1))
+    ]
+    assert spans[0] == spans[1] != spans[2]
+
+
+def test_no_gpu_is_held_twice_and_a_replica_stays_on_one_node():
+    changes, level = Counter(), Counter()
+    replicas = simulate_paper(64, 1, 0.1).replicas
+    for replica in replicas:
+        changes[replica.start.place.node, replica.began] += replica.work.gpus
+        changes[replica.start.place.node, replica.ended] -= replica.work.gpus
+    for (node, _), change in sorted(changes.items()):
+        level[node] += change
+        assert 0 <= level[node] <= 8
+    assert {replica.work.gpus for replica in replicas} == {1, 2, 4}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nothing_beats_the_bound(seed):
+    pending = {f"m{i}": range(1000 * i, 1000 * i + 37 * (seed + i) % 900 + 1) for i in range(5)}
+    demands = {
+        name: Demand(0, 1 + (seed + i) % 2, concurrency=8, rate=0.5 + i, start=10.0 * i)
+        for i, name in enumerate(pending)
+    }
+    run = simulate(pending, demands, 2 + seed % 5, FaultModel(seed, 0.1 * (seed % 2), 0.5, 0.5, 0.1))
+
+    assert run.makespan >= run.bound.seconds
+    assert len(run.delivered) == sum(map(len, pending.values()))
+
+
+def test_gpus_move_only_if_work_outweighs_a_start():
+    pending = {"short": range(100), "long": range(100, 1000)}
+    runs = [
+        simulate(pending, {name: Demand(0, 1, rate=1.0, start=start, concurrency=4) for name in pending}, 2)
+        for start in (5.0, 1000.0)
+    ]
+    counts = [Counter(replica.start.group for replica in run.replicas) for run in runs]
+    assert runs[0].makespan < 900 and counts[0]["long"] > 1, "the long one is played by two"
+    assert counts[1] == {"long": 1, "short": 1}
+
+
+@pytest.mark.parametrize(("start", "work", "replicas"), [(600, 600, 8), (600, 100, 4), (600, 10, 1), (60, 6000, 8)])
+def test_replicas_start_at_once_if_they_pay(start, work, replicas):
+    """One model on 8 GPUs, all free: 600 s of start and 600 s of work take 675 s at best."""
+    run = simulate({"m": range(work)}, {"m": Demand(0, 1, rate=1.0, start=float(start))}, 8)
+
+    assert run.makespan <= 1.10 * (start + work / 8)
+    assert [replica.began for replica in run.replicas] == [0] * replicas
+
+
+def test_the_bound_respects_limits_of_replicas_shares_and_nodes():
+    pending, demand = {"m": range(1000)}, Demand(0, 2, replicas=3, rate=1.0, start=20.0)
+    three_nodes = [Node("a", 3), Node("b", 3), Node("c", 2)]
+    limited = simulate(pending, {"m": demand}, 8)
+    shared = simulate(pending, {"m": replace(demand, pool="judges")}, 8, shares={"judges": 4})
+    split = simulate(pending, {"m": replace(demand, replicas=64)}, 8, nodes=three_nodes)
+
+    assert limited.bound.longest == 20 + 1000 / 3 > limited.bound.area == 2 * 1020 / 8
+    assert shared.bound.longest == 20 + 1000 / 2, "two GPUs each, four in all"
+    assert split.bound.longest == 20 + 1000 / 3, "one replica a node: none lies on two"
+    assert all(1.0 <= run.ratio < 1.05 for run in (limited, shared, split))
+
+
+def test_the_bound_by_hand():
+    works = [Work(100, 4, 2.0, 30.0), Work(60, 1, 1.0, 20.0), Work(0, 1, 1.0, 1e6)]
+    bound = lower_bound(works, 8)
+
+    assert (bound.area, bound.longest) == ((4 * (30 + 50) + (20 + 60)) / 8, 30.5)
+    assert bound.seconds == bound.tight == pytest.approx((4 * (2 * 30 + 50) + (2 * 20 + 60)) / 8, rel=1e-3), "two each"
+    assert lower_bound(works, 800).seconds == 30.5, "one start and one episode take no less on more GPUs"
+    assert lower_bound([], 8).seconds == 0.0
+
+
+def test_kinds_of_gpus_and_shares_of_pools_are_kept():
+    nodes = [Node("a", 2, "H200"), Node("b", 2, "L40S")]
+    kinds = {"big": "H200", "small": "L40S"}
+    demands = {name: Demand(0, 1, accelerator=kind, rate=1.0, start=9.0) for name, kind in kinds.items()}
+    run = simulate({"big": range(400), "small": range(400, 800)}, demands, 4, nodes=nodes)
+    assert {(replica.start.group, replica.start.place.node) for replica in run.replicas} == {
+        ("big", "a"),
+        ("small", "b"),
+    }
+
+    pools = {name: Demand(0, 1, rate=1.0, start=5.0, pool=name + "s") for name in ("model", "judge")}
+    run = simulate(
+        {"model": range(500), "judge": range(500, 1000)}, pools, 8, nodes=build_nodes(8), shares={"judges": 1}
+    )
+    judges = [replica for replica in run.replicas if replica.start.group == "judge"]
+    assert max(sum(judge.began <= t < judge.ended for judge in judges) for t in range(600)) == 1
