@@ -87,7 +87,7 @@ def test_every_model_of_the_paper_has_a_rate_and_its_published_episodes():
     assert {throughput.episode_rate(model, "H200").source for model in models} == {"reckoned"}
     assert [model.name for model in others] == ["o4-mini", "gpt-4.1", "gpt-5.2"]
     assert sum(workload.published_work(sweep).episodes.values()) == 794_166
-    with pytest.raises(SweepError, match="abacus.*h200"):
+    with pytest.raises(SweepError, match="abacus"):
         throughput.episode_rate(models[0], "abacus")
 
 
@@ -153,4 +153,4 @@ def test_pending_work_is_counted_by_kind(demo_data, tmp_path):
     stored = planned.answers["builtin"] - remaining.answers["builtin"]
     assert stored > 4 and remaining.unread == stored - 4
     with pytest.raises(SweepError, match="no model of this sweep needs a GPU"):
-        forecast_lines(load(PAPER, ['models=["gpt-4.1"]']), 8, "h200")
+        forecast_lines(load(PAPER, ['models=["gpt-4.1"]', "only=[]"]), 8, "h200")
