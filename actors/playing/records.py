@@ -114,6 +114,8 @@ def _count_actions(turns: Sequence[PlayedTurn]) -> tuple[int, ...]:
 
 def _sum_usage(turns: Sequence[PlayedTurn]) -> Sequence[Any]:
     """Return the sum of each of ``USAGE_FIELDS``; None if a reply does not report it, or nothing was asked."""
+    if len(turns) == 1:  # the usual case
+        return read_usage(turns[0].reply)
     columns = zip(*[read_usage(played.reply) for played in turns], strict=True)
     return [None if None in column else sum(column) for column in columns] or NO_USAGE
 
