@@ -4,8 +4,8 @@ import pytest
 
 from envs import SCENARIOS
 from envs.chance import chance, episode_seed
-from envs.foreign_suggestions import FOREIGN, invalid_suggestions, replace_suggestions
-from envs.types import Mode, Move, State
+from envs.foreign_suggestions import replace_suggestions
+from envs.types import Mode, State
 from tests.envs.games import ABSTENTION, SAMPLES
 
 
@@ -39,14 +39,6 @@ def test_a_random_proactive_move_is_drawn_by_seed_sample_and_turn(name, moves):
     assert [game.random_move(sample, state._replace(seed=6)) for state in states] != moves
 
 
-def test_a_recorded_move_is_replayed_and_not_drawn_again():
-    game, sample = SCENARIOS["ROD"], replace_suggestions(SAMPLES["ROD"], 4)
-    state = game.initial(sample, Mode.RANDOM, seed=5)
-    moves = [game.step(sample, state, sample.options[1], move)[1].move for move in (Move.LEFT, Move.RIGHT, None)]
-
-    assert moves == [Move.LEFT, Move.RIGHT, game.random_move(sample, state)]
-
-
 def test_stand_ins_are_drawn_by_seed_and_sample():
     options = {name: replace_suggestions(SAMPLES[name], 4).options for name in ("ROD", "QD", "CIT")}
 
@@ -55,17 +47,3 @@ def test_stand_ins_are_drawn_by_seed_and_sample():
         "QD": ("Move the blocks to the right.", ABSTENTION),
         "CIT": ("Rotate the object.", "Adjust the brightness.", ABSTENTION),
     }
-
-
-def test_impossible_suggestions_are_listed_by_scenario():
-    others = {name: texts for name, texts in FOREIGN.items() if name not in ("COCO", "ROD")}
-    assert invalid_suggestions("COCO", FOREIGN) == others, "blocks that move sideways would move the camera"
-    moves = ("Move the camera up.", "Move the camera down.", "Move farther from the object.")
-    assert invalid_suggestions("ROD", FOREIGN, "COCO") == {"COCO": moves}, (
-        "a camera that moves sideways could move the blocks"
-    )
-    assert invalid_suggestions("ROD", FOREIGN, "ROD") == {} == invalid_suggestions("QD", FOREIGN, "nowhere")
-    assert (
-        invalid_suggestions("QD", FOREIGN)["ROD"] == FOREIGN["ROD"]
-        and invalid_suggestions("QD", FOREIGN)["COCO"] == FOREIGN["COCO"]
-    )

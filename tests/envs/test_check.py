@@ -10,9 +10,7 @@ from PIL import Image
 from PIL.ExifTags import Base
 
 from envs import SCENARIOS
-from envs.bad_lines import Problem
-from envs.check import Report, check, reachable_pictures
-from envs.render import PictureHeader
+from envs.check import check, reachable_pictures
 from envs.samples import BadData, load_samples
 from envs.types import Mode
 
@@ -67,22 +65,6 @@ def test_a_crop_without_area_is_found_without_decoding(demo_data, tmp_path):
     assert "has no area" in next(report.lines())
 
 
-def test_one_broken_picture_is_one_problem_however_many_samples_need_it(demo_data, tmp_path):
-    folder = tmp_path / "data"
-    shutil.copytree(demo_data, folder)
-    path = folder / "QuickDraw_preprocessed.jsonl"
-    lines = path.read_text().splitlines()
-    duplicate = {**json.loads(lines[0]), "id": json.loads(lines[-1])["id"]}
-    path.write_text("\n".join([*lines[:-1], json.dumps(duplicate)]) + "\n")
-    first = next(iter(reachable_pictures(load_samples(folder, "QD")[0])))
-    (folder / first.path).unlink()
-    report = check(folder, ["QD"])
-
-    assert list(map(str, report.problems)) == [
-        f"{first.path}: is not there: needed by QD sample {json.loads(lines[0])['id']}"
-    ]
-
-
 def test_check_covers_every_reachable_picture(demo_data):
     """A thousand random right walks show no picture that ``reachable_pictures`` does not name."""
     from random import Random
@@ -107,43 +89,6 @@ def test_missing_folder_or_scenario_is_one_sentence(tmp_path):
     with pytest.raises(BadData) as reason:
         check(tmp_path, ["QD", "XY"])
     assert str(reason.value) == "there is no scenario 'XY'; ROD, VSOD, MVP-N, IN-C, QD, CIT, COCO exist"
-
-
-def test_missing_folder_names_the_neighbor_with_a_close_name(tmp_path):
-    (tmp_path / "demo-data").mkdir()
-    (tmp_path / "demo-dat.zip").touch()
-
-    with pytest.raises(BadData) as reason:
-        check(tmp_path / "demo-dat", ["QD"])
-    assert str(reason.value) == f"there is no folder {tmp_path}/demo-dat; did you mean {tmp_path}/demo-data?"
-    for absent in ("elsewhere", "elsewhere/deeper"):
-        with pytest.raises(BadData, match=r"data demo .*elsewhere.*` draws"):
-            check(tmp_path / absent, ["QD"])
-
-
-def test_every_line_of_a_good_check(demo_data):
-    report = check(demo_data, ["QD", "ROD"])
-    lines = list(report.lines())
-
-    assert lines[:2] == [
-        f"{name}: {report.samples[name]} samples, {report.pictures[name]} pictures" for name in ("QD", "ROD")
-    ]
-    assert lines[2] == "pictures: 134 RGB, 78 L; 160x160 to 160x160 pixels"
-    assert lines[3:] == ["all good"]
-
-
-def test_counts_sizes_and_problems_of_a_check_are_grouped_by_thousands():
-    small, wide = PictureHeader("L", (50, 40), 1), PictureHeader("RGB", (30, 60), 3)
-    problem = Problem("a.jsonl", 2, "is bad")
-    report = Report((problem,) * 1_200, {"QD": 1_500}, {"QD": 2_500}, (*[small] * 1_001, *[wide] * 1_002))
-
-    assert list(report.lines())[1_200:] == [
-        "QD: 1,500 samples, 2,500 pictures",
-        "pictures: 1,002 RGB, 1,001 L; 30x60 to 50x40 pixels; 1,002 have an EXIF orientation, which is ignored as in the package",
-        "1,200 problems",
-    ]
-    assert next(report.lines()) == "a.jsonl, line 2: is bad" and not report.ok
-    assert list(Report((), {}, {}).lines()) == ["all good"]
 
 
 def test_only_a_deep_check_decodes_pictures(demo_data, tmp_path):

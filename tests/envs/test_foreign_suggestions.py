@@ -1,7 +1,5 @@
 """Random-proactive shows suggestions that mean nothing here, the same for every model."""
 
-import re
-import shutil
 from collections import Counter
 from dataclasses import replace
 
@@ -34,15 +32,6 @@ def test_every_suggestion_gives_way_and_the_abstention_keeps_its_place(name):
     assert not any(cue in option.lower() for option in suggestions(hidden.options) for cue in SCENARIOS[name].cue)
 
 
-def test_seeds_and_samples_draw_differently():
-    options = {replace_suggestions(SAMPLES["QD"], seed).options for seed in range(40)}
-    assert len(options) > 5
-
-
-def test_every_stand_in_is_a_sentence_as_the_published_suggestions_are():
-    assert all(re.fullmatch(r"[A-Z][a-z ]+\.", text) for texts in FOREIGN.values() for text in texts)
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_foreign_suggestion_means_something_at_home(name):
     assert all(SCENARIOS[name].move(text) in SCENARIOS[name].cue.values() for text in FOREIGN[name])
@@ -65,11 +54,6 @@ def test_single_source_is_supported_and_too_small_one_refused():
         replace_suggestions(replace(SAMPLES["ROD"], options=("I cannot tell.", *asks)), 0)
 
 
-def test_a_suggestion_that_is_offered_twice_gives_way_to_two():
-    twice = replace(SAMPLES["ROD"], options=("Move it to the left.", "I cannot tell.", "Move it to the left."))
-    assert len(set(replace_suggestions(twice, 0).options)) == 3
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_choosing_a_stand_in_makes_an_admissible_move_and_never_the_one_it_names(name):
     hidden, game = replace_suggestions(SAMPLES[name], seed=1), SCENARIOS[name]
@@ -90,10 +74,3 @@ def test_stand_ins_are_the_datas_own_suggestions_of_other_scenarios(demo_data):
         assert set(replacements[name]) <= set(others)
         assert len({others[text] for text in replacements[name]}) >= 3, "no scenario crowds out the rest"
     assert any(set(texts) - {t for table in FOREIGN.values() for t in table} for texts in replacements.values())
-
-
-def test_a_folder_with_one_scenario_has_no_stand_ins(demo_data, tmp_path):
-    file = f"{SCENARIOS['QD'].stem}_preprocessed.jsonl"
-    shutil.copy(demo_data / file, tmp_path / file)
-    with pytest.raises(ValueError, match=r"but only 0 mean nothing in QD; it takes them from the data folder$"):
-        replace_suggestions(with_suggestion_pool(load_samples(tmp_path, "QD"), tmp_path)[0], 0)

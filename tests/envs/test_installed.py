@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from envs import SCENARIOS, installed, installed_scenarios, is_scenario
-from envs.installed import LARGEST, PackageError, find_offer, load_function, offers, require_identity
+from envs import SCENARIOS, installed_scenarios, is_scenario
+from envs.installed import PackageError, find_offer, load_function, offers, require_identity
 
 MODULE = "def ask(situation, seed):\n    return 'A'\n\nclass Game:\n    pass\n\nnumber = 3\n"
 
@@ -43,19 +43,6 @@ def test_an_offer_is_named_with_its_package_and_loaded(site):
     assert "asker" not in offers("measure") and "asker" not in installed_scenarios()
 
 
-def test_offers_are_sorted_by_name(site):
-    install(site, policies="b = asking:ask\nc = asking:ask\na = asking:ask", asking=MODULE)
-
-    assert [name for name in offers("policy") if len(name) == 1] == ["a", "b", "c"]
-
-
-def test_an_entry_point_of_no_package_is_offered_too(site, monkeypatch):
-    entry = installed.EntryPoint("lonely", "asking:ask", installed.GROUPS["policy"])
-    monkeypatch.setattr(installed, "_entries", lambda group, path: [entry])
-
-    assert str(offers("policy")["lonely"]) == "the policy 'lonely' of the installed package without a name "
-
-
 @pytest.mark.parametrize(
     ("policies", "name", "reason"),
     [
@@ -85,22 +72,6 @@ def test_what_cannot_be_called_is_a_sentence(site, policies, name, reason):
     assert str(error.value) == f"the policy '{name}' of the installed package my-games 1.5{reason}"
 
 
-def test_only_the_first_line_of_an_import_error_is_quoted(site):
-    install(site, asking="raise RuntimeError('one\\ntwo')")
-
-    with pytest.raises(PackageError, match=r"\(RuntimeError: one\)$"):
-        load_function("policy", "asker")
-
-
-def test_a_measure_is_described_as_one(site):
-    install(site, group="proactive_sweep.measures", policies="mine = asking:number", asking=MODULE)
-
-    with pytest.raises(
-        PackageError, match=re.escape("a measure is a function of (episodes, turns) that gives a frame")
-    ):
-        load_function("measure", "mine")
-
-
 def test_a_name_is_offered_once_and_not_taken(site):
     install(site, asking=MODULE)
     with pytest.raises(PackageError) as taken:
@@ -123,13 +94,6 @@ def test_a_name_is_offered_once_and_not_taken(site):
     )
 
 
-def test_an_offer_that_is_not_installed_is_named():
-    with pytest.raises(
-        PackageError, match=r"^there is no policy 'nobody' here: the package that offers it is not installed"
-    ):
-        find_offer("policy", "nobody")
-
-
 def test_the_identity_covers_every_source_file_and_nothing_compiled(site):
     install(site, policies="asker = games.asking:ask")
     package = site / "games"
@@ -149,25 +113,6 @@ def test_the_identity_covers_every_source_file_and_nothing_compiled(site):
     reworded = offer.identity
     (package / "words.txt").rename(package / "more_words.txt")
     assert len({first, reworded, offer.identity}) == 3
-
-
-def test_a_module_alone_is_its_own_source(site):
-    install(site, asking=MODULE)
-    first = offers("policy")["asker"].identity
-    (site / "asking.py").write_text(MODULE + "\n")
-
-    assert offers("policy")["asker"].identity != first
-
-
-def test_a_large_file_is_part_of_the_identity(site):
-    """Word lists and tables of tens of megabytes ship with packages."""
-    install(site, policies="asker = games:ask")
-    (site / "games").mkdir()
-    (site / "games/__init__.py").write_text(MODULE)
-    with (site / "games/table.bin").open("wb") as file:
-        file.truncate(40_000_000)
-
-    assert offers("policy")["asker"].identity.startswith("my-games@") and LARGEST == 67_108_864
 
 
 def test_another_version_on_a_node_is_refused(site):

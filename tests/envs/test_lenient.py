@@ -6,7 +6,6 @@ from hashlib import sha256
 import pytest
 
 from actors.playing.prompts import LENIENT_VERSION
-from envs import lenient
 from envs.lenient import read_leniently
 from tests.envs.lenient_score import replies, score
 
@@ -46,15 +45,6 @@ def test_real_replies_are_read_as_a_person_reads_them(half, least, precision, re
     )
 
 
-def test_half_of_three_hundred_replies_are_held_out():
-    rows = [row for row in replies() if row["half"] in ("seen", "unseen")]
-    unseen = [row for row in rows if row["half"] == "unseen"]
-
-    assert len(rows) >= 300 and 0.4 <= len(unseen) / len(rows) <= 0.6
-    assert all(row["meant"] is None or 0 <= row["meant"] < len(row["options"]) for row in rows)
-    assert sum(row["meant"] is None for row in unseen) >= 30, "replies that name nothing are what precision is about"
-
-
 @pytest.mark.parametrize(
     ("reply", "index"),
     [
@@ -81,32 +71,3 @@ def test_readings_of_all_replies_are_those_of_the_version_in_keys():
 
     assert LENIENT_VERSION == "lenient-2"
     assert sha256(json.dumps([read, letters, fewer]).encode()).hexdigest()[:16] == "45e45d9912a65a54"
-
-
-@pytest.mark.parametrize(
-    ("reply", "index"),
-    [
-        ("The answer is not B. The answer is F", 5),
-        ("The first option.", 0), ("The sixth option.", 5), ("The last option.", 5), ("the LAST choice", 5),
-        ("The first or the second one", None), ("Not the first option.", None), ("The first option?", 0),
-        ("Skil", None), ("Move the blue", 1), ("Key", 4), ("key.", 4), ("The key", 4), ("Mov", None),
-        ("It is a key and a banana.", None), ("Could it be a banana?", None), ("It is either a banana.", None),
-        ("word " * 13 + "it is a banana.", 5), ("word " * 15 + "it is a banana.", None),
-        ("x" * 4_000 + "\nF", None), ("x" * 3_998 + "\nF", 5), ("G", None), ("Z", None), ("\uff26", 5),
-        ("A) B) The answer is F", None), ("A) x\nB) y\nThe answer is F", None), ("A) x\nB) y\nC) z\nThe answer is F", 5),
-        ("die Antwort ist F", 5), ("die Antwort ist nicht F", None), ("\u7b54\u6848\u662fF", 5), ("it is F, no, E", 5),
-        ("I say D. Actually, E", 4), ("I can't answer this question", 0), ("It's a banana", 5), ("", None),
-    ],
-)  # fmt: skip
-def test_what_a_sentence_says_is_its_option(reply, index):
-    assert read_leniently(reply, len(OPTIONS), OPTIONS) == index
-
-
-@pytest.mark.parametrize("text", ["the huge", "a huge", "huge", "Huge"])
-def test_a_beginning_counts_with_or_without_its_article(text):
-    assert lenient._by_text(text, ["a huge dog", "the cat"]) == 0
-    assert lenient._by_text(text, ["the cat", "huge dog"]) == 1
-    assert lenient._by_text(text, ["a huge dog", "the huge cat"]) is None
-    assert lenient._by_text(text[:-1], ["a huge dog", "the cat"]) is None, (
-        "no part of a word, and no word of three letters"
-    )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from envs import SCENARIOS, stimulus
-from envs.scenario import Scenario, suggestions
+from envs.scenario import suggestions
 from envs.types import Action, Ending, ImageRef, Mode, Move, State, Verdict
 from tests.envs.games import ABSTENTION, SAMPLES
 
@@ -60,12 +60,6 @@ def test_the_first_view_and_the_clear_one(name):
     assert first.prompt == f"{preface}What is it?"
     assert clear.prompt == f"{preface}{game.reference_prompt or 'What is it?'}"
     assert (first.options, first.categories) == (sample.options, sample.categories)
-
-
-def test_a_new_episode_has_no_turn_no_seed_and_no_ending():
-    sample = SAMPLES["ROD"]
-    assert SCENARIOS["ROD"].initial(sample) == State(7, 0, None, 0, 0, Mode.PLAY, 0, None)
-    assert SCENARIOS["ROD"].initial(sample, Mode.RANDOM, 9) == State(7, 0, None, 0, 0, Mode.RANDOM, 9, None)
 
 
 def test_an_abstention_is_no_suggestion_however_it_is_spelt():
@@ -125,14 +119,6 @@ def test_the_frames_that_moves_lead_to(name, replies, frames):
     assert all(state.ending is None for state, _ in steps)
 
 
-def test_frames_close_to_a_ring():
-    at_the_end = replace(SAMPLES["ROD"], first_frame=13)
-    at_the_start = replace(SAMPLES["ROD"], first_frame=0)
-
-    assert play_replies("ROD", "C", sample=at_the_end)[0][0].frame == 0
-    assert play_replies("ROD", "B", sample=at_the_start)[0][0].frame == 13
-
-
 def test_asking_on_the_last_turn_ends_at_the_limit_and_keeps_the_move_that_was_not_made():
     short = replace(SAMPLES["VSOD"], frames=2, first_frame=0)
     (first, _), (last, turn) = play_replies("VSOD", "A", "A", sample=short)
@@ -140,25 +126,6 @@ def test_asking_on_the_last_turn_ends_at_the_limit_and_keeps_the_move_that_was_n
     assert (first.ending, first.frame) == (None, 1)
     assert (last.ending, last.frame, last.turn, turn.move) == (Ending.LIMIT, 1, 2, Move.REWIND)
     assert play_replies("VSOD", "A", "C", sample=short)[1][0].ending is Ending.WRONG
-
-
-def test_an_ended_episode_says_which_and_how():
-    game, sample = SCENARIOS["ROD"], SAMPLES["ROD"]
-    state, _ = game.step(sample, game.initial(sample), "A")
-    with pytest.raises(ValueError, match=r"sample ROD/3 has ended \(wrong\); it takes no more replies"):
-        game.step(sample, state, "B")
-
-
-def test_a_suggestion_without_a_move_is_a_key_error_and_case_does_not_matter():
-    assert SCENARIOS["ROD"].move("MOVE THE BLOCKS TO THE RIGHT.") is Move.RIGHT
-    with pytest.raises(KeyError):
-        SCENARIOS["ROD"].move("Wait.")
-
-
-def test_a_scenario_must_say_how_it_advances():
-    with pytest.raises(AssertionError, match=r"Scenario must define advance\(\)"):
-        Scenario().advance(SAMPLES["ROD"], State(0), Move.LEFT)
-    assert Scenario().problems(SAMPLES["ROD"]) == []
 
 
 # -- rules of one scenario ---------------------------------------------------------------------------------------------
@@ -198,26 +165,6 @@ def test_mvpn_shows_the_informative_view_last_or_alone():
     assert game.advance(replace(sample, extra={"valid_images": []}), State(0, turn=2), Move.ROTATE).frame == 2
 
 
-@pytest.mark.parametrize(
-    ("views", "problem"),
-    [
-        ([4, 2, 7, 9], None),
-        ([], None),
-        ([0, 0, 0, 1_000_000], None),
-        ([1, 2, 3], "valid_images names 3 views, but num_images is 4"),
-        ([1, 2, 3, 1_000_001], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-        ([1, 2, 3, -1], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-        ([1, 2, 3, True], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-        ([1, 2, 3, 4.0], "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-        ("1234", "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-        (None, "valid_images must be a list of whole numbers from 0 to 1,000,000"),
-    ],
-)
-def test_mvpns_views_are_checked(views, problem):
-    sample = replace(SAMPLES["MVP-N"], extra={"valid_images": views})
-    assert SCENARIOS["MVP-N"].problems(sample) == ([problem] if problem else [])
-
-
 def test_in_imagenet_c_only_the_right_repair_counts():
     game, sample = SCENARIOS["IN-C"], SAMPLES["IN-C"]
     foreign = replace(sample, options=("Move it up.", "Rewind it.", ABSTENTION))
@@ -233,46 +180,7 @@ def test_in_imagenet_c_only_the_right_repair_counts():
     assert [game.move(f"Fix the {word}.") for word in game.cue] == moves
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "move"),
-    [
-        ("MVP-N", ["rotate", "view", "angle", "orientation", "different"], Move.ROTATE),
-        ("QD", ["details", "quickdraw", "drawing", "sketch"], Move.DETAIL),
-    ],
-)
-def test_any_of_these_words_stands_for_the_move(name, words, move):
-    assert [SCENARIOS[name].move(f"The {word}, please.") for word in words] == [move] * len(words)
-    assert SCENARIOS[name].moves(SAMPLES[name]) == (move,)
-
-
-@pytest.mark.parametrize(
-    ("name", "fields"),
-    [("ROD", ("image",)), ("MVP-N", ("informative", "image")), ("IN-C", ("level",)), ("COCO", ())],
-)
-def test_the_fields_of_a_path(name, fields):
-    assert SCENARIOS[name].placeholders == fields
-
-
 # -- solved examples ---------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("first", "asks", "turns"),
-    [
-        (6, "Rewind the video.", 6),
-        (7, "Wait for the occlusion to disappear.", 7),
-        (13, "Wait for the occlusion to disappear.", 1),
-    ],
-)
-def test_the_shorter_way_round_the_ring_is_taken(first, asks, turns):
-    game, sample = SCENARIOS["VSOD"], replace(SAMPLES["VSOD"], frames=14, reference_frame=0, first_frame=first)
-    replies = [reply for _, reply in game.example(sample, 0)]
-
-    assert replies == [asks] * turns + ["Banana."]
-
-
-def test_on_the_last_turn_an_example_answers_though_the_view_tells_nothing():
-    far = replace(SAMPLES["VSOD"], frames=4, first_frame=0, reference_frame=2)
-    assert SCENARIOS["VSOD"].solve(far, State(0, turn=2)).startswith("Wait")
-    assert SCENARIOS["VSOD"].solve(far, State(0, turn=3)) == "Banana."
 
 
 def test_an_example_of_rod_asks_once_by_seed():

@@ -22,7 +22,7 @@ from envs.tool_calls import (
     parse_call,
     write_call,
 )
-from envs.types import Action, Ending, Mode, Move, View
+from envs.types import Action, Ending, Mode, View
 from tests.envs.games import CATEGORIES, SAMPLES
 
 NAMES = {
@@ -59,10 +59,6 @@ def test_directions_and_repairs_become_parameter_values():
     assert (repairs.parameter, repairs.values) == ("operation", ("deblur", "contrast"))
 
 
-def test_the_clear_picture_has_nothing_to_ask_for():
-    assert [function.name for function in functions(offered_calls(*first_view("COCO", Mode.REFERENCE)))] == ["answer"]
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_option_call_steps_like_its_letter(scenario):
     """Random walks over all seven games: the call's transition is the one that multiple choice makes of the option's letter."""
@@ -86,17 +82,6 @@ def test_every_option_call_steps_like_its_letter(scenario):
             endings.add(state.ending)
             states += 1
     assert states > 60 and {Ending.CORRECT, Ending.WRONG} <= endings
-
-
-def test_call_means_the_suggestion_that_counts():
-    sample = replace(SAMPLES["IN-C"], options=("Deblur it a little.", "Deblur the image.", "I do not know."))
-    game = SCENARIOS["IN-C"]
-    state = game.initial(sample)
-    view = game.view(sample, state)
-    calls = offered_calls(sample, state, view)
-
-    _, turn = game.step(sample, state, called_option(view, calls, 'enhance_image(operation="deblur")'))
-    assert turn.move is Move.DEBLUR and [call.name for call, _ in calls].count("enhance_image") == 1
 
 
 @pytest.mark.parametrize(
@@ -186,18 +171,6 @@ def test_malformed_call_has_one_kind_and_ends_like_unreadable_letter(reply):
 
     assert read == "" and find_fault("ROD", reply) is MALFORMED[reply]
     assert (after.ending, turn.action) == (Ending.WRONG, Action.UNPARSABLE)
-
-
-def test_unavailable_call_is_distinguished():
-    game, sample = SCENARIOS["CIT"], replace(SAMPLES["CIT"], first_frame=0)
-    state = game.initial(sample)
-    view = game.view(sample, state)
-
-    assert (
-        called_option(view, offered_calls(sample, state, view), "rewind()") == ""
-        and find_fault("CIT", "rewind()") is Fault.NOT_OFFERED
-    )
-    assert called_option(view, offered_calls(sample, state, view), "wait()") == "Wait for the object to appear."
 
 
 def test_written_calls_are_read_back():

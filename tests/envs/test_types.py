@@ -3,9 +3,7 @@
 import pytest
 
 from envs import regular, types
-from envs.errors import UserError
-from envs.types import CUT_SHORT, ERRORS, UNSCORED, Action, Ending, ImageRef, Mode, Move, Sample, State, Verdict
-from tests.envs.games import SAMPLES
+from envs.types import Action, Ending, ImageRef, Mode, Move, Verdict
 
 STORED = {
     Verdict: "correct wrong mismatch",
@@ -21,18 +19,6 @@ STORED = {
 @pytest.mark.parametrize("words", STORED)
 def test_stored_words_stay(words):
     assert " ".join(words) == STORED[words]
-
-
-def test_groups_of_endings_cover_every_one_without_a_verdict_once():
-    assert (ERRORS, CUT_SHORT) == (("unprocessable", "refused", "failed"), ("overflow", "truncated"))
-    assert UNSCORED[:3] == ERRORS and UNSCORED[3:] == ("answered", "mapped")
-
-
-def test_a_state_counts_from_zero_and_a_sample_alone_has_no_more_than_its_line():
-    assert State(7) == State(7, 0, None, 0, 0, Mode.PLAY, 0, None)
-    line = {name: getattr(SAMPLES["QD"], name) for name in Sample.__slots__[:10]}
-    sample = Sample(**line)
-    assert (sample.extra, sample.digest, sample.suggestion_pool, sample.swapped) == ({}, "", None, None)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +46,3 @@ def test_a_file_is_read_up_to_its_limit(tmp_path):
         regular.read_bytes(tmp_path, 10)
     with pytest.raises(OSError, match="null byte"):
         regular.open_file(tmp_path / "a\0b")
-
-
-def test_a_users_mistake_ends_a_command_with_2():
-    assert UserError.exit_code == 2

@@ -131,7 +131,7 @@ def test_help_shows_types_of_options_with_a_value_alone_and_brackets(monkeypatch
         (("data", "check", "nowhere"), "no folder nowhere"),
         (("ls", "planets"), "type models, judges, scenarios"),
         (("init", "x.txt"), "end it with .toml"),
-        (("init", "x.toml", "--from", "dem"), "did you mean 'demo"),
+        (("init", "x.toml", "--from", "baseline"), "did you mean 'baselines",
         (("init", "README.md/x.toml"), "cannot be written"),
         (("audit",), "name a run folder"),
         (("audit", "--answers", "none.jsonl"), "requires --data"),
