@@ -8,18 +8,15 @@ import shutil
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from envs import SCENARIOS
-from envs.errors import UserError
 from envs.samples import load_samples
-from orchestrator.cli import flip_rate, run
+from orchestrator.cli import run
 from orchestrator.cli.main import app, omit_types
 from orchestrator.cli.printing import print_json, text_table
 from orchestrator.cli.prompt import _parse_address
@@ -131,7 +128,7 @@ def test_help_shows_types_of_options_with_a_value_alone_and_brackets(monkeypatch
         (("data", "check", "nowhere"), "no folder nowhere"),
         (("ls", "planets"), "type models, judges, scenarios"),
         (("init", "x.txt"), "end it with .toml"),
-        (("init", "x.toml", "--from", "baseline"), "did you mean 'baselines",
+        (("init", "x.toml", "--from", "baseline"), "did you mean 'baselines"),
         (("init", "README.md/x.toml"), "cannot be written"),
         (("audit",), "name a run folder"),
         (("audit", "--answers", "none.jsonl"), "requires --data"),
@@ -243,15 +240,6 @@ def test_checked_models_are_a_table_or_json() -> None:
     assert "chat template" in call("models", "check", "uniform").output
 
 
-def test_settings_of_a_repetition_are_read_in_any_order() -> None:
-    names: Any = {"same": "plain", "caches-off": "cold"}
-
-    assert flip_rate._parse_settings(["batch=8", "same", "workers=2", "batch=1"], names) == ([8, 1], [2], ["plain"])
-    for odd in ("batch=0", "batch=x", "batch", "gpus=1", "workers=5000"):
-        with pytest.raises(UserError, match="--repeat"):
-            flip_rate._parse_settings([odd], names)
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 def test_status_counts_states_and_lists_cells_on_request(folder: Path, demo_data: Path, tmp_path: Path) -> None:
     assert "14 cells: 14 complete (--cells lists them)" in call("status", folder).output
@@ -340,14 +328,3 @@ def test_a_bad_line_of_a_transcript_is_one_sentence(line: str, words: str, demo_
     outcome = call("audit", "--data", demo_data, "--answers", path)
 
     assert outcome.exit_code == 2 and words in outcome.stderr and outcome.stderr.count("\n") == 1
-
-
-def test_paid_requests_need_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
-    paid: Any = SimpleNamespace(asks_services=True)
-    flip_rate._confirm_services(paid, yes=True)
-    with pytest.raises(UserError, match="add --yes"):
-        flip_rate._confirm_services(paid, yes=False)
-    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr(typer, "confirm", lambda question: False)
-    with pytest.raises(typer.Exit):
-        flip_rate._confirm_services(paid, yes=False)
