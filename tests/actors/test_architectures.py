@@ -1,12 +1,11 @@
 """Every architecture among the shipped models gets from both engines the ids, tensors and replies of the package's call.
 
 The checkpoints are tiny and random (``tests.actors.architectures``, ``tests.actors.newer_architectures``); one process
-(``tests.actors.rehearsal``) compares the inputs of the paper's, another all else. docs/model-input.md shows the table.
+(``tests.actors.rehearsal``) compares the inputs of the paper's, another all else.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.actors.architectures import ARCHITECTURES, POSITIONS
 from tests.actors.newer_architectures import EVERY, NEWER
 from tests.actors.picture_tensors import LONG, PICTURES, REFUSED, TOGETHER
 from tests.actors.rehearsal_prompts import MAX_IMAGES, UNREADABLE
-from tests.actors.rehearsed import ROOT, run_rehearsal
+from tests.actors.rehearsed import run_rehearsal
 
 SINGLE = {"1 picture", "turned picture", "transparent picture"}
 PROMPTS = SINGLE | {"3 pictures", "10 pictures", "3 turns", "history"}
@@ -95,12 +94,6 @@ def test_every_model_without_code_of_its_own_has_an_architecture():
         n for n in local if "trust_remote_code" in registry()[n].note
     }
     assert built == {name: local[name] for name in built}
-
-
-def test_the_documentation_has_a_row_for_each_architecture():
-    rows = re.findall(r"^\| ([\w.-]+) +\| `(\w+)`", (ROOT / "docs/model-input.md").read_text(), re.M)
-
-    assert rows == [(name, architecture.kind) for name, architecture in EVERY.items()]
 
 
 @pytest.mark.timeout(1600)
