@@ -50,11 +50,6 @@ def loaded_weights(models: Iterable[ModelSpec]) -> dict[str, str]:
     return {name: identity for name, identity in identities.items() if identity}
 
 
-def is_pinned(model: ModelSpec) -> bool:
-    """Return False if a later run may load other weights from the Hub under the same entry."""
-    return not comes_from_hub(model) or COMMIT.fullmatch(model.revision) is not None
-
-
 def comes_from_hub(model: ModelSpec) -> bool:
     """Return True if the weights are those of a Hub repository, cached or not."""
     if model.backend not in ("vllm", "transformers") or model.source.startswith(("builtin:", ".", "/")):

@@ -77,7 +77,13 @@ class Audit:
         yield f"{self.episodes:,} episodes, {self.turns:,} turns{judged}: {len(self.differences):,} differences"
 
 
-def audit(folder: Path, package: Path | None = None, python: str | None = None, data: Path | None = None) -> Audit:
+def audit(
+    folder: Path,
+    package: Path | None = None,
+    python: str | None = None,
+    data: Path | None = None,
+    install: bool = False,
+) -> Audit:
     """Replay a run folder; ``data`` is the benchmark's folder if it moved.
 
     Raises AuditError if the folder has no run or the package cannot run, BadData for unreadable samples.
@@ -87,7 +93,7 @@ def audit(folder: Path, package: Path | None = None, python: str | None = None, 
         sweep = sweep.model_copy(update={"data": str(data)})
     plan = plan_from_folder(folder, sweep)
     count, turn_count, verdict_count, differences, raised = 0, 0, 0, list[EpisodeDifference](), list[str]()
-    with reference_process(fetch_lines(sweep), package, python) as ask:
+    with reference_process(fetch_lines(sweep), package, python, install) as ask:
         recordings = _recordings(plan, folder)
         while batch := list(islice(recordings, BATCH)):
             answers = ask([_comparison(episode).task(episode) for episode in batch])

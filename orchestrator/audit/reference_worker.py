@@ -131,5 +131,6 @@ def main(data: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # imports must not come from this script's folder
+    folder = str(Path(__file__).parent)  # first in sys.path, except under PYTHONSAFEPATH; imports must not come from it
+    sys.path[:] = [path for path in sys.path if path != folder]
     main(Path(sys.argv[1]))

@@ -17,6 +17,7 @@ def audit(
     output: Annotated[str, typer.Argument(metavar="[DIR]", help="A run folder, or s3://BUCKET/FOLDER.")] = "",
     package: Annotated[Path | None, typer.Option(metavar="PATH", help="Folder that holds proactivebench/.")] = None,
     python: Annotated[str | None, typer.Option(help="A Python interpreter, 3.12 or newer.")] = None,
+    install: Annotated[bool, typer.Option("--install", help="Fetch the package first.")] = False,
     data: MovedData = None,
     answers: Annotated[
         Path | None,
@@ -37,7 +38,7 @@ def audit(
         raise UserError("name a run folder, or type --answers FILE.jsonl --data DIR")
     from orchestrator.audit.audit import audit as replay_run
 
-    outcome = replay_run(readable_folder(output), package, python, data)
+    outcome = replay_run(readable_folder(output), package, python, data, install)
     if as_json:
         print_json({**asdict(outcome), "clean": outcome.clean})
     else:
@@ -47,7 +48,7 @@ def audit(
 
 def _score_answers(file: Path, data: Path) -> None:
     from envs import regular
-    from orchestrator.inspection.replay import ReplayError, as_json, replay
+    from orchestrator.audit.answers import ReplayError, as_json, replay
 
     try:
         with io.TextIOWrapper(regular.open_file(file), encoding="utf-8", newline="\n") as lines:

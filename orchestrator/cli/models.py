@@ -125,9 +125,8 @@ def _try(models: list[str], sweep: Path | None, data: Path | None, backend: str,
     if as_json:
         print_json([row.table() for row in rows])
     else:
-        heads = ("model", "load time, s", "GiB", "tokens/picture", "episodes/s", "cut short", "equal", "wrong")
-        notes = (printable(f"{row.model}: {row.bound}") for row in rows if row.bound)
-        show(text_table(heads, (row.cells for row in rows)), *notes, min_width=WIDTH)
+        heads = ("model", "load time, s", "GiB", "tokens/picture", "episodes/s", "cut short", "input", "wrong")
+        show(text_table(heads, (row.cells for row in rows)), min_width=WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 
@@ -153,7 +152,6 @@ def _prove(models: list[str], sweep: Path | None, data: Path | None, backend: st
 
 def _overflow_notes(path: Path) -> list[str]:
     """Return notes on episodes that may exceed the limits of their models, or a note that the data is missing."""
-    from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan
     from sweeps.load import load
@@ -161,4 +159,4 @@ def _overflow_notes(path: Path) -> list[str]:
     sweep = load(path)
     if "://" not in sweep.data and not Path(sweep.data).is_dir():
         return [f"{sweep.data} is missing, so the episodes that may outgrow their models cannot be counted"]
-    return overflow.lines(overflow.risks(build_plan(sweep), data_folder(sweep)))
+    return overflow.lines(build_plan(sweep))

@@ -51,14 +51,13 @@ def plan(
 
 def _show_cells(sweep: Sweep, notes: Sequence[str], as_json: bool) -> None:
     """Print the total, the table of models, and the notes below it."""
-    from orchestrator.datasets.staging import data_folder
     from orchestrator.inspection import overflow
     from orchestrator.planning.build_plan import build_plan, cells_with_progress
     from sweeps.load import skipped_products
 
     episodes, precision = _apply_precision(sweep, build_plan(sweep))
     cells = cells_with_progress(episodes, Path(sweep.output))
-    may_overflow = overflow.lines(overflow.risks(episodes, data_folder(sweep)))
+    may_overflow = overflow.lines(episodes)
     left_out = [f"left out: {reason}" for reason in (*skipped_products(sweep), *episodes.left_out)]
     notes = [*may_overflow, *notes, *precision, *_service_costs(sweep, episodes, cells)]
     if as_json:

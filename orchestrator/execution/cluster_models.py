@@ -113,8 +113,7 @@ def _save_rate(folder: Path, model: ModelSpec, sweep: Sweep, row: Row) -> None:
     kind = WORK_KINDS.get(model_try.protocol(sweep), "")
     if not (nodes and nodes[0].accelerator and model.gpus and row.rate and row.loads is not None and kind):
         return
-    front_end = row.front.ceiling if row.front else 0.0
-    observed = ObservedRate(row.episodes, row.episodes / row.rate, (row.loads,), front_end)
+    observed = ObservedRate(row.episodes, row.episodes / row.rate, (row.loads,))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         add_observed(folder, nodes[0].accelerator, {kind: {model.name: observed}})

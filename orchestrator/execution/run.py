@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from envs.types import Ending
-from orchestrator.datasets.staging import data_folder, pin_data
+from orchestrator.datasets.staging import pin_data
 from orchestrator.execution.attempt import open_attempt
 from orchestrator.execution.results import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
@@ -43,7 +43,7 @@ def run(
                 say(line)
         for reason in (*skipped_products(sweep), *plan.left_out):
             say(f"left out: {reason}")
-        for line in overflow.lines(overflow.risks(plan, data_folder(sweep), by_processor=False)):
+        for line in overflow.lines(plan):
             say(line)
         with open_attempt(sweep, plan, output, say, update, stop) as attempt:
             return attempt.run(retry, reuse)

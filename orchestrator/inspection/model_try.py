@@ -1,7 +1,6 @@
 """``models try``: the plan of a model's trial and its row in the table; a failure is a sentence in the last cell."""
 
 import asyncio
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +10,7 @@ from actors.engine.backend import Backend
 from actors.engine.registry import open_engine, open_without_weights
 from actors.text.printable import error_text
 from actors.trial.certify import InputReport, package_versions, record_inputs
-from actors.trial.front_end import FrontEnd
-from actors.trial.trial import PromptComparison, TrialReport
+from actors.trial.trial import TrialReport
 from envs import SCENARIOS
 from envs.samples import BadData
 from orchestrator.inspection.certificate import Certificate, add_certificate, certify
@@ -30,8 +28,6 @@ CONDITIONS, TEXT_CONDITIONS = (ZERO_SHOT, "hint", "history"), ("text-only",)
 UNANSWERED = ("unprocessable", "overflow", "refused")
 """Endings of episodes that the model could not play to their end."""
 GIB = 2**30
-REPLY = 40
-"""Characters of a reply that a sentence quotes."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +49,10 @@ class Row:
     """Episodes with an ending in ``UNANSWERED``."""
     certificate: str = ""
     """``Certificate.describe`` for the input of its engine."""
-    equal: str = ""
-    """How many ids and replies equal the package's call; empty if nothing was compared."""
+    input: str = ""
+    """``Certificate.status``; empty if nothing was recorded."""
     wrong: str = ""
     """The fault, in one sentence; empty if none."""
-    front: FrontEnd | None = None
-    """The rates of image preprocessing, measured for vision models on vLLM."""
-    bound: str = ""
-    """The bottleneck, engine or front end, in one sentence; empty if not measured."""
 
     @property
     def ok(self) -> bool:
@@ -73,7 +65,7 @@ class Row:
         memory = " + ".join(f"{size:.1f} {where}" for size, where in ((self.gpu, "GPU"), (self.host, "host")) if size)
         return (
             self.model, _number(self.loads, 1), memory or "-", _number(self.picture, 0), _number(self.rate, 2),
-            f"{self.ended} of {self.episodes}", self.equal or "-", self.wrong or "nothing",
+            f"{self.ended} of {self.episodes}", self.input or "-", self.wrong or "nothing",
         )  # fmt: skip
 
     def table(self) -> dict[str, Any]:
@@ -129,77 +121,12 @@ def trial_row(model: ModelSpec, loads: float, report: TrialReport) -> Row:
     """Return the row of a model that loaded and played."""
     episodes = sum(report.endings.values())
     ended = sum(report.endings.get(name, 0) for name in UNANSWERED)
-    gpu = None if report.gpu is None else report.gpu / GIB
-    front = bottleneck(model, report.front) if report.front else ""
-    certificate = certify(model, report.inputs)
+    gpu, certificate = None if report.gpu is None else report.gpu / GIB, certify(model, report.inputs)
+    unequal = certificate.describe() if certificate.status == "unequal" else ""
     return Row(
         model.name, loads, report.host / GIB, gpu, report.picture, episodes / report.seconds, episodes, ended,
-        certificate.describe(), _describe_equal(report.compared), _fault(report, ended, certificate), report.front, front,
+        certificate.describe(), certificate.status, unequal or (report.reason if ended else ""),
     )  # fmt: skip
-
-
-def bottleneck(model: ModelSpec, front: FrontEnd) -> str:
-    """Describe the bottleneck of a worker, and the engines per GPU and CPU cores per worker that it needs."""
-    pace = min(front.engine, front.ceiling)
-    cores = f"a worker uses {1 + pace / front.ceiling:.1f} CPU cores"
-    new, known = 1e3 / front.new_ms, 1e3 / front.cached_ms
-    mix = f"{new:.0f} with new pictures, {known:.0f} with known ones"
-    if front.engine <= front.ceiling:
-        preprocessing = f"image preprocessing could do {front.ceiling:.0f}: {mix}"
-        return f"bottleneck: engine ({front.engine:.0f} requests/s; {preprocessing}); {cores}"
-    engines = math.ceil(front.engine / front.ceiling)
-    shares = (
-        f"{engines} engines per GPU use it fully (gpus = {model.gpus / engines:.2g}); " if 0 < model.gpus <= 1 else ""
-    )
-    rates = f"{front.ceiling:.0f} requests/s: {mix}; the engine could do {front.engine:.0f}"
-    return f"bottleneck: image preprocessing ({rates}); {shares}{cores}"
-
-
-def _describe_equal(compared: Sequence[PromptComparison]) -> str:
-    if not compared:
-        return ""
-    ids, replies = sum(_same_ids(prompt) for prompt in compared), sum(_same_reply(prompt) for prompt in compared)
-    twice = ", package: start token twice" if any(_repeats_start(prompt) for prompt in compared) else ""
-    return f"ids {ids}/{len(compared)}, replies {replies}/{len(compared)}{twice}"
-
-
-def _fault(report: TrialReport, ended: int, certificate: Certificate) -> str:
-    """Return the first fault: differing ids, tensors or float32 replies, no comparison, unanswered episodes."""
-    for prompt in report.compared:
-        if not _same_ids(prompt):
-            return (
-                f"a prompt with {prompt.pictures} pictures has {len(prompt.ids)} tokens, the package's call "
-                f"{len(prompt.package_ids)}; they differ from token {_first_difference(prompt)} on"
-            )
-    if certificate.status == "unequal":
-        return certificate.describe()
-    for prompt in report.compared:
-        if certificate.dtype == "float32" and not (_same_reply(prompt) or _repeats_start(prompt)):
-            return (
-                f"in float32, the reply to a prompt with {prompt.pictures} pictures is {prompt.reply[:REPLY]!r}, the package's "
-                f"call says {prompt.package_reply[:REPLY]!r}"
-            )
-    if report.uncompared.startswith("transformers"):
-        return f"not compared: {report.uncompared}"
-    return report.reason if ended else ""
-
-
-def _same_ids(prompt: PromptComparison) -> bool:
-    return prompt.ids == prompt.package_ids or _repeats_start(prompt)
-
-
-def _repeats_start(prompt: PromptComparison) -> bool:
-    """Return True if only the package's call repeats the start token, as for Idefics3: template and tokenizer both write it."""
-    return len(prompt.package_ids) > 1 and [prompt.package_ids[0], *prompt.ids] == prompt.package_ids
-
-
-def _same_reply(prompt: PromptComparison) -> bool:
-    return prompt.reply == prompt.package_reply.rstrip("\ufffd")
-
-
-def _first_difference(prompt: PromptComparison) -> int:
-    pairs = zip(prompt.ids, prompt.package_ids, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(prompt.ids), len(prompt.package_ids)))
 
 
 def _number(value: float | None, digits: int) -> str:

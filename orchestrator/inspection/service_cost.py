@@ -29,7 +29,7 @@ from envs import SCENARIOS
 from envs.render import Renderer, UnreadablePicture
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
-from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, SIZES, bounds
+from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, token_row
 from orchestrator.inspection.picture_tokens import token_rule
 from orchestrator.planning.plan import Plan
 from sweeps.conditions import find_rules
@@ -176,7 +176,7 @@ def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Mes
 def _token_counter(model: ModelSpec, data: Path) -> Callable[[Message], int]:
     """Return a function that counts the tokens of a message."""
     rule, renderer = token_rule(model.source), Renderer(data, fit=picture_bounds(model))
-    default = bounds(model, by_processor=False).picture_tokens([SIZES["full"]])[0] or UNKNOWN_PICTURE
+    default = token_row(model).get("full") or UNKNOWN_PICTURE
 
     def picture_counts(message: Message) -> Iterator[int]:
         for ref in message.images:

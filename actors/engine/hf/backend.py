@@ -232,6 +232,8 @@ class ModelAndProcessor:
             eos_token_id=sorted(stops),
             logits_processor=logits_processors(choices, seeds, self.device, inputs["attention_mask"]),
         )
+        if self.network.config.is_encoder_decoder:
+            output = output[:, 1:]  # its start token, which for some is an end token, too
         new = _without_prompt(output, inputs["input_ids"]).tolist()
         prompts = inputs["attention_mask"].sum(dim=1).tolist()
         return [self._reply(job, stops, *row) for job, *row in zip(batch.jobs, new, prompts, strict=True)]

@@ -48,10 +48,13 @@ def all_end_tokens(network: Any, tokenizer: Any) -> frozenset[int]:
 def forget_defaults(network: Any, stops: frozenset[int], pad: int) -> None:
     """Replace the checkpoint's generation defaults with greedy ones, also those of an inner language model."""
     for module in network.modules():
-        if getattr(module, "generation_config", None) is not None:
+        if (own := getattr(module, "generation_config", None)) is not None:
+            start = own.decoder_start_token_id  # an encoder-decoder cannot answer without it
             module.generation_config = GenerationConfig(
-                do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad
-            )
+                do_sample=False, num_beams=1, repetition_penalty=1.0, eos_token_id=sorted(stops), pad_token_id=pad,
+                decoder_start_token_id=getattr(module.config, "decoder_start_token_id", None) if start is None else start,
+                bos_token_id=own.bos_token_id,
+            )  # fmt: skip
 
 
 def pad_token(tokenizer: Any) -> int:

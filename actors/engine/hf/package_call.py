@@ -28,6 +28,8 @@ class PackageCall:
         self.model = model
         self.source = {"revision": model.revision or None, "trust_remote_code": model.trust_remote_code}
         self.processor = AutoProcessor.from_pretrained(model.source, **self.source)
+        self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
+        """The processor itself for a model that reads text only."""
         self.network: Any = None
 
     def ids(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> list[int]:
@@ -67,7 +69,7 @@ class PackageCall:
         if self.network is None:
             self.network = self._load()
         inputs = self._inputs(messages, pictures).to(self.network.device, self.network.dtype)
-        tokenizer = self.processor.tokenizer
+        tokenizer = self.tokenizer
         output = self.network.generate(
             **inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1, pad_token_id=tokenizer.eos_token_id
         )
@@ -79,25 +81,24 @@ class PackageCall:
     def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], **options: bool) -> Any:
         images = [pictures[image] for message in messages for image in message.images]
         text = [self._chat(messages)]
+        if self.processor is self.tokenizer:
+            return self.processor(text, padding=True, return_tensors="pt")
         return self.processor(text=text, images=images or None, padding=True, return_tensors="pt", **options)
 
     def _chat(self, messages: Sequence[Message]) -> str:
         """Render the conversation; a model without template (InstructBLIP) reads the plain question."""
-        if not (self.processor.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
+        if not (self.tokenizer.chat_template or getattr(self.processor, "chat_template", None)):
             return messages[-1].text
         if isinstance(self.processor, Phi4MultimodalProcessor):
             return self._phi4_chat(messages)
-        conversation = [
-            {
-                "role": message.role,
-                "content": [*({"type": "image"} for _ in message.images), {"type": "text", "text": message.text}],
-            }
-            for message in messages
-        ]
+        parts = [[*({"type": "image"} for _ in m.images), {"type": "text", "text": m.text}] for m in messages]
+        texts = [message.text for message in messages]
+        contents = texts if self.processor is self.tokenizer else parts
+        conversation = [{"role": m.role, "content": content} for m, content in zip(messages, contents, strict=True)]
         chat = dict(self.model.chat)
         if day := chat.pop("today", ""):  # the package itself renders today's date
             chat["strftime_now"] = lambda form: datetime.fromisoformat(day).strftime(form)
-        text: str = self.processor.apply_chat_template(conversation, add_generation_prompt=True, **chat)
+        text: str = self.processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=True, **chat)
         return text
 
     def _phi4_chat(self, messages: Sequence[Message]) -> str:

@@ -1,21 +1,15 @@
-"""Renders prompts and counts picture tokens with the processor of a local model, without downloads."""
+"""Renders prompts with the processor of a local model, without downloads."""
 
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PIL import Image
 from transformers import AutoProcessor
 
 from actors.engine.backend import Message
 from actors.engine.chat_format import Chat, conversation, template_variables, with_picture_marks
-from envs.render import GREY
-from envs.types import ImageRef
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
-
-COUNTING_ERRORS = (AttributeError, KeyError, TypeError, ValueError, IndexError, ImportError, NotImplementedError)
-"""Errors of processors that cannot count, or refuse a picture."""
 
 
 def prompt_text(processor: Any, messages: Sequence[Message], chat: Mapping[str, Any]) -> str:
@@ -52,50 +46,6 @@ def template_text(model: ModelSpec, messages: Sequence[Message], tools: Sequence
     processor = _processor(model)
     chat = {**model.chat, "tools": list(tools)} if tools else model.chat
     return None if processor is None else prompt_text(processor, messages, chat)
-
-
-class TokenCounter:
-    """Counts tokens with the processor of a model whose files are on this disk."""
-
-    def __init__(self, processor: Any, chat: Mapping[str, Any]) -> None:
-        self.processor, self.chat = processor, chat
-        self.tokenizer = getattr(processor, "tokenizer", processor)
-
-    def text(self, text: str) -> int:
-        """Return the number of tokens of a text."""
-        return len(self.tokenizer(text)["input_ids"])
-
-    def pictures(self, sizes: Sequence[tuple[int, int]]) -> list[int] | None:
-        """Return the number of tokens of a picture of each (height, width); None if the processor cannot count them.
-
-        A processor that does not report these numbers is called with gray pictures.
-        """
-        if self.processor is self.tokenizer:
-            return None
-        try:
-            counts = self.processor._get_num_multimodal_tokens(image_sizes=[list(size) for size in sizes])
-            return [int(count) for count in counts["num_image_tokens"]]
-        except COUNTING_ERRORS:
-            pass
-        try:
-            return [self._call(size) for size in sizes]
-        except COUNTING_ERRORS:
-            return None
-
-    def _call(self, size: tuple[int, int]) -> int:
-        """Return by how many tokens a second picture of this size lengthens a prompt."""
-        gray, lengths = Image.new("RGB", size[::-1], GREY), []
-        for count in (1, 2):
-            message = Message("user", "?", (ImageRef("gray.png"),) * count)
-            text = prompt_text(self.processor, [message], self.chat)
-            lengths.append(len(self.processor(text=[text], images=[gray] * count)["input_ids"][0]))
-        return lengths[1] - lengths[0]
-
-
-def token_counter(model: ModelSpec) -> TokenCounter | None:
-    """Return a counter of the model's tokens; None if its files are not on this disk, or no processor can be built here."""
-    processor = _processor(model)
-    return None if processor is None else TokenCounter(processor, model.chat)
 
 
 def _processor(model: ModelSpec) -> Any:
