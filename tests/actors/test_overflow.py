@@ -49,11 +49,6 @@ def test_history_ends_where_the_pictures_outgrow_the_entry(bound):
     assert fields["turns"] == bound + 1, "ps counts what was asked for before it overflowed"
 
 
-def test_without_a_bound_history_goes_on_to_the_turn_limit():
-    assert play_sample(cell("history"), ScriptedBackend(ask_for_more)).ending is Ending.LIMIT
-    assert play_sample(cell("zero-shot", max_images=1), ScriptedBackend(ask_for_more)).ending is Ending.LIMIT
-
-
 def test_an_engine_that_has_no_room_ends_the_episode_alone():
     def full(request: Request) -> str:
         if request.situation.state.turn == 2:
@@ -67,13 +62,6 @@ def test_an_engine_that_has_no_room_ends_the_episode_alone():
     assert row(cell("zero-shot"), first)["turns"] == 1, (
         "an episode that never began adds no suggestion and takes none away"
     )
-
-
-def test_one_picture_of_open_ended_generation_cannot_outgrow_anything():
-    where = cell("zero-shot", protocol=Protocol.OEG)
-    episode = play_sample(where, ScriptedBackend(lambda request: (_ for _ in ()).throw(Overflow("too long"))))
-
-    assert episode.ending is Ending.UNPROCESSABLE
 
 
 def test_refusals_keep_their_endings():
@@ -108,10 +96,6 @@ def test_empty_reply_with_spent_tokens_is_truncated():
 @pytest.mark.parametrize(("text", "finish"), [("", "stop"), ("The picture", "length"), (" ", "length")])
 def test_partial_text_or_natural_end_is_wrong_answer(text, finish):
     assert play_sample(cell("zero-shot"), Silent(1, text, finish)).ending is Ending.WRONG
-
-
-def test_truncated_open_ended_answer_is_still_judged():
-    assert play_sample(cell("zero-shot", protocol=Protocol.OEG), Silent(0)).ending is Ending.ANSWERED
 
 
 def test_truncated_episodes_are_wrong_and_give_bounds():

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from actors.engine.backend import Message, Request, Situation
+from actors.engine.backend import Request, Situation
 from actors.engine.registry import open_engine
 from actors.playing.play import play
 from actors.playing.prompts import messages, turn_view
@@ -25,7 +25,6 @@ from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec
-from sweeps.unplayable import unplayable_reason
 from tests.actors.service import completion, serving
 
 PROBES = ("blank", "swapped", "text-only")
@@ -131,15 +130,3 @@ def test_an_episode_without_pictures_goes_on_and_says_so(samples: list[Sample]) 
         cell = Cell(model=ModelSpec(name="m", source="m"), scenario="COCO", condition=condition)
         episode = asyncio.run(play(samples[0], cell, Asking(), "k", 0))
         assert len(episode.turns) > 1 and {turn.image for turn in episode.turns} == {NO_PICTURE}
-
-
-def test_a_model_that_needs_a_picture_is_left_out() -> None:
-    reason = unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["text-only"])
-    assert reason == "instructblip-7b takes no question without a picture, but text-only shows none"
-    assert not unplayable_reason(registry()["instructblip-7b"], "QD", VARIANTS["blank"])
-
-
-def test_system_messages_and_templates_go_with_a_probe(samples: list[Sample]) -> None:
-    own = Condition(name="mine", picture="none", system="Be brief.", template="{question} | {options}")
-    first, second = messages(samples[0], turn_view(samples[0], SCENARIOS["COCO"].initial(samples[0]), own), own)
-    assert first == Message("system", "Be brief.") and second.images == () and " | A. " in second.text

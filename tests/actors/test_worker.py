@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -10,7 +9,6 @@ pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from actors.engine.backend import Backend, Reply
 from actors.engine.openai.backend import OpenAIBackend
-from actors.engine.openai.rate_limit import FIRST_ALLOWED, Pace
 from actors.playing.episode_runner import EpisodeRunner
 from actors.worker import Worker
 from orchestrator.planning.build_plan import build_plan
@@ -70,24 +68,6 @@ def test_new_pace_applies_from_next_lease(plan) -> None:
     assert asyncio.run(run()) == [2, 9, 1]
 
 
-def test_begun_lease_keeps_its_pace_and_loses_nothing(plan) -> None:
-    async def run() -> int:
-        backend = Counting()
-        worker = ready_worker(plan, backend, 4)
-        lease = asyncio.create_task(peak_concurrency(worker, backend, list(range(30))))
-        while not backend.most:
-            await asyncio.sleep(0)
-        await worker.set_in_flight(16)
-        return await lease
-
-    assert asyncio.run(run()) == 4
-
-
-def test_loading_worker_accepts_new_pace(plan) -> None:
-    worker = Worker.__ray_actor_class__(plan, [], str(Path.cwd()))
-    asyncio.run(worker.set_in_flight(3))
-
-
 def test_service_requests_respect_new_pace(plan, tmp_path) -> None:
     async def run() -> None:
         entry = ModelSpec(
@@ -102,38 +82,3 @@ def test_service_requests_respect_new_pace(plan, tmp_path) -> None:
         await backend.close()
 
     asyncio.run(run())
-
-
-def test_lower_bound_lets_running_requests_end_first() -> None:
-    async def run() -> tuple[int, int, int]:
-        pace, end, most_after = Pace(6), asyncio.Event(), 0
-        pace.allowed = 6.0
-
-        async def hold_slot() -> None:
-            nonlocal most_after
-            async with pace.slot(Random(0)):
-                most_after = max(most_after, pace.in_flight if end.is_set() else 0)
-                await end.wait()
-                await asyncio.sleep(0.001)
-
-        first = [asyncio.create_task(hold_slot()) for _ in range(6)]
-        while pace.in_flight < 6:
-            await asyncio.sleep(0)
-        pace.set_limit(2)
-        later = [asyncio.create_task(hold_slot()) for _ in range(10)]
-        await asyncio.sleep(0.01)
-        held_back = pace.in_flight
-        end.set()
-        await asyncio.wait_for(asyncio.gather(*first, *later), 30)
-        return held_back, most_after, pace.in_flight
-
-    assert asyncio.run(run()) == (6, 2, 0)
-
-
-def test_higher_bound_is_reached_gradually() -> None:
-    pace = Pace(2)
-    pace.set_limit(FIRST_ALLOWED + 10)
-    assert pace.allowed == 2
-    for _ in range(100):
-        pace.speed_up()
-    assert pace.allowed == FIRST_ALLOWED + 10

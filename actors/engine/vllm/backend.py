@@ -110,10 +110,6 @@ class VLLMBackend(LocalBackend):
 
     async def reply(self, request: Request) -> Reply:
         """Answer the request; raises Unprocessable, or BackendDied at once if the engine is gone or hung."""
-        return await self.reply_to_prompt(request, lambda: self.prompts.prepare(request))
-
-    async def reply_to_prompt(self, request: Request, prompt: Callable[[], Awaitable[Any]]) -> Reply:
-        """Answer as ``reply`` does; ``prompt`` returns the rendered request."""
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         limit = request.sampling.max_tokens
         seed = 0 if is_greedy(choices) else request.seed
@@ -123,7 +119,9 @@ class VLLMBackend(LocalBackend):
             skip_special = calls.skips_special_tokens(request.tools) if calls else True
             return self.cached_params(choices, limit, seed, skip_special)
 
-        output, pictures, seconds = await self.generate(prompt, make_params, limit, self.lora)
+        output, pictures, seconds = await self.generate(
+            lambda: self.prompts.prepare(request), make_params, limit, self.lora
+        )
         answer = output.outputs[0]
         return Reply(
             calls.read(answer.text, request.tools) if calls else answer.text,
@@ -183,12 +181,6 @@ class VLLMBackend(LocalBackend):
         choices = decoding(request.sampling, self.checkpoint_decoding, self.penalty, self.faithful)
         parameters = sampling_params(choices, request.sampling.max_tokens, request.seed)
         return describe_input(prompt, parameters, self.engine.model_config)
-
-    async def clear_caches(self) -> None:
-        """Empty every cache of pictures and prompts; call this only while no request is in flight."""
-        await self.engine.reset_mm_cache()
-        await self.engine.reset_prefix_cache()
-        await self.engine.reset_encoder_cache()
 
     async def close(self) -> None:
         """Shut the engine down with all its child processes; safe to call twice."""

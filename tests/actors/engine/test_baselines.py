@@ -3,18 +3,15 @@
 import asyncio
 from collections import Counter
 from dataclasses import replace
-from math import inf
 
 import pytest
 
-from actors.engine.backend import BackendDied, Refused, Reply, ScriptedBackend, Unprocessable
-from actors.engine.baselines import MALFORMED, POLICIES, Baseline
-from actors.playing.judge import derive_seed
+from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
+from actors.engine.baselines import MALFORMED, Baseline
 from actors.playing.play import play
-from actors.playing.prompts import messages
 from envs import SCENARIOS
 from envs.foreign_suggestions import replace_suggestions
-from envs.types import Action, Ending, Mode, State
+from envs.types import Action, Ending, Mode
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec
 from tests.envs.games import SAMPLES
@@ -55,23 +52,6 @@ def test_uniform_takes_every_option_equally_often():
     assert max(replies.values()) < 2 * min(replies.values())
 
 
-@pytest.mark.parametrize("name", [name for name in POLICIES if name not in ("oracle", "malformed-calls", "rule-judge")])
-def test_no_other_policy_uses_answer(name):
-    first, second = (Baseline(name) for _ in range(2))
-    moved = {k: replace(s, answer="Skillet.") for k, s in SAMPLES.items()}
-    for scenario in SCENARIOS:
-        game, sample = SCENARIOS[scenario], SAMPLES[scenario]
-        view = game.view(sample, game.initial(sample))
-        from actors.engine.backend import Request, Situation
-        from sweeps.sampling import Sampling
-
-        def ask(backend, which, game=game, view=view):
-            request = Request((), Sampling(), 7, Situation(which, game.initial(which), view))
-            return asyncio.run(backend.reply(request)).text
-
-        assert ask(first, sample) == ask(second, moved[scenario])
-
-
 def test_history_sends_earlier_replies_and_zero_shot_does_not():
     sent = []
 
@@ -104,17 +84,6 @@ def test_a_dead_engine_and_a_bug_travel_up():
             episode("QD", ScriptedBackend(lambda request, error=error: (_ for _ in ()).throw(error())))
 
 
-def test_every_turn_decodes_with_another_seed():
-    assert len({derive_seed(5, turn) for turn in range(100)}) == 100
-    assert messages(SAMPLES["QD"], SCENARIOS["QD"].view(SAMPLES["QD"], State(0)), CONDITIONS["hint"])[0].images
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_in_reference_no_abstention_is_offered_so_it_stays_silent(scenario):
-    turn = episode(scenario, Baseline("abstain"), "reference").turns[0].turn
-    assert (turn.reply, turn.action) == ("", Action.UNPARSABLE)
-
-
 def ask_policy(name, sample, mode=Mode.PLAY, open_ended=False):
     from actors.engine.backend import Request, Situation
     from sweeps.sampling import Sampling
@@ -141,21 +110,6 @@ def test_a_proper_request_is_the_first_that_counts_in_words_or_as_an_option():
         "I do not see enough yet to be sure. Could you please move the blue blocks to the left? Then I can look again."
     )
     assert ask_policy("ask-properly", SAMPLES["ROD"], Mode.REFERENCE) in SAMPLES["ROD"].categories
-
-
-def test_a_policy_is_certain_of_its_reply_and_of_no_other():
-    from actors.engine.backend import Request, Situation
-    from sweeps.sampling import Sampling
-
-    game, sample = SCENARIOS["QD"], SAMPLES["QD"]
-    state = game.initial(sample)
-    request = Request((), Sampling(), 3, Situation(sample, state, game.view(sample, state)))
-    scored = asyncio.run(Baseline("first-option").option_log_probabilities(request, ["B", "A", "A."]))
-
-    assert [tuple(score) for score in scored.scores] == [(-inf, False), (0.0, True), (-inf, False)]
-    assert scored.usage == Reply("")
-    certain = {name for name in POLICIES if Baseline(name).scores_replies}
-    assert certain == {"oracle", "always-ask", "abstain", "first-option"}
 
 
 def test_a_policy_that_raises_or_returns_no_text_is_named():

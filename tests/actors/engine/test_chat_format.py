@@ -5,24 +5,17 @@ from __future__ import annotations
 from base64 import b64decode
 from io import BytesIO
 from random import Random
-from types import SimpleNamespace
 
-import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from actors.engine.backend import Message
 from actors.engine.chat_format import (
-    FUNCTION_PROBE,
     conversation,
     data_url,
-    function_schema,
-    has_start_token,
     template_variables,
     with_picture_marks,
 )
-from envs.tool_calls import Function
 from envs.types import ImageRef
-from sweeps.load import SweepError, build
 
 
 def test_today_becomes_the_clock_of_the_template() -> None:
@@ -31,14 +24,6 @@ def test_today_becomes_the_clock_of_the_template() -> None:
     clock = variables.pop("strftime_now")
     assert (clock("%Y-%m-%d"), clock("%d %b %Y")) == ("2026-11-01", "01 Nov 2026")
     assert variables == {"enable_thinking": False} == template_variables(variables)
-
-
-@pytest.mark.parametrize("today", ["yesterday", 2026])
-def test_a_date_that_is_none_is_one_sentence(today: object) -> None:
-    entry = {"name": "mine", "source": "s", "chat": {"today": today}}
-
-    with pytest.raises(SweepError, match='is no date; write it as "2026-11-01"'):
-        build({"data": "d", "model": [entry]}, "mine.toml")
 
 
 MESSAGES = (Message("user", "Which?", (ImageRef("a"), ImageRef("b"))), Message("assistant", "A"))
@@ -55,25 +40,6 @@ def test_pictures_come_before_the_text() -> None:
     assert with_picture_marks(MESSAGES, "<image>") == [
         {"role": "user", "content": "<image><image>Which?"}, {"role": "assistant", "content": "A"},
     ]  # fmt: skip
-
-
-def test_a_start_token_is_seen_at_the_start_alone() -> None:
-    tokenizer, without = SimpleNamespace(bos_token="<s>"), SimpleNamespace(bos_token=None)
-
-    assert has_start_token("<s>Which?", tokenizer) is True and has_start_token("Which?<s>", tokenizer) is False
-    assert has_start_token("Which?", without) is False
-
-
-def test_a_function_is_written_as_openai_documents_it() -> None:
-    def schema(properties: dict[str, object], required: list[str], name: str, text: str) -> dict[str, object]:
-        parameters = {
-            "type": "object", "properties": properties, "required": required, "additionalProperties": False,
-        }  # fmt: skip
-        return {"type": "function", "function": {"name": name, "description": text, "parameters": parameters}}
-
-    side = {"side": {"type": "string", "enum": ["left"]}}
-    assert function_schema(FUNCTION_PROBE) == schema(side, ["side"], "look_behind", "Looks behind it.")
-    assert function_schema(Function("wait", "Waits.", "", ())) == schema({}, [], "wait", "Waits.")
 
 
 def noise(width: int, height: int) -> Image.Image:
@@ -100,14 +66,3 @@ def test_a_jpeg_keeps_the_colors_of_every_pixel() -> None:
         data_url(board).startswith("data:image/png;base64,iVBOR")
         and opened(data_url(board)).tobytes() == board.tobytes()
     )
-
-
-def test_a_picture_is_fitted_into_halves_of_2048_down_to_64_pixels() -> None:
-    """2,500 x 100 noisy pixels are 750,000 bytes, so a million characters of base64."""
-    image = noise(2500, 100)
-    size = len(data_url(image))
-    limits = (size, size - 1, 200_000, 60_000, 20_000, 5_000, 500, 9)
-
-    assert 1_000_000 < size < 1_010_000
-    widths = [opened(data_url(image, "png", limit)).width for limit in limits]
-    assert widths == [2500, 2048, 1024, 512, 256, 128, 64, 64]

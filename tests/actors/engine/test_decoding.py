@@ -12,7 +12,6 @@ from actors.engine.decoding import (
     WITHOUT_EFFECT,
     Decoding,
     decoding,
-    unfollowed_fields,
     unknown_fields,
 )  # fmt: skip
 from sweeps.sampling import Sampling
@@ -76,13 +75,6 @@ def test_banned_tokens_are_followed_one_by_one_and_refused_as_words():
         decoding(Sampling(checkpoint=True), {"bad_words_ids": [[3], [9, 4]]})
 
 
-def test_greedy_ignores_sampling_fields_and_neutral_values():
-    neutral = {name: (values or (None,))[0] for name, values in (UNSUPPORTED | UNSUPPORTED_SAMPLING).items()}
-
-    assert decoding(Sampling(checkpoint=True), {"min_p": 0.1}) == Decoding(0.0, 1.0, -1, 1.0, stops=())
-    assert decoding(Sampling(checkpoint=True), {**neutral, "do_sample": True}) == Decoding(1.0, 1.0, 50, 1.0, stops=())
-
-
 def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused():
     """A release of transformers with a new field fails here, so that it is not ignored silently."""
     transformers = pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
@@ -94,40 +86,6 @@ def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused
     assert unknown_fields({"typical_q": 0.5, "_from_model_config": True, "top_k": 3}) == ["typical_q"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "sampled", "unfollowed"),
-    [
-        ({"num_beams": 1, "num_beam_groups": 1, "num_return_sequences": 1, "guidance_scale": 1.0,
-          "encoder_repetition_penalty": 1.0, "diversity_penalty": 0.0, "encoder_no_repeat_ngram_size": 0, "min_length": 0,
-          "min_new_tokens": 0, "no_repeat_ngram_size": 0, "penalty_alpha": 0.0}, False, []),
-        ({"epsilon_cutoff": 0.0, "eta_cutoff": 0.0, "min_p": 0.0, "typical_p": 1.0, "top_h": None}, True, []),
-        ({"epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "min_p": 0.1, "typical_p": 0.5, "top_h": 0.4}, False, []),
-        ({"epsilon_cutoff": 0.1, "eta_cutoff": 0.2, "min_p": 0.3, "typical_p": 0.5, "top_h": 0.4}, True,
-         ["epsilon_cutoff = 0.1", "eta_cutoff = 0.2", "min_p = 0.3", "top_h = 0.4", "typical_p = 0.5"]),
-        ({"guidance_scale": 2.0, "num_beams": 2, "penalty_alpha": 0.5, "min_length": 1}, False,
-         ["guidance_scale = 2.0", "min_length = 1", "num_beams = 2", "penalty_alpha = 0.5"]),
-        ({"temperature": 0.0, "top_k": -1, "top_p": -0.5}, False, []),
-        ({"temperature": 0.0, "top_k": -1, "top_p": -0.5}, True, ["temperature = 0.0", "top_k = -1", "top_p = -0.5"]),
-        ({"temperature": 0.1, "top_k": 0, "top_p": 0.0, "repetition_penalty": 0.1}, True, []),
-        ({"repetition_penalty": 0.0, "cache_implementation": "static"}, False, ["repetition_penalty = 0.0"]),
-        ({"stop_strings": [], "sequence_bias": {}, "token_healing": False, "watermarking_config": None}, True, []),
-        ({"bad_words_ids": [[1]]}, False, []),
-        ({"bad_words_ids": [[1], [1, 2]], "num_beams": 3}, False, ["num_beams = 3", "bad_words_ids of several tokens"]),
-    ],
-)  # fmt: skip
-def test_values_without_effect_are_followed_and_others_named(fields, sampled, unfollowed):
-    assert unfollowed_fields(fields, sampled) == unfollowed
-
-
 def test_a_faithful_reply_ends_at_the_checkpoint_s_own_tokens():
     assert decoding(Sampling(), {"eos_token_id": [5, 2]}, faithful=True).stops == (5, 2)
     assert decoding(Sampling(), PLAIN, faithful=True).stops == () and decoding(Sampling(), PLAIN).stops is None
-
-
-def test_a_refusal_lists_every_field_and_the_remedy():
-    with pytest.raises(Unprocessable) as problem:
-        decoding(Sampling(checkpoint=True), {"num_beams": 4, "max_time": 2.0})
-    assert str(problem.value) == (
-        'sampling = "checkpoint" cannot follow max_time = 2.0, num_beams = 4 of generation_config.json;'
-        " state the sampling in the sweep"
-    )

@@ -1,13 +1,9 @@
 """A model's pictures are fitted first where the package's ``process_vision_info`` does it: for Qwen's models."""
 
 import asyncio
-from threading import Event
 
-import pytest
-
-from actors.engine import image_loader
 from actors.engine.backend import Message
-from actors.engine.image_loader import PictureLoader, encode_png, picture_bounds, thread_count
+from actors.engine.image_loader import PictureLoader, encode_png, picture_bounds
 from envs.render import Fit
 from envs.types import ImageRef
 from sweeps.registry import judges, registry
@@ -48,20 +44,3 @@ def test_a_picture_that_a_conversation_repeats_is_opened_once(tmp_path):
 
     assert opened == [(90, 60)] * 2 and list(encoded) == list(keyed) == [first, second]
     assert encoded[first].startswith(b"\x89PNG") and keyed[first][0].size == (90, 60)
-
-
-@pytest.mark.parametrize(("cores", "threads"), [(None, 1), (1, 1), (4, 4), (8, 8), (64, 8)])
-def test_one_thread_per_core_opens_pictures_up_to_eight(monkeypatch, cores, threads):
-    monkeypatch.setattr(image_loader.os, "cpu_count", lambda: cores)
-
-    assert thread_count() == threads
-
-
-def test_a_closed_loader_opens_nothing_that_waits_and_does_not_wait_for_what_is_open(tmp_path):
-    pictures, release = PictureLoader(tmp_path), Event()
-    under_way = [pictures.threads.submit(release.wait, 60) for _ in range(thread_count())]
-    waiting = pictures.threads.submit(release.wait, 60)
-    pictures.close()
-
-    assert waiting.cancelled() and not any(future.done() for future in under_way)
-    release.set()

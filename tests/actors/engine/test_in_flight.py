@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actors.engine.in_flight import StartReport, choose_in_flight, expected_in_flight
+from actors.engine.in_flight import choose_in_flight, expected_in_flight
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
-from sweeps.registry import registry
 from sweeps.spec import ModelSpec
 
 
@@ -38,10 +37,6 @@ def test_engine_capacity_decides_in_flight_unless_entry_does(entry, cache, episo
     assert choice.episodes <= expected_in_flight(entry), "before it is ready, no lease is cut too small for it"
 
 
-def test_paper_models_set_no_in_flight():
-    assert {name for name, entry in registry().items() if entry.in_flight is not None} == {"embedded", "embedded-asks"}
-
-
 def test_leases_follow_worker_capacity():
     """1,000 episodes for one worker: a lease is a quarter of what is left, and never less than fills its engine."""
     schedule = Scheduler({"m": range(1000)}, {"m": Demand(0, 1, concurrency=256)}, 2, 1)
@@ -54,28 +49,3 @@ def test_leases_follow_worker_capacity():
     unchanged.on_begin()
     unchanged.on_ready(1, 1.0)
     assert unchanged.groups["m"].demand.concurrency == 256
-
-
-@pytest.mark.parametrize(
-    ("entry", "cache", "sentence"),
-    [
-        (model("vllm"), 36_000,
-         "plays 18 episodes at once (max_num_seqs 256 plus requests prepared ahead, a cache of 36,000 tokens at 3,000 a prompt)"),
-        (model("vllm", options={"max_num_seqs": 7}), None,
-         "plays 10 episodes at once (max_num_seqs 7 plus requests prepared ahead)"),
-        (model("transformers"), 9, "plays 32 episodes at once (two batches: one is prepared while the other is answered)"),
-        (model("openai"), None, "plays 64 episodes at once (a service or a policy)"),
-        (model("openai", in_flight=1234), None, "plays 1,234 episodes at once (in_flight of its entry)"),
-    ],
-)  # fmt: skip
-def test_the_choice_is_a_line_of_the_log(entry, cache, sentence):
-    assert str(choose_in_flight(entry, cache)) == sentence
-
-
-@pytest.mark.parametrize(("cache", "episodes"), [(0, 6), (14_999, 6), (15_000, 7), (17_999, 7), (18_000, 9)])
-def test_a_small_cache_bounds_the_episodes_but_not_below_four_prompts(cache, episodes):
-    assert choose_in_flight(model("vllm"), cache).episodes == episodes
-
-
-def test_a_report_of_a_policy_has_no_more_than_lines():
-    assert StartReport(["ready"]) == (["ready"], 0, {}, None)

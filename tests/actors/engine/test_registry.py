@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actors.engine import registry
-from actors.engine.backend import Backend, ScriptedBackend
+from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
 from actors.engine.openai.backend import OpenAIBackend
 from actors.engine.registry import open_engine
@@ -20,13 +19,6 @@ from sweeps.spec import ModelSpec
 
 def model(backend: str = "vllm", **fields: Any) -> ModelSpec:
     return ModelSpec(**{"name": "m", "source": "no/such", "backend": backend, **fields})
-
-
-def refusing(problem: Exception) -> Callable[[ModelSpec, Path], Backend]:
-    def refuse(entry: ModelSpec, data: Path) -> Backend:
-        raise problem
-
-    return refuse
 
 
 def test_entries_open_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,26 +31,6 @@ def test_entries_open_what_they_name(tmp_path: Path, monkeypatch: pytest.MonkeyP
         open_engine(model("human"), tmp_path)
 
 
-@pytest.mark.parametrize("backend", ["transformers", "vllm"])
-@pytest.mark.parametrize("package", ["openai", "peft", "torch", "transformers", "vllm"])
-def test_a_missing_package_is_named_with_its_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, package: str
-) -> None:
-    monkeypatch.setattr(registry, "_open", refusing(ModuleNotFoundError(f"No module named {package!r}", name=package)))
-    with pytest.raises(ValueError) as problem:
-        open_engine(model(backend), tmp_path)
-
-    assert str(problem.value) == (
-        f"m needs the package {package}, which is not installed: pip install 'proactive-sweep[{backend}]'"
-    )
-
-
-def test_other_missing_modules_are_bugs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_open", refusing(ModuleNotFoundError("No module named 'own'", name="own")))
-    with pytest.raises(ModuleNotFoundError):
-        open_engine(model(), tmp_path)
-
-
 @pytest.mark.parametrize("module", ["actors.engine.hf.backend", "actors.engine.vllm.backend"])
 def test_local_engines_are_imported_only_when_they_are_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
@@ -68,32 +40,6 @@ def test_local_engines_are_imported_only_when_they_are_opened(
     backend = "transformers" if ".hf." in module else "vllm"
     with pytest.raises(ModuleNotFoundError, match=f"import of {module} halted"):
         open_engine(model(backend), tmp_path)
-
-
-def test_batch_invariance_is_enabled_before_vllm_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "actors.engine.vllm.backend", None)
-    enabled: list[ModelSpec] = []
-    monkeypatch.setattr(registry, "enable_batch_invariance", enabled.append)
-    with pytest.raises(ModuleNotFoundError):
-        open_engine(model(), tmp_path)
-
-    assert enabled == [model()]
-
-
-@pytest.mark.parametrize(("architecture", "kind"), [("", "its architecture"), ("TinyForCausalLM", "TinyForCausalLM")])
-def test_a_model_without_pipeline_stages_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, architecture: str, kind: str
-) -> None:
-    refusal = NotImplementedError("Pipeline parallelism is not supported for this model.")
-    monkeypatch.setattr(registry, "_open", refusing(refusal))
-    with pytest.raises(ValueError) as problem:
-        open_engine(model(architecture=architecture), tmp_path)
-    assert str(problem.value) == (
-        f"vLLM cannot split m ({kind}) into pipeline stages; remove options.pipeline_parallel_size and set gpus for one node"
-    )
-    monkeypatch.setattr(registry, "_open", refusing(NotImplementedError("another")))
-    with pytest.raises(NotImplementedError):
-        open_engine(model(), tmp_path)
 
 
 def test_prompts_are_read_offline_and_without_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

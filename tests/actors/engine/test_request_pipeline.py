@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable
-
-import pytest
 
 from actors.engine import request_pipeline
 from actors.engine.request_pipeline import RequestPipeline
@@ -60,14 +57,6 @@ def test_one_thread_renders_and_requesters_resume_in_its_order():
     assert len(names) == 1 and names != {threading.current_thread().name}
 
 
-def test_requests_are_opened_side_by_side():
-    barrier = threading.Barrier(4)
-
-    results, _ = prepare_requests(lambda n: barrier.wait(30) * 0 + n, lambda n: n, 4)
-
-    assert results == [0, 1, 2, 3]
-
-
 def test_error_affects_only_its_request():
     def open_or_fail(request: int) -> int:
         return request // (request - 1)  # request 1 cannot be opened
@@ -94,26 +83,6 @@ def test_cancelled_request_delays_nobody():
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == 2
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_partial_batch_is_released_when_no_request_follows(monkeypatch, seed):
-    """Any of the threads may be the last one, also with a request that cannot be opened."""
-    monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
-    draw = random.Random(seed)
-    slow = [draw.choice((0.0, 0.0, 0.001, 0.01)) for _ in range(60)]
-
-    def open_after_pause(request: int) -> int:
-        time.sleep(slow[request])
-        return 1 // (request % 7) * request
-
-    def render_after_pause(request: int) -> int:
-        time.sleep(slow[-request])
-        return request
-
-    results, _ = prepare_requests(open_after_pause, render_after_pause, 60)
-
-    assert [isinstance(outcome, ZeroDivisionError) for outcome in results] == [n % 7 == 0 for n in range(60)]
-
-
 def test_results_close_in_time_share_one_wake_up(monkeypatch):
     monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
     wakes: list[float] = []
@@ -127,29 +96,3 @@ def test_results_close_in_time_share_one_wake_up(monkeypatch):
 
     asyncio.run(asyncio.wait_for(ask(), 60))
     assert len(wakes) < 20, "the first, the last, and where the only one who is opened is rendered at that moment"
-
-
-def test_waiting_results_share_one_wake_up():
-    """The event loop is busy while 50 requests are rendered; one wake-up delivers all of them."""
-
-    async def ask() -> int:
-        loop, wakes = asyncio.get_running_loop(), 0
-        call = loop.call_soon_threadsafe
-
-        def count_wake_ups(*arguments: object) -> object:
-            nonlocal wakes
-            wakes += 1
-            return call(*arguments)  # type: ignore[arg-type]
-
-        loop.call_soon_threadsafe = count_wake_ups  # type: ignore[method-assign, assignment]
-        rendered = threading.Semaphore(0)
-        pipeline = RequestPipeline(lambda n: n, lambda n: rendered.release() or n, THREADS)
-        tasks = [asyncio.create_task(pipeline.prepare(n)) for n in range(50)]
-        await asyncio.sleep(0)
-        for _ in tasks:
-            assert rendered.acquire(timeout=30)  # the loop does nothing else meanwhile
-        await asyncio.gather(*tasks)
-        pipeline.close()
-        return wakes
-
-    assert asyncio.run(asyncio.wait_for(ask(), 60)) <= 2

@@ -8,20 +8,13 @@ from random import Random
 
 import pytest
 
+from actors.engine.weights import _setting_files as setting_paths
 from actors.engine.weights import (
-    SAMPLE_BYTES,
-    SAMPLES,
     cached_commit,
-    comes_from_hub,
     hash_folder,
-    is_pinned,
-    loaded_weights,
-    local_adapter,
     setting_hashes,
     weights_identity,
 )
-from actors.engine.weights import _setting_files as setting_paths
-from proactive_demo.embedded import EMBEDDED
 from sweeps.spec import ModelSpec
 
 READ = (
@@ -72,16 +65,6 @@ def test_other_files_change_nothing(tmp_path: Path) -> None:
     assert hash_folder(folder) != before
 
 
-def test_weights_of_the_same_size_are_told_apart_by_parts_of_them(tmp_path: Path) -> None:
-    folder = checkpoint(tmp_path / "model")
-    size = 2 * SAMPLES * SAMPLE_BYTES
-    (folder / READ[-2]).write_bytes(bytes(size))
-    before = hash_folder(folder)
-    (folder / READ[-2]).write_bytes(Random(0).randbytes(size))
-
-    assert hash_folder(folder) != before
-
-
 def test_a_cached_model_is_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     model, branch = (ModelSpec(name="m", source="org/name", revision=revision) for revision in ("", "refs/pr/7"))
@@ -109,18 +92,6 @@ def test_an_adapter_in_a_folder_counts_too(tmp_path: Path, monkeypatch: pytest.M
     assert weights_identity(model) != before
 
 
-def test_models_without_weights_and_with_their_own_have_nothing_to_pin(tmp_path: Path) -> None:
-    service = ModelSpec(name="s", source="gpt", backend="openai")
-    embedded = ModelSpec(name="e", source=EMBEDDED, backend="transformers")
-    folder = ModelSpec(name="f", source=str(tmp_path))
-
-    assert all(map(is_pinned, (service, embedded, folder, folder.model_copy(update={"source": "/not/there"}))))
-    assert weights_identity(service) == "" and weights_identity(embedded).startswith("sha256:")
-    assert not is_pinned(ModelSpec(name="h", source="org/name"))
-    assert not is_pinned(ModelSpec(name="h", source="org/name", revision="refs/pr/70"))
-    assert is_pinned(ModelSpec(name="h", source="org/name", revision=COMMITS[0]))
-
-
 def test_the_hash_of_a_checkpoint_is_the_one_that_runs_have_stored(tmp_path: Path) -> None:
     """Of a large file, sixteen parts are read, and those only."""
     folder = checkpoint(tmp_path / "model")
@@ -128,19 +99,6 @@ def test_the_hash_of_a_checkpoint_is_the_one_that_runs_have_stored(tmp_path: Pat
     (folder / READ[-2]).write_bytes(large)
 
     assert hash_folder(folder) == "sha256:4bbb7aa21af1ee7c9ba043d84c111ba2bf496171fd71acdfa52ed79a79a07cf2"
-
-
-def test_without_safetensors_other_weights_are_read(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "pytorch_model.bin").write_bytes(b"1")
-    before = hash_folder(folder)
-    (folder / "pytorch_model.bin").write_bytes(b"2")
-
-    assert hash_folder(folder) != before
-    assert [path.name for path in setting_paths(checkpoint(tmp_path / "other"))] == sorted(
-        name for name in READ if "safetensors" not in name or name.endswith("index.json")
-    )
 
 
 def test_the_settings_of_every_kind_of_checkpoint_are_read(tmp_path: Path) -> None:
@@ -161,80 +119,3 @@ def test_the_settings_of_every_kind_of_checkpoint_are_read(tmp_path: Path) -> No
     assert setting_hashes(model) == {name: hashlib.sha256(name.encode()).hexdigest() for name in read}
     assert [path.name for path in setting_paths(tmp_path)] == sorted(read)
     assert setting_hashes(ModelSpec(name="m", source="/not/there")) == {}
-
-
-def test_the_hash_is_that_of_names_sizes_and_contents(tmp_path: Path) -> None:
-    """A file that is shorter than a part is read sixteen times in one place, so once; safetensors replace other weights."""
-    files = {"config.json": b"{}", "a.safetensors": b"12345", "b.safetensors": b"", "c.bin": b"1", "d.gguf": b"2"}
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    (tmp_path / "folder.safetensors").mkdir()
-
-    whole = b"config.json 2\n{}" + b"a.safetensors 5\n12345" + b"b.safetensors 0\n"
-    assert hash_folder(tmp_path) == f"sha256:{hashlib.sha256(whole).hexdigest()}"
-    for name in ("a.safetensors", "b.safetensors"):
-        (tmp_path / name).unlink()
-    for name in ("e.pt", "f.onnx"):
-        (tmp_path / name).write_bytes(b"3")
-    others = b"config.json 2\n{}" + b"c.bin 1\n1" + b"d.gguf 1\n2" + b"e.pt 1\n3"
-    assert hash_folder(tmp_path) == f"sha256:{hashlib.sha256(others).hexdigest()}"
-
-
-@pytest.mark.parametrize("backend", ["vllm", "transformers", "openai"])
-def test_a_source_is_of_the_hub_unless_it_is_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own/model").mkdir(parents=True)
-    (tmp_path / "own/model/config.json").write_text("{}")
-
-    def of(source: str) -> ModelSpec:
-        return ModelSpec(name="m", source=source, backend=backend)
-
-    local = backend != "openai"
-    assert comes_from_hub(of("org/name")) is local
-    for source in ("own/model", "./absent", "/absent/model", EMBEDDED):
-        assert comes_from_hub(of(source)) is False
-    assert (weights_identity(of("own/model")) == hash_folder(tmp_path / "own/model")) is local
-
-
-def test_an_adapter_is_looked_for_beside_the_program_and_in_the_model_s_folder(tmp_path: Path) -> None:
-    model = checkpoint(tmp_path / "model")
-    (model / "adapters").mkdir()
-    (model / "adapters" / "adapter_model.safetensors").write_bytes(b"1")
-    plain = ModelSpec(name="m", source=str(model))
-    entry = plain.model_copy(update={"lora": "adapters"})
-
-    assert local_adapter(entry) == model / "adapters" and local_adapter(plain) is None
-    assert weights_identity(entry) == f"{hash_folder(model)}+{hash_folder(model / 'adapters')}"
-    assert weights_identity(plain) == weights_identity(plain.model_copy(update={"lora": "org/adapter"}))
-    absent = plain.model_copy(update={"source": "org/absent", "lora": str(model / "adapters")})
-    assert weights_identity(absent) == "", "an adapter alone identifies no model"
-
-
-def test_models_without_an_identity_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    folder = checkpoint(tmp_path / "model")
-    models = [
-        ModelSpec(name="local", source=str(folder)),
-        ModelSpec(name="absent", source="org/name"),
-        ModelSpec(name="policy", source="builtin:oracle", backend="builtin"),
-    ]
-
-    assert loaded_weights(models) == {"local": hash_folder(folder)}
-
-
-def test_a_commit_counts_only_if_its_snapshot_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    cached(tmp_path)
-    model = ModelSpec(name="m", source="org/name")
-    reference = tmp_path / "models--org--name/refs/main"
-
-    for text, commit in ((f"{COMMITS[0]}\n", COMMITS[0]), (COMMITS[1], ""), ("main", ""), (f"{COMMITS[0]}0", "")):
-        reference.write_text(text)
-        assert cached_commit(model) == commit
-    reference.write_bytes("ü".encode())
-    assert cached_commit(model) == ""
-    (tmp_path / "models--org--name/snapshots/main").mkdir()
-    reference.write_text("main")
-    assert cached_commit(model) == "", "a branch is no commit"

@@ -4,12 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from actors.node import child_process, import_path, process_output
-from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, last_lines, output_files, read_excerpt
+from actors.node import child_process, import_path
+from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, read_excerpt
 from tests.conftest import ROOT
 
 
@@ -24,22 +23,6 @@ def test_both_ends_of_a_long_output_are_read(tmp_path):
     assert HEAD_BYTES + TAIL_BYTES == 256 * 1024
 
 
-def test_one_byte_more_than_both_ends_is_left_out(tmp_path):
-    path = tmp_path / "worker-1.out"
-    path.write_bytes(b"a" * HEAD_BYTES + b"b" + b"c" * TAIL_BYTES)
-
-    assert read_excerpt([str(path)]) == f"== out\n{'a' * HEAD_BYTES}\n... 1 bytes left out ...\n{'c' * TAIL_BYTES}\n"
-
-
-def test_output_and_errors_may_go_to_two_files(tmp_path, monkeypatch):
-    links = {"/proc/self/fd/1": str(tmp_path / "out"), "/proc/self/fd/2": str(tmp_path / "err")}
-    (tmp_path / "out").touch()
-    (tmp_path / "err").touch()
-    monkeypatch.setattr(process_output.os, "readlink", links.__getitem__)
-
-    assert output_files() == (str(tmp_path / "out"), str(tmp_path / "err"))
-
-
 def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monkeypatch):
     monkeypatch.setenv("SERVICE_API_KEY", "sk-1234567890")
     (tmp_path / "out").write_bytes(b"key sk-1234567890 \xff\n")
@@ -47,23 +30,6 @@ def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monke
     assert read_excerpt([str(tmp_path / "out"), str(tmp_path / "gone.err")]) == (
         "== out\nkey *** \ufffd\n== gone.err cannot be read: No such file or directory\n"
     )
-
-
-def test_last_lines_are_those_of_the_program():
-    text = "== err\n:actor_name:Worker\none\n\n  two  \n:job_id:1\nthree\n"
-
-    assert last_lines(text) == ["one", "  two", "three"] and last_lines(text, 2) == ["  two", "three"]
-    assert last_lines("\n".join("abcdefg")) == list("cdefg")
-
-
-def test_output_files_are_files_and_each_once(tmp_path):
-    program = "from actors.node.process_output import output_files; print(output_files())"
-    with open(tmp_path / "both", "wb") as file:
-        subprocess.run([sys.executable, "-c", program], stdout=file, stderr=file, check=True)
-    assert (tmp_path / "both").read_text() == f"('{tmp_path / 'both'}',)\n"
-
-    piped = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert piped.stdout == b"()\n" and isinstance(output_files(), tuple)
 
 
 @pytest.mark.parametrize(("folders", "closed"), [(["/elsewhere"], "1"), (["/elsewhere", ""], None), (["."], None)])
@@ -87,29 +53,6 @@ def test_a_child_runs_a_module_of_this_program_in_its_own_session(tmp_path):
     out, _ = child.communicate(b"hello", timeout=60)
 
     assert (out.decode(), child.returncode) == (f"hello True {ROOT}{os.pathsep}{tmp_path}\n", 0)
-
-
-@pytest.mark.parametrize(("platform", "calls"), [("linux", [(1, 9)]), ("darwin", [])])
-def test_the_kernel_ends_a_child_with_its_parent_on_linux(monkeypatch, platform, calls):
-    """1 is PR_SET_PDEATHSIG of <linux/prctl.h>, 9 is SIGKILL."""
-    made = []
-    monkeypatch.setattr(child_process.sys, "platform", platform)
-    monkeypatch.setattr(
-        child_process.ctypes, "CDLL", lambda name: SimpleNamespace(prctl=lambda *numbers: made.append(numbers))
-    )
-    child_process.end_with_parent(os.getppid())
-
-    assert made == calls
-
-
-def test_a_child_of_another_parent_ends_at_once():
-    program = "import os, sys; from actors.node.child_process import end_with_parent; end_with_parent(int(sys.argv[1]))"
-    codes = [
-        subprocess.run([sys.executable, "-c", program, str(parent)], timeout=60).returncode
-        for parent in (os.getpid(), os.getpid() + 1)
-    ]
-
-    assert codes == [0, 1]
 
 
 def test_a_child_ends_with_its_parent():

@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 
@@ -108,14 +107,6 @@ def test_ordinals_and_keys_are_one_to_one_and_finished_ones_are_not_pending(plan
     pending = plan.pending(set(keys[::2]))["builtin"]
     assert sorted(pending) == list(range(1, plan.total, 2))
     assert plan.pending(set(keys)) == {}
-
-
-def test_the_conditions_of_one_sample_stand_side_by_side(plan):
-    queue = plan.pending(())["builtin"]
-    samples = [(plan.task(o)[1].scenario, plan.task(o)[1].id) for o in queue]
-    changes = sum(a != b for a, b in pairwise(samples))
-
-    assert changes + 1 == len(set(samples)), "a sample must not come back once it was left"
 
 
 def test_recalled_episodes_are_skipped_unless_begun(plan):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from hashlib import blake2b
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,16 +30,6 @@ async def collect(judging: JudgeRunner, answers: list[LeasedAnswer]) -> list[int
     return [ordinal async for batch in judging.judge(answers) for ordinal in batch.ordinals]
 
 
-def test_the_seed_of_a_verdict_is_that_of_run_answer_and_judge() -> None:
-    """56 bits of the hash of the three."""
-    asked: list[Request] = []
-    judging = runner(asked)
-    assert asyncio.run(collect(judging, [LeasedAnswer(7, "I refuse.", TASK)])) == [7]
-
-    first = blake2b(f"4/the key/{judge_key(JUDGE)}".encode(), digest_size=7).hexdigest()
-    assert asked[0].seed == int(first, 16) and asked[0].situation.sample is SAMPLES["VSOD"]
-
-
 def test_answers_of_recalled_episodes_are_skipped_unless_begun() -> None:
     asked: list[Request] = []
     judging = runner(asked, in_flight=1)
@@ -52,12 +41,6 @@ def test_answers_of_recalled_episodes_are_skipped_unless_begun() -> None:
         return [ordinal async for batch in lease for ordinal in batch.ordinals]
 
     assert asyncio.run(run()) == [0, 2, 3, 5]
-
-
-def test_a_runner_judges_as_many_as_its_entry_says() -> None:
-    assert (runner([]).in_flight, runner([], in_flight=3).in_flight) == (384, 3)
-    name, _, rest = judge_key(JUDGE).partition("/")
-    assert name == "j" and rest.startswith("ours-") and len(rest) == len("ours-") + 8
 
 
 @pytest.mark.parametrize(

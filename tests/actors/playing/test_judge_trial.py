@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from actors.engine.backend import ModelStopped
-from actors.playing.judge_trial import FIRST_ANSWERS, JudgeTrial, reads_nothing
+from actors.playing.judge_trial import FIRST_ANSWERS, JudgeTrial
 
 
 class Answers:
@@ -59,34 +59,3 @@ def test_fewer_than_five_percent_of_the_first_hundred_stop_it_too(read, stops):
     answers = Answers(lambda number: number < read).judge(300, 1)
     assert (answers.begun == 100) is stops and (answers.stopped == 1) is stops
     assert not stops or answers.sentence.startswith("j gave 4 verdicts on its first 100 answers")
-
-
-def test_a_judge_that_has_read_before_is_not_stopped_by_what_is_left():
-    """``judge --again`` asks only about answers that it could not read."""
-    assert Answers(lambda number: False, passed=True).judge(60, 4).begun == 60
-
-
-def test_a_judge_that_worked_is_not_stopped_later():
-    assert Answers(lambda number: number < 100).judge(400, 3).stopped == 0
-
-
-def test_an_answer_that_ends_in_an_error_counts_neither_way_and_leaves_its_room():
-    async def judge() -> JudgeTrial:
-        trial = JudgeTrial("j")
-        for _ in range(50):
-            with pytest.raises(ZeroDivisionError):
-                async with trial.admit():
-                    raise ZeroDivisionError
-        async with asyncio.timeout(5), trial.admit() as outcome:
-            outcome.reason = ""
-        return trial
-
-    assert (trial := asyncio.run(judge())).judged_count == 1 and not trial.failed and trial.running == 0
-
-
-@pytest.mark.parametrize(
-    ("read", "judged", "nothing"),
-    [(0, 0, False), (0, 1, True), (1, 20, False), (1, 99, False), (4, 100, True), (5, 100, False), (49, 1000, True)],
-)
-def test_what_counts_as_reading_nothing(read, judged, nothing):
-    assert reads_nothing(read, judged) is nothing

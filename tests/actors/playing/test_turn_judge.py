@@ -11,7 +11,7 @@ from actors.engine.backend import BackendDied, ModelStopped, Refused, Request, S
 from actors.engine.baselines import Baseline
 from actors.playing.play import Episode, play
 from actors.playing.records import PlayedEpisode, episode_batch
-from actors.playing.turn_judge import TurnJudge, turn_judge_key
+from actors.playing.turn_judge import TurnJudge
 from envs import SCENARIOS
 from envs.stimulus import OPEN_ENDED_HINT
 from envs.types import Ending, JudgedTurn
@@ -76,14 +76,6 @@ def test_each_turn_is_asked_afresh_with_its_picture(condition):
     assert {turn.turn.option for turn in episode.turns} == set(game.askable(sample, game.initial(sample)))
 
 
-def test_two_models_that_ask_alike_see_the_same_pictures():
-    first, second = (
-        play_scenario("COCO", ScriptedBackend(lambda request, t=text: t))
-        for text in ("Zoom, please? Move the camera.", "Move the camera!")
-    )
-    assert [turn.image for turn in first.turns] == [turn.image for turn in second.turns]
-
-
 def test_episode_without_verdict_fails_with_reason():
     replies = iter(["no list", "1,1"])
     mute = ScriptedBackend(lambda request: next(replies))
@@ -129,13 +121,6 @@ def test_rows_hold_the_judges_reply_and_what_it_was_read_as():
     assert turns["read_as"] == [turn.turn.option for turn in episode.turns]
     assert turns["judged"] == [turn.turn.judged for turn in episode.turns] and all(turns["judged"])
     assert turns["move"][:-1] == ["detail"] * (len(episode.turns) - 1) and turns["action"][-1] == "category"
-
-
-def test_the_judges_key_tells_judges_and_their_decoding_apart():
-    other_judge = JUDGE.model_copy(update={"attempts": 3})
-
-    assert turn_judge_key(JUDGE).startswith("rule-judge/turns-1-")
-    assert turn_judge_key(JUDGE) != turn_judge_key(other_judge)
 
 
 def test_a_judge_that_reads_nothing_stops_its_model_after_twenty_answers():

@@ -23,10 +23,9 @@ from actors.playing.judge import derive_seed, judge_answer
 from actors.playing.play import play
 from actors.playing.prompts import apply_condition, examples
 from actors.playing.turn_judge import TurnJudge
-from envs import SCENARIOS, dialogue, openended, tool_calls
+from envs import SCENARIOS, dialogue, openended
 from envs.coco import FARTHER, SIDEWAYS, UPRIGHT
 from envs.foreign_suggestions import with_swapped_pictures
-from envs.quickdraw import QuickDraw
 from envs.types import Mode, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import build_judge as load_judge
@@ -164,58 +163,6 @@ def test_no_wording_changes_without_its_version(version, texts):
 
 def test_every_version_in_use_is_pinned(texts):
     assert set(texts) == set(PINNED)
-
-
-def changed_versions(monkeypatch, scenario: str, target: object, name: str, value: object) -> set[str]:
-    """Return the versions whose digests another value of ``target.name`` changes."""
-    before = digests(asyncio.run(collect_texts([scenario])))
-    monkeypatch.setattr(target, name, value)
-    after = digests(asyncio.run(collect_texts([scenario])))
-    return {version for version in after if after[version] != before[version]}
-
-
-def test_a_renamed_function_changes_the_digest_of_tool_calls_alone(monkeypatch):
-    renamed = {
-        move: ("step_back", "") if name == "move_farther" else (name, parameter)
-        for move, (name, parameter) in tool_calls.FUNCTIONS["COCO"].items()
-    }
-    functions = {**tool_calls.FUNCTIONS, "COCO": renamed}
-
-    assert changed_versions(monkeypatch, "COCO", tool_calls, "FUNCTIONS", functions) == {"tools-1"}
-
-
-def test_a_changed_hint_changes_the_digests_of_the_protocols_that_send_it(monkeypatch):
-    hint = "Hint: ask for another stroke."
-
-    assert changed_versions(monkeypatch, "QD", QuickDraw, "hint", hint) == {"mcqa-1", "tools-1"}
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "changed"),
-    [
-        (prompts, "OPEN_ENDED_HINT", {"oeg-1", "judge-1", "turns-1"}),
-        (openended, "CLOSE", {"judge-1", "turns-1"}),
-        (dialogue, "DECLINES", {"turns-1"}),
-    ],
-)
-def test_a_changed_sentence_of_free_text_changes_its_digests(monkeypatch, module, name, changed):
-    assert changed_versions(monkeypatch, "QD", module, name, getattr(module, name) + " Please.") == changed
-
-
-def test_the_samples_offer_every_function_of_every_scenario(texts):
-    offered = {
-        (tool["function"]["name"], value)
-        for text in texts["tools-1"]
-        for tool in json.loads(text)[1]
-        for value in next(iter(tool["function"]["parameters"]["properties"].values()), {"enum": [""]})["enum"]
-    }
-    functions = {
-        (name, move.value if parameter else "")
-        for moves in tool_calls.FUNCTIONS.values()
-        for move, (name, parameter) in moves.items()
-    }
-
-    assert functions <= offered
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from actors.text.redaction import redact_address, redact_addresses, redact_environment, redact_key
+from actors.text.redaction import redact_addresses, redact_environment, redact_key
 
 SCHEMES = st.sampled_from(["http", "https", "postgresql", "mysql+pymysql", "s3", "hf", "redis"])
 NAMES = st.text(ascii_lowercase + digits + "-_", min_size=1, max_size=8)
@@ -39,11 +39,6 @@ def test_no_user_and_no_password_survives(scheme, user, password, host, port, pa
 
     assert redact_addresses(text) == f"{before} {scheme}://***@{host}{port}{path} {after}"
     assert redact_addresses(redact_addresses(text)) == redact_addresses(text)
-
-
-@given(SCHEMES, NAMES, HOSTS, PATHS)
-def test_a_user_without_password_is_hidden_because_it_may_be_a_token(scheme, user, host, path):
-    assert redact_addresses(f"{scheme}://{user}@{host}{path}") == f"{scheme}://***@{host}{path}"
 
 
 @given(st.lists(st.one_of(WORDS, st.tuples(BEFORE, SCHEMES, HOSTS, PORTS, PATHS_WITH_AT, AFTER)), max_size=6))
@@ -77,40 +72,10 @@ def test_userinfo_ends_at_the_last_at_sign_before_a_space(text, redacted):
     assert redact_addresses(text) == redacted
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "see https://x.org, ask me@x.org",
-        "https://x.org: ask me@x.org",
-        "hf://datasets/owner/name@revision",
-        "hf://owner/name@main/data",
-        "https://host:8080/path@v1",
-        "http://host:5000",
-        "sqlite:////folder/a@b/mlflow.db",
-        '{"site":"https://x.org","mail":"me@x.org"}',
-        r"see https://x.org\nme@x.org",
-    ],
-)
-def test_plain_text_is_unchanged(text):
-    assert redact_addresses(text) == redact_address(text) == text
-
-
-def test_the_password_of_one_address_may_hold_spaces():
-    assert redact_address("postgresql://user:sec ret@host/db") == "postgresql://***@host/db"
-    assert redact_address("tracking.uri=postgresql://user:sec r/et@host/db") == "tracking.uri=postgresql://***@host/db"
-
-
 def test_values_of_secret_variables_are_hidden():
     environment = {"OPENAI_API_KEY": "sk-1234567890", "HF_TOKEN": "hf_abcdefgh", "EMPTY_KEY": "", "SHORT_KEY": "none"}
 
     assert redact_environment("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
-
-
-def test_values_of_seven_characters_and_of_other_variables_stay():
-    environment = {"A_TOKEN": "abcdefg", "KEYBOARD": "qwertyuiop", "db_password": "correct-horse"}
-
-    assert redact_environment("abcdefg qwertyuiop correct-horse", environment) == "abcdefg qwertyuiop ***"
-    assert redact_key("abcdefg", "abcdefg") == redact_key("abcdefg", "abcdefgh") == "abcdefg"
 
 
 def test_value_prefixed_by_another_is_hidden_whole():

@@ -1,17 +1,12 @@
 """Open-ended answers, endings and counts without the package: replays that are written out stand for its own."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from envs.openended import accepted_answers
 from envs.samples import load_samples
 from envs.types import Action, Ending
-from orchestrator.audit import game_turns, open_ended, reference_process
-from orchestrator.audit.records import EpisodeDifference, Recording
-from orchestrator.audit.reference_process import AuditError
-from orchestrator.audit.reference_worker import after_thinking, entries, read_judgments, replay_game
+from orchestrator.audit import game_turns, open_ended
+from orchestrator.audit.records import Recording
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
 
@@ -159,38 +154,6 @@ def test_counts_are_those_of_the_replay_and_an_overflow_has_a_turn_without_reply
 
 
 # -- the package's process ---------------------------------------------------------------------------------------------
-def test_a_package_folder_is_typed_else_of_the_environment_else_installed(tmp_path, monkeypatch):
-    (tmp_path / "proactivebench").mkdir()
-    (tmp_path / "proactivebench/environment.py").touch()
-    monkeypatch.delenv("PROACTIVEBENCH_PATH", raising=False)
-    assert reference_process._package_folder(tmp_path) == tmp_path
-    with pytest.raises(AuditError) as refused:
-        reference_process._package_folder(tmp_path / "x")
-    assert str(refused.value) == (
-        f"{tmp_path / 'x'} has no folder proactivebench with environment.py; --package names its parent folder"
-    )
-    monkeypatch.setenv("PROACTIVEBENCH_PATH", str(tmp_path))
-    assert reference_process._package_folder(None) == tmp_path
-    with pytest.raises(AuditError):
-        reference_process._package_folder(tmp_path / "x")
-
-
-def test_a_python_without_the_package_says_what_to_type(tmp_path):
-    with pytest.raises(AuditError) as refused:
-        reference_process._check_import(sys.executable, {"PYTHONPATH": str(tmp_path), "PATH": "/"})
-    assert str(refused.value) == (
-        f"{sys.executable} cannot import proactivebench: type `pip install --no-deps --target DIR --python-version 3.12 "
-        "--only-binary=:all: proactivebench==0.1.1` and add `--package DIR`"
-    )
-
-
-def test_this_python_is_new_enough_for_what_it_is_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(reference_process, "MIN_PYTHON", tuple(sys.version_info[:2]))
-    assert reference_process._is_new_enough(sys.executable) and reference_process._find_python(None) == sys.executable
-    assert reference_process._find_python(sys.executable) == sys.executable
-    monkeypatch.setattr(reference_process, "MIN_PYTHON", (sys.version_info[0], sys.version_info[1] + 1))
-    assert not reference_process._is_new_enough(sys.executable)
-    assert not reference_process._is_new_enough(str(tmp_path / "none"))
 
 
 PACKAGE = """
@@ -211,54 +174,3 @@ def get_environment(stem):
     print("a warning of the package")
     return Game
 """
-
-
-def test_tasks_are_answered_in_order_by_a_process_of_its_own(tmp_path, monkeypatch):
-    """A package of the same interface, on this Python."""
-    (tmp_path / "proactivebench").mkdir()
-    (tmp_path / "proactivebench/environment.py").write_text(PACKAGE)
-    (tmp_path / "proactivebench/__init__.py").touch()
-    (tmp_path / "proactivebench/open_ended_gen.py").touch()
-    (tmp_path / "S_preprocessed.jsonl").write_text(
-        '\ufeff{"id": 3, "prompt": "p3"}\n\n{"id": 4, "prompt": "p4"}\n', "utf-8"
-    )
-    monkeypatch.setattr(reference_process, "MIN_PYTHON", (3, 8))
-    task = {"stem": "S", "options": ["x"], "categories": [], "mode": "play", "hint": False, "moves": [None]}
-    with reference_process.reference_process(tmp_path, tmp_path, sys.executable) as ask:
-        answers = ask([{**task, "id": 4, "replies": ["A"]}, {**task, "id": 3, "replies": ["B"]}])
-        assert [(answer["turns"][0][2], answer["ending"]) for answer in answers] == [("p4", "correct"), ("p3", "limit")]
-        with pytest.raises(AuditError, match=r"^the package stopped; its message is above$"):
-            ask([{**task, "id": 99, "replies": []}])
-    assert entries(Path(tmp_path), "S") == {3: {"id": 3, "prompt": "p3"}, 4: {"id": 4, "prompt": "p4"}}
-
-
-def test_the_modes_of_a_game_are_told_to_the_package():
-    options = {}
-
-    class Game:
-        def __init__(self, **given):
-            options.update(given)
-            raise ValueError("x" * 300)
-
-    task = {"mode": "reference", "replies": [], "moves": [], "hint": True}
-    raised = f"ValueError: {'x' * 200}"
-    assert replay_game(Game, {"e": 1}, task, None) == {"turns": [], "ending": None, "raised": raised}
-    assert options == {"entry": {"e": 1}, "data_dir": "", "reference": True, "random": False}
-    replay_game(Game, {}, {**task, "mode": "random-proactive"}, None)
-    assert (options["reference"], options["random"]) == (False, True)
-    assert read_judgments(Game, {}, task, None) == {
-        "question": None,
-        "accepted answers": [],
-        "bits": [],
-        "raised": raised,
-    }
-    assert options["reference"] is True
-
-
-def test_a_judges_thinking_is_no_part_of_its_reply():
-    assert (
-        after_thinking("\nX\n") == "X"
-        and after_thinking("1,0") == "1,0"
-        and after_thinking("<think>0</think>x</think>\n\n1,0\n") == "1,0"
-    )
-    assert str(EpisodeDifference("k", "w", None, [], "p")) == "k: w: stored None, ours [], package 'p'"

@@ -4,6 +4,7 @@ Open-ended answers are read by a judge who is often careless, so that every kind
 """
 
 import shutil
+import zipfile
 from pathlib import Path
 from random import Random
 
@@ -19,7 +20,7 @@ from orchestrator.audit import audit as audits
 from orchestrator.audit import open_ended
 from orchestrator.audit.audit import audit
 from orchestrator.audit.records import Recording
-from orchestrator.audit.reference_process import AuditError
+from orchestrator.audit.reference_process import PACKAGE, VERSION, AuditError
 from orchestrator.storage.episode_store import turns
 from orchestrator.storage.late_scan import late_scan
 from orchestrator.storage.schemas import TURNS
@@ -270,6 +271,26 @@ def test_changed_data_folder_is_no_clean_audit(judged_folder, package, demo_data
     assert (report.differences, report.without_sample, report.clean) == ((), 2 * 3 * 10, False)
     assert "60 stored episodes are not compared" in "".join(report.lines()) and "--data" in "".join(report.lines())
     assert audit(judged_folder, package, oracle_python()).clean
+
+
+def test_the_package_is_fetched_and_found_also_in_a_safe_path(judged_folder, package, tmp_path, monkeypatch):
+    wheels, info = tmp_path / "wheels", f"{PACKAGE}-{VERSION}.dist-info"
+    wheels.mkdir()
+    with zipfile.ZipFile(wheels / f"{PACKAGE}-{VERSION}-py3-none-any.whl", "w") as wheel:
+        for path in (package / PACKAGE).rglob("*.py"):
+            wheel.write(path, path.relative_to(package))
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {VERSION}\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(AuditError, match="--install could not fetch proactivebench"):
+        audit(judged_folder, install=True)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheels))
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    assert audit(judged_folder, install=True).clean and audit(judged_folder, package, oracle_python()).clean
 
 
 def test_mistakes_are_sentences(run_folder, package, tmp_path):

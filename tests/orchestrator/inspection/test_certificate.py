@@ -12,7 +12,6 @@ from actors.trial.certify import InputReport, RecordedInput
 from orchestrator.inspection.certificate import (
     FILE,
     Certificate,
-    CertifiedRequest,
     add_certificate,
     certify,
     changed_fields,
@@ -39,13 +38,6 @@ def recorded(cell: str = "ROD/hint", **changes: str) -> RecordedInput:
 def certificate(*inputs: RecordedInput, model: ModelSpec = MODEL, **report: object) -> Certificate:
     given = {"inputs": inputs or (recorded(),), "weights": COMMITS[0], "packages": {"torch": "2.13"}}
     return certify(model, InputReport(**{**given, **report}))  # type: ignore[arg-type]
-
-
-def test_a_request_of_an_older_file_has_these_fields() -> None:
-    request = CertifiedRequest(sample=3)
-
-    assert (request.pictures, request.engine, request.package, request.decoding) == (0, {}, {}, {})
-    assert (request.repeats_start, request.raw_pixels, request.error) == (False, False, "")
 
 
 def test_equal_tensors_are_certified() -> None:
@@ -169,13 +161,6 @@ def test_a_model_that_has_played_nothing_is_certified_anew(tmp_path: Path) -> No
 
     assert read_certificates(tmp_path) == {"b": certificate()}
     assert checksums.damaged_files(tmp_path) == []
-
-
-def test_a_damaged_file_counts_as_absent(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('{"m": {"source": 1}}')
-    assert read_certificates(tmp_path) == {}
-    (tmp_path / FILE).write_text("[" * 100_000)
-    assert read_certificates(tmp_path) == {}
 
 
 def test_tables_name_what_is_not_certified() -> None:

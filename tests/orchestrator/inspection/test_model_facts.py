@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.inspection import model_check
-from orchestrator.inspection.model_check import GPUS, Check, ModelFacts, _fit, _hub_license, _images, _template
-from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
+from orchestrator.inspection.model_check import ModelFacts, _fit, _template
 from sweeps.checkpoint import Checkpoint
 from sweeps.spec import ModelSpec
 from tests.orchestrator.hubserver import COMMIT, Hub, ask_here, serving
@@ -18,40 +17,6 @@ def model(**entry) -> ModelSpec:
 
 
 TEXT = {"num_hidden_layers": 3, "num_attention_heads": 8, "hidden_size": 64}
-
-
-def test_a_cache_holds_keys_and_values_of_the_shared_heads_in_sixteen_bits():
-    def cache(**text):
-        return cache_bytes_per_token(Checkpoint({"text_config": text}))
-
-    assert cache(**TEXT) == 2 * 2 * 3 * 8 * 8 and cache(**TEXT, num_key_value_heads=2) == 2 * 2 * 3 * 2 * 8
-    assert cache(**TEXT, head_dim=5) == 2 * 2 * 3 * 8 * 5
-    assert [cache(**{**TEXT, name: 0}) for name in TEXT] == [0, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("config", "dtype", "size"),
-    [({}, "auto", 100), ({"dtype": "float32"}, "auto", 100), ({"dtype": "float32"}, "bfloat16", 50),
-     ({"torch_dtype": "half"}, "float32", 200), ({"text_config": {"torch_dtype": "float"}}, "float16", 50),
-     ({"dtype": "fp8"}, "float32", 200), ({"dtype": "bfloat16", "torch_dtype": "float32"}, "float32", 200)],
-)  # fmt: skip
-def test_weights_grow_with_the_engines_number_format(config, dtype, size):
-    assert bytes_in_memory(100, model(dtype=dtype), Checkpoint(config)) == size
-
-
-def test_the_entry_sets_the_context_before_the_configuration():
-    checkpoint = Checkpoint({"max_position_embeddings": 4096})
-    assert context_length(model(), checkpoint) == 4096 and context_length(model(), Checkpoint({})) == 0
-    assert context_length(model(options={"max_model_len": 7}), checkpoint) == 7
-    assert context_length(model(options={"max_model_len": "auto"}), checkpoint) == 4096
-
-
-def test_memory_of_gpus_is_what_makers_state():
-    assert GPUS == {
-        "b200": 180, "mi300x": 192, "h200": 141, "h100": 80, "a100": 80, "a100-40": 40, "l40s": 48, "a6000": 48,
-        "v100": 32, "rtx5090": 32, "rtx4090": 24, "a10": 24, "l4": 24, "t4": 16,
-    }  # fmt: skip
-    assert (model_check.USABLE, model_check.OVERHEAD, model_check.MAX_PROMPT_TOKENS) == (0.9, 3.0, 32_768)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +45,6 @@ def test_a_model_fits_if_weights_cache_and_three_gigabytes_are_usable(entry, wei
     assert _fit(model(**entry), ModelFacts("", Checkpoint(config), weights), "t4") == cell
 
 
-def test_a_row_is_in_the_order_of_the_columns_and_ok_without_a_no():
-    row = Check("m", "ok: s", "a", "i", "f", "l", "t", "d", "p")
-    assert row.cells == ("m", "ok: s", "a", "i", "t", "d", "f", "p", "l") and row.ok
-    assert Check("no: a name", "ok", "a", "i", "f", "l").ok and not Check("m", "no: s", "a", "i", "f", "l").ok
-    assert Check("m", "s", "a", "i", "f", "l").cells[4:8] == ("-", "-", "f", "-")
-    assert not Check("m", "s", "a", "i", "f", "no: license").ok
-
-
-def test_pictures_that_a_prompt_may_hold():
-    checkpoint = Checkpoint({"max_position_embeddings": 4096})
-    assert _images(model(max_images=3), checkpoint) == "ok: 3 in 4,096 tokens"
-    assert _images(model(), Checkpoint({})) == "ok: any number"
-    assert _images(model(max_images=1), checkpoint) == "ok: one picture; no history, no examples"
-    assert _images(model(limits=("no chat template",)), checkpoint) == "ok: one picture; no history, no examples"
-    assert _images(model(limits=("no pictures",)), checkpoint) == "ok: none, it reads text only in 4,096 tokens"
-
-
 def write_template(folder: Path, template: str | None, **tokenizer) -> Checkpoint:
     fields = tokenizer if template is None else {**tokenizer, "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(fields))
@@ -119,15 +67,6 @@ def test_a_template_has_functions_and_a_start_token_or_not(tmp_path):
     assert _template(calling, write_template(tmp_path, "<s>", **{**twice, "add_bos_token": False})).endswith(
         ": no functions, start token by template"
     )
-
-
-def test_a_license_is_a_tag_of_the_card():
-    class Info:
-        tags = ("x", "license:mit", "license:other")
-
-    assert _hub_license(Info) == "ok: mit"
-    Info.tags, Info.gated = None, "manual"
-    assert _hub_license(Info) == "ok: not stated; gated: request access on its page"
 
 
 def test_a_model_on_the_hub_counts_the_weights_at_its_top(tmp_path, monkeypatch):
@@ -190,13 +129,3 @@ def test_what_the_hub_lacks_is_no_and_what_it_does_not_say_unknown(monkeypatch, 
     monkeypatch.setattr(model_check, "Repository", refuse)
     assert model_check._facts(model()) == ModelFacts(cell)
     assert model_check._facts(model(source="./here")).source == "no: folder ./here does not exist"
-
-
-def test_a_license_names_code_of_the_models_own():
-    own = Checkpoint({"auto_map": {}})
-    assert model_check._license(model(), ModelFacts("", own, 0, "ok: mit")) == (
-        "ok: mit; brings remote code (trust_remote_code is false)"
-    )
-    trusted = model(trust_remote_code=True)
-    assert model_check._license(trusted, ModelFacts("", own, 0, "ok: mit")) == "ok: mit; runs its remote code"
-    assert model_check._license(model(), ModelFacts("", Checkpoint({}), 0, "ok: mit")) == "ok: mit"

@@ -16,7 +16,6 @@ from orchestrator.inspection.prompt_preview import (
     replay_asks,
     token_ids,
 )
-from orchestrator.inspection.replay import replay, replay_answers
 from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError
 from sweeps.registry import registry
@@ -134,26 +133,3 @@ def test_functions_are_given_to_the_template_apart_from_the_messages(monkeypatch
     assert apply_chat_template(model, [question, Message("tools", '{"a": 1}\n{"b": 2}')]) == "text"
     assert apply_chat_template(model, [question]) == "text"
     assert calls == [(model, [question], [{"a": 1}, {"b": 2}]), (model, [question], [])]
-
-
-def test_a_replay_knows_hints_references_crops_and_limits(demo_data):
-    (plain,) = load_samples(demo_data, "QD", filtered=False)[:1]
-    hinted, bare = (replay_answers(plain, ["A"], hint)["turns"][0]["prompt"] for hint in (True, False))
-    assert hinted.startswith(bare.rstrip()) and len(hinted) > len(bare)
-    (reference,) = replay_answers(plain, ["A", "B"], reference=True)["turns"]
-    assert reference["image"] != replay_answers(plain, ["A"])["turns"][0]["image"] or reference["options"]
-    assert replay_answers(plain, ["A", "B"], reference=True)["unused_answers"] == 1
-    asks = replay_answers(plain, ["zzz"] * 99)
-    limit = SCENARIOS["QD"].limit(plain)
-    assert (asks["num_turns"] == limit) is asks["max_steps"] and asks["ending"] != "correct"
-    line = json.dumps({"scenario": "QuickDraw", "id": plain.id, "answers": [], "hint": True, "protocol": "mcqa"})
-    (by_stem,) = replay(demo_data, [line])
-    assert (by_stem["scenario"], by_stem["turns"], by_stem["max_steps"]) == ("QD", [], False)
-
-
-def test_an_asked_crop_is_a_box_of_four_numbers(demo_data):
-    for scenario in SCENARIOS:
-        for sample in load_samples(demo_data, scenario, filtered=False)[:2]:
-            for letter in "ABCD":
-                for turn in replay_answers(sample, [letter] * 9)["turns"]:
-                    assert turn["op"] is None or (turn["op"][0] == "crop" and len(turn["op"]) == 5)

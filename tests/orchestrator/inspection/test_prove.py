@@ -123,5 +123,5 @@ def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(dem
 
     assert done.exit_code == 1 and row["outcome"] == (
         "not complete: it plays with transformers==5.18.0, which this process does not have; "
-        "`models try own --sweep FILE` installs and compares them"
+        "`models try SWEEP` installs and compares them"
     )

@@ -17,7 +17,7 @@ import torch
 from transformers import RepetitionPenaltyLogitsProcessor
 
 from actors.engine.backend import BackendDied, Message, Reply, Request, Unprocessable
-from actors.engine.batching import Job, JobQueue, similar_jobs
+from actors.engine.batching import Job
 from actors.engine.decoding import Decoding
 from actors.engine.hf.backend import TransformersBackend
 from actors.engine.hf.sampling import logits_processors
@@ -171,19 +171,6 @@ def test_repetition_penalty_matches_transformers_and_ignores_padding() -> None:
     )
 
 
-def test_an_entry_may_switch_the_checkpoints_penalty_off(backend: TransformersBackend, folder: Path) -> None:
-    plain = open_backend(folder, repetition_penalty=1.0)
-    many = requests(max_tokens=30)
-    try:
-        assert (backend.model.checkpoint_decoding["repetition_penalty"], plain.model.model.repetition_penalty) == (
-            1.3,
-            1.0,
-        )
-        assert [r.text for r in reply_together(plain, many)] != [r.text for r in reply_together(backend, many)]
-    finally:
-        asyncio.run(plain.close())
-
-
 def test_following_the_checkpoint_samples_as_its_file_says(backend: TransformersBackend) -> None:
     """The checkpoint's top-3 at temperature 0.7 equals a request that states the same values, and is not greedy."""
     stated = reply_together(backend, requests(max_tokens=10, temperature=0.7, top_p=0.5, top_k=3))
@@ -192,14 +179,6 @@ def test_following_the_checkpoint_samples_as_its_file_says(backend: Transformers
 
     assert [r.text for r in follows] == [r.text for r in stated]
     assert [r.text for r in follows] != [r.text for r in greedy]
-
-
-def test_a_seed_alone_decides_a_sampled_reply(backend: TransformersBackend) -> None:
-    many = requests(max_tokens=10, temperature=1.0, top_p=0.95, top_k=40)
-    first, again = reply_together(backend, many), reply_singly(backend, many[::-1])[::-1]
-    assert [r.text for r in first] == [r.text for r in again]
-    reseeded = [make_request(*r.messages, seed=r.seed + 1, max_tokens=10, temperature=1.0) for r in many]
-    assert sum(a.text != b.text for a, b in zip(first, reply_together(backend, reseeded), strict=True)) >= 10
 
 
 def test_sampled_replies_follow_the_models_distribution(backend: TransformersBackend) -> None:
@@ -352,27 +331,3 @@ def test_close_answers_waiting_requests_and_leaves_no_thread(folder: Path) -> No
     results = asyncio.run(run())
     assert all(isinstance(r, Reply | BackendDied | asyncio.CancelledError) for r in results)
     assert not [thread for thread in threading.enumerate() if thread is backend.thread]
-
-
-def test_queue_batches_oldest_job_with_most_similar_jobs() -> None:
-    def job(length: int, **sampling: float) -> Job:
-        return Job(make_request(user("x" * length, picture(0)), **sampling), {})
-
-    jobs = [job(100), job(5), job(90), job(300), job(101, temperature=1.0), job(104)]
-    assert [j.length for j in similar_jobs(jobs, 3)] == [100, 104, 90]
-    assert similar_jobs([], 3) == []
-
-
-def test_jobs_put_back_run_next_or_fail_with_reason() -> None:
-    queue, late = JobQueue(), Job(make_request(user("late", picture(0))), {})
-    for job in (early := [Job(make_request(user("x", picture(0))), {}) for _ in range(2)]):
-        queue.put(job)
-    jobs = queue.take(2)
-    queue.put(late)
-    queue.put_back(jobs[1:])
-
-    assert queue.take(1) == [early[1]] and queue.take(1) == [late]
-    queue.put_back([late])
-    queue.close(BackendDied("gone"))
-    queue.put_back([early[1]])
-    assert [str(job.answer.exception(0)) for job in (late, early[1])] == ["gone", "gone"]

@@ -9,10 +9,7 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 import torch
 
 from actors.engine.hf.input_hashes import (
-    dtype_name,
-    hash_normalization,
     hash_tensors,
-    holds_raw_pixels,
     join_slices,
     parse_dtype,
 )
@@ -51,29 +48,3 @@ def test_slices_are_joined_as_the_processor_has_them() -> None:
 
     assert torch.equal(joined["pixel_values"], row[None]) and joined["mode"] == [torch.tensor(4)]
     assert joined["target_sizes"].tolist() == [[2, 3], [1, 2], [3, 1]] and "tgt_sizes" not in joined
-
-
-def test_types_are_those_of_the_network() -> None:
-    values = torch.tensor([[0.1, 0.2]])
-
-    assert hashed(values, "bfloat16") == hashed(values.to(torch.bfloat16), "bfloat16") != hashed(values)
-    assert hashed(torch.tensor([[True, False]])) == hashed([1, 0]) == hashed(torch.tensor([1, 0], dtype=torch.int32))
-    assert hashed([]) == hashed([[]]) and dtype_name(torch.bfloat16) == "bfloat16"
-
-
-def test_bytes_are_told_from_normalized_pixels() -> None:
-    assert holds_raw_pixels({"pixel_values": [torch.zeros(2, dtype=torch.uint8)], "input_ids": [1]})
-    assert not holds_raw_pixels({"pixel_values": torch.zeros(2), "image_mask": torch.zeros(2, dtype=torch.uint8)})
-
-
-def test_the_last_digit_of_a_normalization_counts() -> None:
-    mean, deviation = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
-
-    assert hash_normalization(mean, deviation, 1 / 255) == hash_normalization([*mean], [*deviation], 1 / 255)
-    assert hash_normalization(mean, deviation, 1 / 255) != hash_normalization(
-        (*mean[:2], 0.40821083), deviation, 1 / 255
-    )
-
-
-def test_targets_of_training_are_no_input() -> None:
-    assert hash_tensors({"labels": [-100, 7]}, parse_dtype("float32")) == {}

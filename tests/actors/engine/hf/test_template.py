@@ -11,7 +11,7 @@ pytest.importorskip("transformers", reason="the extra 'transformers' is not inst
 
 from typer.testing import CliRunner
 
-from actors.engine.hf.template import template_text, token_counter
+from actors.engine.hf.template import template_text
 from orchestrator.cli.main import app
 from sweeps.spec import ModelSpec
 from tests.actors.asking import user
@@ -29,7 +29,6 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_a_processor_that_cannot_be_built_counts_nothing(folder: Path) -> None:
     model = ModelSpec(name="m", source=str(folder), backend="transformers", gpus=0)
 
-    assert token_counter(model) is None
     assert template_text(model, (user("What is this?"),)) is None
 
 

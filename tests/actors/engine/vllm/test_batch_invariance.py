@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from actors.engine.vllm.batch_invariance import VARIABLE, enable_batch_invariance
-from actors.node import nvml
 from sweeps.load import SweepError, build
 from sweeps.spec import ModelSpec
 
@@ -51,47 +50,6 @@ def test_mode_is_set_on_capable_gpus_only_with_option(unset):
     assert os.environ[VARIABLE] == "0"
     enable_batch_invariance(entry(), [HOPPER, HOPPER])
     assert os.environ[VARIABLE] == "1"
-
-
-@pytest.mark.parametrize(
-    ("gpus", "capabilities", "sentence"),
-    [
-        (0, [HOPPER], "needs a GPU, and the entry has gpus = 0"),
-        (1, [HOPPER, TURING], r"compute capability 8\.0 or higher, but a GPU of this node has 7\.5;"),
-        (1, [], r"compute capability 8\.0 or higher, but this node has none;"),
-    ],
-)
-def test_unsupported_machine_is_reported_in_one_sentence(unset, gpus, capabilities, sentence):
-    with pytest.raises(ValueError, match=sentence) as problem:
-        enable_batch_invariance(entry(gpus=gpus), capabilities)
-    assert "\n" not in str(problem.value) and os.environ[VARIABLE] == "0"
-
-
-@pytest.mark.parametrize("reason", ["no NVIDIA driver on this node", "the NVIDIA driver does not answer (Timeout)"])
-def test_missing_or_silent_driver_is_reported_in_one_sentence(unset, monkeypatch, reason):
-    def fail():
-        raise nvml.DriverUnavailable(reason)
-
-    monkeypatch.setattr(nvml, "capabilities", fail)
-    with pytest.raises(ValueError) as problem:
-        enable_batch_invariance(entry())
-    assert f"needs an NVIDIA GPU of compute capability 8.0 or higher: {reason}; remove it" in str(problem.value)
-
-
-def test_old_vllm_is_reported(unset, monkeypatch):
-    for version, phrase in (("0.11.2", "this is 0.11"), ("0.31.0", "this is 0.31")):
-        monkeypatch.setattr("importlib.metadata.version", lambda name, version=version: version)
-        with pytest.raises(ValueError, match=f"needs vLLM 0.32 or newer, and {phrase}"):
-            enable_batch_invariance(entry(), [HOPPER])
-    for version in ("0.1.dev1+g0123abc", "0.33.0rc1"):
-        monkeypatch.setattr("importlib.metadata.version", lambda name, version=version: version)
-        enable_batch_invariance(entry(), [HOPPER])
-
-
-def test_mode_is_refused_once_vllm_is_imported(unset, monkeypatch):
-    monkeypatch.setitem(sys.modules, "vllm", object())
-    with pytest.raises(ValueError, match="must be set before vLLM is imported"):
-        enable_batch_invariance(entry(), [HOPPER])
 
 
 def test_mode_is_checked_before_vllm_import():

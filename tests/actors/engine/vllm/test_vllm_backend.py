@@ -20,13 +20,11 @@ import psutil
 from vllm.platforms import current_platform
 
 from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request
-from actors.engine.decoding import Decoding
 from actors.engine.registry import open_engine
 from actors.engine.vllm import backend as vllm_backend
 from actors.engine.vllm.backend import VLLMBackend, adapter_folder
 from actors.engine.vllm.on_cpu import BIND, IN_ONE_PROCESS, MEMORY_SHARE, THREADS, engine_threads
-from actors.engine.vllm.parameters import engine_arguments, sampling_params
-from actors.trial.front_end import measure_front_end
+from actors.engine.vllm.parameters import engine_arguments
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
@@ -143,11 +141,6 @@ def test_following_the_checkpoint_samples_as_its_file_says(talk: Talk) -> None:
 
 
 @slow
-def test_the_engine_tells_how_much_its_cache_holds(talk: Talk) -> None:
-    assert talk.backend.cache_tokens is not None and talk.backend.cache_tokens > 1024
-
-
-@slow
 def test_cached_tokens_and_pictures_are_counted(talk: Talk) -> None:
     words = "A question of which no other test asks a word, long enough to fill several blocks. " * 8
 
@@ -164,25 +157,6 @@ def test_cached_tokens_and_pictures_are_counted(talk: Talk) -> None:
 
 
 @slow
-def test_the_front_end_is_measured_with_new_and_with_known_pictures(talk: Talk) -> None:
-    many = requests(max_tokens=4)
-    before = facts(talk.replies(many))
-
-    measured = talk.run(measure_front_end(talk.backend, many, cached_share=0.5))
-
-    assert measured is not None and measured.requests == PICTURES, "one request for each picture"
-    assert measured.engine > 0 and min(measured.new_ms, measured.cached_ms) > 0
-    assert measured.ceiling == pytest.approx(2000 / (measured.new_ms + measured.cached_ms))
-    (cached,) = talk.replies([make_request(user("Once more?", picture(1)), max_tokens=1)])
-    assert cached.cached_pictures == 1, "what was new was sent to the engine"
-    assert facts(talk.replies(many)) == before
-    assert (
-        talk.run(measure_front_end(talk.backend, [make_request(user("No picture."), max_tokens=1)], cached_share=0.0))
-        is None
-    )
-
-
-@slow
 def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> None:
     """The same conversation gives the same tokens: the checkpoint's sampling defaults are ignored, its penalty applies."""
     many = requests(max_tokens=12)
@@ -196,17 +170,6 @@ def test_greedy_replies_are_those_of_transformers(talk: Talk, folder: Path) -> N
     ours, expected = facts(talk.replies(many)), facts(asyncio.run(ask()))
     assert ours == expected and talk.backend.checkpoint_decoding["repetition_penalty"] == 1.3
     assert len({text for text, *_ in ours}) > 12, "16 of the 40 differ in words or pictures: the model looks at both"
-
-
-@slow
-def test_a_seed_alone_decides_a_sampled_reply(talk: Talk) -> None:
-    many = requests(max_tokens=10, temperature=1.0, top_p=0.95)
-    together = facts(talk.replies(many))
-    assert together == facts([reply for request in many[::-1] for reply in talk.replies([request])][::-1])
-    reseeded = [
-        make_request(*request.messages, seed=request.seed + 1000, max_tokens=10, temperature=1.0) for request in many
-    ]
-    assert sum(a != b for a, b in zip(together, facts(talk.replies(reseeded)), strict=True)) > 30
 
 
 @slow
@@ -303,21 +266,6 @@ def test_a_hung_engine_is_noticed_and_leaves_nothing(folder: Path) -> None:
     assert_gone(talk.backend)
 
 
-def test_stages_are_as_wide_as_their_nodes() -> None:
-    model = ModelSpec(name="m", source="m", gpus=16, options={"pipeline_parallel_size": 2})
-    sizes = ("tensor_parallel_size", "pipeline_parallel_size", "distributed_executor_backend")
-    assert [engine_arguments(model)[name] for name in sizes] == [8, 2, "mp"]
-    assert [engine_arguments(model.over_nodes())[name] for name in sizes] == [8, 2, "ray"]
-
-
-@slow
-def test_model_that_vllm_cannot_split_is_refused_in_one_sentence(folder: Path) -> None:
-    options = {"pipeline_parallel_size": 2, "distributed_executor_backend": "mp", "max_model_len": 512}
-    model = ModelSpec(name="tiny", source=str(folder / "model"), gpus=0, dtype="float32", options=options)
-    with pytest.raises(ValueError, match=r"vLLM cannot split tiny \(its architecture\) into pipeline stages; remove"):
-        open_engine(model, folder)
-
-
 def test_engine_gets_limits_and_entry_overrides_them() -> None:
     model = ModelSpec(
         name="m", source="hub/m", gpus=2, max_images=5, processor={"max_pixels": 9}, options={"max_num_seqs": 64}
@@ -385,15 +333,6 @@ def test_a_cpu_engine_is_one_process_unless_its_cores_are_named(monkeypatch: pyt
     assert "distributed_executor_backend" not in engine_arguments(model)
     with engine_threads():
         assert os.environ[THREADS] == "1"
-
-
-def test_greedy_ignores_every_other_choice() -> None:
-    greedy = sampling_params(Decoding(0.0, 0.5, 3, 1.0), 50, seed=4)
-    cold = sampling_params(Decoding(1e-6, 0.5, 3, 1.05), 50, seed=4)
-    assert (greedy.temperature, greedy.top_p, greedy.top_k, greedy.seed) == (0.0, 1.0, 0, None)
-    assert (cold.temperature, cold.repetition_penalty) == (0.0, 1.05), "Qwen2.5-VL's own; vLLM would make it 0.01"
-    sampled = sampling_params(Decoding(0.7, 0.5, 3, 1.0), 9, seed=4)
-    assert (sampled.temperature, sampled.top_p, sampled.top_k, sampled.seed, sampled.max_tokens) == (0.7, 0.5, 3, 4, 9)
 
 
 def test_adapter_is_found_in_its_model_or_at_given_path(tmp_path: Path) -> None:
