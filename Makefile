@@ -70,7 +70,7 @@ demo-learning: $(VENV)/.model
 # accuracy and suggestions as the will to ask moves, exactly, before and after learning
 demo-operating: $(VENV)/.model
 	$(BIN)/proactive-sweep data demo outputs/demo-operating-data --samples 70 --keep
-	$(BIN)/proactive-sweep run sweeps/demo-operating.toml
+	$(BIN)/proactive-sweep run demo-operating
 	$(BIN)/proactive-sweep report outputs/demo-operating
 
 # two processes: most of the time goes into waiting for processes that start

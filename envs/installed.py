@@ -53,7 +53,7 @@ SHAPES = {
     "model": "a sweeps.package_models.PackageModel",
     "sweep": "the folder that holds NAME.toml",
     "result": "a function of (rows, folder, sweep, episodes, samples) that gives rows with more columns",
-    "export": "a function of (run data, folder, evaluator) that writes files",
+    "export": "a function of (run data, folder) that writes files",
 }
 """Kind -> the object that its entry points must name."""
 LARGEST = 1 << 26

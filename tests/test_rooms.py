@@ -19,7 +19,6 @@ ORDER = (
     "actors.playing",
     "actors.trial",
     "actors.worker",
-    "orchestrator.environments",
     "orchestrator.storage",
     "orchestrator.object_store",
     "orchestrator.datasets",
@@ -61,11 +60,8 @@ DOORS = {
         "envs/render.py",
         "orchestrator/report/",
         "orchestrator/tracking/",
-        "orchestrator/environments/gymnasium_env.py",
         "actors/",
     ),
-    "gymnasium": ("orchestrator/environments/",),
-    "verifiers": ("orchestrator/environments/verifiers_taskset.py",),
     "ray": (
         "actors/engine/several_nodes.py",
         "actors/worker.py",
@@ -92,7 +88,6 @@ DOORS = {
     "huggingface_hub": (
         "orchestrator/datasets/checkpoint_listing.py",
         "orchestrator/datasets/hub.py",
-        "orchestrator/export/publish.py",
         "actors/engine/vllm/",
         "actors/engine/hf/",
     ),

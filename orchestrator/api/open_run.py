@@ -10,7 +10,6 @@ import polars as pl
 
 from envs.errors import RunFolderError
 from envs.plural import pluralize
-from orchestrator.api.film_strip import FilmStrip, film_strip
 from orchestrator.object_store.run_location import readable_folder
 from orchestrator.report.comparisons.run_comparison import compare_runs
 from orchestrator.report.html.episode_view import replay_episode
@@ -87,12 +86,6 @@ class Run:
             for turn in turns
         ]
         return pl.DataFrame(rows, schema_overrides={"options": pl.List(pl.String), "move": pl.String})
-
-    def show(self, key: str) -> FilmStrip:
-        """Return an episode as a strip for notebooks: picture, question, options and reply of each turn."""
-        row, turns = self._episode(key)
-        judged = self.verdicts.filter(pl.col("key") == key).to_dicts()
-        return film_strip(self._read, row, turns, judged, self.data)
 
     def compare(self, *others: Self) -> pl.DataFrame:
         """Return the difference of every other run from this one, on the same samples.

@@ -7,8 +7,7 @@ IN_EXTRAS = {
     "play": "people",
     "train": "learn",
     "watch": "people",
-    "export --by": "bridges",
-    "export --publish": "bridges",
+    "publish": "bridges",
 }
 """A command, or a command and its option -> the package in extras/ that has it."""
 REMOVED = {
@@ -21,6 +20,8 @@ REMOVED = {
     "compare --csv": "compare prints every cell with --json, and --csv is gone (last in 0.2.0)",
     "compare --independent": "--independent is now --cluster none",
     "ctl --wait": "--wait is gone (last in 0.2.0); ctl waits 15 seconds for the driver",
+    "export --by": "--by is gone (last in 0.2.0)",
+    "export --publish": "--publish is now a command of the extra bridges: publish PATH --to OWNER/NAME",
     "export --into": "--into is now --output",
     "init --package": "--package is now --from package: init DIR --from package",
     "judge --by": "--by is now --judge",

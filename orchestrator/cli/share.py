@@ -49,7 +49,7 @@ def export(
 ) -> None:
     """Write a run in another format."""
     from envs.plural import pluralize
-    from orchestrator.export.export import export as write
+    from orchestrator.export import export as write
 
     target = output or folder.with_name(f"{folder.name}-{to}")
     files = write(folder, to, target, data)

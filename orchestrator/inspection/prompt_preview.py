@@ -27,7 +27,7 @@ from envs.render import UnreadablePicture
 from envs.samples import BadData, is_evaluated, load_samples
 from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample, State
-from sweeps.conditions import Condition
+from sweeps.conditions import Condition, find_rules
 from sweeps.load import SweepError
 from sweeps.load import build_judge as load_judge
 from sweeps.sampling import Sampling
@@ -41,6 +41,9 @@ def conversation(
     if condition.picture == "swapped":
         (sample,) = with_swapped_pictures([sample], pool, seed)
     shown = apply_condition(sample, condition, seed)
+    if condition.rules:
+        rules = find_rules(condition).load()(shown, condition, seed)
+        return tuple(rules.pose(rules.initial(), ()).messages)
     state, past = replay_asks(shown, condition, turn, seed)
     shots = examples(sample, pool, condition, seed, small)
     return messages(shown, turn_view(shown, state, condition), condition, past, shots)

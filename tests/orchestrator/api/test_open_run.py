@@ -1,4 +1,4 @@
-"""A run folder from Python: frames that agree with the store, an episode replayed and shown, mistakes in sentences."""
+"""A run folder from Python: frames that agree with the store, an episode replayed, mistakes in sentences."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import polars as pl
 import pytest
 
 import orchestrator
+import proactive_sweep
+from envs import SCENARIOS
 from orchestrator import RunFolderError, SweepError, load_sweep, open_run, plan
 from orchestrator.api.play import _run_outside_loop
 from orchestrator.report.read_run import read_run
@@ -38,6 +40,20 @@ def test_importing_the_package_imports_nothing_heavy():
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_the_small_door_opens_in_a_moment_and_plays_a_game(demo_data, folder):
+    code = "import sys, proactive_sweep; print(sorted({'polars', 'ray', 'mlflow', 'pydantic', 'envs'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    samples = proactive_sweep.load_data(demo_data)
+    assert list(samples) == list(SCENARIOS)
+    sample, rules = samples["QD"][0], proactive_sweep.game("QD")
+    state = rules.initial(sample)
+    while state.ending is None:
+        state, _ = rules.step(sample, state, (rules.askable(sample, state) or [sample.answer])[0])
+    assert state.turn > 1 and proactive_sweep.open_run(folder).episodes.equals(open_run(folder).episodes)
+    with pytest.raises(AttributeError, match="no attribute 'plan'"):
+        _ = proactive_sweep.plan
+
+
 def test_frames_are_the_store_and_the_report(folder):
     run = open_run(folder)
 
@@ -61,46 +77,12 @@ def test_every_episode_is_replayed_as_it_was_played(folder):
         )
 
 
-def test_an_episode_is_shown_with_its_pictures(folder):
-    run = open_run(folder)
-    key = run.episodes.filter(model="oracle", scenario="ROD", condition="zero-shot")["key"][0]
-    strip = run.show(key)
-
-    assert strip._repr_html_() == str(strip)
-    assert str(strip).count("data:image/webp;base64,") == run.replay(key).height
-    assert all(f"Turn {number + 1}" in str(strip) for number in run.replay(key)["turn"])
-    assert run.replay(key)["prompt"][0] in str(strip) and "✓" in str(strip)
-
-
-def test_hostile_texts_are_no_markup_in_a_strip(folder, tmp_path):
-    run = open_run(folder)
-    key = run.episodes.filter(model="uniform", scenario="QD")["key"][0]
-    bad = "<script>alert(1)</script>\x1b[2J\u202e"
-    run.__dict__["turns"] = run.turns.with_columns(pl.lit(bad).alias("reply"), pl.lit(bad).alias("move"))
-    strip = str(run.show(key))
-
-    assert "<script" not in strip and "&lt;script&gt;" in strip
-    assert "\x1b" not in strip and "\u202e" not in strip
-    assert "other readings" in strip, "and a reply that was changed is told"
-    with pytest.raises(RunFolderError, match="other readings"):
-        run.replay(key)
-
-
-def test_an_open_answer_is_shown_with_its_question(demo_data, tmp_path):
-    sweep = runs.sweep(demo_data, ["refuse"], ["hint"], protocol="oeg", scenarios=["QD"])
-    run = open_run(runs.play_sweep(tmp_path / "run", sweep))
-    key = run.episodes["key"][0]
-
-    assert run.replay(key)["options"].to_list() == [[]]
-    assert "an open question" in str(run.show(key))
-
-
 def test_mistakes_are_sentences(folder, tmp_path):
     key = open_run(folder).episodes["key"][0]
     with pytest.raises(RunFolderError, match="holds no run"):
         open_run(tmp_path)
     with pytest.raises(RunFolderError, match=f"no episode '{key}x'; did you mean '{key}'"):
-        open_run(folder).show(f"{key}x")
+        open_run(folder).replay(f"{key}x")
     with pytest.raises(RunFolderError, match="lists them"):
         open_run(folder).replay("?")
     with pytest.raises(SweepError, match="there is no model 'oracel'"):

@@ -11,14 +11,14 @@ import pytest
 gymnasium = pytest.importorskip("gymnasium", reason="the extra gymnasium is not installed")
 
 from gymnasium.utils.env_checker import check_env  # noqa: E402
+from replayed import CONDITIONS, record_episodes  # noqa: E402
 
 from envs import SCENARIOS  # noqa: E402
 from envs.render import Renderer, UnreadablePicture  # noqa: E402
 from envs.samples import BadData  # noqa: E402
-from orchestrator.environments.benchmark import Benchmark  # noqa: E402
-from orchestrator.environments.gymnasium_env import ProactiveGymEnv  # noqa: E402
+from proactive_bridges.benchmark import Benchmark  # noqa: E402
+from proactive_bridges.gymnasium_env import ProactiveGymEnv  # noqa: E402
 from sweeps.sweep_file import SweepError  # noqa: E402
-from tests.orchestrator.environments.replayed import CONDITIONS, record_episodes  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_picture_says_so(demo_data, tmp_path):
 
 
 def test_gymnasium_finds_it_by_the_module_and_the_name(demo_data):
-    env = gymnasium.make("orchestrator.environments.gymnasium_env:proactive-sweep/QD-v0", data=str(demo_data), size=16)
+    env = gymnasium.make("proactive_bridges.gymnasium_env:proactive-sweep/QD-v0", data=str(demo_data), size=16)
     assert env.reset(seed=0)[1]["scenario"] == "QD" and env.spec.id == "proactive-sweep/QD-v0"
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from orchestrator.cli.main import app
-from orchestrator.export.publish import PublishError, prepare_upload, publish
+from orchestrator.cli.user_errors import Commands
+from proactive_bridges.command import publish as command
+from proactive_bridges.publish import PublishError, prepare_upload, publish
 from tests.orchestrator.uploadhub import UploadHub, serving
 
 TOKEN = "hf_" + "s" * 34
@@ -45,12 +47,17 @@ def folder(tmp_path):
     return export_folder
 
 
+APP = typer.Typer(cls=Commands)
+APP.callback()(lambda: None)
+APP.command("publish")(command)
+
+
 def cli(*arguments):
-    return CliRunner().invoke(app, ["export", *map(str, arguments)])
+    return CliRunner().invoke(APP, ["publish", *map(str, arguments)])
 
 
 def test_nothing_is_sent_before_preview_and_confirmation(hub, folder):
-    preview = cli(folder, "--publish", NAME)
+    preview = cli(folder, "--to", NAME)
 
     assert preview.exit_code == 2 and "nothing was uploaded; add --yes after checking the list" in preview.output
     for text in (
@@ -71,7 +78,7 @@ def test_a_new_data_set_is_private_unless_asked(hub, folder):
 
 
 def test_previewed_files_arrive_and_nothing_else(hub, folder, tmp_path):
-    done = cli(folder, tmp_path / "report.html", "--publish", NAME, "--yes")
+    done = cli(folder, tmp_path / "report.html", "--to", NAME, "--yes")
 
     assert done.exit_code == 0 and "/commit/" in done.output, done.output
     assert hub.private == {NAME: True} and hub.commits == 1
@@ -119,26 +126,26 @@ def test_a_run_folder_and_a_missing_card_are_noted(hub, folder):
 
 def test_refusals_are_sentences_without_the_token(hub, folder, tmp_path, monkeypatch):
     hub.refusal = 403
-    refused = cli(folder, "--publish", NAME, "--yes")
+    refused = cli(folder, "--to", NAME, "--yes")
     assert refused.exit_code == 2 and "the Hub refused lab/runs (403:" in refused.output and hub.commits == 0
 
     monkeypatch.setenv("HF_TOKEN", "hf_other")
-    wrong = cli(folder, "--publish", NAME, "--yes")
+    wrong = cli(folder, "--to", NAME, "--yes")
     assert wrong.exit_code == 2 and "(401:" in wrong.output and "hf_other" not in wrong.output
 
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    unreachable = cli(folder, "--publish", NAME, "--yes")
+    unreachable = cli(folder, "--to", NAME, "--yes")
     assert unreachable.exit_code == 2 and "the Hub cannot be reached" in unreachable.output
 
     monkeypatch.delenv("HF_TOKEN")
-    assert "HF_TOKEN is not set" in cli(folder, "--publish", NAME).output
+    assert "HF_TOKEN is not set" in cli(folder, "--to", NAME).output
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     for arguments, message in {
-        (folder, "--publish", "runs"): "is not a data set; type OWNER/NAME",
-        (tmp_path / "nowhere", "--publish", NAME): "does not exist; name a file or a folder",
-        (tmp_path / "empty", "--publish", NAME): "no file to publish",
-        (folder, folder, "--publish", NAME): "is in two of the folders",
+        (folder, "--to", "runs"): "is not a data set; type OWNER/NAME",
+        (tmp_path / "nowhere", "--to", NAME): "does not exist; name a file or a folder",
+        (tmp_path / "empty", "--to", NAME): "no file to publish",
+        (folder, folder, "--to", NAME): "is in two of the folders",
     }.items():
         done = cli(*arguments)
         assert done.exit_code == 2 and message in " ".join(done.output.split()), done.output

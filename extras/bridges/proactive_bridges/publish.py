@@ -18,7 +18,7 @@ TOKEN = "HF_TOKEN"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 """OWNER/NAME of a repository."""
 RUN_FOLDER_NOTE = (
-    "this is a run folder: it contains host names and logs; `export DIR --to trajectories` writes a folder to share"
+    "this is a run folder: it contains host names and logs; `export DIR --to turns` writes a folder to share"
 )
 NO_CARD_NOTE = "no README.md: the page and the license of a data set are its README.md"
 
@@ -59,7 +59,7 @@ def prepare_upload(paths: Sequence[Path], name: str, public: bool = False) -> Up
     Files keep their names and their paths inside a given folder.
     """
     if not NAME.fullmatch(name):
-        raise PublishError(f"--publish {name!r} is not a data set; type OWNER/NAME")
+        raise PublishError(f"--to {name!r} is not a data set; type OWNER/NAME")
     files: dict[str, Path] = {}
     skipped = 0
     for path in paths:

@@ -14,10 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
-from tests.orchestrator.environments.replayed import CONDITIONS, record_episodes
+from replayed import CONDITIONS, record_episodes
 
 ROOT = Path(__file__).parents[3]
+FOLDERS = (ROOT, ROOT / "extras" / "bridges", Path(__file__).parent)
 SAMPLES = 2
 """Of each scenario, condition and policy."""
 
@@ -42,14 +42,14 @@ def test_recorded_episodes_replay_through_verifiers(python, demo_data, tmp_path)
         for episode in episodes
     ]  # fmt: skip
     (tmp_path / "episodes.json").write_text(json.dumps(requests))
-    command = [python, "-m", "tests.orchestrator.environments.verifiers_replay", tmp_path / "episodes.json", demo_data]
+    command = [python, "-m", "verifiers_replay", tmp_path / "episodes.json", demo_data]
     done = subprocess.run(
         list(map(str, command)),
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, FOLDERS))},
     )
     outcomes = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 

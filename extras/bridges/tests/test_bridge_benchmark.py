@@ -6,7 +6,7 @@ from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.scenario import suggestions
 from envs.types import Action, Ending
-from orchestrator.environments.benchmark import Benchmark
+from proactive_bridges.benchmark import Benchmark
 from sweeps.conditions import CONDITIONS
 from sweeps.sweep_file import SweepError
 

@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from orchestrator.export.export import export
+from orchestrator.export import export
 from tests.orchestrator.rayhead import free_ports
 from tests.orchestrator.report.html.chromium import CHROMIUM, DRIVER, open_browser
 from tests.orchestrator.report.runs import play_sweep, sweep

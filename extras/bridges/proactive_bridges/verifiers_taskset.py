@@ -16,7 +16,7 @@ from actors.engine.backend import Message
 from actors.engine.chat_format import conversation, data_url
 from envs.render import Renderer
 from envs.types import Action, Ending, ImageRef
-from orchestrator.environments.benchmark import Benchmark, InteractiveEpisode
+from proactive_bridges.benchmark import Benchmark, InteractiveEpisode
 from sweeps.protocol import ZERO_SHOT
 
 __all__ = ["ProactiveEnv", "ProactiveHarness", "ProactiveTaskset"]

@@ -17,7 +17,7 @@ import verifiers.v1 as vf
 from verifiers.v1.utils.loaders import environment_class, load_environment
 
 from envs.types import Ending
-from orchestrator.environments.verifiers_taskset import ProactiveEnvConfig, replay
+from proactive_bridges.verifiers_taskset import ProactiveEnvConfig, replay
 from tests.actors.service import Service, completion, serving
 
 
@@ -33,7 +33,7 @@ async def play(episodes: list[dict[str, Any]], data: str) -> None:
 async def _play_condition(
     condition: str, group: list[dict[str, Any]], data: str, service: Service, replies: list[str]
 ) -> None:
-    config = {"taskset": {"id": "proactive-sweep", "data": data, "condition": condition}}
+    config = {"taskset": {"id": "proactive-bridges", "data": data, "condition": condition}}
     env = load_environment(ProactiveEnvConfig.model_validate(config))
     tasks = {(task.data.scenario, task.data.sample): task for task in env.taskset}
     client = vf.EvalClientConfig(base_url=service.url, api_key_var="TESTS_KEY")

@@ -18,7 +18,7 @@ from PIL import Image
 from envs import SCENARIOS
 from envs.render import Renderer
 from envs.types import Ending, ImageRef, Turn
-from orchestrator.environments.benchmark import Benchmark, InteractiveEpisode
+from proactive_bridges.benchmark import Benchmark, InteractiveEpisode
 from sweeps.protocol import ZERO_SHOT
 
 Observation = dict[str, Any]

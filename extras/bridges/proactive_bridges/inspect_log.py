@@ -20,7 +20,6 @@ import polars as pl
 from actors.playing.prompts import open_question, question_message, tool_messages
 from envs.tool_calls import calls_for_view, functions
 from envs.types import ERRORS, Ending, View
-from orchestrator.export.every_eval_ever import token_usage
 from orchestrator.report.html.episode_view import ReplayedTurn, episodes_with_turns, replay_episode
 from orchestrator.report.html.thumbnails import Thumbnails, picture_folder
 from orchestrator.report.run_data import RunData
@@ -47,23 +46,28 @@ MEASURES = {
 Json = dict[str, Any]
 
 
-def write(run_data: RunData, folder: Path, evaluator: str = "") -> None:
+def token_usage(prompt: int, reply: int) -> dict[str, int]:
+    """Return the tokens of an episode, or of several, under the names of Inspect."""
+    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
+
+
+def write(run_data: RunData, folder: Path) -> None:
     """Write ``TIME_proactivebench-CONDITION_ID.eval`` for every model, condition and protocol with a stored episode."""
     written_at = max(path.stat().st_mtime for path in (run_data.folder / "episodes").glob("*.parquet"))
     models = {model.name: model for model in run_data.sweep.models}
     groups = run_data.episodes.select("model", "condition", "protocol").unique().sort("model", "condition", "protocol")
     for model, condition, protocol in groups.iter_rows():
         if model in models:
-            _Log(run_data, models[model], condition, Protocol(protocol), int(written_at), evaluator).write(folder)
+            _Log(run_data, models[model], condition, Protocol(protocol), int(written_at)).write(folder)
 
 
 class _Log:
     """The log of one model, condition and protocol."""
 
     def __init__(
-        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: int, evaluator: str
+        self, run_data: RunData, model: ModelSpec, condition: str, protocol: Protocol, written_at: int
     ) -> None:
-        self.run_data, self.model, self.protocol, self.evaluator = run_data, model, protocol, evaluator
+        self.run_data, self.model, self.protocol = run_data, model, protocol
         self.time = datetime.fromtimestamp(written_at, UTC).isoformat()
         planned_at = min(written_at, int((run_data.folder / "plan.json").stat().st_mtime))
         self.started = datetime.fromtimestamp(planned_at, UTC).isoformat()
@@ -118,7 +122,7 @@ class _Log:
             "packages": {"proactive-sweep": software.version(), **read_status(self.run_data.folder).get("packages", {})},
             "metadata": {
                 "source": self.model.source, "revision": self.model.revision, "backend": self.model.backend, "seed": sweep.seed,
-                "condition": self.condition.model_dump(mode="json"), "sampling": decoding, "evaluated_by": self.evaluator,
+                "condition": self.condition.model_dump(mode="json"), "sampling": decoding, "evaluated_by": "",
                 "packages_of_scenarios": sweep.packages,
             },
         }  # fmt: skip

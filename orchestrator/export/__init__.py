@@ -1,1 +1,0 @@
-"""Export of run folders to the formats of other tools."""
