@@ -5,8 +5,8 @@ A node is staged once; all workers that need its data wait for the same task.
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from queue import SimpleQueue
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
@@ -16,11 +16,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from orchestrator.datasets.sources import parse_address
 from orchestrator.datasets.staging import stage
-from orchestrator.datasets.weights import fetch_all, prepare_weights
+from orchestrator.datasets.weights import prepare_weights
 from sweeps.spec import ModelSpec, Sweep
 
 STAGING_TIMEOUT_S = 1800.0
-"""Seconds without a message after which staging fails; progress is reported every five seconds."""
+"""Seconds without a message after which staging fails."""
+SILENCE_S = 60.0
+"""Seconds after which work without a line is reported as waiting."""
 
 
 @ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=1)
@@ -30,12 +32,6 @@ class Stager:
     def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
         """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
         yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def fetch_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any]]:
-    """Yield ("line", text) while weights are downloaded to this node, finally ("result", names of failed models)."""
-    yield from _stream_messages(lambda say: fetch_all(models, say))
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
@@ -49,32 +45,13 @@ async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[
     stream = _start_on(prepare_weights_task, node, models)
     try:
         while (message := await _next_message(stream))[0] != "result":
-            say(message[1])
+            if message[0] == "line":
+                say(message[1])
     except RayError as problem:
         say(f"nothing: {str(problem).strip().splitlines()[-1]}")
     except asyncio.CancelledError:
         ray.cancel(stream, force=True)
         raise
-
-
-async def fetch_on_nodes(
-    nodes: Mapping[str, str], models: Sequence[ModelSpec], say: Callable[[str], None]
-) -> list[str]:
-    """Download weights to all nodes (Ray id -> host) in parallel; return failures as ``MODEL on HOST``."""
-
-    async def fetch_on(node: str, host: str) -> list[str]:
-        stream = _start_on(fetch_weights_task, node, models)
-        try:
-            while True:
-                kind, payload = await _next_message(stream)
-                if kind == "result":
-                    return [f"{name} on {host}" for name in payload]
-                say(f"node {node[:6]} ({host}): {payload}")
-        except RayError as problem:
-            say(f"node {node[:6]} ({host}) is lost: {str(problem).strip().splitlines()[-1]}")
-            return [f"{model.name} on {host}" for model in models]
-
-    return [name for failed in await asyncio.gather(*(fetch_on(*node) for node in nodes.items())) for name in failed]
 
 
 def _start_on(task: Any, node: str, models: Sequence[ModelSpec]) -> Any:
@@ -95,7 +72,10 @@ def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[t
 
     Thread(target=run, daemon=True).start()
     while True:
-        kind, payload = messages.get()
+        try:
+            kind, payload = messages.get(timeout=SILENCE_S)
+        except Empty:
+            kind, payload = "waiting", ""  # the thread works; the network's own timeouts end what hangs
         if kind == "failed":
             raise payload
         yield kind, payload
@@ -131,7 +111,8 @@ class NodeStaging:
                 kind, payload = await asyncio.wait_for(_next_message(stream), STAGING_TIMEOUT_S)
                 if kind == "result":
                     return str(payload)
-                print(f"node {node[:6]} ({host}): {payload}", file=sys.stderr, flush=True)
+                if kind == "line":
+                    print(f"node {node[:6]} ({host}): {payload}", file=sys.stderr, flush=True)
         finally:
             self._kill_actor(node)
 

@@ -58,10 +58,8 @@ def check_members(archive: zipfile.ZipFile, size: int, name: str) -> list[Member
     return [Member(entry.filename, entry.file_size) for entry in entries]
 
 
-def unzip(
-    path: Path, target: Path, wanted: Callable[[str], bool], strip: str = "", say: Callable[[str], None] = print
-) -> int:
-    """Extract the files whose names are ``wanted``, without the prefix ``strip``; return their size in bytes.
+def unzip(path: Path, target: Path, wanted: Callable[[str], bool], say: Callable[[str], None] = print) -> int:
+    """Extract the files whose names are ``wanted``; return their size in bytes.
 
     An existing file of the right size is kept, so a second call resumes the first.
     Raises BadArchive for a hostile or damaged archive (before anything is written, if its directory shows it), OSError
@@ -75,7 +73,7 @@ def unzip(
             ]
             printed = time.monotonic()
             for number, member in enumerate(chosen):
-                _extract(archive, member, _target_path(root, member.name.removeprefix(strip), path.name), path.name)
+                _extract(archive, member, _target_path(root, member.name, path.name), path.name)
                 if time.monotonic() - printed > PROGRESS_INTERVAL_S:
                     printed = time.monotonic()
                     say(f"{path.name}: {number + 1:,} of {len(chosen):,} files extracted")

@@ -4,6 +4,7 @@ Columns (dataset card of ``tdemin16/ProactiveBench``): prompt, ground_truth, pro
 ignored. Every row is checked before training; pictures are not decoded here.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 import polars as pl
 
 from envs.samples import BadData
-from orchestrator.datasets.download import DATASET, Meter, Say
-from orchestrator.datasets.hub import Repository
+from orchestrator.datasets.benchmark_files import Say
+from orchestrator.datasets.download import DATASET
 from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.sources import Address, RemoteFolder, pin
 
 FOLDER, REMOTE, PATTERN = "train", "data", "train-*.parquet"
 ROWS = 26_879
@@ -102,14 +104,14 @@ def fetch_split(
     folder: Path, revision: str | None = None, say: Say = print, checked: Callable[[Path], int] = check_split
 ) -> Path:
     """Download the split into ``folder/train`` and check it; raises FetchError or BadData."""
-    source = Repository(DATASET, revision or "main", progress=Meter(say))
-    files = [file for file in source.files(REMOTE) if Path(file.path).match(PATTERN)]
+    address, target = pin(Address("hf", DATASET, revision or "", REMOTE)), folder / FOLDER
+    source = RemoteFolder(address, target)
+    files = {name: size for name, size in source.files().items() if Path(name).match(PATTERN)}
     if not files:
-        raise FetchError(f"{DATASET} at {source.commit} has no {REMOTE}/{PATTERN}")
-    target = folder / FOLDER
-    target.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        say(f"{file.path}: {file.size / 1e6:,.0f} MB")
-        source.download(file, target / Path(file.path).name)
-    say(f"{target}: {checked(target):,} rows at commit {source.commit}, all good")
+        raise FetchError(f"{address} has no {PATTERN}")
+    for name, size in files.items():
+        say(f"{name}: {size / 1e6:,.0f} MB")
+        source.download(name, size, target / name)
+    shutil.rmtree(source.arriving, ignore_errors=True)
+    say(f"{target}: {checked(target):,} rows at commit {address.revision}, all good")
     return target

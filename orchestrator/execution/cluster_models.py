@@ -1,13 +1,11 @@
-"""``models fetch`` and ``models try`` on a Ray cluster.
+"""``models try`` on a Ray cluster: one model after the other is loaded by a worker of its own and tried there.
 
-Fetch: all nodes where engines run download the weights at the same time; if they share a cache, the Hub client's locks let
-one node download and the others find its files. Try: one model after the other is loaded by a worker of its own and tried
-there; a model that fails does not stop the next.
+A model that fails does not stop the next.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from ray.exceptions import RayActorError, RayTaskError
 from actors.text.printable import first_line
 from actors.trial.trial import TrialReport
 from actors.worker import Worker
-from orchestrator.datasets.node_staging import NodeStaging, fetch_on_nodes
+from orchestrator.datasets.node_staging import NodeStaging
 from orchestrator.execution import ray_cluster
 from orchestrator.execution.driver import START_TIMEOUT_S
 from orchestrator.execution.gpu_placement import GpuPlacement
@@ -35,14 +33,6 @@ from sweeps.spec import ModelSpec, Sweep
 
 TRIAL_TIMEOUT_S = 3600.0
 """Seconds that the episodes and the comparison of one model may take."""
-
-
-def fetch_on_cluster(models: Sequence[ModelSpec], say: Callable[[str], None]) -> list[str]:
-    """Fetch on every node with GPUs, or on all nodes if no node has a GPU; return what failed, as ``MODEL on HOST``."""
-    ray_cluster.connect()
-    gpu_nodes = {node.name for node in ray_cluster.gpu_nodes()}
-    nodes = {node: host for node, host in ray_cluster.node_hosts().items() if node in gpu_nodes or not gpu_nodes}
-    return asyncio.run(fetch_on_nodes(nodes, models, say))
 
 
 def try_models(models: Sequence[ModelSpec], sweep: Path | None, data: Path | None, rates: Path) -> Iterator[Row]:

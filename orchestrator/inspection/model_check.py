@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.baselines import POLICIES
-from orchestrator.datasets.hub import Repository
 from orchestrator.datasets.remote_files import FetchError, fetch_errors
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
@@ -208,15 +207,17 @@ def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
 
 
 def _on_hub(model: ModelSpec) -> ModelFacts:
-    repository = Repository(model.source, model.revision or "main", "model")
-    files = {file.path: file for file in repository.files()}
-    if "config.json" not in files:
-        return ModelFacts("no: it has no config.json")
-    with fetch_errors(f"{model.source}/config.json"), repository.open(files["config.json"]) as remote:
-        config = parse_config(remote.read(MAX_FILE_BYTES))
-    weights = sum(file.size for path, file in files.items() if path.endswith(".safetensors") and "/" not in path)
+    with fetch_errors(model.source):
+        from huggingface_hub import HfApi, hf_hub_download
+
+        info = HfApi().model_info(model.source, revision=model.revision or None, files_metadata=True)
+        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        if not 0 < sizes.get("config.json", 0) <= MAX_FILE_BYTES:
+            return ModelFacts("no: it has no config.json")
+        config = parse_config(Path(hf_hub_download(model.source, "config.json", revision=info.sha)).read_bytes())
+    weights = sum(size for path, size in sizes.items() if path.endswith(".safetensors") and "/" not in path)
     pinned = "" if model.revision else ", no revision pinned"
-    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(config or {}), weights, _hub_license(repository.info))
+    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(config or {}), weights, _hub_license(info))
 
 
 def _hub_license(info: Any) -> str:

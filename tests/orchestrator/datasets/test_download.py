@@ -1,8 +1,7 @@
-"""A fetch from a server on loopback that speaks the Hub's protocol: whole, broken, resumed, lied to and attacked."""
+"""``data fetch`` from a server on loopback that speaks the Hub's protocol: whole, broken, resumed, lied to and attacked."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 import zipfile
@@ -11,27 +10,13 @@ from pathlib import Path
 import pytest
 
 from envs import SCENARIOS
+from orchestrator.datasets.download import TERMS, describe_terms
+from tests.conftest import PYTHONPATH, ROOT
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
 
-ROOT = Path(__file__).parents[3]
-DATASET = "tdemin16/ProactiveBench"
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
-
-
-@pytest.fixture(scope="module")
-def published(demo_data, tmp_path_factory):
-    """The demo benchmark as the published one is: folder test/, seven JSONL files, archives named by number."""
-    folder = tmp_path_factory.mktemp("hub")
-    bench = folder / "test"
-    bench.mkdir()
-    for path in demo_data.glob("*.jsonl"):
-        (bench / path.name).write_bytes(path.read_bytes())
-    tops = sorted(path for path in demo_data.iterdir() if path.is_dir())
-    for number, group in enumerate((tops[:3], tops[3:5], tops[5:]), 1):
-        with zipfile.ZipFile(bench / f"data{number}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in (p for top in group for p in sorted(top.rglob("*")) if p.is_file()):
-                archive.write(path, path.relative_to(demo_data).as_posix())
-    return folder
+DATASET = "tdemin16/ProactiveBench"
+ARCHIVES = ("test/data1.zip", "test/data2.zip")
 
 
 @pytest.fixture
@@ -40,11 +25,12 @@ def hub(published):
         yield running
 
 
-def fetch(hub, folder, *options, offline="0"):
+def fetch(hub, folder, *options, offline="0", path=""):
     """`proactive-sweep data fetch FOLDER ...`, asking the server on loopback."""
     environment = {
         **os.environ, "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": offline, "HF_HOME": str(folder.parent / "hf"),
-        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "PYTHONPATH": str(ROOT), "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "PYTHONPATH": f"{path}{PYTHONPATH}",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1",
     }  # fmt: skip
     command = [sys.executable, "-m", "orchestrator", "data", "fetch", str(folder), *options]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, cwd=ROOT)
@@ -67,91 +53,88 @@ def test_everything_arrives_is_unpacked_and_checked(hub, tmp_path, demo_data):
     for path in (p for p in demo_data.rglob("*") if p.is_file()):
         assert (tmp_path / "bench/test" / path.relative_to(demo_data)).read_bytes() == path.read_bytes()
     assert json.loads((tmp_path / "bench/fetched.json").read_text())["commit"] == COMMIT
+    assert not (tmp_path / "bench/test/.arriving").exists() and (tmp_path / "bench/test/data1.zip").is_file()
 
 
-def test_only_what_the_chosen_scenarios_need(hub, tmp_path):
-    done = fetch(hub, tmp_path / "bench", "--scenarios", "QD", "--delete-archives")
+def test_only_what_the_chosen_scenarios_need_arrives_once(hub, tmp_path):
+    bench, options = tmp_path / "bench", ("--scenarios", "QD", "--delete-archives")
+    done = fetch(hub, bench, *options)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    bench = tmp_path / "bench/test"
-    assert [path.name for path in bench.iterdir() if path.is_dir()] == ["QuickDraw"]
-    assert not list(bench.glob("*.zip")) and [path.name for path in bench.glob("*.jsonl")] == [
-        "QuickDraw_preprocessed.jsonl"
-    ]
+    assert {path.name for path in (bench / "test").iterdir()} == {"QuickDraw", "QuickDraw_preprocessed.jsonl"}
     assert sum(name.endswith(".zip") for name in hub.sent) == 1, "an archive without sketches was fetched"
-    assert done.stdout.count("nothing in it is needed") == 2
-
     sent_before = dict(hub.sent)
-    assert fetch(hub, tmp_path / "bench", "--scenarios", "QD", "--delete-archives").returncode == 0
+    assert fetch(hub, bench, *options).returncode == 0
     assert hub.sent == sent_before, "what was unpacked and deleted must not be fetched again"
 
 
-def test_a_broken_download_goes_on_where_it_stopped(hub, tmp_path):
-    name = "test/data1.zip"
+def test_a_broken_download_is_resumed(hub, tmp_path):
+    name = ARCHIVES[0]
     size = (hub.folder / name).stat().st_size
-    hub.cuts[name] = [size // 3, size // 3]
-    done = fetch(hub, tmp_path / "bench", "--scenarios", "ROD,CIT,COCO,IN-C,MVP-N")
+    hub.cuts[name] = [size // 2] * 3
+    runs = [fetch(hub, tmp_path / "bench")]
+    while runs[-1].returncode and len(runs) < 4:
+        assert_refused(runs[-1], "broke off", "rerun the same command to resume")
+        runs.append(fetch(hub, tmp_path / "bench"))
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert hub.cuts[name] == [] and hub.sent[name] == size, "it began anew"
+    assert runs[-1].returncode == 0, runs[-1].stdout + runs[-1].stderr
 
 
-def test_failing_server_is_one_sentence_and_next_call_resumes(hub, tmp_path):
-    name = "test/data1.zip"
-    size = (hub.folder / name).stat().st_size
-    hub.cuts[name] = [size // 2] + [0] * 200
-    assert_refused(fetch(hub, tmp_path / "bench"), "broke off at", "rerun the same command to resume")
+def test_changed_bytes_are_noticed_and_removed(hub, tmp_path):
+    hub.spoiled |= set(ARCHIVES)
+    assert_refused(fetch(hub, tmp_path / "bench"), "data1.zip")
+    assert not list((tmp_path / "bench").rglob("*.jpg"))
 
-    hub.cuts.clear()
-    before = hub.sent[name]
+    hub.spoiled.clear()
     assert fetch(hub, tmp_path / "bench").returncode == 0
-    assert before == size // 2 and hub.sent[name] == size
-
-
-def test_a_wrong_size_and_changed_bytes_are_noticed(hub, tmp_path):
-    name = "test/QuickDraw_preprocessed.jsonl"
-    hub.lies[name] = (hub.folder / name).stat().st_size + 100
-    assert_refused(fetch(hub, tmp_path / "one", "--scenarios", "QD"), name, "broke off")
-
-    hub.lies.clear()
-    hub.spoiled |= {f"test/data{number}.zip" for number in (1, 2, 3)}
-    assert_refused(fetch(hub, tmp_path / "two"), "SHA-256")
-    assert not list((tmp_path / "two/test").glob("*.zip"))
 
 
 def test_disk_space_is_checked_first(hub, tmp_path):
-    tool = tmp_path / "sitecustomize.py"
-    tool.write_text("import shutil, collections\nU = collections.namedtuple('U', 'total used free')\n"
-                    "shutil.disk_usage = lambda path: U(1, 1, 1 << 20)\n")  # fmt: skip
-    environment = {**os.environ, "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1",
-                   "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}  # fmt: skip
-    command = [sys.executable, "-m", "orchestrator", "data", "fetch", str(tmp_path / "bench")]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    (tmp_path / "sitecustomize.py").write_text(
+        "import shutil, collections\nU = collections.namedtuple('U', 'total used free')\n"
+        "shutil.disk_usage = lambda path: U(1, 1, 1 << 20)\n"
+    )
+    done = fetch(hub, tmp_path / "bench", path=f"{tmp_path}{os.pathsep}")
 
     assert_refused(done, "GB free", "--delete-archives")
     assert not list((tmp_path / "bench").rglob("*.zip"))
 
 
-def test_a_hostile_archive_writes_nothing(published, tmp_path):
+def hostile_hub(published: Path, tmp_path: Path, member: str) -> Path:
+    """Return a copy of the lines beside an archive with one bad member."""
     bad = tmp_path / "hub/test"
     bad.mkdir(parents=True)
     for path in (published / "test").glob("*.jsonl"):
         (bad / path.name).write_bytes(path.read_bytes())
     with zipfile.ZipFile(bad / "data1.zip", "w") as archive:
-        archive.writestr("QuickDraw/../../../escaped.png", b"x")
-    with serving(Hub(tmp_path / "hub", DATASET)) as hub:
+        archive.writestr(member, b"x")
+    return bad.parent
+
+
+@pytest.mark.parametrize("member", ["QuickDraw/../../../escaped.png", "/tmp/escaped.png"])
+def test_a_hostile_archive_writes_nothing(published, tmp_path, member):
+    with serving(Hub(hostile_hub(published, tmp_path, member), DATASET)) as hub:
         assert_refused(fetch(hub, tmp_path / "bench", "--scenarios", "QD"), "data1.zip", "outside the folder")
 
-    assert not list(tmp_path.rglob("escaped.png"))
+    assert not list(tmp_path.rglob("escaped.png")) and not Path("/tmp/escaped.png").exists()
 
 
 def test_mistakes_are_sentences(hub, tmp_path):
     assert_refused(fetch(hub, tmp_path / "a", "--scenarios", "QDD"), "no scenario 'QDD'", ", ".join(SCENARIOS))
     assert_refused(fetch(hub, tmp_path / "b", offline="1"), "the Hub did not give")
     (tmp_path / "c").mkdir()
-    (tmp_path / "c/fetched.json").write_text(json.dumps({"commit": COMMIT, "archives": {}}))
-    unreachable = Hub(hub.folder, DATASET)
-    unreachable.address = "http://127.0.0.1:9"
-    done = fetch(unreachable, tmp_path / "d")
-    assert_refused(done, "the Hub did not give")
-    assert not re.search(r"0x[0-9a-f]{6}", done.stderr)
+    (tmp_path / "c/fetched.json").write_text(json.dumps({"commit": "0" * 40}))
+    assert_refused(fetch(hub, tmp_path / "c", "--revision", "main"), "0" * 40, "name another folder")
+    absent = Hub(hub.folder, "someone/else")
+    absent.address = hub.address
+    lines = hub.folder / "test/QuickDraw_preprocessed.jsonl"
+    moved = lines.rename(hub.folder / "moved.jsonl")
+    assert_refused(fetch(hub, tmp_path / "d", "--scenarios", "QD"), "holds no QuickDraw_preprocessed.jsonl")
+    moved.rename(lines)
+
+
+def test_the_terms_of_each_data_set_are_named_with_their_address():
+    lines = list(describe_terms([*SCENARIOS, "mine"]))
+
+    assert TERMS.keys() == SCENARIOS.keys() and len(lines) == 8
+    assert all(terms.address in line for line, terms in zip(lines[1:], TERMS.values(), strict=True))

@@ -54,14 +54,6 @@ def test_hostile_member_is_refused_before_any_write(name, tmp_path):
     assert not (tmp_path / "out").exists() and sorted(p.name for p in tmp_path.iterdir()) == ["x.zip"]
 
 
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_empty_name_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive, archive.open(zipfile.ZipInfo(""), "w") as member:
-        member.write(b"x")
-    with pytest.raises(BadArchive, match="is no file name"):
-        unzip(tmp_path / "x.zip", tmp_path / "out", accept_all)
-
-
 def test_same_name_twice(tmp_path):
     with pytest.raises(BadArchive, match="a file twice"):
         unzip(write_archive(tmp_path / "x.zip", ("a", b"1"), ("a", b"2")), tmp_path / "out", accept_all)
@@ -125,13 +117,13 @@ def test_wanted_files_are_extracted_and_second_call_resumes(tmp_path):
     path = write_archive(tmp_path / "x.zip", ("test/A/1", b"one"), ("test/A/2", b"two"), ("test/B/3", b"three"))
     out = tmp_path / "out"
 
-    assert unzip(path, out, lambda name: "/A/" in name, strip="test/") == 6
-    (out / "A/1").unlink()
-    before = (out / "A/2").stat().st_mtime_ns
-    assert unzip(path, out, lambda name: "/A/" in name, strip="test/") == 6
+    assert unzip(path, out, lambda name: "/A/" in name) == 6
+    (out / "test/A/1").unlink()
+    before = (out / "test/A/2").stat().st_mtime_ns
+    assert unzip(path, out, lambda name: "/A/" in name) == 6
 
-    assert (out / "A/1").read_bytes() == b"one" and (out / "A/2").stat().st_mtime_ns == before
-    assert not (out / "B").exists()
+    assert (out / "test/A/1").read_bytes() == b"one" and (out / "test/A/2").stat().st_mtime_ns == before
+    assert not (out / "test/B").exists()
 
 
 def test_an_encrypted_file_is_refused(tmp_path):
@@ -144,23 +136,6 @@ def test_an_encrypted_file_is_refused(tmp_path):
     with pytest.raises(BadArchive, match=r"a/secret.*is encrypted"):
         unzip(path, tmp_path / "out", accept_all)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_bomb_is_named_with_its_sizes(tmp_path):
-    path = write_archive(tmp_path / "x.zip", ("a/bomb", b"\0" * (30 << 20)))
-
-    with pytest.raises(BadArchive, match=r"would grow from [\d,]{5,7} to 31,457,280 bytes"):
-        unzip(path, tmp_path / "out", accept_all)
-
-
-def test_only_a_long_extraction_says_how_far_it_is(tmp_path, monkeypatch):
-    path, said = write_archive(tmp_path / "x.zip", ("a", b"12"), ("b", b"345"), ("other", b"6")), []
-    unzip(path, tmp_path / "quick", accept_all, say=said.append)
-    assert said == []
-    monkeypatch.setattr(unpacking, "PROGRESS_INTERVAL_S", -1)
-
-    assert unzip(path, tmp_path / "out", lambda name: name in "ab", say=said.append) == 5
-    assert said == ["x.zip: 1 of 2 files extracted", "x.zip: 2 of 2 files extracted"]
 
 
 def write_claim(path, content, size):
@@ -198,18 +173,3 @@ def test_a_small_file_may_grow_by_any_factor_and_a_large_one_by_a_hundred(tmp_pa
     assert unzip(write_archive(tmp_path / "x.zip", ("a", bytes(1 << 20))), tmp_path / "out", accept_all) == 1 << 20
     with pytest.raises(BadArchive, match=r"^y\.zip: 'a' would grow from [\d,]+ to 1,048,577 bytes$"):
         unzip(write_archive(tmp_path / "y.zip", ("a", bytes((1 << 20) + 1))), tmp_path / "out", accept_all)
-    assert (unpacking.MAX_FILES, unpacking.MAX_BYTES, unpacking.MAX_NAME) == (5_000_000, 549_755_813_888, 1024)
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("a/../../x", "would land outside the folder"), ("a/./x", "is no file name"),
-        ("a" * 1_025, "is no file name"), ("a/link", "is a link or a device, not a file"),
-    ],
-)  # fmt: skip
-def test_a_refusal_names_archive_file_and_reason(tmp_path, name, reason):
-    member = link(name) if name == "a/link" else name
-    with pytest.raises(BadArchive) as refused:
-        unzip(write_archive(tmp_path / "x.zip", (member, b"x")), tmp_path / "out", accept_all)
-    assert str(refused.value) == f"x.zip: {name[:200]!r} {reason}"

@@ -5,10 +5,15 @@ import os
 import subprocess
 import sys
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
-from tests.conftest import ROOT
+from orchestrator.datasets import weights
+from orchestrator.datasets.remote_files import FetchError
+from orchestrator.datasets.weights import fetched_models, prepare_weights
+from sweeps.spec import ModelSpec
+from tests.conftest import PYTHONPATH
 from tests.orchestrator.hubserver import COMMIT, Hub, serving
 
 pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
@@ -38,12 +43,12 @@ def fetch(tmp_path):
         "failed = fetch_all(models, print, json.loads(sys.argv[1]))\nsys.exit(1 if failed else 0)\n"
     )
 
-    def run(address, *names, pauses=(), command=None):
-        home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": str(ROOT)}
+    def run(address, *names, pauses=()):
+        home = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "PYTHONPATH": PYTHONPATH}
         quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "RAY_ADDRESS"))}
         return subprocess.run(
-            [sys.executable, *(command or [program, json.dumps(pauses), *(names or [MODEL])])],
+            [sys.executable, program, json.dumps(pauses), *(names or [MODEL])],
             env={**environment, **home, **quiet}, capture_output=True, text=True, timeout=300, cwd=tmp_path,
         )  # fmt: skip
 
@@ -60,27 +65,9 @@ def test_only_what_engines_read_arrives_and_a_second_call_fetches_nothing(hub, f
     sent = dict(hub.sent)
     second = fetch(hub.address)
 
-    size = sum(READ.values())
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert list_fetched(tmp_path) == READ
-    assert f"tiny: 4 files, {size:,} bytes; 0 bytes are here, {size:,} bytes to fetch" in first.stdout
-    assert f"tiny: 4 files, {size:,} bytes; {size:,} bytes are here, 0 bytes to fetch" in second.stdout
-    assert second.stdout.endswith("1 of 1 model is here, 0 bytes fetched now\n")
-    assert hub.sent == sent, "nothing was sent twice"
-    for name in READ:
-        snapshot = tmp_path / f"home/hub/models--someone--tiny/snapshots/{COMMIT}"
-        assert (snapshot / name).read_bytes() == (hub.folder / name).read_bytes()
-
-
-def test_the_command_fetches_the_models_of_a_sweep_that_the_hub_has(hub, fetch, tmp_path):
-    sweep = tmp_path / "x.toml"
-    sweep.write_text(f'data = "x"\nmodels = ["uniform", "tiny"]\n[[model]]\nname = "tiny"\nsource = "{MODEL}"\n')
-    done = fetch(hub.address, command=["-m", "orchestrator", "models", "fetch", "--sweep", str(sweep)])
-    bare = fetch(hub.address, command=["-m", "orchestrator", "models", "fetch"])
-
-    assert done.returncode == 0 and done.stdout.startswith("tiny: 4 files"), done.stdout + done.stderr
-    assert list_fetched(tmp_path) == READ
-    assert bare.returncode == 2 and "name the models to fetch, or a sweep" in bare.stderr
+    assert list_fetched(tmp_path) == READ and f"{sum(READ.values()):,} bytes fetched" in first.stdout
+    assert hub.sent == sent and second.stdout == "", "nothing was sent twice"
 
 
 def test_a_model_without_safetensors_gets_its_other_weights(hub, fetch, tmp_path):
@@ -111,7 +98,7 @@ def test_a_model_that_is_not_there_is_one_sentence_and_stops_no_other(hub, fetch
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert next(line for line in done.stdout.splitlines() if line.startswith("absent: "))
     assert "asking again" not in done.stdout, "an answer is an answer"
-    assert done.stdout.endswith("fetched now\n") and list_fetched(tmp_path) == READ
+    assert list_fetched(tmp_path) == READ
 
 
 def test_busy_hub_is_asked_again(hub, fetch, tmp_path):
@@ -130,3 +117,23 @@ def test_a_hub_that_stays_away_is_one_sentence(fetch):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "the Hub does not answer for tiny (" in done.stdout and "asking again in 0.1 s" in done.stdout
     assert "asked 2 times; rerun the same command to resume" in done.stdout
+
+
+def test_models_without_a_repository_are_not_fetched(tmp_path):
+    models = [
+        ModelSpec(name="a", source="x/y"), ModelSpec(name="b", source="x/y"),
+        ModelSpec(name="c", source="x/y", revision="0" * 40), ModelSpec(name="d", source=str(tmp_path)),
+        ModelSpec(name="e", source="gpt", backend="openai"), ModelSpec(name="f", source="builtin:oracle", backend="builtin"),
+    ]  # fmt: skip
+    assert [model.name for model in fetched_models(models)] == ["a", "c"]
+
+
+def test_weights_are_read_ahead_and_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
+    said: list[str] = []
+    (tmp_path / "model.safetensors").write_bytes(b"x" * 5_000)
+    prepare_weights([ModelSpec(name="here", source=str(tmp_path), backend="transformers")], said.append)
+
+    assert said == ["here: 5,000 bytes are read into memory"]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1))
+    with pytest.raises(FetchError, match=r"2.00 GB are to fetch .* HF_HOME"):
+        weights._check_space(ModelSpec(name="big", source="x/y"), tmp_path / "absent", 2_000_000_000)
