@@ -67,6 +67,18 @@ def demo_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random picture model in a folder, for tests of engines that need no skill."""
+    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
+    pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
+    from tests.actors.tiny import checkpoint
+
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    checkpoint(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
     """A local cluster of real Ray processes with two CPUs, for drivers that run as subprocesses."""
     os.environ.update(ENVIRONMENT)

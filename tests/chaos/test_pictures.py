@@ -16,6 +16,8 @@ from envs.samples import load_samples
 from envs.types import Mode
 from orchestrator.storage.episode_store import episodes
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 

@@ -16,6 +16,9 @@ from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 
 
+TINY = {"name": "tiny", "source": "org/tiny", "backend": "transformers", "gpus": 0}
+
+
 class Recording:
     """The remote method of a worker: it waits, then dies or reports."""
 
@@ -37,14 +40,14 @@ class Actor:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_other_workers_wait_for_the_first_and_replace_it(demo_data: Path, tmp_path: Path, dies: bool) -> None:
-    sweep = build({"name": "s", "data": str(demo_data), "models": ["embedded", "oracle"]}, "s")
+    sweep = build({"name": "s", "data": str(demo_data), "models": ["tiny", "oracle"], "model": [TINY]}, "s")
     certifier, calls = Certifier(build_plan(sweep), tmp_path), [Recording(dies), Recording(), Recording()]
-    workers = [WorkerHandle("embedded", Actor(call), models=sweep.models[:1]) for call in calls]
+    workers = [WorkerHandle("tiny", Actor(call), models=sweep.models[:1]) for call in calls]
     policy = WorkerHandle("builtin", Actor(Recording(dies=True)), models=sweep.models[1:])
 
     async def ready(worker: WorkerHandle) -> str:
         await certifier.certify(worker)
-        return read_certificates(tmp_path)["embedded"].reason
+        return read_certificates(tmp_path)["tiny"].reason
 
     async def both() -> list[object]:
         await certifier.certify(policy)

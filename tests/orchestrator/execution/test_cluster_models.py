@@ -11,6 +11,8 @@ from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, Obser
 from tests.benchmark import copy_benchmark
 
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 @pytest.mark.long
 @pytest.mark.slow
 def test_a_model_that_fails_does_not_stop_the_next(cli, tmp_path: Path) -> None:

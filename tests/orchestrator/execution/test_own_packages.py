@@ -18,6 +18,8 @@ from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.orchestrator.judging.test_judging import sweep as judged_sweep
 from tests.orchestrator.judging.test_judging import verdicts_read_once
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PLANNED = 2 * 2 * 7 * 10

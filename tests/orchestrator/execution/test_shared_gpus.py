@@ -10,6 +10,8 @@ import pytest
 from orchestrator.storage.episode_store import episodes
 from tests.conftest import ENVIRONMENT, ROOT, Cli
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 pytestmark = pytest.mark.slow
 MODEL = (
     '[[model]]\nname = "{0}"\nsource = "builtin:embedded"\nbackend = "transformers"\ndtype = "float32"\ngpus = {1}\n'

@@ -33,7 +33,6 @@ WRONG = {
 GOOD = {
     "hub": {"source": "org/m", "revision": "a" * 40},
     "local": {"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9", "key_env": ""}},
-    "embedded": {"source": "builtin:embedded", "backend": "transformers"},
 }
 
 

@@ -25,6 +25,8 @@ from tests.chaos.ground import finish_process
 from tests.conftest import ROOT
 from tests.orchestrator.rayhead import head
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 SWEEP = """name = "ahead"
 data = "{data}"
 conditions = ["zero-shot"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 pytestmark = pytest.mark.slow
 
 PROGRAM = Path(sys.executable).with_name("proactive-sweep")
