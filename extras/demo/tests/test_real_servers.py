@@ -15,14 +15,15 @@ import pytest
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
+from fetched_weights import needs_smollm2
+
 from orchestrator.datasets.remote_files import FetchError
-from proactive_demo.fetch import download_packages
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_demo.embedded_135m import MEMBER, SMOLLM2, packaged_folder
+from proactive_demo.fetch import download_packages
 from tests.conftest import ROOT, Cli
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.served_model import free_port, kill, proxied, served
-from fetched_weights import needs_smollm2
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,7 +15,6 @@ from orchestrator.inspection.certificate import read_certificates
 from orchestrator.planning.build_plan import build_plan
 from sweeps.load import build
 
-
 TINY = {"name": "tiny", "source": "org/tiny", "backend": "transformers", "gpus": 0}
 
 

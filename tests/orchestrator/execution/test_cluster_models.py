@@ -10,8 +10,8 @@ import pytest
 from orchestrator.scheduling.forecast.throughput import ANSWERS, EPISODES, ObservedRate, add_observed, read_observed
 from tests.benchmark import copy_benchmark
 
-
 pytest.importorskip("proactive_demo", reason="the extra `demo` is not installed")
+
 
 @pytest.mark.long
 @pytest.mark.slow
