@@ -79,15 +79,14 @@ DOORS = {
     "torch": ("actors/engine/hf/",),
     "transformers": ("actors/engine/hf/",),
     "aiohttp": (
-        "orchestrator/datasets/remote_files.py",
+        "orchestrator/datasets/sources.py",
         "orchestrator/view/",
     ),
     "openai": ("actors/engine/openai/",),
     "pynvml": ("actors/node/nvml.py",),
     "mlflow": ("orchestrator/tracking/",),
     "huggingface_hub": (
-        "orchestrator/datasets/checkpoint_listing.py",
-        "orchestrator/datasets/hub.py",
+        "orchestrator/datasets/",
         "actors/engine/vllm/",
         "actors/engine/hf/",
     ),

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from actors.engine.baselines import POLICIES
-from orchestrator.datasets.remote_files import FetchError, fetch_errors
+from orchestrator.datasets.checkpoint_listing import read_model
+from orchestrator.datasets.remote_files import FetchError
 from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
 from orchestrator.inspection.decoding_contract import decoding_cell
 from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
 from orchestrator.inspection.service_check import key_fault, service_cell
-from sweeps.checkpoint import MAX_FILE_BYTES, Checkpoint, checkpoint_folder, parse_config, positive, read_checkpoint
+from sweeps.checkpoint import Checkpoint, checkpoint_folder, positive, read_checkpoint
 from sweeps.package_models import find_package_model, missing_package, resolve_source
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec, Sweep
@@ -207,17 +208,14 @@ def _on_disk(model: ModelSpec, folder: Path) -> ModelFacts:
 
 
 def _on_hub(model: ModelSpec) -> ModelFacts:
-    with fetch_errors(model.source):
-        from huggingface_hub import HfApi, hf_hub_download
-
-        info = HfApi().model_info(model.source, revision=model.revision or None, files_metadata=True)
-        sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
-        if not 0 < sizes.get("config.json", 0) <= MAX_FILE_BYTES:
-            return ModelFacts("no: it has no config.json")
-        config = parse_config(Path(hf_hub_download(model.source, "config.json", revision=info.sha)).read_bytes())
-    weights = sum(size for path, size in sizes.items() if path.endswith(".safetensors") and "/" not in path)
+    repository = read_model(model.source, model.revision)
+    if "config.json" not in repository.sizes:
+        return ModelFacts("no: it has no config.json")
+    sizes = repository.sizes.items()
+    weights = sum(size for path, size in sizes if path.endswith(".safetensors") and "/" not in path)
     pinned = "" if model.revision else ", no revision pinned"
-    return ModelFacts(f"ok: on the Hub{pinned}", Checkpoint(config or {}), weights, _hub_license(info))
+    checkpoint = Checkpoint(repository.config or {})
+    return ModelFacts(f"ok: on the Hub{pinned}", checkpoint, weights, _hub_license(repository.info))
 
 
 def _hub_license(info: Any) -> str:
