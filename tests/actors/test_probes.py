@@ -22,7 +22,6 @@ from envs.render import GREY
 from envs.samples import load_samples
 from envs.types import NO_PICTURE, Sample
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import Cell, ModelSpec
 from tests.actors.service import completion, serving
