@@ -1,18 +1,28 @@
 """``data check``: lists every bad line and every unreadable picture that an episode can show, before a sweep starts."""
 
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from envs import SCENARIOS, installed_scenarios, is_scenario
+from envs import SCENARIOS, installed_scenarios, is_scenario, regular
 from envs.bad_lines import Problem
 from envs.plural import pluralize
 from envs.render import PictureHeader, Renderer, UnreadablePicture, crop_bounds
-from envs.samples import BadData, is_evaluated, read_samples
-from envs.scenario import LastImageSettles, Scenario
+from envs.samples import BadData, is_evaluated, lines_file, read_samples
+from envs.scenario import LastImageSettles, Scenario, suggestions
 from envs.types import ImageRef, Mode, Sample, State
+
+FOREIGN = {
+    b"version https://git-lfs": "a pointer of Git LFS, not the file: fetch it with `git lfs pull`",
+    b"<!doctype html": "an HTML page, such as a login or an error: download the file again",
+    b"<html": "an HTML page, such as a login or an error: download the file again",
+    b"ftypheic": "a HEIC picture, which the package cannot read: save it as JPEG or PNG",
+    b"ftypmif1": "a HEIC picture, which the package cannot read: save it as JPEG or PNG",
+}
+"""First bytes of files that are often in the place of others -> what they are."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
     renderer = Renderer(folder, cache_bytes=0)
     for name in scenarios:
         all_samples, bad_lines = read_samples(folder, name)
-        problems += bad_lines
+        problems += _line_problems(lines_file(folder, name), all_samples, bad_lines)
         evaluated = [sample for sample in all_samples if is_evaluated(sample, filtered)]
         first_users: dict[str, Sample] = {}
         for sample in evaluated:
@@ -75,15 +85,25 @@ def check(folder: Path, scenarios: Sequence[str], filtered: bool = True, deep: b
             problems += _check_crops(refs, sample)
             for ref in refs:
                 first_users.setdefault(ref.path, sample)
-        for path, sample in first_users.items():
+        for picture, sample in first_users.items():
             try:
-                headers.append(renderer.verify(path))
+                headers.append(renderer.verify(picture))
                 if deep:
-                    renderer.decode(path)
+                    renderer.decode(picture)
             except UnreadablePicture as reason:
-                problems.append(_picture_problem(reason, sample))
+                problems.append(_name_content(_picture_problem(reason, sample), folder / picture))
         samples[name], pictures[name] = len(evaluated), len(first_users)
     return Report(tuple(problems), samples, pictures, tuple(headers))
+
+
+def _line_problems(path: Path, samples: Sequence[Sample], bad_lines: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield the problems of a data file: bad lines, no line at all, and samples that no reply can answer."""
+    yield from (_name_content(problem, path) for problem in bad_lines)
+    if not samples and not bad_lines:
+        yield Problem(path.name, 0, "is empty, so there is nothing to play")
+    for sample in samples:
+        for reason in find_ambiguities(sample):
+            yield Problem(path.name, 0, f"sample {sample.id} {reason}")
 
 
 def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
@@ -91,6 +111,36 @@ def reachable_pictures(sample: Sample) -> Iterator[ImageRef]:
     game = SCENARIOS[sample.scenario]
     yield game.view(sample, game.initial(sample, Mode.REFERENCE)).image
     yield from (game.image(sample, state) for state in reachable_states(sample))
+
+
+def find_ambiguities(sample: Sample) -> Iterator[str]:
+    """Yield why a reply to a sample that can be played would not tell what the model means."""
+    abstentions = [option for option in sample.options if option not in suggestions(sample.options)]
+    if len(abstentions) != 1:
+        yield f"has {len(abstentions)} options that abstain; a question has one"
+    texts = [_normalize(category) for category in sample.categories]
+    if alike := next((text for text in texts if texts.count(text) > 1), ""):
+        yield f"has two categories that read alike: {alike!r}"
+    if common := next((option for option in sample.options if _normalize(option) in texts), ""):
+        yield f"has {common!r} as an option and as a category"
+    if sample.scenario == "ROD" and sample.frames == 1:
+        yield "has one picture, so moving the blocks shows nothing else"
+
+
+def _normalize(text: str) -> str:
+    """Return a text without differences of case, blanks and composed letters."""
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _name_content(problem: Problem, path: Path) -> Problem:
+    """Return the problem with what an unreadable file is instead, if its first bytes say so."""
+    try:
+        with regular.open_file(path) as file:
+            start = file.read(64).lstrip().lower()
+    except OSError:
+        return problem
+    name = next((name for mark, name in FOREIGN.items() if mark in start), "")
+    return replace(problem, reason=f"{problem.reason}; {path.name} is {name}") if name else problem
 
 
 def _check_crops(refs: Sequence[ImageRef], sample: Sample) -> Iterator[Problem]:

@@ -101,3 +101,46 @@ def test_only_a_deep_check_decodes_pictures(demo_data, tmp_path):
     assert check(folder, ["COCO"]).ok
     (problem,) = check(folder, ["COCO"], deep=True).problems
     assert problem.line == 0 and problem.reason.startswith("needed by COCO sample ")
+
+
+def edit_line(folder, stem, **changes):
+    """Change fields of the first line of a data file."""
+    path = folder / f"{stem}_preprocessed.jsonl"
+    first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([json.dumps({**json.loads(first), **changes}), *others]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "words"),
+    [
+        ("QD", {"options": ["Add more details."]}, "0 options that abstain"),
+        ("QD", {"options": ["Add more details.", "I cannot tell.", "I do not know."]}, "2 options"),
+        ("QD", {"categories": ["Caf\u00e9.", "Cafe\u0301.", "Tree.", "Cup."], "answer": "Tree."}, "read alike"),
+        ("QD", {"categories": ["Oak.", "oak. ", "Tree.", "Cup."], "answer": "Tree."}, "read alike"),
+        ("QD", {"categories": ["I CANNOT tell.", "Tree."], "answer": "Tree.",
+                "options": ["Add more details.", "I cannot tell."]}, "as an option and as a category"),
+        ("ROD", {"num_images": 1}, "has one picture"),
+    ],
+)  # fmt: skip
+def test_a_sample_that_no_reply_can_answer_is_a_problem(scenario, changes, words, demo_data, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    edit_line(folder, SCENARIOS[scenario].stem, **changes)
+
+    assert any(words in str(problem) for problem in check(folder, [scenario], filtered=False).problems)
+
+
+def test_files_that_are_something_else_are_named(demo_data, tmp_path):
+    folder = tmp_path / "data"
+    shutil.copytree(demo_data, folder)
+    contents = (b"version https://git-lfs.github.com/spec/v1\n", b"<!DOCTYPE html><p>log in", b"\0\0\0\x18ftypheic....")
+    for path, content in zip(sorted((folder / "coco2014").rglob("*.*")), contents, strict=False):
+        path.write_bytes(content)
+    (folder / "QuickDraw_preprocessed.jsonl").write_bytes(contents[0])
+    (folder / "ChangeIt_preprocessed.jsonl").write_bytes(b"")
+    lines = list(map(str, check(folder, ["COCO", "QD", "CIT"], filtered=False).problems))
+
+    for words in ("pointer of Git LFS", "HTML page", "HEIC picture"):
+        assert any(words in line and "coco2014" not in words for line in lines), lines
+    assert any(line.startswith("QuickDraw") and "git lfs pull" in line for line in lines)
+    assert any(line.startswith("ChangeIt_preprocessed.jsonl: is empty") for line in lines)
