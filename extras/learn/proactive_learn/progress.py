@@ -71,12 +71,6 @@ class MetricsLog:
                     run.client.log_metric(run.parent, name, value, time_ms, step)
         self._unsent = []
 
-    def send_file(self, path: Path) -> None:
-        """Store a file with the run."""
-        if not self.off:
-            with self._tracking() as run:
-                run.send_files([path])
-
     @contextmanager
     def _tracking(self) -> Iterator[MlflowRun]:
         """Provide the MLflow run, created at first use; any error turns tracking off."""

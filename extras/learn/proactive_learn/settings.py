@@ -22,11 +22,9 @@ REMOVED = {
     "sampler": "TRL samples with transformers",
     "workers": "`accelerate launch -m orchestrator train` starts several processes",
     "zero": "`accelerate launch --use_deepspeed` spreads weights over GPUs",
-    "credit": "each reply earns its own reward, as in the paper",
-    "gamma": "each reply earns its own reward, as in the paper",
     "clone": "exploration.hint shows the right replies",
-    "evaluate_every": "`proactive-sweep run` plays the trained model",
-    "evaluate_samples": "`proactive-sweep run` plays the trained model",
+    **dict.fromkeys(("credit", "gamma"), "each reply earns its own reward, as in the paper"),
+    **dict.fromkeys(("evaluate_every", "evaluate_samples"), "`proactive-sweep run` plays the trained model"),
 }
 """Keys of earlier releases, and what does their work."""
 

@@ -31,15 +31,13 @@ PAIRED = {
 
 
 class TrainedModel(NamedTuple):
-    """A trained model of a run."""
+    """A trained model of a run, with the name of the model, and the scenarios, that it was trained from."""
 
     name: str
     base: str
-    """Name of the model that it was trained from."""
     stage: str
     """``rp 0.5``, followed by the model's name."""
     scenarios: tuple[str, ...]
-    """The scenarios of its training."""
 
 
 def learning_tables(run: RunData) -> list[Table]:

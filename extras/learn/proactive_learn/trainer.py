@@ -67,18 +67,11 @@ def train(training: Training, output: Path, say: Callable[[str], None] = print) 
             run_files.claim(output, settings)
         if run_files.finished_steps(output) < settings.steps:
             stop = stack.enter_context(stop_on_signals())
-            _train_steps(training, output, states, stop, say if is_first else _say_nothing)
+            _train_steps(training, output, states, stop, say)
         steps = run_files.finished_steps(output)
         if steps < settings.steps or not is_first:
             return TrainingOutcome(None, steps)
-        path = run_files.publish(output, settings)
-        with MetricsLog(training.sweep, settings, output) as log:
-            log.send_file(path)
-        return TrainingOutcome(path, steps)
-
-
-def _say_nothing(line: str) -> None:
-    """Leave the lines to the first process."""
+        return TrainingOutcome(run_files.publish(output, settings), steps)
 
 
 def _train_steps(

@@ -34,7 +34,8 @@ def read_draw(folder: Path) -> dict[str, str]:
 def extend_draw(run: RunData, number: int, active: bool) -> dict[str, str]:
     """Draw answers until ``number`` are drawn, and return all of them; raises RunFolderError.
 
-    With ``active``, half of them are answers on which the run's judge and another one differ.
+    Without a number, the first draw takes ``NUMBER``. With ``active``, half of the answers are ones on which the run's judge and
+    another one differ.
     """
     drawn = read_draw(run.folder)
     answers = run.episodes.filter(run.episodes["ending"] == "answered")
@@ -42,6 +43,7 @@ def extend_draw(run: RunData, number: int, active: bool) -> dict[str, str]:
         raise RunFolderError(
             f'{run.folder} has no open-ended answers; play a sweep with protocol = "oeg" to label some'
         )
+    number = number or len(drawn) or NUMBER
     if number > len(drawn):
         other = _second_judge(run) if active else ""
         disputed = disputed_answers(run.folder, run.judge, other) if other else ()

@@ -61,11 +61,10 @@ def label(
 
 
 def _open_page(run: RunData, name: str, number: int, active: bool, port: int) -> None:
-    from proactive_people.draw import NUMBER, extend_draw, read_draw
+    from proactive_people.draw import extend_draw
     from proactive_people.label_page import LabelPage
 
-    drawn = extend_draw(run, number or len(read_draw(run.folder)) or NUMBER, active)
-    page = LabelPage(run.folder, name, list(_answers(run, list(drawn)).values()))
+    page = LabelPage(run.folder, name, list(_answers(run, list(extend_draw(run, number, active))).values()))
     asyncio.run(_serve(page, port))
     print(f"{page.done:,} of {len(page.answers):,} answers labeled by {name}")
 

@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from envs.types import Sample
 from orchestrator.view.loopback import LoopbackPage, page_headers, read_form
 from proactive_people.labels import NONE, OptionLabel, append_labels, read_labels
-from proactive_people.pages import load_script, load_style, load_template
+from proactive_people.pages import load_style, load_template, read_text
 
 MAX_BODY_BYTES = 16_384
 STYLE = load_style("question.css")
-SCRIPT = load_script("label.js")
+SCRIPT = read_text("label.js")
 TEMPLATE = load_template("label.html.j2")
 
 

@@ -1,4 +1,4 @@
-"""Templates, styles and scripts of the pages."""
+"""Templates and styles of the pages."""
 
 from importlib.resources import files
 
@@ -7,18 +7,14 @@ from jinja2 import Environment, StrictUndefined, Template
 from actors.text.printable import spell_invisible
 
 
-def _read(package: str, name: str) -> str:
+def read_text(name: str, package: str = "proactive_people") -> str:
+    """Return a file of a package."""
     return (files(package) / name).read_text("utf-8")
 
 
 def load_style(name: str) -> str:
     """Return the report's style, followed by this one."""
-    return _read("orchestrator.report.html", "report.css") + _read("proactive_people", name)
-
-
-def load_script(name: str) -> str:
-    """Return a script."""
-    return _read("proactive_people", name)
+    return read_text("report.css", "orchestrator.report.html") + read_text(name)
 
 
 def load_template(name: str) -> Template:
@@ -26,4 +22,4 @@ def load_template(name: str) -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.globals["letter"] = lambda index: chr(65 + index)
     environment.filters["spelled"] = lambda text: spell_invisible(text, keep="\n\t")
-    return environment.from_string(_read("proactive_people", name))
+    return environment.from_string(read_text(name))

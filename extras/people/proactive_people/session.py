@@ -17,13 +17,13 @@ from orchestrator.datasets.staging import fetch_lines
 from orchestrator.execution.attempt import Attempt
 from orchestrator.planning.plan import Plan
 from orchestrator.view.loopback import LoopbackPage, page_headers, read_form, serving
-from proactive_people.pages import load_script, load_style, load_template
+from proactive_people.pages import load_style, load_template, read_text
 from proactive_people.person import OpenQuestion, Person, Unfinished
 
 MAX_BODY_BYTES = 1024
 """An answer is two numbers."""
 STYLE = load_style("question.css")
-SCRIPT = load_script("question.js")
+SCRIPT = read_text("question.js")
 TEMPLATE = load_template("question.html.j2")
 
 
