@@ -25,14 +25,12 @@ Verb = Annotated[
     str,
     typer.Argument(
         metavar="VERB",
-        help="pause, resume, cancel, restore, requeue, set, drain, undrain; none: list the commands sent so far.",
+        help="pause, resume, cancel, restore, drain, undrain; none: list the commands sent so far.",
     ),
 ]
 Target = Annotated[
     str,
-    typer.Argument(
-        metavar="TARGET", help="all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; KEY=VALUE; a node."
-    ),
+    typer.Argument(metavar="TARGET", help="all, judge; MODEL, or MODEL/SCENARIO/CONDITION with * in parts; a node."),
 ]
 
 
@@ -42,7 +40,7 @@ def ctl(
     target: Target = "",
     as_json: AsJson = False,
 ) -> None:
-    """Pause, cancel or play again models and cells of a running sweep; change its GPUs or its pace; empty a node."""
+    """Pause or cancel models and cells of a running sweep, or empty a node."""
     from orchestrator.object_store.control_client import ControlClient
     from orchestrator.storage.control_log import parse_command
 

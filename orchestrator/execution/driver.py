@@ -304,7 +304,7 @@ class Driver:
         return self.schedule.drain(self.drained | self.view.draining, self.now())
 
     def _resize(self) -> list[Command]:
-        """Give the scheduler the demands and shares for the cluster's new size, by the sweep with the changes of ``ctl set``."""
+        """Give the scheduler the demands and shares for the cluster's new size."""
         sweep, cpus, gpus = self.pool.sweep, self.view.cpus, self.view.usable_gpus
         self.accelerator = self.nodes[0].accelerator if self.nodes else self.accelerator
         resized = estimate_demands(demands(sweep, cpus, gpus, self.nodes), sweep, self.accelerator)

@@ -28,7 +28,7 @@ def find_pending(state: AttemptState, retry: Collection[Ending], reuse: Sequence
         count = len(requeue_episodes(state.store, state.plan, state.log.folder, retry))
         state.say(f"{count:,} {' and '.join(retry)} episodes are pending again")
     reused.drop_unstored(state.output)
-    take_waiting_commands(state.output, state.sweep, state.plan, state.store, state.log.folder)
+    take_waiting_commands(state.output, state.plan)
     state.find_stops()
     state.replan()
     state.pending = state.plan.pending(state.store.finished_episodes()["key"])

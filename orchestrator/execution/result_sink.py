@@ -49,14 +49,6 @@ class ResultSink:
         """Store these episodes as FAILED with this reason."""
         self.add(build_failed_batch(self.plan, ordinals, reason))
 
-    def forget(self, ordinals: Sequence[int]) -> None:
-        """Accept these failed episodes again, after their removal from the store."""
-        for ordinal in ordinals:
-            self.delivered[ordinal] = 0
-            cell = self.plan.cells[self.plan.task(ordinal)[0]].key
-            self.per_cell[cell] -= 1
-            self.errors[cell] -= 1
-
     def store_held_back(self) -> None:
         """Store the episodes held back for models that were not stopped; call this at the end."""
         for batch in self.breaker.release_rest():

@@ -271,15 +271,6 @@ class WorkerPool:
             await asyncio.wait_for(self.spending.save(), STOP_TIMEOUT_S)
         await self.worker_logs.wait(log_timeout)
 
-    def set_in_flight(self, name: str, episodes: int) -> None:
-        """Set how many episodes each worker of a model plays at once, also for workers that start later."""
-        changed = {"in_flight": episodes}
-        models = tuple(m.model_copy(update=changed) if m.name == name else m for m in self.sweep.models)
-        self.sweep = self.sweep.model_copy(update={"models": models})
-        for worker in self.handles.values():
-            if worker.group == name:
-                worker.actor.set_in_flight.remote(episodes)
-
 
 async def record_inputs(
     worker: WorkerHandle, ordinals: Mapping[str, Sequence[int]], timeout: float

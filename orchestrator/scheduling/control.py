@@ -1,11 +1,9 @@
-"""Commands of a person to a running scheduler: pause, cancel, requeue, set GPUs or concurrency, drain a node.
+"""Commands to a running scheduler: pause, cancel, set GPUs, drain a node.
 
 They lose and repeat no episode: a worker finishes and delivers what it has begun, and the rest of its leases is recalled.
 """
 
-from collections import deque
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Container, Mapping
 
 from orchestrator.scheduling.commands import Command, Recall
 from orchestrator.scheduling.placement import Leasing
@@ -42,17 +40,6 @@ class Control(Leasing):
             group.parked_since = self.now
         return [*recalled, *self._reassign(group)]
 
-    def requeue(self, name: str, ordinals: Sequence[int], now: float = 0.0) -> list[Command]:
-        """Play these episodes of a group again; none of them may be leased now."""
-        self._advance(now)
-        group = self.groups.setdefault(name, WorkerGroup(name, self.demands[name], deque()))
-        if group.abandoned:
-            return []
-        for ordinal in ordinals:
-            self.lone_deaths.pop((name, ordinal), None)
-        group.waiting.extend(group.filter_playable(ordinals))
-        return self._reassign(group)
-
     def set_shares(self, shares: Mapping[str, float], now: float = 0.0) -> list[Command]:
         """Set the GPUs of each pool; of a pool with more, workers leave until they fit, the last started first.
 
@@ -76,15 +63,6 @@ class Control(Leasing):
         for slot in self.slots.values():
             slot.leaving = slot.leaving or not self.closed.isdisjoint(slot.place.nodes)
         return self._recall_leaving()
-
-    def set_concurrency(self, name: str, at_once: int, now: float = 0.0) -> list[Command]:
-        """Set how many episodes each worker of a group plays at once; episodes that they have not begun are leased again."""
-        self._advance(now)
-        if name not in self.groups:
-            return []
-        group = self.groups[name]
-        group.demand = replace(group.demand, concurrency=at_once)
-        return recall_leases(self._workers_of(group))
 
     def describe_wait(self, group: WorkerGroup) -> str:
         """Return what a group without a worker waits for; empty if it does not wait, or only for other groups of this sweep."""

@@ -5,6 +5,7 @@ later attempt, and a logged command is never executed again. An invalid file in 
 """
 
 import getpass
+import logging
 import re
 import secrets
 import socket
@@ -12,8 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,12 +31,21 @@ LARGEST = 1 << 20
 MAX_BATCH = 256
 """Most commands that are executed at once; the others wait for the next call of ``take_commands``."""
 ALL = "all"
-ALL_BY_DEFAULT = ("pause", "resume", "restore", "requeue")
+ALL_BY_DEFAULT = ("pause", "resume", "restore")
 """Verbs whose default target is ``all``."""
 JUDGE = "judge"
 """The target that names the judge's workers; a cell is named by three parts, so it cannot have this name."""
 
-Verb = Literal["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain"]
+DRAINS = ("drain", "undrain")
+VERBS = ("pause", "resume", "cancel", "restore", *DRAINS)
+REMOVED = {
+    "set": "ctl set is gone (last in 0.2.0); stop the run, edit its sweep, and run it again with --update",
+    "requeue": "ctl requeue is gone (last in 0.2.0); `run --retry failed` plays failed episodes again",
+}
+"""Verb of an earlier version -> why it is refused; logs of that version still hold them."""
+Verb = Literal["pause", "resume", "cancel", "restore", "drain", "undrain", "set", "requeue"]
+log = logging.getLogger(__name__)
+
 Text = Annotated[str, Field(max_length=300)]
 
 
@@ -45,9 +56,9 @@ class Command(BaseModel):
 
     verb: Verb
     target: Text
-    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``set`` a setting; for ``drain`` a node."""
+    """``all``, ``judge``, or MODEL[/SCENARIO[/CONDITION]] with ``*``; for ``drain`` a node."""
     value: Text = ""
-    """The value of ``set``."""
+    """The value of ``set`` in logs of earlier versions."""
     who: Text = ""
     host: Text = ""
     asked: Text = ""
@@ -85,29 +96,24 @@ class LogEntry(BaseModel):
         return f"{command}: {'refused: ' if self.refused else ''}{self.effect}"
 
 
-def make_command(verb: Verb, target: str, value: str = "") -> Command:
+def make_command(verb: str, target: str) -> Command:
     """Return a command from the user of this process. Raises RunFolderError if a field is too long."""
     sender = {"who": _user(), "host": socket.gethostname(), "asked": _now()}
     try:
-        return Command(verb=verb, target=target, value=value, **sender)
+        return Command.model_validate({"verb": verb, "target": target, **sender})
     except ValidationError:
         raise RunFolderError(f"{verb} takes a target of at most 300 characters") from None
 
 
 def parse_command(verb: str, target: str) -> Command:
     """Return the command with this verb and target. Raises RunFolderError if either is invalid."""
-    verbs: tuple[Verb, ...] = get_args(Verb)
-    parsed_verb = next((candidate for candidate in verbs if candidate == verb), None)
-    if parsed_verb is None:
-        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(verbs)}")
-    if parsed_verb == "set":
-        key, equals, value = target.partition("=")
-        if not (key and equals and value):
-            raise RunFolderError("set takes KEY=VALUE: cluster.gpus=4, cluster.judge_gpus=1, MODEL.in_flight=32")
-        return make_command(parsed_verb, key, value)
-    if not target and parsed_verb not in ALL_BY_DEFAULT:
+    if verb in REMOVED:
+        raise RunFolderError(REMOVED[verb])
+    if verb not in VERBS:
+        raise RunFolderError(f"ctl does not know {verb}; type one of {', '.join(VERBS)}")
+    if not target and verb not in ALL_BY_DEFAULT:
         raise RunFolderError(f"{verb} takes a target; --help says which")
-    return make_command(parsed_verb, target or ALL)
+    return make_command(verb, target or ALL)
 
 
 def command_file(command: Command) -> tuple[str, bytes]:
@@ -161,11 +167,19 @@ def read_history(folder: Path) -> list[LogEntry]:
 
 
 def parse_history(content: bytes, where: str) -> list[LogEntry]:
-    """Return the entries of a log. Raises RunFolderError if it is damaged."""
-    try:
-        return [LogEntry.model_validate_json(line) for line in content.decode().splitlines()]
-    except ValueError:
-        raise _damaged_log(where, "it is not as it was written") from None
+    """Return the entries of a log, without lines that this version cannot read, which are named once."""
+    entries = []
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
+        try:
+            entries.append(LogEntry.model_validate_json(line))
+        except ValueError:
+            _warn_once(f"{where}/{LOG}, line {number}: not a command of this version, so it has no effect")
+    return entries
+
+
+@cache
+def _warn_once(sentence: str) -> None:
+    log.warning(sentence)
 
 
 def _damaged_log(where: str, why: str) -> RunFolderError:

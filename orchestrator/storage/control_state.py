@@ -1,4 +1,4 @@
-"""The state of a running sweep after all commands of its control log: what is paused, canceled, set and drained."""
+"""The state of a running sweep after all commands of its control log: what is paused, canceled and drained."""
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
@@ -17,7 +17,6 @@ class ControlState:
     def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
         self.entries: list[LogEntry] = []
         """The accepted entries."""
-        self.settings: dict[str, str] = {}
         self.drained: set[str] = set()
         self._pauses: list[Command] = []
         """The ``pause`` and ``resume`` commands from the last one on whose target was ``all``."""
@@ -32,8 +31,6 @@ class ControlState:
         if entry.refused or command is None:
             return
         self.entries.append(entry)
-        if command.verb == "set":
-            self.settings[command.target] = command.value
         if command.verb == "drain":
             self.drained.add(command.target)
         if command.verb == "undrain":

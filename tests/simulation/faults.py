@@ -42,8 +42,6 @@ def _command(run: SimulatedRun, event: Event) -> bool:
         case "pause":
             run.owe("resume", "all", 1.0 + 30.0 * event.value)
             run.send("pause", "all")
-        case "limit":
-            run.send("set", "cluster.gpus", "2" if event.value < 0.5 else "all")
         case "drain" if len(nodes) > 1:
             name = _choose(nodes, event)
             run.owe("undrain", name, 10.0 + 30.0 * event.value)

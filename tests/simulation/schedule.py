@@ -25,7 +25,7 @@ class Event:
     value: float = 0.0
 
 
-TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "limit", "drain", "move folder")
+TIMED = ("kill actor", "hang actor", "kill node", "stop", "pause", "drain", "move folder")
 """Faults and commands at a virtual time; ``value`` chooses the actor or node, as a part of those there are."""
 POISON, POISON_SHARE, POISON_S = "poison", 0.25, 2.0
 """An episode, chosen by ``value``, that ends every process which plays it, as one that takes all memory does; the share of

@@ -76,8 +76,7 @@ def test_silent_driver_is_reported(folder, monkeypatch):
         (["cancel"], "cancel takes a target"),
         (["drain"], "drain takes a target"),
         (["drain", "n1"], "so it has no nodes to drain"),
-        (["set", "cluster.gpus"], "set takes KEY=VALUE"),
-        (["set", "=4"], "set takes KEY=VALUE"),
+        (["set", "cluster.gpus=4"], "ctl set is gone (last in 0.2.0)"),
         (["pause", "x" * 301], "pause takes a target of at most 300 characters"),
     ],
 )

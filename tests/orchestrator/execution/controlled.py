@@ -19,6 +19,7 @@ from orchestrator.execution.attempt_state import PreciseStops
 from orchestrator.execution.live_control import LiveControl, take_waiting_commands
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.execution.results import score_folder
+from orchestrator.execution.retry_failed import requeue_episodes
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Recall, Start, Stop
@@ -70,7 +71,7 @@ class Cluster:
         self.store = EpisodeStore(self.folder, rows=64, seconds=1e9)
         with run_folder.claim(self.folder, self.sweep, False):
             self.attempt_log = SimpleNamespace(folder=self.folder)
-            take_waiting_commands(self.folder, self.sweep, self.plan, self.store, self.folder)
+            take_waiting_commands(self.folder, self.plan)
         self.stops = PreciseStops(self.plan, self.folder)
         self.plan = self.plan.with_stops(self.stops.stops)
         self.sink = ResultSink(self.store, self.plan, on_stored=self.stops.add_batch)
@@ -108,9 +109,6 @@ class Cluster:
 
     def hosts(self) -> dict[str, str]:
         return HOSTS
-
-    def set_in_flight(self, name: str, episodes: int) -> None:
-        assert name in MODELS and episodes > 0
 
     def drain(self, nodes) -> None:
         self.act(self.schedule.drain(nodes, self.now()))
@@ -201,29 +199,23 @@ class RandomOperator:
 
     def send_command(self) -> None:
         """Leave one command in the run folder."""
-        verb = self.chance.choice(["pause", "resume", "cancel", "restore", "requeue", "set", "drain", "undrain", "odd"])
+        verb = self.chance.choice(["pause", "resume", "cancel", "restore", "drain", "undrain", "odd"])
         self.sent += 1
         if verb == "odd":
             return self._write_odd_file()
-        if verb == "set":
-            key = self.chance.choice(
-                ["cluster.gpus", "m0.in_flight", "wide.in_flight", "m1.revision", "cluster.workers"]
-            )
-            return self._send(verb, key, self.chance.choice(["1", "2", "3", "4", "all", "-1", "many"]))
         if verb in ("drain", "undrain"):
             return self._send(verb, self.chance.choice(["n1", "second", "n2", "nowhere", "n"]))
         return self._send(verb, self.chance.choice(["all", "m0", "m*/ROD", "*/*/hint", "wide/QD/reference", "nobody"]))
 
     def undo_all(self) -> None:
         """Send the commands that undo all others."""
-        for verb, target, value in [
-            ("resume", "all", ""), ("restore", "all", ""), ("requeue", "all", ""),
-            ("set", "cluster.gpus", "all"), ("undrain", "n1", ""), ("undrain", "n2", ""), ("undrain", "second", ""),
+        for verb, target in [
+            ("resume", "all"), ("restore", "all"), ("undrain", "n1"), ("undrain", "n2"), ("undrain", "second"),
         ]:  # fmt: skip
-            self._send(verb, target, value)
+            self._send(verb, target)
 
-    def _send(self, verb, target: str, value: str = "") -> None:
-        control_log.send_command(self.cluster.folder, control_log.make_command(verb, target, value))
+    def _send(self, verb, target: str) -> None:
+        control_log.send_command(self.cluster.folder, control_log.make_command(verb, target))
 
     def _write_odd_file(self) -> None:
         """Leave a file that no `ctl` wrote."""
@@ -235,14 +227,15 @@ class RandomOperator:
 
 
 def finish(cluster: Cluster) -> None:
-    """Play to the end; requeue failed episodes until there is none."""
+    """Play to the end; a new driver plays failed episodes again until there is none."""
     for _ in range(100_000):
         cluster.control.poll()
         if cluster.schedule.done:
             cluster.store.flush()
             if not episodes(cluster.folder).filter(ending="failed").collect().height:
                 return
-            control_log.send_command(cluster.folder, control_log.make_command("requeue", "all"))
+            requeue_episodes(cluster.store, cluster.plan, cluster.folder)
+            cluster.restart_driver()
         else:
             cluster.step()
     raise AssertionError("the sweep never ends")

@@ -114,15 +114,3 @@ def test_each_episode_is_stored_and_counted_once(sink, tmp_path):
     rows = {row["key"]: row["error"] for row in episodes(tmp_path).collect().iter_rows(named=True)}
     reasons = {3: "it died twice", 4: "it died twice", 12: "it died twice", 5: "it died again"}
     assert rows == {sink.plan.key(*sink.plan.task(ordinal)): reason for ordinal, reason in reasons.items()}
-
-
-def test_forgotten_episodes_are_taken_again(sink):
-    sink.give_up([3, 4, 12], "it died twice")
-    sink.forget([4, 12])
-    assert sink.stored_count == 1 and sink.errors["uniform/ROD/hint"] == 1 and sink.errors["uniform/ROD/zero-shot"] == 0
-
-    rows = [{**episode(n), "key": sink.plan.key(*sink.plan.task(n)), "cell": "uniform/ROD/hint"} for n in (3, 4)]
-    batch = block(rows)
-    batch.ordinals[:] = [3, 4]
-    assert sink.add(batch).ordinals == [4]
-    assert sink.stored_count == 2 and sink.errors["uniform/ROD/hint"] == 1, "an answer is no error"

@@ -2,7 +2,6 @@
 
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,14 +121,7 @@ def test_suspects_of_cancelled_cell_are_dropped():
     assert schedule.done
 
 
-@pytest.mark.parametrize("name", ["nobody", ""])
-def test_unknown_group_has_nothing_to_cancel(name):
-    schedule, _ = one_model()
-
-    assert schedule.cancel(name, range(100)) == []
-
-
-# -- pause, requeue, shares, pace, nodes -----------------------------------------------------------------------------------
+# -- pause, shares, nodes -----------------------------------------------------------------------------------
 NODES = (Node("one", 2), Node("two", 2))
 
 
@@ -141,7 +133,7 @@ class RandomOperator:
         self.held = {name: [range(0), range(0)] for name in work}
 
     def asks(self) -> None:
-        self.chance.choice([self.holds, self.holds, self.drains, self.reshares, self.repaces])()
+        self.chance.choice([self.holds, self.holds, self.drains, self.reshares])()
 
     def holds(self) -> None:
         name = self.chance.choice(sorted(self.work))
@@ -154,11 +146,6 @@ class RandomOperator:
 
     def reshares(self) -> None:
         self.world.take(self.world.schedule.set_shares({"models": self.chance.randint(1, 4)}))
-
-    def repaces(self) -> None:
-        self.world.take(
-            self.world.schedule.set_concurrency(self.chance.choice(sorted(self.work)), self.chance.choice([1, 8, 64]))
-        )
 
     def takes_all_back(self) -> None:
         for name in self.work:
@@ -241,19 +228,6 @@ def test_episodes_are_played_after_cancel_is_taken_back():
     assert schedule.groups["m"].queued_count == 10
 
 
-def test_requeue_resets_deaths_and_revives_group():
-    schedule = Scheduler({}, {"m": Demand(0, 1, 1)}, 2, 1)
-    schedule.on_begin()
-    schedule.lone_deaths["m", 3] = 2
-
-    (start,) = schedule.requeue("m", [3])
-
-    assert isinstance(start, Start)
-    (lease,) = schedule.on_ready(start.slot)
-    assert lease.ordinals == (3,)
-    assert not schedule.lone_deaths
-
-
 def test_smaller_share_stops_workers_and_recalls_leases():
     schedule = Scheduler({"m": list(range(5000))}, {"m": Demand(0, 1)}, 8, 4, NODES)
     starts = schedule.on_begin(0.0)
@@ -274,12 +248,3 @@ def test_drained_node_gets_no_worker_until_drain_ends():
     assert schedule.drain(("one",)) == [], "nothing starts before the sweep does"
     assert {start.place.node for start in schedule.on_begin()} == {"two"}
     assert {command.place.node for command in schedule.drain(())} == {"one"}
-
-
-def test_set_concurrency_changes_group():
-    schedule, _ = one_model(100, 10)
-
-    (recall,) = schedule.set_concurrency("m", 40)
-
-    assert recall.slot == 1
-    assert schedule.groups["m"].demand.concurrency == 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from orchestrator.scheduling.commands import Abandon, Demand, Drop, Lease, Recal
 from orchestrator.scheduling.nodes import Node, Nodes, Place, build_nodes
 from orchestrator.scheduling.resources import demands
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.state import WorkerGroup
 from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import build
 from sweeps.sweep_file import SweepError
@@ -149,7 +151,8 @@ def test_narrow_workers_leave_both_nodes_and_nothing_starts_there_meanwhile():
     for slot in narrow:
         scheduler.on_ready(slot, 1.0)
     scheduler.demands = {**scheduler.demands, "wide": WIDE}
-    scheduler.requeue("wide", range(10**6, 10**6 + 50), 2.0)
+    scheduler.groups["wide"] = WorkerGroup("wide", WIDE, deque())
+    scheduler.on_answers("wide", range(10**6, 10**6 + 50), 2.0)
     leaving = [slot for slot, worker in scheduler.slots.items() if worker.leaving]
 
     assert len(narrow) == 24 and len(leaving) == 16 and len({scheduler.slots[slot].place.node for slot in leaving}) == 2
