@@ -15,6 +15,16 @@ from sweeps.sweep_file import SweepError
 REMOVED = dict.fromkeys(("batch", "batch_prompt_price", "batch_reply_price"), "0.2.0 was the last with the Batch API")
 """Key of an earlier release -> the release that last had it, or the package that has it now."""
 
+
+def drop_removed(table: Any) -> Any:
+    """Return a stored table without the keys of ``REMOVED``, which older versions wrote into every run folder."""
+    if isinstance(table, list):
+        return [drop_removed(entry) for entry in table]
+    if not isinstance(table, dict):
+        return table
+    return {key: drop_removed(value) for key, value in table.items() if key not in REMOVED}
+
+
 Table = TypeVar("Table", bound=BaseModel)
 Entry = TypeVar("Entry", ModelSpec, Condition)
 

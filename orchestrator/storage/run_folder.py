@@ -30,6 +30,7 @@ from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.planned_episodes import KEY, filter_planned, key_chunks
 from orchestrator.storage.schemas import UNREADABLE
 from sweeps.spec import Sweep
+from sweeps.validation import drop_removed
 
 RESOLVED, PLAN, KEYS = "sweep.resolved.toml", "plan.json", "plan.parquet"
 BAD_LINES = "bad_lines.json"
@@ -175,7 +176,7 @@ def stored_sweep(folder: Path) -> Sweep:
     safe_write.refuse_links(folder)
     path = folder / RESOLVED
     try:
-        return Sweep(**tomllib.loads(checksums.read_verified(path).decode()))
+        return Sweep(**drop_removed(tomllib.loads(checksums.read_verified(path).decode())))
     except FileNotFoundError:
         raise missing_run(folder) from None
     except (OSError, ValueError, TypeError, RecursionError) as problem:
