@@ -1,11 +1,10 @@
-"""Lenient and fuzzy readings of replies that the benchmark cannot parse; scores use them only under the condition ``lenient``.
+"""The lenient reading of replies that the benchmark cannot parse; scores use them only under the condition ``lenient``.
 
 ``python -m tests.envs.lenient_score`` measures the rules on replies that were not used to write them.
 """
 
 import re
 from collections.abc import Sequence, Set
-from difflib import SequenceMatcher
 from unicodedata import normalize
 
 from envs import SCENARIOS
@@ -14,8 +13,6 @@ from envs.types import Action, Sample, State
 
 LONGEST = 4_000
 """Most characters read of a reply."""
-LONGEST_COMPARED = 500
-"""Most characters compared for similarity, whose time grows with the square of the length."""
 LETTERS = 26
 
 _THOUGHT = re.compile(r"^.*</think(?:ing)?>", re.DOTALL)
@@ -137,22 +134,10 @@ def read_leniently(reply: str, shown: int = LETTERS, texts: Sequence[str] = ()) 
     return named if marked <= {named} else None
 
 
-def nearest_option(reply: str, texts: Sequence[str]) -> int | None:
-    """Return the lenient reading, or else the index of the text that is most similar to the reply, as fuzzy evaluations do.
-
-    Similarity is ``difflib.SequenceMatcher.ratio`` in lower case with single spaces; the first of equally similar texts
-    counts. Returns None if the reply has no letter or digit, or if there are no texts.
-    """
-    index = read_leniently(reply, len(texts), texts)
-    plain_reply = " ".join(reply[:LONGEST_COMPARED].lower().split())
-    if index is not None or not texts or not any(map(str.isalnum, plain_reply)):
-        return index
-    matcher = SequenceMatcher(None, b=plain_reply, autojunk=False)
-    ratios = []
-    for text in texts:
-        matcher.set_seq1(" ".join(text.lower().split()))
-        ratios.append(matcher.ratio())
-    return max(range(len(texts)), key=ratios.__getitem__)
+def names_another(reply: str, index: int, texts: Sequence[str]) -> bool:
+    """Return True if the reply names another option by its text than the one that was read from it."""
+    named = _by_text(_strip_markup(reply[:LONGEST]), texts)
+    return named is not None and named != index
 
 
 def _strip_markup(reply: str) -> str:

@@ -90,7 +90,7 @@ class Run:
     def compare(self, *others: Self) -> pl.DataFrame:
         """Return the difference of every other run from this one, on the same samples.
 
-        One row per run, model, scenario, condition and protocol, with the columns of ``paired_tests.compare_conditions``:
+        One row per run, model, scenario, condition and protocol, with the columns of ``paired_tests.compare_pairs``:
         ``difference``, its interval, ``p_holm`` and more. Raises RunFolderError.
         """
         return compare_runs(read_runs([self.folder, *(run.folder for run in others)], self.data, self.judge)).cells

@@ -60,9 +60,9 @@ def compare(
 
 def _compare_with_paper(folder: Path, options: ReadOptions, as_json: bool) -> None:
     """Print the run's figures beside the published ones."""
-    from orchestrator.report.comparisons import paper_comparison
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
+    from orchestrator.report.tables import paper_comparison
     from orchestrator.report.tables.formats import rich_table
     from orchestrator.report.tables.model_input import add_notes, input_notes
 

@@ -64,6 +64,15 @@ def print_tables(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
         print_lines(gold_notes(folder, rows["judge"].drop_nulls().unique().sort()))
 
 
+def print_answers(rows: pl.DataFrame, sweep: Sweep, folder: Path) -> None:
+    """Print whether each model asks, and which models' replies say little about them."""
+    from orchestrator.report.scores.answer import answer_sentences
+    from orchestrator.report.scores.unreadable import unreadable_lines
+
+    baselines = {model.name for model in sweep.models if model.backend == "builtin"}
+    print_lines([*unreadable_lines(rows, folder, baselines), *answer_sentences(rows, sweep)])
+
+
 def precision_lines(folder: Path) -> list[str]:
     """Return the rule by which cells of a run stop and the episodes saved; empty without a rule."""
     from envs.errors import RunFolderError

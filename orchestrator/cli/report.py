@@ -20,7 +20,14 @@ from orchestrator.cli.options import (
     StrictPaper,
     parse_clustering,
 )
-from orchestrator.cli.printing import exit_for_faults, print_json, print_lines, print_sources, print_tables
+from orchestrator.cli.printing import (
+    exit_for_faults,
+    print_answers,
+    print_json,
+    print_lines,
+    print_sources,
+    print_tables,
+)
 from orchestrator.monitoring.console import show
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ def report(
     folders: RunFolders,
     data: MovedData = None,
     brief: Annotated[bool, typer.Option("--brief", help="Only print the tables; write nothing.")] = False,
+    figures: Annotated[bool, typer.Option("--figures", help="Also draw every figure, as PDF and SVG.")] = False,
     judge: ByJudge = "",
     strict_paper: StrictPaper = False,
     cluster: Cluster = "",
@@ -55,7 +63,7 @@ def report(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the paper's tables, and write tables/, figures/ and report.html into the run folder.
+    """Print whether each model asks and the paper's tables; write tables/ and report.html into the run folder.
 
     For several runs, print the differences from the first, and write one page with all ranks and differences. --json writes
     nothing.
@@ -72,25 +80,28 @@ def report(
     elif len(folders) > 1:
         _report_runs(folders, options, None if brief else output or Path("runs.html"))
     else:
-        _report_run(folders[0], options, brief, as_json)
+        _report_run(folders[0], options, not brief, figures, as_json)
     exit_for_faults(folders)
 
 
-def _report_run(folder: Path, options: ReadOptions, brief: bool, as_json: bool) -> None:
+def _report_run(folder: Path, options: ReadOptions, write: bool, figures: bool, as_json: bool) -> None:
     """Print the tables of a run, and write its files."""
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.read_run import read_run
+    from orchestrator.report.scores.answer import answer_sentences
     from orchestrator.report.tables.model_input import input_notes
 
     run_data = read_run(folder, *options)
     if as_json:
-        intervals = f"acc_low and acc_high as in results.json, over independent samples; in pages: {describe_clusters(run_data)}"
+        intervals = f"score intervals over independent samples; in pages: {describe_clusters(run_data)}"
         notes = [*run_data.notes, *input_notes(run_data.sweep, run_data.folder)]
-        print_json({"cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes})
+        answers = list(answer_sentences(run_data.rows, run_data.sweep))
+        print_json({"answers": answers, "cells": run_data.rows.to_dicts(), "intervals": intervals, "notes": notes})
         return
     _print_run(run_data)
-    if not brief:
-        _write_run(run_data, options.data)
+    if write:
+        _write_run(run_data, figures)
+    print_answers(run_data.rows, run_data.sweep, folder)
 
 
 def _print_run(run_data: RunData) -> None:
@@ -102,21 +113,21 @@ def _print_run(run_data: RunData) -> None:
     print_sources(run_data.folder, run_data.left_out_reasons)
 
 
-def _write_run(run_data: RunData, data: Path | None) -> None:
+def _write_run(run_data: RunData, figures: bool) -> None:
     from orchestrator.report.figures.draw import write_figures
-    from orchestrator.report.figures.process import figure_set
     from orchestrator.report.html import write_page
     from orchestrator.report.measures.clustering import describe_clusters
     from orchestrator.report.tables.write import write_tables
     from orchestrator.storage.disk import disk_errors
 
     folder = run_data.folder
-    with disk_errors(folder), figure_set(run_data, True) as figures:
+    with disk_errors(folder):
         files = write_tables(run_data)
-        page = write_page(run_data, data, figures=figures)
-        files += write_figures(run_data, figures=figures)
+        page = write_page(run_data)
+        drawn = write_figures(run_data) if figures else []
     print(f"intervals: {describe_clusters(run_data)}")
-    print(f"{len(files)} files in {folder}/tables and {folder}/figures; open {page} in a browser")
+    print(f"{len(files)} files in {folder}/tables; open {page} in a browser")
+    print(f"{len(drawn)} files in {folder}/figures" if figures else "report --figures draws every figure")
 
 
 def _rank_models(folders: Sequence[Path], options: ReadOptions, output: Path, as_json: bool) -> None:

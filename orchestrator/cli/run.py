@@ -14,7 +14,7 @@ import typer
 from actors.text.printable import printable
 from envs.errors import UserError
 from orchestrator.cli.options import ModelSources, Output, Overrides, Update, readable_folder, require_data
-from orchestrator.cli.printing import print_mlflow, print_tables
+from orchestrator.cli.printing import print_answers, print_mlflow, print_tables
 
 if TYPE_CHECKING:
     from sweeps.spec import Sweep
@@ -79,6 +79,7 @@ def run(
         _print_next_steps(tracked_sweep, location.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
+        print_answers(outcome.rows, tracked_sweep, location.folder)
     for group, reason in outcome.reasons.items():
         print(printable(f"{group}: {reason}"), file=sys.stderr)
     raise typer.Exit(location.exit_code(outcome.exit_code))

@@ -14,7 +14,7 @@ from envs.bad_lines import SkippedLines
 from envs.installed import PackageError
 from envs.types import UNSCORED, Ending, Mode, Sample
 from orchestrator.report.scores.cell_resources import add_resources
-from orchestrator.report.scores.metrics import score, verdict_bit
+from orchestrator.report.scores.metrics import move_answers_last, score, verdict_bit
 from orchestrator.report.scores.package_measures import join_package_measures
 from orchestrator.report.scores.precision_stops import add_anytime_intervals
 from orchestrator.storage.episode_store import turns
@@ -34,6 +34,7 @@ CLUSTERS: dict[str, tuple[Callable[[Sample], str], str]] = {
 """Name of a clustering -> key of a sample's cluster, and its description."""
 AUTOMATIC = "automatic"
 """The clustering that uses a scenario's clusters if they widen its intervals (``report.measures.clustering``)."""
+CERTAIN = ("oracle", "always-ask", "abstain")
 ACROSS, ALONG = ("left", "right", "zoom"), ("up", "down", "zoom")
 """Moves that COCO counts on each axis (``envs.coco``)."""
 PICTURE_SIZE = r"\^\d+$"
@@ -84,11 +85,11 @@ class RunData:
     def rows(self) -> pl.DataFrame:
         """Return one row per planned cell (``scores.metrics.score``), with its resources (``scores.cell_resources``)."""
         stored = self.episodes.lazy()
-        rows = score(stored, self.planned, self.verdicts.lazy(), self.strict)
+        rows = score(stored, self.planned, self.verdicts.lazy(), self.strict, self.reference_conditions)
         rows = join_package_measures(
             add_anytime_intervals(rows, stored, self.sweep.precision, self.sweep.seed), self.package_measures
         )
-        return add_resources(rows, self.folder, self.sweep)
+        return move_answers_last(add_resources(rows, self.folder, self.sweep))
 
     @cached_property
     def verdicts(self) -> pl.DataFrame:
@@ -156,9 +157,19 @@ class RunData:
         return [name for name, condition in self.conditions.items() if condition.hides_picture]
 
     @property
+    def reference_conditions(self) -> list[str]:
+        """Return the names of conditions under which nothing can be asked."""
+        return [name for name, condition in self.conditions.items() if condition.mode is Mode.REFERENCE]
+
+    @property
     def baselines(self) -> frozenset[str]:
         """Return the names of the sweep's built-in policies, which need no model."""
         return frozenset(model.name for model in self.sweep.models if model.backend == "builtin")
+
+    @property
+    def certain(self) -> frozenset[str]:
+        """Return the names of policies whose figures are certain by rule, so that they have no interval."""
+        return frozenset(name for policy in CERTAIN for name in self.models_of_policy(policy))
 
     def models_or_baselines(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows of models, or all rows if they are of baselines only."""

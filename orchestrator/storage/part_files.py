@@ -18,7 +18,7 @@ import polars as pl
 
 from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.late_scan import TRIES
-from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, earlier_schema
+from orchestrator.storage.schemas import TABLES, UNREADABLE, VERDICTS, is_schema_of
 
 Read = TypeVar("Read")
 
@@ -162,7 +162,7 @@ def is_usable(path: Path, schema: pl.Schema, sums: checksums.Sums) -> bool:
             scan_part(path).collect()
     except UNREADABLE:
         return False
-    return stored in (schema, earlier_schema(schema)) and (recorded is None or digest in recorded)
+    return is_schema_of(stored, schema) and (recorded is None or digest in recorded)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -78,6 +78,12 @@ def earlier_schema(current: pl.Schema) -> pl.Schema:
     return pl.Schema({name: kind for name, kind in current.items() if not name.startswith(ADDED_COLUMNS)})
 
 
+def is_schema_of(stored: pl.Schema, current: pl.Schema) -> bool:
+    """Return True if a part has the current columns, or those of an earlier version that lacks some of the added ones."""
+    known = {n: kind for n, kind in current.items() if n in stored or not n.startswith(ADDED_COLUMNS)}
+    return stored == pl.Schema(known)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnDoc:
     """One column of a table."""

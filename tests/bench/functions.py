@@ -17,7 +17,7 @@ import numpy as np
 
 from envs.openended import instruction, read_verdict, shorten
 from orchestrator.report.measures.lenient import read_leniently
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.forecast.forecast import forecast
 from sweeps.load import load
@@ -47,7 +47,7 @@ def time_functions(clusters: Sequence[int] = (1, 8, 64)) -> Iterator[Timed]:
 
 def _average() -> None:
     rng = np.random.default_rng(0)
-    score_interval([stratum_from_values(rng.integers(0, 40, LARGEST_CELL), 0, 40) for _ in range(7)])
+    t_interval(average_means([estimate_mean(rng.integers(0, 40, LARGEST_CELL)) for _ in range(7)]))
 
 
 def _time_simulations(clusters: Sequence[int]) -> Iterator[Timed]:

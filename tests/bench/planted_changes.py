@@ -1,4 +1,4 @@
-"""Planted changes of suggestions and accuracy, reruns whose answers flip, and stopped runs, for ``tests.bench.planted``."""
+"""Planted changes of suggestions and accuracy, families under the global null, reruns and stopped runs, for ``planted``."""
 
 from __future__ import annotations
 
@@ -7,77 +7,136 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
 from envs.types import Sample
 from orchestrator.planning.plan import make_plan
+from orchestrator.report.measures.families import comparisons
+from orchestrator.report.measures.paired_tests import is_significant
+from orchestrator.report.statistics.clustered import (
+    Mean,
+    average_means,
+    estimate_mean,
+    share_interval,
+    skewed_test,
+    t_interval,
+    t_test,
+)
 from orchestrator.report.statistics.exact_tests import mcnemar
-from orchestrator.report.statistics.intervals import Stratum, score_tests, stratum_from_counts, stratum_from_values
-from orchestrator.report.statistics.means import crossed_mean, skewed_mean_test
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.statistics.proportion import Z, proportion_interval
 from sweeps.load import build
 from sweeps.protocol import Protocol
-from tests.bench.planted_evidence import Planted, share_line
+from tests.bench.planted_evidence import Planted, plant_cell, planted_run, share_line
 
 LIMIT = 13
 """Most suggestions of an episode, which those that loop reach."""
-PAIRS = 150
-"""Pairs of a scenario in differences of suggestions."""
+SIZES = (30, 42, 150, 1_240)
+LOOPS = (0.0, 0.02, 0.05)
+SHAPES = {"equal shapes": 0.5, "unequal shapes": 0.25}
+"""Name -> chance to stop asking after each suggestion under the second condition, which has the same mean."""
 STOPPED_AT = (0.1, 0.5)
 """Shares of a run after which it is stopped."""
 
 
+def suggestions(rng: np.random.Generator, size: int, loops: float, shape: float = 0.5) -> NDArray[np.int64]:
+    """Return numbers of suggestions with a mean of about 1 without loops; the share ``loops`` goes to the limit."""
+    asks = rng.random(size) < 2 * shape  # fewer ask, and those go on for longer
+    number = np.where(asks, rng.geometric(shape, size) - (shape == 0.5), 0)
+    return np.where(rng.random(size) < loops, LIMIT, np.minimum(number, LIMIT)).astype(np.int64)
+
+
 def change_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
-    """Yield coverage, size, power and contradictions of differences of suggestions, in a cell and over seven scenarios."""
-    for scenarios in (1, 7):
-        where = "average of seven scenarios" if scenarios == 7 else "cell"
-        covered, false, contradictions = list[bool](), list[bool](), 0
-        for number in range(runs * 5):
-            loops = 0.08 if number % 2 else 0.02
-            low, high, p = skewed_mean_test(_strata(rng, scenarios, loops, 0.02))
-            truth = _mean_suggestions(loops) - _mean_suggestions(0.02)
-            covered.append(low <= truth <= high)
-            contradictions += (p < 0.05) != (low > 0 or high < 0)
-            if not number % 2:
-                false.append(p < 0.05)
-        yield share_line(f"difference of ps, {where}: interval covers", covered, 0.93, 0.97)
-        yield share_line(f"difference of ps, {where}: starred where there is none", false, 0.0, 0.05)
-        none = f"{contradictions} of {len(covered):,}"
-        yield Planted(f"difference of ps, {where}: p and interval contradict", "0", none, not contradictions)
-    ours, walds = list[bool](), list[bool]()
-    for _ in range(runs * 3):
-        strata = _strata(rng, 7, 0.02, 0.02, shift=0.25)
-        ours.append(skewed_mean_test(strata)[2] < 0.05)
-        every = np.concatenate([np.repeat(part.values, part.counts.astype(int)) for part in strata])
-        walds.append(bool(ttest_1samp(every, 0).pvalue < 0.05))
-    gap = 100 * (np.mean(ours) - np.mean(walds))
-    power = f"{100 * np.mean(ours):.0f}%, Wald {100 * np.mean(walds):.0f}%"
-    yield Planted("difference of ps of 0.25, average: power", "Wald's -5 or more", power, bool(gap >= -5))
+    """Yield the size of the test of suggestions, in cells and over seven scenarios, and its coverage and contradictions."""
+    for name, shape in SHAPES.items():
+        for loops in LOOPS:
+            base, other = (suggestions(rng, 1_000_000, loops, each).mean() for each in (0.5, shape))
+            for n in SIZES:
+                for scenarios in (1, 7):
+                    tests = [_test(rng, n, scenarios, loops, shape, base - other) for _ in range(runs)]
+                    where = f"ps, {name}, {loops:.0%} loops, n {n:,}, {scenarios} scenario(s)"
+                    false = [p < 0.05 for _, _, p in tests]
+                    yield share_line(f"{where}: true null starred", false, 0.0, 0.06)
+                    if scenarios == 7:
+                        covered = [low <= 0 <= high for low, high, _ in tests]
+                        yield share_line(f"{where}: interval covers", covered, 0.93, 1.0)
+                    wrong = sum((p < 0.05) != (low > 0 or high < 0) for low, high, p in tests)
+                    if wrong:
+                        yield Planted(f"{where}: p and interval contradict", "0", f"{wrong}", False)
 
 
-def _suggestions(rng: np.random.Generator, size: int, loops: float) -> NDArray[np.int64]:
-    """Return geometric numbers of suggestions; the share ``loops`` of episodes loops to the limit."""
-    return np.where(rng.random(size) < loops, LIMIT, np.minimum(rng.geometric(0.5, size) - 1, LIMIT))
+def _test(
+    rng: np.random.Generator, n: int, scenarios: int, loops: float, shape: float, shift: float
+) -> tuple[float, float, float]:
+    """Return interval and p of differences whose true mean is 0."""
+    parts = [suggestions(rng, n, loops) - suggestions(rng, n, loops, shape) - shift for _ in range(scenarios)]
+    _, low, high, p = skewed_test(average_means([estimate_mean(part) for part in parts]))
+    return low, high, p
 
 
-def _mean_suggestions(loops: float) -> float:
-    number = np.arange(LIMIT)
-    return loops * LIMIT + (1 - loops) * float((number * 0.5 ** (number + 1)).sum() + LIMIT * 0.5**LIMIT)
+def power_of_change_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
+    """Yield the power of the test of suggestions beside Wald's, also where one of seven scenarios is small."""
+    for sizes in ((150,) * 7, (20, *(150,) * 6)):
+        ours, walds = list[bool](), list[bool]()
+        for _ in range(runs):
+            parts = [suggestions(rng, n, 0.02) - suggestions(rng, n, 0.02) + (rng.random(n) < 0.25) for n in sizes]
+            ours.append(skewed_test(average_means([estimate_mean(part) for part in parts]))[3] < 0.05)
+            means, errors = zip(*((part.mean(), part.var(ddof=1) / len(part)) for part in parts), strict=True)
+            walds.append(abs(sum(means)) > Z * sum(errors) ** 0.5)
+        ratio = np.mean(ours) / max(np.mean(walds), 1e-9)
+        power = f"{100 * np.mean(ours):.0f}%, Wald {100 * np.mean(walds):.0f}%"
+        what = f"ps, a true change of 0.25, smallest scenario {min(sizes)}: power"
+        yield Planted(what, "0.9 of Wald's", power, bool(ratio >= 0.9 - 3 * runs**-0.5 * 0.3))
 
 
-def _strata(
-    rng: np.random.Generator, scenarios: int, loops: float, loops_before: float, shift: float = 0.0
-) -> list[Stratum]:
-    """Return the differences of suggestions of each scenario; the share ``shift`` of episodes asks once more."""
-    differences = [
-        _suggestions(rng, PAIRS, loops) - _suggestions(rng, PAIRS, loops_before) + (rng.random(PAIRS) < shift)
-        for _ in range(scenarios)
-    ]
-    return [stratum_from_values(np.clip(part, -LIMIT, LIMIT), -LIMIT, LIMIT) for part in differences]
+def share_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
+    """Yield the coverage of shares in cells, of their averages, and of average changes of accuracy."""
+    for n in SIZES:
+        hits: dict[str, list[bool]] = {"cell": [], "average": [], "average change": []}
+        for _ in range(runs):
+            rates = rng.uniform(0.05, 0.95, 7)
+            right = [rng.random(n) < rate for rate in rates]
+            before = [rng.random(n) < 0.5 for _ in rates]
+            means = [estimate_mean(100 * part, unit=100) for part in right]
+            _, low, high = share_interval(means[0], n)
+            hits["cell"].append(low <= 100 * rates[0] <= high)
+            hits["average"].append(_covers(average_means(means), 100 * rates.mean()))
+            changes = [
+                estimate_mean(100 * (a.astype(int) - b.astype(int)), unit=100)
+                for a, b in zip(right, before, strict=True)
+            ]
+            hits["average change"].append(_covers(average_means(changes), 100 * (rates.mean() - 0.5)))
+        for name, inside in hits.items():
+            yield share_line(f"accuracy, n {n:,}: interval of a {name} covers", inside, 0.93, 0.97)
+
+
+def _covers(mean: Mean, truth: float) -> bool:
+    _, low, high = t_interval(mean)
+    return low <= truth <= high
+
+
+def family_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
+    """Yield how often anything is starred where no condition changes anything, in both families."""
+    primary, rest = list[bool](), list[bool]()
+    for _ in range(max(runs // 4, 1)):
+        cells = []
+        for model in "ab":
+            for scenario in ("ROD", "QD", "CIT"):
+                rate = rng.uniform(0.2, 0.8)
+                for condition in ("zero-shot", "hint", "history"):
+                    turns = 1 + suggestions(rng, 60, 0.02)
+                    cells.append(plant_cell(f"{model}/{scenario}/{condition}", rng.random(60) < rate, turns=turns))
+        tests = comparisons(planted_run(cells))
+        averages = tests.condition_averages
+        is_primary = averages["endpoint"] == "primary"
+        primary.append(any(map(is_significant, averages.filter(is_primary)["p_holm"])))
+        changes = [tests.conditions["p_holm"], tests.conditions["ps_p_holm"], averages["ps_p_holm"]]
+        changes.append(averages.filter(~is_primary)["p_holm"])
+        rest.append(any(is_significant(p) for column in changes for p in column))
+    yield share_line("global null: any star of the primary endpoint", primary, 0.0, 0.06)
+    yield share_line("global null: any star of a changed condition in the exploratory family", rest, 0.0, 0.06)
 
 
 def rerun_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
-    """Yield how often ``compare`` stars two runs of one model of which batches flip some answers, before Holm's correction."""
+    """Yield how often two runs of one model differ significantly of which batches flip some answers, before Holm."""
     for rate in (0.003, 0.01):
         cells, averages = list[bool](), list[bool]()
         for _ in range(runs):
@@ -85,13 +144,14 @@ def rerun_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
             gained = rng.binomial(flips, 0.5)
             lost = flips - gained
             cells += (mcnemar(gained, lost) < 0.05).tolist()
+            values = np.array([100, -100, 0])
             strata = [
-                stratum_from_counts(np.array([100, -100, 0]), np.array([won, gone, 1_000 - won - gone]), -100, 100)
+                estimate_mean(values, counts=np.array([won, gone, 1_000 - won - gone]), unit=100)
                 for won, gone in zip(gained, lost, strict=True)
             ]
-            averages.append(score_tests(strata, 2.0)[2] < 0.05)
-        yield share_line(f"{rate:.1%} of answers flip between two runs: cells starred", cells, 0.0, 0.05)
-        yield share_line(f"{rate:.1%} of answers flip between two runs: averages starred", averages, 0.0, 0.05)
+            averages.append(t_test(average_means(strata)) < 0.05)
+        yield share_line(f"{rate:.1%} of answers flip between two runs: cells starred", cells, 0.0, 0.06)
+        yield share_line(f"{rate:.1%} of answers flip between two runs: averages starred", averages, 0.0, 0.06)
 
 
 def order_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
@@ -113,28 +173,3 @@ def order_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         in_file_order = f"{100 * np.mean(by_order['file']):.0f}%"
         what = f"run stopped at {share:.0%}: interval of a cell covers (in the order of the file {in_file_order})"
         yield share_line(what, by_order["plan"], 0.93)
-
-
-def effect_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
-    """Yield coverage and false stars of a condition's mean effect over models and scenarios with random effects in logits."""
-    for models, spreads in ((22, (0.6, 0.6)), (8, (0.8, 0.0)), (4, (0.0, 0.8)), (22, (0.0, 0.0))):
-        for effect in (0.0, 0.5):
-            population = [np.subtract(*_draw_rates(rng, 400, 400, effect, spreads)).mean() for _ in range(60)]
-            truth, covered = -float(np.mean(population)), list[bool]()
-            for _ in range(runs * 3):
-                before, after = (
-                    rng.binomial(150, rates) / 150 for rates in _draw_rates(rng, models, 7, effect, spreads)
-                )
-                mean = crossed_mean(after - before)
-                covered.append(mean is not None and mean.low <= truth <= mean.high)
-            what = f"effect of {effect:g} logits, {models} models (sd {spreads[0]:g}) x 7 scenarios (sd {spreads[1]:g}): covers"
-            yield share_line(what, covered, 0.93)
-
-
-def _draw_rates(
-    rng: np.random.Generator, models: int, scenarios: int, effect: float, spreads: tuple[float, float]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the rates of drawn models in drawn scenarios, before and after; spreads are of the effect's own, in logits."""
-    base = -0.5 + rng.normal(0, 1, (models, 1)) + rng.normal(0, 0.7, (1, scenarios))
-    own = rng.normal(0, spreads[0], (models, 1)) + rng.normal(0, spreads[1], (1, scenarios))
-    return 1 / (1 + np.exp(-base)), 1 / (1 + np.exp(-(base + effect + own)))

@@ -11,23 +11,25 @@ import numpy as np
 import polars as pl
 
 from envs.types import Ending, Sample
-from orchestrator.report.comparisons.rounding import flip_probability
 from orchestrator.report.measures.clustering import clustering
 from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.families import comparisons
 from orchestrator.report.measures.missingness import missing_bounds
-from orchestrator.report.measures.paired_tests import compare_conditions
 from orchestrator.report.measures.ranking import ranking
 from orchestrator.report.run_data import AUTOMATIC, RunData, Samples
 from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.report.statistics.clustered import average_means, equivalence_test, estimate_mean
 from orchestrator.report.statistics.exact_tests import detectable, mcnemar
-from orchestrator.report.statistics.intervals import score_tests, stratum_from_counts
 from orchestrator.report.statistics.judge_error import Labels, prediction_powered, rogan_gladen
 from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.tables.rounding import flip_probability
 from orchestrator.storage.schemas import EPISODES
 from sweeps.load import build
 from tests.orchestrator.blocks import episode
 
 SCENARIOS = ("ROD", "QD", "CIT")
+FULL = 10_000
+"""Draws from which a line must reach its target itself."""
 
 
 class Planted(NamedTuple):
@@ -40,10 +42,14 @@ class Planted(NamedTuple):
 
 
 def share_line(what: str, hits: list[bool], low: float, high: float = 1.0) -> Planted:
-    """Return the line of a share with its target range, to which three standard errors of so few runs are allowed."""
-    share, allowed = float(np.mean(hits)), 3 * (0.05 * 0.95 / len(hits)) ** 0.5
+    """Return the line of a share with its target range and Monte Carlo error.
+
+    With fewer than ``FULL`` draws it may miss the target by three standard errors, with more by none.
+    """
+    share, error = float(np.mean(hits)), (0.05 * 0.95 / len(hits)) ** 0.5
+    allowed = 0.0 if len(hits) >= FULL else 3 * error
     target = f"{100 * low:.0f} to {100 * high:.0f}%"
-    result = f"{100 * share:.1f}% of {len(hits):,}"
+    result = f"{100 * share:.1f} ±{100 * error:.1f}%"
     return Planted(what, target, result, low - allowed <= share <= high + allowed)
 
 
@@ -52,20 +58,27 @@ def planted_run(cells: list[pl.DataFrame], samples: Samples | None = None) -> Ru
     frame = pl.concat(cells).sort("key")
     names = ("model", "scenario", "condition", "protocol", "cell")
     planned = frame.group_by(names).agg(pl.len().cast(pl.Int64).alias("planned")).sort("cell")
-    sweep = build({"data": "none", "models": ["oracle"], "conditions": ["zero-shot", "hint"]}, "planted")
+    conditions = ["zero-shot", "hint", "history"]
+    sweep = build({"data": "none", "models": ["oracle"], "conditions": conditions}, "planted")
     return RunData(Path("nowhere"), sweep, planned, frame, samples or {}, cluster=AUTOMATIC if samples else "")
 
 
-def plant_cell(name: str, right: np.ndarray, refused: np.ndarray | bool = False) -> pl.DataFrame:
-    """Return the episodes of a cell, of one turn each."""
+def plant_cell(
+    name: str, right: np.ndarray, refused: np.ndarray | bool = False, turns: np.ndarray | int = 1
+) -> pl.DataFrame:
+    """Return the episodes of a cell, of so many turns each."""
     endings = np.where(refused, str(Ending.REFUSED), np.where(right, str(Ending.CORRECT), str(Ending.WRONG)))
     row = {
         column: value
         for column, value in episode(0, name, turns=1).items()
-        if column not in ("key", "sample_id", "ending")
+        if column not in ("key", "sample_id", "ending", "turns", "suggestions")
     }
     number = pl.int_range(len(right))
-    columns = {"ending": pl.Series(endings), "correct": pl.Series(right & ~np.asarray(refused))}
+    lengths = np.broadcast_to(turns, len(right))
+    columns = {
+        "ending": pl.Series(endings), "correct": pl.Series(right & ~np.asarray(refused)),
+        "turns": pl.Series(lengths), "suggestions": pl.Series(lengths - 1),
+    }  # fmt: skip
     return pl.select(
         pl.format("{}/{}-00000000", pl.lit(name), number.cast(pl.String).str.zfill(4)).alias("key"),
         *[pl.lit(value).cast(EPISODES[column]).alias(column) for column, value in row.items() if column != "correct"],
@@ -152,7 +165,7 @@ def cluster_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
                 hits["interval of a cell"].append(row["acc_low"] <= truth <= row["acc_high"])
                 plain = proportion_interval(row["acc"] / 100 * row["scored"], row["scored"])
                 hits["plain interval of a cell"].append(100 * plain[0] <= truth <= 100 * plain[1])
-            difference = compare_conditions(run).row(0, named=True)
+            difference = comparisons(run).conditions.row(0, named=True)
             truth = 100 * (rates["hint"] - rates["zero-shot"])
             hits["interval of a difference"].append(
                 difference["difference_low"] <= truth <= difference["difference_high"]
@@ -236,12 +249,12 @@ def equivalence_lines(runs: int, rng: np.random.Generator) -> Iterator[Planted]:
         for _ in range(runs * 5):
             gains = [(0.06 + true / 100) / 2, 0.06 / 2 - true / 200]
             strata = [
-                stratum_from_counts(
-                    np.array([100, -100, 0]), rng.multinomial(1_000, [*gains, 1 - sum(gains)]), -100, 100
+                estimate_mean(
+                    np.array([100, -100, 0]), counts=rng.multinomial(1_000, [*gains, 1 - sum(gains)]), unit=100
                 )
                 for _ in range(3)
             ]
-            called.append(score_tests(strata, 2.0)[3] < 0.05)
+            called.append(equivalence_test(average_means(strata), 2.0) < 0.05)
         yield share_line(f"true difference of {true:g} points called equivalent within 2 points", called, low, high)
 
 

@@ -52,6 +52,7 @@ def turn(key, number, reply="A"):
         "move": None,
         "read_as": None,
         "judged": None,
+        "note": None,
     }
 
 

@@ -13,7 +13,7 @@ import polars as pl
 from envs import in_paper_order
 from orchestrator.report.measures.outcomes import outcomes
 from orchestrator.report.run_data import RunData
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from orchestrator.report.tables.parts import AVERAGE, acc_and_ps, by_column
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
@@ -119,10 +119,10 @@ def _change_table(run: RunData, base: str, trained: Sequence[TrainedModel]) -> T
                 continue
             change = 100 * (pl.col("correct").cast(pl.Int64) - pl.col("correct_before").cast(pl.Int64))
             strata = [
-                stratum_from_values(each.select(change).to_series().to_numpy(), -100, 100)
+                estimate_mean(each.select(change).to_series().to_numpy(), unit=100)
                 for each in part.partition_by("scenario", maintain_order=True)
             ]
-            mean, (low, high) = sum(stratum.mean for stratum in strata) / len(strata), score_interval(strata)
+            mean, low, high = t_interval(average_means(strata), -100, 100)
             rows.append((base, model.stage, label, part.height, mean, low, high))
             text = f"{format_signed(mean)} [{low:.1f}, {high:.1f}]"
             lines.append(

@@ -18,7 +18,7 @@ from envs.render import Renderer
 from envs.samples import load_samples
 from envs.scenario import suggestions
 from envs.types import Action
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
 from proactive_learn.states import GameState, solution_path
 from proactive_learn.student import transformers_spec
 from sweeps.spec import ModelSpec
@@ -88,8 +88,8 @@ def gain(before: dict[str, Played], after: dict[str, Played], names: Sequence[st
     strata = []
     for name in names:
         pairs = zip(after[name].right, before[name].right, strict=True)
-        strata.append(stratum_from_values(np.array([100 * (int(a) - int(b)) for a, b in pairs]), -100, 100))
-    return Gain(sum(stratum.mean for stratum in strata) / len(strata), *score_interval(strata))
+        strata.append(estimate_mean(np.array([100 * (int(a) - int(b)) for a, b in pairs]), unit=100))
+    return Gain(*t_interval(average_means(strata), -100, 100))
 
 
 def clear_asks(after: dict[str, Played]) -> float:

@@ -7,7 +7,7 @@ from matplotlib.lines import Line2D
 
 from envs import in_paper_order
 from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.parts import FigureContext, Handle, add_legend, legend_height
+from orchestrator.report.figures.parts import LEGEND_ENTRIES, LEGEND_LINE, FigureContext, Handle
 from orchestrator.report.figures.style import GRAY, INK
 
 MOST_CURVES = 8
@@ -17,16 +17,16 @@ MOST_CURVES = 8
 def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: FigureContext) -> Figure | None:
     """Draw each model's curve per scenario, with its own point, the greedy point, chance and oracle; None without curves."""
     series = curves.select("model", "condition").unique(maintain_order=True).iter_rows()
-    names = [name for name in series if not context.is_gray(name[0])][:MOST_CURVES]
+    names = [name for name in series if name[0] not in context.gray][:MOST_CURVES]
     if not names:
         return None
     looks = {name: plot_style.series_look(number) for number, name in enumerate(names)}
     handles = _legend(looks)
     scenarios = in_paper_order(curves["scenario"])
-    across = min(4 if context.page else 2, len(scenarios))
+    across = min(4, len(scenarios))
     down = -(-len(scenarios) // across)
-    height = min(plot_style.TALLEST, down * 1.45 + 0.3 + legend_height(context.width, handles))
-    figure = plot_style.new_figure(context.width, height)
+    height = min(plot_style.TALLEST, down * 1.45 + 0.3 + LEGEND_LINE * -(-len(handles) // LEGEND_ENTRIES))
+    figure = plot_style.new_figure(height)
     panels = figure.subplots(down, across, sharey=True, squeeze=False).ravel()
     for panel, scenario in zip(panels, scenarios, strict=False):
         for (model, condition), look in looks.items():
@@ -40,7 +40,7 @@ def operating_figure(curves: pl.DataFrame, points: pl.DataFrame, context: Figure
         panel.set_visible(False)
     figure.supxlabel("suggestions per episode")
     figure.supylabel("accuracy, %")
-    add_legend(figure, handles)
+    figure.legend(handles=handles, loc="outside upper left", ncols=LEGEND_ENTRIES)
     return figure
 
 

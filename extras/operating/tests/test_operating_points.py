@@ -15,7 +15,7 @@ from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredRep
 from actors.engine.registry import open_engine
 from envs import SCENARIOS
 from envs.scenario import suggestions
-from orchestrator.report.figures.draw import run_figures
+from orchestrator.report.figures.draw import draw_figures
 from orchestrator.report.html import write_page
 from orchestrator.report.read_run import read_run
 from orchestrator.report.run_data import RunData
@@ -165,7 +165,7 @@ def test_the_report_says_so_and_counts_no_question_as_an_episode(greedy_run: Run
     assert "differs from the exact" not in notes
     assert set(greedy_run.episodes["condition"]) == {"zero-shot"}
     assert [table.name for table in result_tables(greedy_run.rows)] == ["zero-shot"]
-    assert "operating.svg" in run_figures(greedy_run).files()
+    assert "operating" in draw_figures(greedy_run)
 
 
 def test_results_hold_the_exact_values_in_the_row_of_the_published_order(greedy_run: RunData) -> None:

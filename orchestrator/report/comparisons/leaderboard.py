@@ -25,8 +25,8 @@ from sweeps.spec import ModelSpec, Protocol
 BASELINE, PERSON = "baseline", "person"
 KINDS = {"builtin": BASELINE, "human": PERSON}
 """Backend -> kind of an entrant that is not a model."""
-RANKED = ("rank", "rank_low", "rank_high", "p_best", "average")
-MEASURED = ("acc", "acc_low", "acc_high", "ps", "ps_low", "ps_high")
+RANKED = ("rank", "rank_low", "rank_high", "average")
+MEASURED = ("acc", "acc_low", "acc_high", "ps", "ps_low", "ps_high", "asks", "asks_low", "asks_high")
 SAMPLE = ["scenario", "condition", "sample_id"]
 
 

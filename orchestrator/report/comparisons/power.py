@@ -12,8 +12,6 @@ from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.parts import AVERAGE, Row, scenario_cells
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 
-REACH = float(norm.isf(ALPHA / 2) + norm.isf(1 - POWER))
-"""The smallest detected difference, in standard errors."""
 SCHEMA = {
     **dict.fromkeys(("run", "model", "condition", "protocol", "scenario"), pl.String),
     "n": pl.Int64,
@@ -22,25 +20,31 @@ SCHEMA = {
 
 
 def paired_power(comparison: RunComparison) -> pl.DataFrame:
-    """Return the smallest difference (points) that one test at 5% detects, per run, model, condition and scenario (or ``avg``).
+    """Return the smallest difference (points) that gets a star, per run, model, condition and scenario (or ``avg``).
 
-    In a scenario, the test is McNemar's exact test with the observed share of discordant pairs; for the average, it is a normal
-    test with the standard error of the interval. ``least`` is null where no difference is detected in 80% of cases.
+    It is that of the test and family which `compare` stars, at Holm's first step: in a scenario McNemar's exact test with the
+    observed share of discordant pairs, for the average a normal test with the standard error of the interval. ``least`` is null
+    where no difference is detected in 80% of cases.
     """
-    rows = []
+    rows, tests = [], comparison.cells.select(pl.col("p_holm", "ps_p_holm").count()).row(0)
+    family, averages = (
+        max(sum(tests) + comparison.averages["ps_p_holm"].count(), 1),
+        comparison.averages["p_holm"].count(),
+    )
+    reach = _reach(max(averages, 1))
     for row in comparison.cells.iter_rows(named=True):
         share = (row["gained"] + row["lost"]) / row["n"]
-        least = detectable(row["n"], max(share, 1 / row["n"]))
+        least = detectable(row["n"], max(share, 1 / row["n"]), ALPHA / family)
         rows.append((*(row[name] for name in NAMES), row["scenario"], row["n"], least))
     for row in comparison.averages.iter_rows(named=True):
         error = (row["difference_high"] - row["difference_low"]) / (2 * Z)
-        rows.append((*(row[name] for name in NAMES), AVERAGE, row["n"], REACH * error))
+        rows.append((*(row[name] for name in NAMES), AVERAGE, row["n"], reach * error))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
 def unpaired_power(run_data: RunData) -> pl.DataFrame:
     """Return the columns of ``paired_power`` for one run: differences from an unpaired second run of the same size."""
-    cells, averages = estimate(run_data)
+    cells, averages = (frame.drop_nulls("acc_low") for frame in estimate(run_data))
     rows = []
     for row in cells.drop_nulls("acc").iter_rows(named=True):
         rows.append(("", *(row[name] for name in GROUP), row["scenario"], row["scored"], _least_unpaired(row)))
@@ -51,9 +55,14 @@ def unpaired_power(run_data: RunData) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
 
+def _reach(family: int) -> float:
+    """Return the smallest difference, in standard errors, that is detected as the first of a family."""
+    return float(norm.isf(ALPHA / family / 2) + norm.isf(1 - POWER))
+
+
 def _least_unpaired(row: Row) -> float:
     """Return the smallest detected difference between two accuracies whose intervals are both as wide as the row's."""
-    return REACH * 2**0.5 * float(row["acc_high"] - row["acc_low"]) / (2 * Z)
+    return _reach(1) * 2**0.5 * float(row["acc_high"] - row["acc_low"]) / (2 * Z)
 
 
 def power_table(power: pl.DataFrame, paired: bool) -> Table:
@@ -64,9 +73,12 @@ def power_table(power: pl.DataFrame, paired: bool) -> Table:
         cells = scenario_cells(part.drop_nulls("least"), [*scenarios, AVERAGE], _least_cell)
         label = ", ".join(str(name) for name in (run, model, condition, "" if protocol == "mcqa" else protocol) if name)
         lines.append(line(label, cells))
-    kind = "paired, with the discordant pairs observed" if paired else "from a run of the same size, not paired"
-    title = f"least true difference in points of acc that is found in {POWER:.0%} of cases by one test at 5%: {kind}"
-    return Table("power", title, columns("model", [*scenarios, AVERAGE]), tuple(lines), power)
+    kind = (
+        "paired, with the discordant pairs observed" if paired else "by one test, from an unpaired run of the same size"
+    )
+    notes = (f"Points of accuracy that get a star in {POWER:.0%} of cases; {kind}.",)
+    heads = columns("model", [*scenarios, AVERAGE])
+    return Table("power", "Least true difference that is found", heads, tuple(lines), power, notes=notes)
 
 
 def _least_cell(row: Row) -> TableCell:

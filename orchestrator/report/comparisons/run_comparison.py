@@ -1,11 +1,11 @@
 """Comparison of two or more runs on the same model, condition and samples, and differences of their configurations.
 
-Differences are a run minus the first one, over pairs of episodes; p is corrected over all comparisons that both runs plan.
+Differences are a run minus the first one, over pairs of episodes. Stars are corrected in two families (Holm): the averages of
+accuracy, and everything else.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -16,17 +16,16 @@ from envs.errors import RunFolderError
 from envs.plural import pluralize
 from orchestrator.inspection.certificate import compare_certificates, read_certificates
 from orchestrator.report.measures.clustering import clustering, describe_clusters
-from orchestrator.report.measures.estimates import suggestion_limits
-from orchestrator.report.measures.families import evidence_settings
+from orchestrator.report.measures.families import correct_together
 from orchestrator.report.measures.outcomes import outcomes
-from orchestrator.report.measures.paired_averages import compare_averages
-from orchestrator.report.measures.paired_tests import SuggestionLimits, compare_pairs, tally_pairs
+from orchestrator.report.measures.paired_tests import compare_averages, compare_pairs, is_significant, tally_pairs
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.model_input import joint_input_notes
-from orchestrator.report.tables.parts import Row, by_column, change_cell, format_limits
+from orchestrator.report.tables.parts import Row, by_column, change_cell, signed_cell
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
-from orchestrator.report.wording import format_p, format_signed
+from orchestrator.report.wording import format_p
 from orchestrator.storage import run_folder
+from sweeps.sections import MARGIN
 
 NAMES = ["run", "model", "condition", "protocol"]
 CELL = ["model", "scenario", "condition", "protocol"]
@@ -38,14 +37,14 @@ COLUMNS = (
     Column("Condition", number=False, filter=True),
     Column("Pairs", "samples that both runs answered"),
     Column("Avg", "difference of accuracy averaged over scenarios, in points, with its 95% interval"),
-    Column("p", "after Holm's correction over all rows of models; in brackets that of baselines, not corrected"),
+    Column("p", "of Avg, after Holm's correction over all averages of models"),
     Column("ps", "difference in suggestions per episode, with its 95% interval"),
     Column("loops", "difference in episodes that end at the turn limit, in points, with its 95% interval"),
 )
 ABOUT_SCENARIO = "difference of accuracy on {}, in points; * p below 0.05 after Holm's correction, = within the margin"
 LEGEND = (
-    "* p below 0.05 after Holm's correction over all rows of models; (p) of baselines is not corrected; = the difference is "
-    "within the margin of [evidence], by default 2 points"
+    "* p below 0.05 after Holm's correction: averages of accuracy as one family, scenarios and suggestions as another; = the "
+    "difference is within the margin of [evidence], by default 2 points"
 )
 
 
@@ -59,10 +58,10 @@ class RunComparison:
 
     names: tuple[str, ...]
     cells: pl.DataFrame
-    """One row per run x model x scenario x condition x protocol; the columns are those of
-    ``paired_tests.compare_conditions``: ``acc`` is the run's, ``acc_other`` the first run's."""
+    """One row per run x model x scenario x condition x protocol; columns of ``compare_pairs``, with corrected p: ``acc`` is the
+    run's, ``acc_other`` the first run's."""
     averages: pl.DataFrame
-    """One row per run x model x condition x protocol; the columns are those of ``paired_averages.compare_condition_averages``."""
+    """One row per run x model x condition x protocol; columns of ``compare_averages``, with corrected p."""
     notes: tuple[str, ...]
     """Sentences on differences of configuration and on unpaired cells."""
     input_notes: tuple[str, ...] = ()
@@ -76,27 +75,35 @@ def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """
     names = distinct_names([run.folder for run in runs])
     base, notes = runs[0], []
-    pairs, family = [], []
+    pairs = []
     for run, name in zip(runs[1:], names[1:], strict=True):
         paired, unpaired = _pair_episodes(run, base, name, names[0])
         pairs.append(paired.with_columns(pl.lit(name).alias("run")))
-        family.append(_declared_comparisons(run, base).with_columns(pl.lit(name).alias("run")))
         notes += [*configuration_differences(base, run, names[0], name), *unpaired]
         inputs = (read_certificates(base.folder), read_certificates(run.folder))
         notes += compare_certificates(*inputs, names[0], name)
         if clustering(run)["counts"].any():
             notes.append(f"intervals of {name}: {describe_clusters(run)}")
-    paired_episodes, declared = pl.concat(pairs), pl.concat(family)
+    paired_episodes = pl.concat(pairs)
     if paired_episodes.is_empty():
         raise NothingInCommon(
             f"{', '.join(names)} have no model and condition on the same samples in common, so there is nothing to compare"
         )
-    limits, tallies = _joint_limits(runs), tally_pairs(paired_episodes.lazy(), ["run", *CELL])
-    margin, _ = evidence_settings(base)
-    cells = compare_pairs(tallies, ["run", *CELL], declared, limits, margin)
-    averages = compare_averages(limits, tallies, declared.select(NAMES).unique(), NAMES, margin)
+    cells, averages = _test_differences(runs, paired_episodes)
     uncertified = joint_input_notes(dict(zip(names, runs, strict=True)))
     return RunComparison(names, cells, averages, tuple(notes), tuple(uncertified))
+
+
+def _test_differences(runs: Sequence[RunData], pairs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the differences of cells and of averages, with p corrected over models, or over baselines if there are no models."""
+    tallies, evidence = tally_pairs(pairs.lazy(), ["run", *CELL]), runs[0].sweep.evidence
+    margin = evidence.margin if evidence else MARGIN
+    cells = compare_pairs(tallies, ["run", *CELL], margin)
+    averages = compare_averages(tallies, NAMES, margin).with_columns(pl.lit("primary").alias("endpoint"))
+    baselines = frozenset().union(*(run.baselines for run in runs))
+    tested = set(averages["model"]) - baselines or set(averages["model"])
+    cells, averages = correct_together([cells, averages], tested)
+    return cells, averages.drop("endpoint")
 
 
 def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
@@ -106,7 +113,7 @@ def comparison_tables(comparison: RunComparison) -> Iterator[Table]:
         cells = comparison.cells.filter(run=run, protocol=protocol)
         scenarios = in_paper_order(cells["scenario"])
         heads = (*COLUMNS, *(Column(name, ABOUT_SCENARIO.format(name)) for name in scenarios))
-        title = f"{run} less {comparison.names[0]} ({protocol}), points of acc on the same samples"
+        title = f"{run} less {comparison.names[0]} ({protocol}), same samples"
         lines = tuple(_difference_line(row, cells, scenarios) for row in averages.iter_rows(named=True))
         notes = comparison.input_notes
         yield Table(f"difference-{number}", title, heads, lines, notes=notes, search=len(lines) > 1)
@@ -118,29 +125,12 @@ def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) ->
         TableCell(row["model"], row["model"]),
         TableCell(row["condition"], row["condition"]),
         TableCell(f"{row['n']:,}", row["n"]),
-        TableCell(format_signed(row["difference"]), row["difference"], format_limits(row, "difference")),
-        _p_value_cell(row),
-        _asking_cell(row, "ps", digits=2),
-        _asking_cell(row, "loops"),
+        signed_cell(row, "difference"),
+        MISSING if row["p_holm"] is None else TableCell(format_p(row["p_holm"]), row["p_holm"]),
+        signed_cell(row, "ps_difference", 2, "*" if is_significant(row["ps_p_holm"]) else ""),
+        signed_cell(row, "loops_difference"),
         *(change_cell(changes.get(name)) for name in scenarios),
     )
-
-
-def _asking_cell(row: Row, measure: str, digits: int = 1) -> TableCell:
-    """Return the difference of ps or loops with its interval; missing for open-ended answers."""
-    value, low, high = (row[f"{measure}_{part}"] for part in ("difference", "low", "high"))
-    if value is None:
-        return MISSING
-    return TableCell(
-        format_signed(value, digits), value, f"{format_signed(low, digits)} to {format_signed(high, digits)}"
-    )
-
-
-def _p_value_cell(row: Row) -> TableCell:
-    """Return the corrected p of a row; in brackets that of a baseline, which is not corrected."""
-    value = row["p"] if row["p_holm"] is None else row["p_holm"]
-    text = format_p(value)
-    return TableCell(f"({text})" if row["p_holm"] is None else text, value)
 
 
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
@@ -167,20 +157,6 @@ def _with_pictures(run: RunData) -> pl.DataFrame:
     first_turns = run.turns.filter(pl.col("turn") == 0).select("key", "image")
     pictures = run.episodes.lazy().select("key", *SAMPLE).join(first_turns, on="key").drop("key").collect()
     return outcomes(run).join(pictures, on=SAMPLE, how="left")
-
-
-def _declared_comparisons(run: RunData, base: RunData) -> pl.DataFrame:
-    """Return the comparisons that both runs plan: of models, or of baselines if there are no models."""
-    both = run.planned.select(CELL).join(base.planned.select(CELL), on=CELL, how="semi")
-    models = both.filter(~pl.col("model").is_in(list(run.baselines | base.baselines)))
-    return both if models.is_empty() else models
-
-
-def _joint_limits(runs: Sequence[RunData]) -> SuggestionLimits:
-    limits: dict[tuple[str, str], int] = {}
-    for cell, limit in chain.from_iterable(suggestion_limits(run).items() for run in runs):
-        limits[cell] = max(limit, limits.get(cell, 0))
-    return limits
 
 
 def configuration_differences(base: RunData, run: RunData, first: str, name: str) -> list[str]:

@@ -1,37 +1,35 @@
-"""The figures of a report, drawn with matplotlib at the width of a page and of a column.
+"""The figures of a report, drawn with matplotlib at the width of a page; the page shows two, `report --figures` writes all.
 
 Every figure is a function of the run data; with fewer than three models it is left out, because a table says the same.
 """
 
+from __future__ import annotations
+
 from base64 import b64encode
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from matplotlib.figure import Figure
-
-from orchestrator.report.figures import style as plot_style
-from orchestrator.report.figures.curves import budget_figure, capacity_figure
-from orchestrator.report.figures.numbers import FigureNumbers, figure_numbers
-from orchestrator.report.figures.parts import FigureContext
-from orchestrator.report.figures.rows import actions_figure, changes_figure, reference_figure, share_changes_figure
-from orchestrator.report.figures.style import with_dark_colors
-from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.figures import FEWEST
+from orchestrator.report.run_data import RunData
+from orchestrator.report.tables.all_tables import offered_tables
 from orchestrator.storage import safe_write
 
-FIGURES: dict[str, Callable[[FigureContext], Figure | None]] = {
-    "reference": reference_figure,
-    "actions": actions_figure,
-    "conditions": partial(changes_figure, everywhere=True),
-    "share-changes": share_changes_figure,
-    "examples": partial(changes_figure, everywhere=False),
-    "capacity": capacity_figure,
-    "budget": budget_figure,
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAPTIONS = {
+    "answer": "How episodes begin: zero-shot, and with hints.",
+    "conditions": "Change of each condition against zero-shot on the same samples, with paired intervals.",
+    "reference": "Accuracy where the model must ask for what it needs, against accuracy on the clear image.",
+    "actions": "What the answers were: zero-shot, with hints, and with suggestions that cannot help.",
+    "examples": "Change of solved examples against zero-shot on the same samples, with paired intervals.",
+    "capacity": "Model size against proactiveness and accuracy.",
 }
-"""Name -> function that draws the figure; it returns None if the run has nothing to draw."""
-WIDTHS = ((plot_style.PAGE, "", ("pdf", "png", "svg")), (plot_style.COLUMN, "-column", ("pdf", "svg")))
-"""Width in inches, suffix of the file names, and file formats."""
+"""Name of each figure -> its caption."""
+SHOWN = ("answer", "conditions")
+"""Figures of the page."""
+FORMATS = ("pdf", "svg")
 LARGEST_SVG = 400_000
 """Bytes above which the page holds a figure as PNG."""
 
@@ -51,85 +49,52 @@ class FigureImage(NamedTuple):
         return f"data:image/{self.kind};base64,{b64encode(self.content).decode()}"
 
 
-class FigureSet(Protocol):
-    """The figures of a run as files and as images of the page."""
+def draw_figures(
+    run_data: RunData, names: Collection[str] = tuple(CAPTIONS), baselines: bool = True
+) -> dict[str, Figure]:
+    """Return the figures of these names, without those that have too few models; draw baselines too if ``baselines``."""
+    offered = {table.name: table.figure for table in offered_tables(run_data) if table.figure}
+    models = set(run_data.rows["model"])
+    if not offered and len(models if baselines else models - run_data.baselines) < FEWEST:
+        return {}
+    from orchestrator.report.figures import figures, style  # matplotlib takes a second to import
+    from orchestrator.report.figures.parts import FigureContext
 
-    def files(self) -> Mapping[str, bytes]:
-        """Return the content of each file, in every width and format."""
-
-    def images(self) -> Mapping[str, FigureImage]:
-        """Return the image of each figure for the page."""
-
-
-class RunFigures:
-    """The figures of a run, each drawn and saved once, when it is first needed."""
-
-    def __init__(self, numbers: FigureNumbers, baselines: bool = True) -> None:
-        """Draw baselines too if ``baselines``."""
-        self.numbers, self.baselines = numbers, baselines
-        self._figures: dict[float, dict[str, Figure]] = {}
-        self._svgs: dict[tuple[float, str], bytes] = {}
-
-    def figures(self, width: float = plot_style.PAGE) -> dict[str, Figure]:
-        """Return the figures of this width in inches, without those that have no cells."""
-        if width not in self._figures:
-            context = FigureContext(self.numbers, width, self.baselines)
-            with plot_style.house_style():
-                drawn = {
-                    name: figure
-                    for name, draw in {**FIGURES, **self.numbers.offered}.items()
-                    if (figure := draw(context))
-                }
-                for figure in drawn.values():
-                    plot_style.lay_out(figure)
-            self._figures[width] = drawn
-        return self._figures[width]
-
-    def files(self) -> dict[str, bytes]:
-        """Return the content of each file; see ``write_figures``."""
-        return {
-            f"{name}{end}.{form}": self._content(width, name, figure, form)
-            for width, end, forms in WIDTHS
-            for name, figure in self.figures(width).items()
-            for form in forms
-        }
-
-    def images(self) -> dict[str, FigureImage]:
-        """Return the image of each figure for the page."""
-        return {name: self._image(name, figure) for name, figure in self.figures().items()}
-
-    def _image(self, name: str, figure: Figure) -> FigureImage:
-        kind, content = "svg+xml", self._content(plot_style.PAGE, name, figure, "svg")
-        if len(content) > LARGEST_SVG:
-            kind, content = "png", plot_style.render(figure, "png")
-        else:
-            content = with_dark_colors(content)
-        width, height = (round(96 * inches) for inches in figure.get_size_inches())
-        return FigureImage(kind, content, width, height)
-
-    def _content(self, width: float, name: str, figure: Figure, form: str) -> bytes:
-        if form != "svg":
-            return plot_style.render(figure, form)
-        if (width, name) not in self._svgs:  # the files and the page hold the same SVG
-            self._svgs[width, name] = plot_style.render(figure, "svg")
-        return self._svgs[width, name]
+    context = FigureContext(run_data, baselines)
+    functions = {
+        name: draw for name, draw in {**figures.FIGURES, **offered}.items() if name in names or name in offered
+    }
+    with style.house_style():
+        drawn = {name: figure for name, draw in functions.items() if (figure := draw(context))}
+        for figure in drawn.values():
+            style.lay_out(figure)
+    return drawn
 
 
-def write_figures(run_data: RunData, figures: FigureSet | None = None) -> list[Path]:
-    """Write every figure into ``figures/`` and return the sorted paths; pass ``figures`` if another process draws them.
+def figure_images(run_data: RunData, names: Collection[str] = SHOWN) -> dict[str, FigureImage]:
+    """Return the images of these figures for the page."""
+    return {name: _image(figure) for name, figure in draw_figures(run_data, names).items()}
 
-    ``NAME.pdf``, ``.svg`` and ``.png`` are as wide as a page (6.75 in), ``NAME-column.pdf`` and ``.svg`` as a column (3.25 in).
-    """
+
+def _image(figure: Figure) -> FigureImage:
+    from orchestrator.report.figures import style
+
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    content = style.render(figure, "svg")
+    if len(content) > LARGEST_SVG:
+        return FigureImage("png", style.render(figure, "png"), width, height)
+    return FigureImage("svg+xml", style.with_dark_colors(content), width, height)
+
+
+def write_figures(run_data: RunData, baselines: bool = True) -> list[Path]:
+    """Write every figure as ``figures/NAME.pdf`` and ``.svg``, as wide as a page (6.75 in), and return the sorted paths."""
+    from orchestrator.report.figures import style
+
     folder = run_data.folder / "figures"
     folder.mkdir(exist_ok=True)
     paths = []
-    for name, content in (figures or run_figures(run_data)).files().items():
-        paths.append(folder / name)
-        safe_write.write(paths[-1], content)
+    for name, figure in draw_figures(run_data, baselines=baselines).items():
+        for form in FORMATS:
+            paths.append(folder / f"{name}.{form}")
+            safe_write.write(paths[-1], style.render(figure, form))
     return sorted(paths)
-
-
-@cached_per_run
-def run_figures(run_data: RunData, baselines: bool = True) -> RunFigures:
-    """Return the figures of a run, the same object for its files and its page."""
-    return RunFigures(figure_numbers(run_data), baselines)

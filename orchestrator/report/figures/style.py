@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from colorsys import hls_to_rgb, rgb_to_hls
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -17,11 +16,10 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
 from orchestrator.report.tables.table import one_line
-from orchestrator.storage import safe_write
 from sweeps.protocol import ZERO_SHOT
 
-COLUMN, PAGE = 3.25, 6.75
-"""Widths in inches of a column and of a page in two-column papers; figures are drawn at these, to be included unscaled."""
+PAGE = 6.75
+"""Width in inches of a page in two-column papers; figures are drawn at this, to be included unscaled."""
 TALLEST = 9.0
 """Largest height of a figure in inches: the height of a page's text."""
 SMALLEST = 7.0
@@ -64,8 +62,8 @@ its TrueType font, as publishers require."""
 DPI = 200
 METADATA = {"svg": ("Date", "Creator"), "pdf": ("CreationDate", "Creator", "Producer"), "png": ("Software",)}
 """File format -> metadata that is left out, so that equal figures give equal bytes."""
-INK, GRAY, FAINT = "#222222", "#8a8a8a", "#d8d8d8"
-"""Text and rules; baselines; background curves."""
+INK, GRAY = "#222222", "#8a8a8a"
+"""Text and rules; baselines."""
 UNFINISHED = 0.4
 """Opacity of unfinished models."""
 LONGEST_NAME = 26
@@ -78,6 +76,13 @@ ACTIONS = {
     "share_unparsable": ("unparsable", "#bdbdbd", "xxxx"),
 }
 """Share -> label, color (from dark to light), hatch."""
+BEGINNINGS = {
+    "asks": ("asks", "#14406b", ""),
+    "guessed_at_once": ("guesses at once", "#e8893a", "\\\\\\\\"),
+    "gave_up_at_once": ("gives up at once", "#f7dc6f", "||||"),
+    "unreadable_at_once": ("unreadable", "#bdbdbd", "xxxx"),
+}
+"""The same for shares of episodes by their first reply."""
 CONDITIONS = {
     ZERO_SHOT: ("#14406b", "o"),
     "hint": ("#e8893a", "o"),
@@ -106,9 +111,9 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure of so many inches with a constrained layout."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+def new_figure(height: float) -> Figure:
+    """Return an empty figure of a page's width and this height in inches, with a constrained layout."""
+    figure = Figure(figsize=(PAGE, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -128,14 +133,6 @@ def render(figure: Figure, form: str) -> bytes:
     with house_style():
         figure.savefig(buffer, format=form, metadata=dict.fromkeys(METADATA[form]), dpi=DPI)
     return buffer.getvalue()
-
-
-def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure as ``name.png`` and ``name.svg``, and return the paths."""
-    paths = [folder / f"{name}.{form}" for form in ("png", "svg")]
-    for path in paths:
-        safe_write.write(path, render(figure, path.suffix[1:]))
-    return paths
 
 
 def gray(color: str) -> str:

@@ -5,31 +5,28 @@ Like ``report.html``, it sends no request and escapes all text of runs.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import polars as pl
 
-from orchestrator.report.comparisons.leaderboard import BASELINE, PERSON, Entrant, Leaderboard
+from orchestrator.report.comparisons.leaderboard import BASELINE, PERSON, Leaderboard
 from orchestrator.report.comparisons.run_comparison import RunComparison, comparison_tables
 from orchestrator.report.html import NAME, render_template
-from orchestrator.report.html.cells import measure_cell, played_cell, progress_style
 from orchestrator.report.html.text import visible
-from orchestrator.report.measures.ranking import FEWEST_FOR_BEST, format_probability
-from orchestrator.report.tables.parts import Row, number_cell, scenario_cells
+from orchestrator.report.tables.parts import Row, measure_cell, number_cell, scenario_cells
 from orchestrator.report.tables.table import MISSING, Column, Line, Table, TableCell
 from orchestrator.storage import safe_write
 
-SCRIPTS = ("report.js", "tables.js")
 MODEL, RUN = Column("Model", number=False), Column("Run", number=False, filter=True)
 RANKS = (
     Column("Rank", "by average accuracy, on the samples that all ranked rows answered; only complete rows are ranked"),
     Column("Ranks", "ranks that are not excluded: all true ranks lie in their bounds in 95% of runs"),
-    Column("P(best)", "probability of having the highest true average of those ranked"),
 )
 AVERAGE = Column("Avg %", "accuracy averaged over scenarios with equal weights, with its 95% interval")
 SHARED = Column("Shared %", "the average over the samples that all ranked rows answered, by which they are ranked")
+ASKS = Column("Asks %", "episodes whose first reply is a suggestion, averaged over scenarios, with its 95% interval")
 PS = Column("ps", "suggestions per episode, averaged over scenarios, with its 95% interval")
 PLAYED = Column("Played", "finished (of planned) episodes")
 
@@ -52,7 +49,6 @@ def write_leaderboard(
     conditions = leaderboard.rows["condition"].unique(maintain_order=True)
     page = render_template(
         "leaderboard.html.j2",
-        SCRIPTS,
         title=title,
         sections=[_section(leaderboard, condition, pages) for condition in conditions],
         differences=list(comparison_tables(comparison)) if comparison else [],
@@ -92,17 +88,18 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
         lines.append(
             (
                 TableCell(row["name"], row["name"], "a person" if entrant.kind == PERSON else ""),
-                measure_cell(row, "acc", span=True),
-                *(_rank(row, rows["rank"].count()) if ranked else ()),
+                measure_cell(row, "acc"),
+                *(_rank(row) if ranked else ()),
                 *((number_cell(row["average"]),) if shared else ()),
+                measure_cell(row, "asks"),
                 measure_cell(row, "ps"),
-                *_accuracies(leaderboard, row, entrant, pages[entrant.run]),
-                played_cell(row),
+                *_accuracies(leaderboard, row, pages[entrant.run]),
+                _played(row),
                 *((TableCell(entrant.run, entrant.run),) if several_runs else ()),
             )
         )
     columns = (
-        MODEL, AVERAGE, *(RANKS if ranked else ()), *((SHARED,) if shared else ()), PS,
+        MODEL, AVERAGE, *(RANKS if ranked else ()), *((SHARED,) if shared else ()), ASKS, PS,
         *(Column(f"{scenario} %", f"accuracy on {scenario}, with its 95% interval") for scenario in leaderboard.scenarios),
         PLAYED, *((RUN,) if several_runs else ()),
     )  # fmt: skip
@@ -110,23 +107,21 @@ def _table(leaderboard: Leaderboard, rows: pl.DataFrame, pages: Mapping[str, str
     return Table(name, title, columns, tuple(lines), search=search, notes=leaderboard.input_notes)
 
 
-def _rank(row: Row, models: int) -> Line:
-    """Return rank, bounds, and the probability of being best, which needs ``FEWEST_FOR_BEST`` models."""
+def _rank(row: Row) -> Line:
+    """Return rank and bounds."""
     if row["rank"] is None:
-        return (MISSING,) * 3
+        return (MISSING,) * 2
     bounds = TableCell(f"{row['rank_low']}–{row['rank_high']}", row["rank_low"])
-    best = TableCell(format_probability(row["p_best"]), row["p_best"]) if models >= FEWEST_FOR_BEST else MISSING
-    return TableCell(str(row["rank"]), row["rank"]), bounds, best
+    return TableCell(str(row["rank"]), row["rank"]), bounds
 
 
-def _accuracies(leaderboard: Leaderboard, row: Row, entrant: Entrant, page: str) -> list[TableCell]:
-    """Return the accuracy in each scenario, with a link to its episodes in the run's page."""
+def _played(row: Row) -> TableCell:
+    """Return the number of finished episodes; ``3/10`` if the row is unfinished."""
+    text = f"{row['finished']:,}" + (f"/{row['planned']:,}" if row["finished"] < row["planned"] else "")
+    return TableCell(text, row["finished"] / max(row["planned"], 1))
+
+
+def _accuracies(leaderboard: Leaderboard, row: Row, page: str) -> list[TableCell]:
+    """Return the accuracy in each scenario, with a link to the run's page."""
     rows = leaderboard.cells.filter(model=row["name"], condition=row["condition"]).drop_nulls("acc")
-    return scenario_cells(rows, leaderboard.scenarios, lambda cell: _accuracy(cell, entrant, page))
-
-
-def _accuracy(cell: Row, entrant: Entrant, page: str) -> TableCell:
-    names = {"model": entrant.model, "scenario": cell["scenario"], "condition": cell["condition"]}
-    link = f"{page}#{urlencode(names, quote_via=quote)}" if page else ""
-    limits = f"{cell['acc_low']:.0f}–{cell['acc_high']:.0f}"
-    return TableCell(f"{cell['acc']:.1f}", cell["acc"], limits, progress_style(cell), link=link)
+    return scenario_cells(rows, leaderboard.scenarios, lambda cell: replace(measure_cell(cell, "acc"), link=page))

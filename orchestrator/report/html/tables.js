@@ -1,3 +1,5 @@
+const pluralize = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
 // Tables sort by the value of a cell, not its text; cells without a value come last in both directions.
 function value(row, column) {
   const cell = row.cells[column];

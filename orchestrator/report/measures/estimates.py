@@ -1,18 +1,20 @@
 """Estimates of every cell and of every average over scenarios: each measure with its 95% interval.
 
-The order of episodes does not change the bounds. Errors are left out of every measure. Samples count as independent unless the
-run data has clusters. The intervals are those of ``orchestrator.report.statistics.intervals``.
+Errors are left out of every measure, and the order of episodes does not change a bound. Shares of a cell have score intervals,
+means and averages those of Student's t, both over clusters where the run data has them (``report.statistics.clustered``).
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from envs import SCENARIOS
 from envs.types import Ending, Mode
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, first_reply_columns
 from orchestrator.report.scores.metrics import ACTION_SHARES, average_over_scenarios
 from orchestrator.report.scores.precision_stops import (
     Intervals,
@@ -21,26 +23,27 @@ from orchestrator.report.scores.precision_stops import (
     stopped_cells,
     target_half_width,
 )
-from orchestrator.report.statistics.intervals import (
+from orchestrator.report.statistics.clustered import (
     Estimate,
     Integers,
-    Stratum,
-    combine_intervals,
+    Mean,
+    average_means,
     estimate_mean,
-    ratio_interval,
-    score_interval,
-    stratum_from_values,
+    ratio_values,
+    share_interval,
+    t_interval,
 )
-from orchestrator.report.statistics.proportion import proportion_interval
 
 GROUP = ("model", "condition", "protocol")
 CELL = ("cell", "model", "scenario", "condition", "protocol")
 COUNTS = ("planned", "finished", "failed", "scored", "errors", "overflow", "truncated")
 SHARES = {**ACTION_SHARES, "share_right": "correct", "share_unparsable": "unparsable"}
 """Share of answers -> the column of episodes that it sums; ``share_right`` counts right categories."""
-MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES)
+OF_EPISODES = {"acc": "correct", "acc_first": "first", "loops": "limit", **{name: name for name in ANSWERS}}
+"""Share of episodes -> the column of 0 and 1 that it is the mean of."""
+MEASURES = ("acc", "acc_first", "ps", "mean_turns", "loops", *SHARES, *ANSWERS, *IF_ASKED)
 """Measures of a cell, in percent except ps and mean_turns (protocol.md, 'Measures'); ``acc_first`` is accuracy at the first turn,
-which the paper's filter of samples bounds (section 3.3)."""
+which the paper's filter of samples bounds (section 3.3); the last are those of ``scores.answer``."""
 
 
 class Estimates(NamedTuple):
@@ -59,31 +62,36 @@ class Estimates(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """The part of a cell that averages are computed from."""
+    """The scored episodes of a cell, and the parts that averages are computed from."""
 
-    strata: Mapping[str, Stratum]
-    estimates: Mapping[str, Estimate]
+    columns: Mapping[str, Integers]
+    groups: Integers | None
+    means: Mapping[str, Mean]
 
 
 @cached_per_run
 def estimate(run_data: RunData) -> Estimates:
     """Estimate every cell and every average of a run."""
-    limits = suggestion_limits(run_data)
+    limits, reference = suggestion_limits(run_data), run_data.reference_conditions
     episodes = dict(_split_cells(add_clusters(run_data.scored, run_data)))
     bounded, rows = anytime_bounds(run_data, limits), list[dict[str, Any]]()
     groups: dict[tuple[str, ...], list[_Cell]] = {}
     for row in run_data.rows.select(CELL).iter_rows(named=True):
         if row["cell"] not in episodes:
             continue
-        cell = _estimate_cell(episodes[row["cell"]], limits[row["scenario"], row["condition"]])
-        rows.append({"cell": row["cell"], **_flatten(_replace_bounds(cell.estimates, bounded.get((row["cell"],), {})))})
+        cell = _measure_cell(episodes[row["cell"]])
+        estimates = _estimate_cell(cell, limits[row["scenario"], row["condition"]], row["condition"] in reference)
+        rows.append({"cell": row["cell"], **_flatten(_replace_bounds(estimates, bounded.get((row["cell"],), {})))})
         groups.setdefault(tuple(row[name] for name in GROUP), []).append(cell)
     averages = [
         dict(zip(GROUP, names, strict=True))
-        | _flatten(_replace_bounds(_estimate_average(cells), bounded.get(names, {})))
+        | _flatten(_replace_bounds(_estimate_average(cells, names[1] in reference), bounded.get(names, {})))
         for names, cells in groups.items()
     ]
-    return Estimates(_join_scores(run_data.rows, rows), _join_averages(run_data.rows, averages))
+    frames = _join_scores(run_data.rows, rows), _join_averages(run_data.rows, averages)
+    is_certain = pl.col("model").is_in(list(run_data.certain))
+    bounds = pl.col([f"{name}{end}" for name in MEASURES for end in ("_low", "_high")])
+    return Estimates(*(frame.with_columns(pl.when(~is_certain).then(bounds).name.keep()) for frame in frames))
 
 
 def anytime_bounds(run_data: RunData, limits: Mapping[tuple[str, str], int]) -> dict[tuple[str, ...], Intervals]:
@@ -133,64 +141,76 @@ def suggestion_limits(run_data: RunData) -> dict[tuple[str, str], int]:
 
 
 def _split_cells(scored: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
-    counts = pl.col(list(dict.fromkeys(("correct", "turns", "cluster", *SHARES.values())))).cast(pl.Int64)
-    rows = scored.select("cell", counts, (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"))
-    return [(str(cell), part) for (cell,), part in rows.sort("cell").group_by(["cell"], maintain_order=True)]
+    names = dict.fromkeys(("correct", "turns", "cluster", *SHARES.values()))
+    rows = scored.select(
+        "cell", pl.col(list(names)).cast(pl.Int64),
+        (pl.col("correct") & (pl.col("turns") == 1)).cast(pl.Int64).alias("first"),
+        (pl.col("ending") == Ending.LIMIT).cast(pl.Int64).alias("limit"),
+        *(column.cast(pl.Int64) for column in first_reply_columns()),
+    )  # fmt: skip
+    return [(str(cell), part) for (cell,), part in rows.sort(pl.all()).group_by(["cell"], maintain_order=True)]
 
 
-def _estimate_cell(episodes: pl.DataFrame, limit: int) -> _Cell:
-    """Return the estimates of one cell, and the strata for averages."""
-    values: dict[str, Integers] = {name: episodes[name].to_numpy() for name in ("correct", "limit", "turns")}
+def _measure_cell(episodes: pl.DataFrame) -> _Cell:
+    """Return the means of one cell."""
+    columns = {name: episodes[name].to_numpy() for name in episodes.columns if name not in ("cell", "cluster")}
     groups = cluster_numbers(episodes)
-    strata = {
-        "acc": stratum_from_values(100 * values["correct"], 0, 100, groups),
-        "acc_first": stratum_from_values(100 * values["correct"] * (values["turns"] == 1), 0, 100, groups),
-        "ps": stratum_from_values(values["turns"] - 1, 0, limit, groups),
-        "loops": stratum_from_values(100 * values["limit"], 0, 100, groups),
-    }
-    estimates = {name: proportion(strata[name]) for name in ("acc", "acc_first", "loops")}
-    estimates["ps"] = estimate_mean([strata["ps"]], score_interval)
-    return _Cell(strata, estimates | {name: _estimate_share(episodes, count) for name, count in SHARES.items()})
+    means = {name: estimate_mean(100 * columns[column], groups, unit=100) for name, column in OF_EPISODES.items()}
+    means["ps"] = estimate_mean(columns["turns"] - 1, groups)
+    for share, column in SHARES.items():
+        means[share] = _ratio(columns[column], columns["turns"], groups)
+    return _Cell(columns, groups, means)
 
 
-def _estimate_average(cells: list[_Cell]) -> Mapping[str, Estimate]:
+def _ratio(hits: Integers, totals: Integers, groups: Integers | None) -> Mean:
+    ratio, mean_total = hits.sum() / max(1, totals.sum()), max(totals.mean(), 1e-9)
+    return estimate_mean(100 * ratio_values(hits, totals, ratio, mean_total), groups, unit=100)
+
+
+def _estimate_cell(cell: _Cell, limit: int, is_reference: bool) -> dict[str, Estimate]:
+    """Return the measures of a cell; those of asking are left out under the reference, where nothing can be asked."""
+    number = len(cell.columns["correct"])
+    estimates = {name: share_interval(mean, number) for name, mean in cell.means.items() if name != "ps"}
+    estimates["ps"] = t_interval(cell.means["ps"], 0, max(limit, 0))
+    if is_reference:
+        return {name: value for name, value in estimates.items() if name not in ANSWERS or name == "unreadable"}
+    asked = cell.columns["asks"] == 1
+    groups = None if cell.groups is None else cell.groups[asked]
+    for name, column in IF_ASKED.items() if asked.any() else ():
+        share = estimate_mean(100 * cell.columns[column][asked], groups, unit=100)
+        estimates[name] = share_interval(share, int(asked.sum()))
+    return estimates
+
+
+def _estimate_average(cells: list[_Cell], is_reference: bool) -> dict[str, Estimate]:
     """Return unweighted means over scenarios: each scenario is a stratum."""
-    means = {
-        name: estimate_mean([cell.strata[name] for cell in cells], score_interval)
-        for name in ("acc", "acc_first", "ps", "loops")
+    names = [name for name in cells[0].means if not is_reference or name not in ANSWERS or name == "unreadable"]
+    estimates = {
+        name: t_interval(average_means([cell.means[name] for cell in cells]), 0, np.inf if name == "ps" else 100)
+        for name in names
     }
-    for name in SHARES:
-        parts = [cell.estimates[name] for cell in cells]
-        means[name] = (sum(value for value, _, _ in parts) / len(parts), *combine_intervals(parts))
-    return means
+    asks = float(np.mean([cell.columns["asks"].mean() for cell in cells]))
+    for name, column in IF_ASKED.items() if asks and not is_reference else ():
+        estimates[name] = t_interval(_ratio_of_averages(cells, column, asks), 0, 100)
+    return estimates
 
 
-def proportion(stratum: Stratum) -> Estimate:
-    """Return a share of episodes in percent, from values that are 0 or 100, with its interval."""
-    size = float(stratum.counts.sum())
-    low, high = proportion_interval(stratum.mean / 100 * size, size)
-    return stratum.mean, 100 * low, 100 * high
+def _ratio_of_averages(cells: list[_Cell], column: str, asks: float) -> Mean:
+    """Return the average share of episodes that ask and end like this, in percent of the average share that ask."""
+    parts = [(cell.columns["asks"] * cell.columns[column], cell.columns["asks"], cell.groups) for cell in cells]
+    ratio = float(np.mean([hits.mean() for hits, _, _ in parts])) / asks
+    return average_means(
+        [estimate_mean(100 * ratio_values(hits, asked, ratio, asks), groups, unit=100) for hits, asked, groups in parts]
+    )
 
 
-def _estimate_share(episodes: pl.DataFrame, count: str) -> Estimate:
-    """Return a share of answers in percent, with its interval over episodes."""
-    if not episodes["cluster"].null_count():
-        episodes = episodes.group_by("cluster").agg(pl.col(count, "turns").sum())
-    tallies = episodes.group_by(count, "turns").len("episodes").sort(count, "turns")
-    hits, totals, times = (tallies[name].cast(pl.Int64).to_numpy() for name in (count, "turns", "episodes"))
-    if not int(times @ totals):
-        return 0.0, 0.0, 100.0
-    low, high = ratio_interval(hits, totals, times)
-    return float(100 * (times @ hits) / (times @ totals)), 100 * low, 100 * high
-
-
-def _flatten(estimates: Mapping[str, Estimate]) -> dict[str, float]:
-    """Return each measure with ``_low`` and ``_high``; ``mean_turns`` is ps plus one."""
+def _flatten(estimates: Mapping[str, Estimate]) -> dict[str, float | None]:
+    """Return each measure with ``_low`` and ``_high``, null without an interval; ``mean_turns`` is ps plus one."""
     ps = estimates["ps"]
-    turns = (ps[0] + 1, ps[1] + 1, ps[2] + 1)
-    row: dict[str, float] = {}
-    for name, (value, low, high) in {**estimates, "mean_turns": turns}.items():
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = value, low, high
+    row: dict[str, float | None] = {}
+    for name, (value, low, high) in {**estimates, "mean_turns": (ps[0] + 1, ps[1] + 1, ps[2] + 1)}.items():
+        row[name] = value
+        row[f"{name}_low"], row[f"{name}_high"] = (None if np.isnan(end) else end for end in (low, high))
     return row
 
 

@@ -12,7 +12,9 @@ from actors.playing.prompts import apply_condition
 from envs import SCENARIOS
 from envs.chance import episode_seed
 from envs.types import Ending, Mode, Sample, State
+from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.scores.metrics import PLANNED_COLUMNS
 from sweeps.conditions import Condition
 from sweeps.spec import Protocol
 
@@ -48,13 +50,6 @@ def blind_play(sample: Sample, mode: Mode = Mode.PLAY, seed: int = 0) -> BlindPl
     return BlindPlay(right, suggestions)
 
 
-def guess_chance(sample: Sample, state: State) -> float:
-    """Return the chance (0 to 1) that a random category is right at this state; 0 while no category counts."""
-    if not SCENARIOS[sample.scenario].answerable(sample, state):
-        return 0.0
-    return sample.categories.count(sample.answer) / len(sample.categories)
-
-
 @cached_per_run
 def exact_chance(run_data: RunData) -> pl.DataFrame:
     """Return one row per scenario and condition of multiple choice: scenario, condition, protocol, chance (percent), chance_ps.
@@ -82,3 +77,30 @@ def _play_condition(run_data: RunData, sample: Sample, condition: Condition) -> 
     seed = run_data.sweep.seed
     shown_sample = apply_condition(sample, condition, seed)
     return blind_play(shown_sample, condition.mode, episode_seed(seed, sample.scenario, sample.id))
+
+
+@cached_per_run
+def lift_over_chance(run_data: RunData) -> pl.DataFrame:
+    """Return accuracy above blind choice among the options of the same scenario and condition, one row per planned cell.
+
+    ``chance`` is the exact accuracy of the policy ``uniform`` if the samples are available (``chance_source`` is
+    ``exact``; ``chance_ps`` is its ps), else that of the baseline in the folder (``baseline``), else null. ``lift`` is
+    accuracy minus chance in points, with ``lift_low`` and ``lift_high`` (95%) if chance is exact; ``of_possible`` is
+    100 x lift / (100 - chance).
+    """
+    baseline = run_data.rows.filter(pl.col("model").is_in(run_data.models_of_policy("uniform")[:1]))
+    exact = exact_chance(run_data).rename({"chance": "exact"})
+    limits = estimate(run_data).cells.select("cell", "acc_low", "acc_high")
+    rows = run_data.rows.select(*PLANNED_COLUMNS, "acc").join(exact, on=list(NAMES), how="left")
+    rows = rows.join(limits, on="cell", how="left")
+    rows = rows.join(baseline.select(*NAMES, pl.col("acc").alias("baseline")), on=list(NAMES), how="left")
+    source = pl.coalesce(*[pl.when(pl.col(name).is_not_null()).then(pl.lit(name)) for name in ("exact", "baseline")])
+    rows = rows.with_columns(pl.coalesce("exact", "baseline").alias("chance"), source.alias("chance_source"))
+    above = pl.col("acc") - pl.col("chance")
+    possible = pl.when(pl.col("chance") < 100).then(100 * above / (100 - pl.col("chance")))
+    ends = [
+        pl.when(pl.col("chance_source") == "exact").then(pl.col(f"acc_{end}") - pl.col("chance")).alias(f"lift_{end}")
+        for end in ("low", "high")
+    ]
+    named = rows.with_columns(above.alias("lift"), *ends, possible.alias("of_possible"))
+    return named.drop("exact", "baseline", "acc_low", "acc_high").sort("cell")

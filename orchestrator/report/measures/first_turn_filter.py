@@ -10,25 +10,17 @@ from pathlib import Path
 
 import polars as pl
 from polars import selectors as cs
-from scipy.stats import binom  # type: ignore[import-untyped]
 
 from envs import in_paper_order
 from envs.errors import RunFolderError
 from envs.samples import paper_ids
-from orchestrator.report.measures.mean_bounds import average_bounds, mean_interval
 from orchestrator.report.run_data import RunData, rank_of
-from orchestrator.report.scores.metrics import share_columns
 from orchestrator.storage import safe_write
 from orchestrator.storage.run_folder import planned_keys
 from sweeps.load import SweepError
 from sweeps.protocol import ZERO_SHOT
 
 PROTOCOL = "mcqa"
-THRESHOLDS = (15, 25, 30, 40)
-"""Percent of the models that drop a sample by being right; 25 is the paper's, the others are from its appendix A.8."""
-CHANCE, ALPHA, RECALL_RATE = 0.25, 0.05, 0.40
-"""Accuracy of a guess among four categories, level of the binomial test that the paper compares its rule with, and first-turn
-rate at which it reports the recall of both (A.8)."""
 TOTAL = "all"
 SAMPLE = ("scenario", "sample_id")
 
@@ -89,9 +81,8 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     """Return one row per scenario, and ``all``, with the effect of a threshold.
 
     Columns: samples, kept, gone, undecided; published (how many of these samples the paper keeps) and shared (kept by both),
-    null for a scenario that the paper does not have; kept_share, the percent kept of the decided samples; first_turn and
-    first_turn_kept, the percent right at the first turn over all samples and over the kept ones: a mean over models, in the row
-    ``all`` the unweighted mean over scenarios. The last three have 95% bounds over samples (``_low``, ``_high``).
+    null for a scenario that the paper does not have; first_turn and first_turn_kept, the percent right at the first turn over
+    all samples and over the kept ones: a mean over models, in the row ``all`` the unweighted mean over scenarios.
     """
     decided = turns.decide(percent)
     published_ids = [(name, number, True) for name, numbers in paper_ids().items() for number in numbers]
@@ -109,26 +100,9 @@ def threshold_counts(turns: FirstTurns, percent: int) -> pl.DataFrame:
     kept_answers = turns.answers.join(decided.filter("kept"), on=SAMPLE, how="semi")
     counts = counts.join(_mean_rate(turns.answers, "first_turn"), on="scenario", how="left")
     counts = counts.join(_mean_rate(kept_answers, "first_turn_kept"), on="scenario", how="left")
-    counts = counts.with_columns(share_columns("kept_share", pl.col("kept"), pl.col("kept") + pl.col("gone")))
     ordered = counts.sort(rank_of("scenario", in_paper_order(counts["scenario"])))
-    means = average_bounds(ordered.with_columns(every=True), ["every"], ("kept_share", "first_turn", "first_turn_kept"))
-    sums = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum())
-    return pl.concat([ordered, sums.hstack(means.drop("every")).select(ordered.columns)])
-
-
-def models_needed(percent: int, models: int) -> int:
-    """Return the smallest number of models that is at least this percentage: 6 of 22 at 25."""
-    return -(-percent * models // 100)
-
-
-def binomial_models_needed(models: int) -> int:
-    """Return the fewest right models at which a one-sided binomial test rejects guessing: 10 of 22 at level 0.05."""
-    return int(binom.isf(ALPHA, models, CHANCE)) + 1
-
-
-def recall(need: int, models: int, rate: float = RECALL_RATE) -> float:
-    """Return the percentage of samples with this first-turn rate that ``need`` right models drop, if models are independent."""
-    return 100 * float(binom.sf(need - 1, models, rate))
+    total = ordered.select(pl.lit(TOTAL).alias("scenario"), cs.integer().sum(), cs.float().mean())
+    return pl.concat([ordered, total.select(ordered.columns)])
 
 
 def write_ids(turns: FirstTurns, percent: int, file: Path) -> None:
@@ -163,19 +137,6 @@ def _planned_samples(run_data: RunData, cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean_rate(answered: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return the percentage of right answers per scenario, as a mean over models, with its bounds over samples."""
+    """Return the percentage of right answers per scenario, as a mean over models."""
     by_model = answered.group_by("scenario", "model").agg(pl.col("right").mean())
-    means = by_model.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))
-    samples = answered.group_by(SAMPLE).agg(pl.col("right").mean()).sort(SAMPLE)
-    bounds = {
-        scenario: [100 * bound for bound in mean_interval(part["right"], (0.0, 1.0))]
-        for (scenario,), part in samples.group_by("scenario", maintain_order=True)
-    }
-    rows = [(scenario, value, *_widen(value, *bounds[scenario])) for scenario, value in means.iter_rows()]
-    schema = {"scenario": pl.String, **dict.fromkeys((name, f"{name}_low", f"{name}_high"), pl.Float64)}
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _widen(value: float, low: float, high: float) -> tuple[float, float]:
-    """Return the bounds, widened to the value: missing answers weigh differently in means over models and over samples."""
-    return min(low, value), max(high, value)
+    return by_model.group_by("scenario").agg((100 * pl.col("right").mean()).alias(name))

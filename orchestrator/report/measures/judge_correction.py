@@ -15,17 +15,15 @@ from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
 from orchestrator.report.scores.judge_agreement import disputed_answers
 from orchestrator.report.scores.metrics import BITS, verdict_bit
-from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
-from orchestrator.report.statistics.judge_error import Labels, labels_to_halve, prediction_powered, rogan_gladen
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.statistics.agreement import Confusion
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, share_interval, t_interval
+from orchestrator.report.statistics.judge_error import Labels, prediction_powered, rogan_gladen
 
 SOURCES = ("raw", "gold", "labels")
 SCHEMA = {
     **dict.fromkeys(("model", "condition", "scenario", "bit"), pl.String),
     **dict.fromkeys(("answers", "labelled"), pl.Int64),
     **{f"{source}{end}": pl.Float64 for source in SOURCES for end in ("", "_low", "_high")},
-    "labels_to_halve": pl.Int64,
 }
 
 
@@ -34,8 +32,7 @@ def corrected_shares(run_data: RunData) -> pl.DataFrame:
     """Return one row per model, condition, scenario (``avg`` for the unweighted mean) and bit of the judge's verdicts.
 
     Columns: answers (with a verdict) and labelled; raw, gold and labels: the percentage as the judge counts it, corrected by the
-    gold check, and corrected by the labels, each with its 95% interval; labels_to_halve: the total number of labels that would
-    halve the width of the last interval. Null where there is no gold check, or too few labels.
+    gold check, and corrected by the labels, each with its 95% interval. Null where there is no gold check, or too few labels.
     """
     answers = _answers(run_data)
     gold = GoldScore(run_data.folder, run_data.judge)
@@ -79,36 +76,24 @@ def _scenarios(group: pl.DataFrame) -> Iterator[tuple[str, Sequence[pl.DataFrame
 
 def _correct(cells: Sequence[pl.DataFrame], bit: str, judge: Confusion) -> tuple[object, ...]:
     """Return the columns of ``SCHEMA`` from ``answers`` on."""
-    strata = [
-        stratum_from_values(100 * cell[bit].cast(pl.Int64).to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells
+    means = [
+        estimate_mean(100 * cell[bit].cast(pl.Int64).to_numpy(), cluster_numbers(cell), unit=100) for cell in cells
     ]
-    sizes = [float(stratum.counts.sum()) for stratum in strata]
-    shares = [stratum.mean / 100 for stratum in strata]
-    share = sum(shares) / len(shares)
-    if len(cells) == 1:
-        raw = IntervalEstimate(share, *proportion_interval(share * sizes[0], sizes[0]))
-    else:
-        raw = IntervalEstimate(share, *(bound / 100 for bound in score_interval(strata)))
-    effective = _average_size(shares, sizes)
+    mean = average_means(means)
+    raw = share_interval(means[0], cells[0].height) if len(cells) == 1 else t_interval(mean, 0, 100)
+    share = min(max(mean.value / 100, 1e-3), 1 - 1e-3)
+    answers = sum(cell.height for cell in cells)
+    effective = min(1e4 * share * (1 - share) / mean.variance, answers) if mean.variance > 0 else float(answers)
     # disputed answers are strata of their own: they were labelled at a higher rate
     parts = [(part, part.height / cell.height / len(cells)) for cell in cells for part in cell.partition_by("disputed")]
     labels = [_count_labels(part, bit) for part, _ in parts]
     weights = [weight for _, weight in parts] if len(parts) > len(cells) else None
-    by_labels = prediction_powered(labels, shares=weights)
-    estimates = (raw, rogan_gladen(share * effective, effective, judge), by_labels)
-    figures = [None if estimate is None else 100 * estimate[end] for estimate in estimates for end in range(3)]
-    counts = (sum(cell.height for cell in cells), sum(part.size for part in labels))
-    return (*counts, *figures, labels_to_halve(labels, weights) if by_labels else None)
-
-
-def _average_size(shares: Sequence[float], sizes: Sequence[float]) -> float:
-    """Return the number of independent answers that would estimate a share as precisely as this average of strata does."""
-    if len(sizes) == 1:
-        return sizes[0]
-    smooth = [(share * size + 0.5) / (size + 1) for share, size in zip(shares, sizes, strict=True)]
-    mean = sum(smooth) / len(smooth)
-    variance = sum(share * (1 - share) / size for share, size in zip(smooth, sizes, strict=True)) / len(sizes) ** 2
-    return mean * (1 - mean) / variance
+    corrected = (
+        rogan_gladen(mean.value / 100 * effective, effective, judge),
+        prediction_powered(labels, shares=weights),
+    )
+    figures = [None if estimate is None else 100 * estimate[end] for estimate in corrected for end in range(3)]
+    return (answers, sum(part.size for part in labels), *raw, *figures)
 
 
 def _count_labels(cell: pl.DataFrame, bit: str) -> Labels:

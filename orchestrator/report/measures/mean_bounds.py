@@ -1,21 +1,16 @@
-"""Intervals of means over episodes that ``estimates`` does not have: of efficiency, endings, readings and decisions.
-
-They are computed as in ``estimates``: over samples, or over their clusters if the run data has them.
-"""
+"""Intervals of shares and means over episodes that ``estimates`` does not have, by the same two methods."""
 
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from orchestrator.report.measures.estimates import proportion
 from orchestrator.report.measures.outcomes import add_clusters, cluster_numbers
 from orchestrator.report.run_data import RunData
-from orchestrator.report.statistics.intervals import Integers, combine_intervals, score_interval, stratum_from_values
+from orchestrator.report.statistics.clustered import estimate_mean, share_interval, t_interval
 
-STEPS = 1_000
-"""Values are rounded to a thousandth, because the score interval needs integers."""
 Range = tuple[float, float]
 """Least and greatest possible value."""
+ENDS = ("", "_low", "_high")
 
 
 def add_bounds(
@@ -42,25 +37,14 @@ def _bounds(name: str, part: pl.DataFrame, limits: Range | None) -> dict[str, fl
     valued = part.drop_nulls(name)
     if valued.is_empty():
         return {}
-    groups = cluster_numbers(valued)
-    if limits is None:
-        hits = 100 * valued[name].cast(pl.Int64).to_numpy()
-        _, low, high = proportion(stratum_from_values(hits, 0, 100, groups))
-    else:
-        low, high = mean_interval(valued[name], limits, groups)
+    scale = 100 if limits is None else 1
+    mean = estimate_mean(scale * valued[name].cast(pl.Float64).to_numpy(), cluster_numbers(valued), unit=scale)
+    _, low, high = share_interval(mean, valued.height) if limits is None else t_interval(mean, *limits)
     return {f"{name}_low": low, f"{name}_high": high}
 
 
-def mean_interval(values: pl.Series, limits: Range, groups: Integers | None = None) -> tuple[float, float]:
-    """Return the interval of the mean of values (n,) within ``limits``; ``groups`` (n,) are their clusters."""
-    steps = (STEPS * values).round().cast(pl.Int64).to_numpy()
-    stratum = stratum_from_values(steps, STEPS * limits[0], STEPS * limits[1], groups)
-    low, high = score_interval([stratum])
-    return low / STEPS, high / STEPS
-
-
 def average_bounds(rows: pl.DataFrame, by: Sequence[str], measures: Sequence[str]) -> pl.DataFrame:
-    """Return each group's mean over its rows with a value, with bounds (``combine_intervals``); null if no row has one.
+    """Return each group's mean over its rows with a value, with bounds as wide as those of the rows allow; null without any.
 
     Args:
         rows: One row per cell, with ``NAME``, ``NAME_low`` and ``NAME_high`` of every measure.
@@ -69,11 +53,19 @@ def average_bounds(rows: pl.DataFrame, by: Sequence[str], measures: Sequence[str
     for group, part in rows.group_by(by, maintain_order=True):
         row = dict(zip(by, group, strict=True))
         for name in measures:
-            columns = [name, f"{name}_low", f"{name}_high"]
+            columns = [f"{name}{end}" for end in ENDS]
             limits = part.select(columns).drop_nulls()
             if limits.height:
-                values = (limits[name].mean(), *combine_intervals(limits.rows()))
-                row |= dict(zip(columns, values, strict=True))
+                row |= dict(zip(columns, combine_bounds(limits.rows()), strict=True))
         averages.append(row)
-    ends = {f"{name}{end}": pl.Float64 for name in measures for end in ("", "_low", "_high")}
+    ends = {f"{name}{end}": pl.Float64 for name in measures for end in ENDS}
     return pl.DataFrame(averages, schema={**{name: rows.schema[name] for name in by}, **ends})
+
+
+def combine_bounds(parts: Sequence[tuple[float, ...]]) -> tuple[float, float, float]:
+    """Return the average of independent estimates (value, low, high) with its interval (Zou and Donner 2008, MOVER)."""
+    number = len(parts)
+    value = sum(part[0] for part in parts) / number
+    below = sum((part[0] - part[1]) ** 2 for part in parts) ** 0.5 / number
+    above = sum((part[2] - part[0]) ** 2 for part in parts) ** 0.5 / number
+    return value, value - below, value + above

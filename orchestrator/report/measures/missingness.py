@@ -18,8 +18,15 @@ from orchestrator.report.measures.outcomes import NAMES, add_clusters, cluster_n
 from orchestrator.report.measures.paired_tests import SAMPLE_COLUMNS, is_significant
 from orchestrator.report.paper.published import AVERAGE
 from orchestrator.report.run_data import RunData, cached_per_run
+from orchestrator.report.statistics.clustered import (
+    Mean,
+    average_means,
+    estimate_mean,
+    share_interval,
+    t_interval,
+    t_test,
+)
 from orchestrator.report.statistics.exact_tests import holm
-from orchestrator.report.statistics.intervals import Stratum, score_interval, score_test, stratum_from_values
 from sweeps.protocol import ZERO_SHOT, Protocol
 
 LEAST_MISSING = 0.01
@@ -145,23 +152,29 @@ def _bound_average(cells: Sequence[pl.DataFrame], measure: str, paired: bool) ->
     scale = 1 if measure == "ps" else 100
     means = [cell.filter(~pl.col("error"))[shown].mean() for cell in cells]
     value = None if None in means else scale * float(np.mean(means))  # type: ignore[arg-type]
-    least, most = (possible_strata(cells, measure, end, paired) for end in ("least", "most"))
+    least, most = (possible_mean(cells, measure, end) for end in ("least", "most"))
+    if len(cells) == 1 and scale == 100 and not paired:
+        bounds = [share_interval(mean, cells[0].height) for mean in (least, most)]
+    else:
+        lowest, highest = (
+            (-np.inf if paired else 0.0, np.inf) if measure == "ps" else (-100.0 if paired else 0.0, 100.0)
+        )
+        bounds = [t_interval(mean, lowest, highest) for mean in (least, most)]
     return (
         sum(cell.height for cell in cells), int(sum(cell["missing"].sum() for cell in cells)), value,
-        float(np.mean([stratum.mean for stratum in least])), score_interval(least)[0],
-        float(np.mean([stratum.mean for stratum in most])), score_interval(most)[1],
+        least.value, bounds[0][1], most.value, bounds[1][2],
     )  # fmt: skip
 
 
-def possible_strata(cells: Sequence[pl.DataFrame], measure: str, end: str, paired: bool) -> list[Stratum]:
-    """Return the strata of cells at one end of a measure, in percent, points, or suggestions."""
-    scale, strata = 1 if measure == "ps" else 100, list[Stratum]()
-    for cell in cells:
-        ends = [cell[f"{measure}_{side}"].abs().to_numpy() for side in ("least", "most")]
-        high = scale * max(1, *(int(values.max()) for values in ends))  # the same range in both cases
-        values = scale * cell[f"{measure}_{end}"].to_numpy()
-        strata.append(stratum_from_values(values, -high if paired else 0, high, cluster_numbers(cell)))
-    return strata
+def possible_mean(cells: Sequence[pl.DataFrame], measure: str, end: str) -> Mean:
+    """Return the average over cells at one end of a measure, in percent, points, or suggestions."""
+    scale = 1 if measure == "ps" else 100
+    return average_means(
+        [
+            estimate_mean(scale * cell[f"{measure}_{end}"].to_numpy(), cluster_numbers(cell), unit=scale)
+            for cell in cells
+        ]
+    )
 
 
 def possible_ranks(
@@ -196,8 +209,8 @@ def _test_pair(first: pl.DataFrame, second: pl.DataFrame) -> tuple[int, float]:
     same = ["scenario", "sample_id"]
     differences = subtract(first.join(second.drop("cluster"), on=same, suffix="_other")).sort("scenario", "sample_id")
     cells = differences.partition_by("scenario", maintain_order=True)
-    for end, sign in (("least", 1), ("most", -1)):
-        strata = possible_strata(cells, "acc", end, paired=True)
-        if cells and sign * sum(stratum.mean for stratum in strata) > 0:
-            return sign, score_test(strata)[2]
+    for end, sign in (("least", 1), ("most", -1)) if cells else ():
+        mean = possible_mean(cells, "acc", end)
+        if sign * mean.value > 0:
+            return sign, t_test(mean)
     return 0, 1.0

@@ -5,19 +5,21 @@ Counts are summed as integers and divided once, so equal episodes give equal byt
 """
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from envs import SCENARIOS
-from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending
+from envs.types import CUT_SHORT, ERRORS, UNSCORED, Ending, Mode
+from orchestrator.report.scores.answer import ANSWERS, IF_ASKED, answer_columns, answer_counts
 from orchestrator.report.scores.cell_resources import RESOURCE_COLUMNS
 from orchestrator.report.statistics.proportion import proportion_bounds
 from orchestrator.storage import checksums
 from orchestrator.storage.engine_cache import CACHED, cached_percentages
 from orchestrator.storage.schemas import VERDICTS
+from sweeps.conditions import CONDITIONS
 
 PLANNED_COLUMNS = ("model", "scenario", "condition", "protocol", "cell", "planned")
 """Columns of the table of planned cells."""
@@ -38,10 +40,18 @@ NOT_COMPARABLE = ("prompt_tokens", "reply_tokens", "cost", *CACHED)
 """Columns that may differ between engines for the same answers; results.json leaves them out."""
 DIGITS = 6
 """Decimals in results.json."""
+REFERENCE = tuple(name for name, condition in CONDITIONS.items() if condition.mode is Mode.REFERENCE)
+"""Built-in conditions under which nothing can be asked."""
+ANSWER_COLUMNS = tuple(f"{name}{end}" for name in (*ANSWERS, *IF_ASKED) for end in ("", "_low", "_high"))
+"""The last columns of results: whether the model asks, and what becomes of it (``scores.answer``)."""
 
 
 def score(
-    episodes: pl.LazyFrame, planned: pl.DataFrame, verdicts: pl.LazyFrame | None = None, strict: bool = False
+    episodes: pl.LazyFrame,
+    planned: pl.DataFrame,
+    verdicts: pl.LazyFrame | None = None,
+    strict: bool = False,
+    reference: Sequence[str] = REFERENCE,
 ) -> pl.DataFrame:
     """Return one row per planned cell, sorted by cell (protocol.md, 'Measures').
 
@@ -54,6 +64,8 @@ def score(
     Episodes that a limit cut short (overflow, truncated) are scored as wrong; acc_bound and loops_bound are acc and loops
     if all of them had ended right, or at the turn limit. Without such limits, the model's value would lie in between.
 
+    ``ANSWER_COLUMNS`` say whether the model asks; those of asking are null under the ``reference`` conditions.
+
     A sweep that stops by precision also has ``full``, the number of samples of the cell's full set. If a cell is
     open-ended, the columns of ``judge_measures`` are added, from one judge's ``verdicts``.
     """
@@ -63,8 +75,8 @@ def score(
     rows = planned.select(*PLANNED_COLUMNS, *full).join(counts, on="cell", how="left")
     rows = (
         rows.with_columns(pl.col(sums).fill_null(0))
-        .with_columns(_measure_columns())
-        .select(*_column_order(), *full)
+        .with_columns(*_measure_columns(), *answer_columns(reference))
+        .select(*_column_order(), *full, *ANSWER_COLUMNS)
         .sort("cell")
     )
     if "oeg" not in set(planned["protocol"]):
@@ -111,9 +123,10 @@ def verdict_bit(bit: str, strict: bool) -> pl.Expr:
 
 def share_columns(name: str, hits: pl.Expr, n: pl.Expr) -> list[pl.Expr]:
     """Return ``hits`` out of ``n`` in percent, as ``name``, with the bounds of its interval; null for n = 0."""
-    bounds = (pl.when(n > 0).then(100 * bound).clip(0, 100) for bound in proportion_bounds(hits, n))
-    ends = (bound.alias(f"{name}_{end}") for bound, end in zip(bounds, ("low", "high"), strict=True))
-    return [_percentage(hits, n).alias(name), *ends]
+    value, (low, high) = _percentage(hits, n), proportion_bounds(hits, n)
+    ends = pl.min_horizontal(100 * low, value).clip(0), pl.max_horizontal(100 * high, value).clip(upper_bound=100)
+    bounds = (pl.when(n > 0).then(end).alias(f"{name}_{side}") for end, side in zip(ends, ("low", "high"), strict=True))
+    return [value.alias(name), *bounds]
 
 
 def average_over_scenarios(rows: pl.DataFrame) -> pl.DataFrame:
@@ -150,7 +163,13 @@ def write_results(folder: Path, rows: pl.DataFrame) -> None:
         json.dumps(_round_floats(row), sort_keys=True, ensure_ascii=False) for row in comparable.to_dicts()
     )
     checksums.write(folder / "results.json", f"[\n{lines}\n]\n".encode())
-    checksums.write_table(folder / "results.parquet", rows)
+    checksums.write_table(folder / "results.parquet", move_answers_last(rows))
+
+
+def move_answers_last(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows with ``ANSWER_COLUMNS`` after those that older versions wrote."""
+    last = [name for name in ANSWER_COLUMNS if name in rows.columns]
+    return rows.select(pl.exclude(last), *last)
 
 
 def _count_columns() -> list[pl.Expr]:
@@ -169,6 +188,7 @@ def _count_columns() -> list[pl.Expr]:
         *[pl.col(name).filter(answered).cast(pl.Int64).sum() for name in summed],
         pl.col("cost").sum().round(9),
         *cached_percentages(),
+        *answer_counts(answered),
     ]
 
 

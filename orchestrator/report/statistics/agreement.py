@@ -3,7 +3,7 @@
 from math import hypot
 from typing import NamedTuple
 
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.statistics.proportion import cautious_interval
 
 
 class IntervalEstimate(NamedTuple):
@@ -59,7 +59,7 @@ class Confusion(NamedTuple):
 
 def share_estimate(count: int, n: int) -> IntervalEstimate | None:
     """Return a share with its interval; None without a case."""
-    return IntervalEstimate(count / n, *proportion_interval(count, n)) if n else None
+    return IntervalEstimate(count / n, *cautious_interval(count, n)) if n else None
 
 
 def cohen_kappa(equal: float, first_yes: float, second_yes: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Exact tests of paired differences, Holm's correction, and the power of McNemar's test."""
+"""McNemar's exact test of paired differences, its power, and Holm's correction."""
 
 from functools import lru_cache
 
@@ -6,38 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr  # type: ignore[import-untyped]
 
-from orchestrator.report.statistics.intervals import Floats, Integers
+from orchestrator.report.statistics.clustered import Floats, Integers
 
 ALPHA, POWER = 0.05, 0.8
 DETECTABLE_DIGITS = 1e-4
 """Precision of the detectable difference, as a share."""
-FFT_ERROR = 1e-12
-"""Absolute error of p in ``sign_flip``, and the smallest p that it returns."""
 
 
 def mcnemar(gained: NDArray[np.int64], lost: NDArray[np.int64]) -> Floats:
     """Return the exact two-sided p of equal chances for gained and lost pairs (McNemar 1947); 1 without discordant pairs."""
     return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(gained, lost), gained + lost, 0.5)), dtype=np.float64)
-
-
-def sign_flip(steps: NDArray[np.int64], counts: NDArray[np.int64]) -> float:
-    """Return the exact two-sided p of a sum of integer differences, under random signs (Fisher's randomization test, 1935).
-
-    ``steps`` are the distinct differences of pairs, ``counts`` how many pairs have each. Under the null hypothesis
-    the two answers to a sample are exchangeable. The characteristic function of the sum is the product of those of the
-    single signs, inverted by one FFT; p has an absolute error below 1e-12 and is never smaller than that.
-    """
-    sizes = np.abs(steps)
-    total = int(counts @ sizes)
-    if not total:
-        return 1.0
-    turn = np.arange(total // 2 + 1)
-    waves = np.ones(len(turn), dtype=np.complex128)
-    for size, count in zip(sizes, counts, strict=True):
-        waves *= (0.5 + 0.5 * np.exp(-2j * np.pi * (turn * size % (total + 1)) / (total + 1))) ** count
-    chances = np.fft.irfft(waves, total + 1)
-    extreme = (total + abs(int(counts @ steps))) // 2
-    return float(np.clip(2 * chances[extreme:].sum(), FFT_ERROR, 1.0))
 
 
 def holm(p: Floats, family: int = 0) -> Floats:

@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate
-from orchestrator.report.statistics.proportion import Z, proportion_interval
+from orchestrator.report.statistics.proportion import Z, cautious_interval
 
 Floats = NDArray[np.float64]
 FEWEST_LABELS = 20
 """Fewest labels that correct a share; each stratum needs two, or a label of every answer."""
+WIDER = 1.05
+"""Width of the corrected interval, relative to that of the labels alone, from which the labels alone count."""
 PRIOR = 2.0
 """Imagined labels of a stratum, spread like those of the other strata, so that no variance is 0 where all labels agree."""
 TRUE, JUDGED = np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0])
@@ -63,7 +65,8 @@ def prediction_powered(
     """Return the true share, averaged over strata, with its 95% interval; None with too few labels.
 
     ``tuning`` is PPI++'s weight of the judge, by default the one with the smallest variance. The variance counts imagined
-    labels (``PRIOR``); the interval is that of a proportion at the effective size that the variance gives.
+    labels (``PRIOR``); the interval is that of a share at the effective size that the variance gives. Where it is wider than
+    that of the labels alone, these count.
     ``shares`` weigh the strata and sum to 1 (default: equally). Where strata are parts of a population that were labelled at
     different rates, weights by size are the inverse probability weights of their labels.
     """
@@ -71,35 +74,28 @@ def prediction_powered(
         return None
     moments = _moments(strata, shares)
     sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
-    weights = _weights(strata, shares)
+    weights = np.full(len(strata), 1 / len(strata)) if shares is None else np.array(shares, dtype=np.float64)
     weight = _best_weight(moments, sizes, others, weights) if tuning is None else tuning
     value = float(weights @ [_point(part, weight) for part in strata])
-    n, total = sizes.sum(), sizes.sum() + others.sum()
+    total = sizes.sum() + others.sum()
     inside = min(max(value, 0.5 / total), 1 - 0.5 / total)
     effective = inside * (1 - inside) / _variance(moments, sizes, others, weight, weights)
-    effective, value = float(np.clip(effective, n / 2, total)), min(max(value, 0.0), 1.0)
-    return IntervalEstimate(value, *proportion_interval(value * effective, effective))
+    alone, least = labels_alone(strata, weights)
+    effective, value = float(np.clip(effective, least, total)), min(max(value, 0.0), 1.0)
+    powered = IntervalEstimate(value, *cautious_interval(value * effective, effective))
+    is_wider = powered.high - powered.low > WIDER * (alone.high - alone.low)
+    return alone if tuning is None and is_wider else powered
 
 
-def labels_to_halve(strata: Sequence[Labels], shares: Sequence[float] | None = None) -> int | None:
-    """Return how many labels in all would halve the width of ``prediction_powered``; None if even labels of all would not."""
-    weights = _weights(strata, shares)
-    moments = _moments(strata, shares)
-    sizes, others = np.array([[part.size, max(part.others, 1)] for part in strata], dtype=np.float64).T
-
-    def variance(factor: float) -> tuple[float, float]:
-        more = np.minimum(sizes * factor, sizes + others - 1)
-        left = sizes + others - more
-        tuning = _best_weight(moments, more, left, weights)
-        return _variance(moments, more, left, tuning, weights), float(more.sum())
-
-    target, low, high = variance(1.0)[0] / 4, 1.0, 1 + float((others / sizes).max())
-    if variance(high)[0] > target:
-        return None
-    while high - low > 0.01:
-        middle = (low + high) / 2
-        low, high = (low, middle) if variance(middle)[0] <= target else (middle, high)
-    return int(np.ceil(variance(high)[1]))
+def labels_alone(strata: Sequence[Labels], weights: Floats) -> tuple[IntervalEstimate, float]:
+    """Return the true share by the labels alone with its 95% interval, and the effective number of labels."""
+    sizes = np.array([part.size for part in strata], dtype=np.float64)
+    hits = np.array([part.labelled.hits + part.labelled.misses for part in strata], dtype=np.float64)
+    value, smooth = float(weights @ (hits / sizes)), (hits + 0.5) / (sizes + 1)
+    mean, effective = float(weights @ smooth), float(sizes.sum())
+    if len(strata) > 1:
+        effective = min(effective, mean * (1 - mean) / float(weights**2 @ (smooth * (1 - smooth) / sizes)))
+    return IntervalEstimate(value, *cautious_interval(value * effective, effective)), effective
 
 
 def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Floats:
@@ -117,10 +113,6 @@ def _moments(strata: Sequence[Labels], weights: Sequence[float] | None) -> Float
     shares /= shares.sum(axis=1, keepdims=True)
     true, judged, both = shares @ TRUE, shares @ JUDGED, shares[:, 0]
     return np.column_stack([true * (1 - true), judged * (1 - judged), both - true * judged])
-
-
-def _weights(strata: Sequence[Labels], shares: Sequence[float] | None) -> Floats:
-    return np.full(len(strata), 1 / len(strata)) if shares is None else np.array(shares, dtype=np.float64)
 
 
 def _best_weight(moments: Floats, sizes: Floats, others: Floats, weights: Floats) -> float:

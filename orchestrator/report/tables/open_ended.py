@@ -10,7 +10,8 @@ from orchestrator.report.measures.outcomes import cluster_numbers
 from orchestrator.report.paper.published import MEASURES
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import BITS, average_over_scenarios, missing_episodes
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.statistics.clustered import average_means, estimate_mean, t_interval
+from orchestrator.report.statistics.judge_error import FEWEST_LABELS
 from orchestrator.report.tables.parts import (
     AVERAGE,
     Row,
@@ -37,16 +38,22 @@ def open_ended_table(run_data: RunData) -> Table:
         return " / ".join(one_decimal(row, measure) for measure in measures)
 
     lines, scenarios, means = list[Line](), in_paper_order(rows["scenario"]), open_ended_averages(run_data)
+    corrected = corrected_shares(run_data).filter(bit=measures[0])
     for model, condition, part in model_conditions(run_data, rows):
         cells = scenario_cells(part, scenarios, lambda row: score_cell(row, three_shares, measures[0]))
+        same = {"model": model, "condition": condition}
         mean = means.row(by_predicate=(pl.col("model") == model) & (pl.col("condition") == condition), named=True)
-        complete = mean["complete"] == len(scenarios)
-        average = TableCell(three_shares(mean)) if complete else UNFINISHED
-        lines.append(line(f"{model}, {condition}", [*cells, average]))
+        average = TableCell(three_shares(mean)) if mean["complete"] == len(scenarios) else UNFINISHED
+        shares = corrected.filter(scenario=AVERAGE if len(scenarios) > 1 else scenarios[0], **same).to_dicts()
+        repairs = [_share_cell(row, source) for row in shares for source in SOURCES[1:]] or [MISSING, MISSING]
+        lines.append(line(f"{model}, {condition}", [*cells, average, *repairs]))
     numbers = pl.concat([rows.drop("lacking"), means.with_columns(scenario=pl.lit(AVERAGE))], how="diagonal")
-    heads = columns("model", [*scenarios, average_heading(scenarios)])
-    notes = gold_notes(run_data.folder, [run_data.judge])
-    return Table("open-ended", _title(run_data), heads, tuple(lines), numbers, notes=notes)
+    heads = columns("model", [*scenarios, average_heading(scenarios), "by gold answers", "by labels"])
+    notes = (*_notes(run_data), *gold_notes(run_data.folder, [run_data.judge]))
+    title = "Open-ended answers; the judge errs as on gold answers"
+    if "gold" not in corrected.columns or not corrected["gold"].count():
+        title = "Open-ended answers, as a judge reads them"
+    return Table("open-ended", title, heads, tuple(lines), numbers, notes=notes)
 
 
 def open_ended_averages(run_data: RunData) -> pl.DataFrame:
@@ -70,15 +77,17 @@ def open_ended_averages(run_data: RunData) -> pl.DataFrame:
     return counts.join(means, on=list(GROUP), how="left").join(intervals, on=list(GROUP), how="left").sort(GROUP)
 
 
-def _title(run_data: RunData) -> str:
+def _notes(run_data: RunData) -> tuple[str, ...]:
+    """Return what the figures are, who judged, and what is not judged."""
     rows = run_data.rows.filter(pl.col("protocol") == "oeg")
     unjudged, answered = int(rows["unjudged"].sum()), int(rows["answered"].sum())
     pending = answered - unjudged - int(rows["judged"].sum())
     unread = f"; {pending:,} of {answered:,} answers not read yet" if pending else ""
     policy = "counted as zeros (the package's way)" if run_data.strict else f"{unjudged:,} of {answered:,}, left out"
     return (
-        f"open-ended: either / category / suggestion, percent of answers; judge {run_data.judge or 'nobody yet'};"
-        f" without a verdict: {policy}{unread}"
+        "Percent of answers: either / category / suggestion. Corrected averages are of either, with 95% intervals; by gold "
+        f"answers only if the judge errs here as on those, by labels with at least {FEWEST_LABELS} labelled answers of this run.",
+        f"Judge {run_data.judge or 'nobody yet'}; without a verdict: {policy}{unread}.",
     )
 
 
@@ -92,30 +101,27 @@ def _bounds(cells: list[pl.DataFrame]) -> dict[str, float]:
     """Return the interval of each bit's average over cells."""
     row: dict[str, float] = {}
     for bit in BITS:
-        strata = [stratum_from_values(cell[bit].to_numpy(), 0, 100, cluster_numbers(cell)) for cell in cells]
-        row[f"{bit}_low"], row[f"{bit}_high"] = score_interval(strata)
+        means = [estimate_mean(cell[bit].to_numpy(), cluster_numbers(cell), unit=100) for cell in cells]
+        _, row[f"{bit}_low"], row[f"{bit}_high"] = t_interval(average_means(means), 0, 100)
     return row
 
 
 def corrected_table(run_data: RunData) -> Table:
     """Return the averages as judged and corrected for the judge's errors; no rows without a gold check or labels."""
     numbers = corrected_shares(run_data)
-    sources = [source for source in SOURCES if numbers[source].count()]
-    if len(sources) == 1:
+    if not any(numbers[source].count() for source in SOURCES[1:]):
         numbers = numbers.clear()
     lines = list[Line]()
     for model, condition, part in model_conditions(run_data, numbers):
         scenarios = AVERAGE if AVERAGE in part["scenario"] else part["scenario"][0]
         for row in part.filter(scenario=scenarios).iter_rows(named=True):
             shares = [_share_cell(row, source) for source in SOURCES]
-            labels = (f"{row['labelled']:,}", "-" if row["labels_to_halve"] is None else f"{row['labels_to_halve']:,}")
-            lines.append(line(f"{model}, {condition}, {row['bit']}", [*shares, *map(TableCell, labels)]))
-    title = (
-        "open-ended, averaged over scenarios: percent of answers as the judge counts them, corrected by the gold check (if it "
-        "errs as it did there), and by labelled answers of this run; 95% intervals"
-    )
-    heads = ("as judged", "by the gold check", "by labels", "labels", "labels that halve the interval")
-    return Table("open-ended-corrected", title, columns("model", heads), tuple(lines), numbers)
+            labelled = TableCell(f"{row['labelled']:,}", row["labelled"])
+            lines.append(line(f"{model}, {condition}, {row['bit']}", [*shares, labelled]))
+    title = "Open-ended answers; the judge errs as on gold answers"
+    notes = ("Percent of answers with 95% intervals, averaged over scenarios.",)
+    heads = columns("model", ("as judged", "by gold answers", "by labels", "labels"))
+    return Table("open-ended-corrected", title, heads, tuple(lines), numbers, notes=notes)
 
 
 def _share_cell(row: Row, source: str) -> TableCell:

@@ -1,15 +1,17 @@
 """Accuracy and suggestions as in the paper's tables: by scenario, by condition, and against the clear image."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
 from actors.playing.turn_judge import turn_judge_key
 from envs import in_paper_order
+from envs.plural import pluralize
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import missing_episodes
+from orchestrator.report.tables.paper_comparison import compare_with_paper, comparison_notes
 from orchestrator.report.tables.parts import (
     AVERAGE,
     Format,
@@ -29,13 +31,46 @@ from orchestrator.report.tables.table import MISSING, UNFINISHED, Table, TableCe
 from sweeps.conditions import WITH_EXAMPLES
 from sweeps.protocol import ZERO_SHOT, Protocol
 
+MOST_NOTES = 6
+"""Most sentences on the comparison with the paper below the main table; `compare` prints all."""
+
+OTHERS = (Protocol.OEG_MULTI.value, Protocol.TOOLS.value)
+"""Protocols with turns other than multiple choice."""
+
 
 def main_table(run_data: RunData) -> Table:
-    """Return models x scenarios under zero-shot, acc and ps, the average at the end (paper, Table 1)."""
+    """Return models x scenarios under zero-shot, acc and ps, the average at the end (paper, Table 1), beside the published."""
     cells, averages = (frame.filter(condition=ZERO_SHOT, protocol="mcqa") for frame in estimate(run_data))
-    title = f"{ZERO_SHOT}: accuracy in percent / mean number of suggestions"
+    compared = compare_with_paper(run_data).filter(condition=ZERO_SHOT, protocol="mcqa")
+    published = compared.filter(pl.col("published").is_not_null())
+    figures = {(row["model"], row["scenario"], row["measure"]): row for row in published.iter_rows(named=True)}
     table = _scenario_table(run_data, cells, averages, acc_and_ps)
-    return replace(table, name="main", title=title, numbers=_numbers(cells, averages))
+    scenarios = [*in_paper_order(cells["scenario"]), AVERAGE]
+    rows = tuple(
+        (
+            name,
+            *(
+                _beside_paper(cell, figures, name.text, scenario)
+                for cell, scenario in zip(line, scenarios, strict=True)
+            ),
+        )
+        for name, *line in table.rows
+    )
+    notes = [
+        "Accuracy in percent / suggestions per episode, in brackets the paper's. * more than rounding and flips allow."
+    ]
+    notes += comparison_notes(compared)[:MOST_NOTES]
+    return replace(
+        table, name="main", title="Zero-shot, as the paper's main table", rows=rows, numbers=_numbers(cells, averages),
+        notes=(*notes, *table.notes), fold_baselines=True, is_open=True,
+    )  # fmt: skip
+
+
+def _beside_paper(cell: TableCell, figures: Mapping[tuple[str, str, str], Row], model: str, scenario: str) -> TableCell:
+    """Return the cell with the published figures as its note; a star marks those that disagree."""
+    rows = [figures.get((model, scenario, measure)) for measure in ("acc", "ps")]
+    texts = ["-" if row is None else f"{row['published']:.1f}{'*' * (row['inside'] is False)}" for row in rows]
+    return replace(cell, note=" / ".join(texts)) if any(rows) else cell
 
 
 def conditions_table(run_data: RunData) -> Table:
@@ -57,8 +92,9 @@ def conditions_table(run_data: RunData) -> Table:
             *(subset_cells.get(model, MISSING) for _ in subset_head),
             *(average_cell(run_data, rows.get(name)) for name in examples),
         ]
-    title = "conditions: accuracy in percent / mean number of suggestions, averaged over scenarios"
-    return ranked_table(run_data, "conditions", title, [*everywhere, *subset_head, *examples], lines, averages, "mcqa")
+    title = "Conditions, averaged over their scenarios"
+    table = ranked_table(run_data, "conditions", title, [*everywhere, *subset_head, *examples], lines, averages, "mcqa")
+    return replace(table, notes=("Accuracy in percent / suggestions per episode.", *table.notes), fold_baselines=True)
 
 
 def reference_table(run_data: RunData) -> Table:
@@ -75,37 +111,42 @@ def reference_table(run_data: RunData) -> Table:
         return f"{row['acc']:.1f} / {one_decimal(other, 'acc')}"
 
     table = _scenario_table(run_data, clear, clear_averages, clear_and_zero_shot)
-    title = "accuracy in percent: clear image / zero-shot"
-    return replace(table, name="reference", title=title, numbers=_numbers(clear, clear_averages, played, averages))
+    numbers = _numbers(clear, clear_averages, played, averages)
+    notes = ("Accuracy in percent: on the clear image / under zero-shot.", *table.notes)
+    title = "Clear image against zero-shot"
+    return replace(table, name="reference", title=title, numbers=numbers, notes=notes, fold_baselines=True)
 
 
-def several_turns_table(run_data: RunData) -> Table:
-    """Return acc and ps of open-ended answers over several turns, a line per model and condition (paper, Table 10)."""
-    judge = run_data.sweep.turn_judge
-    judge_key = turn_judge_key(judge) if judge else "none"
-    title = f"open-ended over several turns: accuracy in percent / mean number of suggestions; judge {judge_key}"
-    return _protocol_table(run_data, Protocol.OEG_MULTI, "open-ended-turns", title)
-
-
-def tool_calls_table(run_data: RunData) -> Table:
-    """Return acc and ps of multiple choice by function calls, a line per model and condition."""
-    title = "tool calls: accuracy in percent / mean number of suggestions"
-    return _protocol_table(run_data, Protocol.TOOLS, "tools", title)
-
-
-def _protocol_table(run_data: RunData, protocol: Protocol, name: str, title: str) -> Table:
-    """Return acc and ps of a protocol by scenario, a line per model and condition."""
-    cells, averages = (frame.filter(protocol=protocol.value) for frame in estimate(run_data))
-    tables = []
-    for condition in conditions_of(run_data, cells):
-        part, means = cells.filter(condition=condition), averages.filter(condition=condition)
-        tables.append(_scenario_table(run_data, part, means, acc_and_ps, protocol, f", {condition}"))
+def other_protocols_table(run_data: RunData) -> Table:
+    """Return acc and ps of open-ended answers over several turns (paper, Table 10) and of tool calls."""
+    cells, averages = (frame.filter(pl.col("protocol").is_in(OTHERS)) for frame in estimate(run_data))
+    tables, notes = [], []
+    for protocol in OTHERS:
+        for condition in conditions_of(run_data, cells.filter(protocol=protocol)):
+            same = {"protocol": protocol, "condition": condition}
+            label = f", {condition} ({protocol})"
+            part, means = cells.filter(**same), averages.filter(**same)
+            tables.append(_scenario_table(run_data, part, means, acc_and_ps, protocol, label))
+    if Protocol.OEG_MULTI.value in set(cells["protocol"]) and run_data.sweep.turn_judge:
+        notes.append(f"{Protocol.OEG_MULTI.value}: answers are read by {turn_judge_key(run_data.sweep.turn_judge)}.")
+    if calls := int(cells.filter(protocol=Protocol.TOOLS.value).height):
+        notes.append(_malformed_calls(run_data, calls))
     if not tables:
-        return Table(name, "", columns("model", ()), (), cells)
-    first, *others = tables
+        return Table("turns", "", columns("model", ()), (), cells)
     rows = tuple(row for table in tables for row in table.rows)
-    ranked = 0 if others else first.ranked
-    return replace(first, name=name, title=title, rows=rows, numbers=_numbers(cells, averages), ranked=ranked)
+    numbers = _numbers(cells, averages)
+    return replace(
+        tables[0], name="turns", title="Several turns and tool calls", rows=rows, numbers=numbers, ranked=0,
+        notes=("Accuracy in percent / suggestions per episode.", *notes),
+    )  # fmt: skip
+
+
+def _malformed_calls(run_data: RunData, cells: int) -> str:
+    """Return how many turns of tool calls were malformed."""
+    rows = run_data.rows.filter(protocol=Protocol.TOOLS.value)
+    turns = int(rows["turns"].sum())
+    share = float((rows["share_unparsable"].fill_null(0) * rows["turns"]).sum()) / max(turns, 1)
+    return f"Of {turns:,} turns with tools in {pluralize(cells, 'cell')}, {share:.1f}% are malformed calls."
 
 
 def _scenario_table(
@@ -113,7 +154,7 @@ def _scenario_table(
     cells: pl.DataFrame,
     averages: pl.DataFrame,
     text: Format,
-    protocol: Protocol = Protocol.MCQA,
+    protocol: str = Protocol.MCQA,
     label_end: str = "",
 ) -> Table:
     scenarios, means = in_paper_order(cells["scenario"]), by_column(averages, "model")

@@ -5,14 +5,13 @@ from typing import Any
 
 import polars as pl
 
+from actors.text.printable import list_first
 from envs import SCENARIOS
 from envs.plural import pluralize
-from envs.types import CUT_SHORT
-from orchestrator.report.measures.missingness import LEAST_MISSING
 from orchestrator.report.measures.paired_tests import is_significant
 from orchestrator.report.run_data import RunData
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS
-from orchestrator.report.tables.table import MISSING, UNFINISHED, Table, TableCell, columns, line, mark_best
+from orchestrator.report.tables.table import MISSING, UNFINISHED, Style, Table, TableCell, columns, line, mark_best
 from orchestrator.report.wording import format_signed
 from sweeps.registry import registry
 
@@ -114,9 +113,9 @@ def change_cell(row: Row | None, interval: bool = False) -> TableCell:
     """Return the cell of a paired difference in points: ``*`` if significant, ``=`` if proven to be within the margin."""
     if row is None or row["difference"] is None:
         return MISSING
-    limits = f" ({format_limits(row, 'difference')})" if interval else ""
     star = "*" if is_significant(row["p_holm"]) else "=" if is_significant(row["equal_p_holm"]) else ""
-    return TableCell(f"{format_signed(row['difference'])}{star}{limits}", row["difference"])
+    note = format_limits(row, "difference") if interval else ""
+    return TableCell(f"{format_signed(row['difference'])}{star}", row["difference"], note)
 
 
 def number_cell(value: float | None) -> TableCell:
@@ -124,14 +123,27 @@ def number_cell(value: float | None) -> TableCell:
     return MISSING if value is None else TableCell(f"{value:.1f}", value)
 
 
-def signed_cell(value: float | None, digits: int = 1) -> TableCell:
-    """Return the cell of a difference, with its sign."""
-    return MISSING if value is None else TableCell(format_signed(value, digits), value)
+def measure_cell(row: Row, name: str) -> TableCell:
+    """Return a measure with its interval; pale if the row is unfinished."""
+    if row[name] is None:
+        return MISSING
+    style: Style = "unfinished" if row["finished"] < row["planned"] else ""
+    return TableCell(f"{row[name]:.1f}", row[name], format_range(row, name), style)
 
 
-def format_limits(row: Row, measure: str) -> str:
-    """Return the interval of a difference as text."""
-    return f"{format_signed(row[f'{measure}_low'])} to {format_signed(row[f'{measure}_high'])}"
+def signed_cell(row: Row, measure: str, digits: int = 1, star: str = "") -> TableCell:
+    """Return a difference with its interval."""
+    value = row[measure]
+    if value is None:
+        return MISSING
+    return TableCell(f"{format_signed(value, digits)}{star}", value, format_limits(row, measure, digits))
+
+
+def format_limits(row: Row, measure: str, digits: int = 1) -> str:
+    """Return the interval of a difference as text, "" without one; that of ``ps_difference`` is in ``ps_low`` and ``ps_high``."""
+    name = measure if f"{measure}_low" in row else measure.removesuffix("_difference")
+    ends = [row[f"{name}_{end}"] for end in ("low", "high")]
+    return "" if None in ends else " to ".join(format_signed(end, digits) for end in ends)
 
 
 def format_range(row: Row, measure: str, digits: int = 1) -> str:
@@ -151,27 +163,14 @@ def one_decimal(row: Row | None, measure: str) -> str:
 
 
 def _error_notes(run_data: RunData, protocol: str) -> tuple[str, ...]:
-    """Return a sentence per cell with episodes that have no answer, or that a limit cut short."""
-    rows = run_data.rows.filter(protocol=protocol)
-    cut_short = [
-        f"{row['cell']}: {row[ending]} of {pluralize(row['scored'], 'episode')} {reason}, counted as not right; acc is at most "
-        f"{row['acc_bound']:.1f} and loops at most {row['loops_bound']:.1f} if no episode were cut short"
-        for ending, reason in CUT_SHORT_REASONS.items()
-        for row in rows.filter(pl.col(ending) > 0).iter_rows(named=True)
-    ]
-    unanswered = [
-        f"{row['cell']}: {row['errors']} of {pluralize(row['finished'], 'episode')} without an answer, left out of all measures "
-        f"({row['unprocessable']} unprocessable, {row['refused']} refused, {row['failed']} failed){_format_bounds(row)}"
-        for row in rows.filter(pl.col("errors") > 0).iter_rows(named=True)
-    ]
-    return (*cut_short, *unanswered)
-
-
-def _format_bounds(row: Row) -> str:
-    """Return the accuracy if all missing episodes were wrong and if all were right; empty if at most 1% is missing."""
-    missing = row["errors"] + sum(row[ending] for ending in CUT_SHORT)
-    if missing <= LEAST_MISSING * row["finished"] or row["acc"] is None:
-        return ""
-    right = row["acc"] * row["scored"] / 100
-    least, most = (100 * count / row["finished"] for count in (right, right + missing))
-    return f"; acc is {least:.1f} to {most:.1f}, from all wrong to all right"
+    """Return one sentence on episodes without an answer, and one per kind of episode that a limit cut short."""
+    rows, notes = run_data.rows.filter(protocol=protocol), []
+    if errors := int(rows["errors"].sum()):
+        cells = rows.filter(pl.col("errors") > 0)["cell"].to_list()
+        notes.append(f"{pluralize(errors, 'episode')} without an answer, left out of all measures: {list_first(cells)}")
+    for ending, reason in CUT_SHORT_REASONS.items():
+        cells = rows.filter(pl.col(ending) > 0)["cell"].to_list()
+        if cells:
+            count = pluralize(int(rows[ending].sum()), "episode")
+            notes.append(f"{count} {reason}, counted as not right: {list_first(cells)}")
+    return tuple(notes)

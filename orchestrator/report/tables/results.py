@@ -3,15 +3,12 @@
 An unfinished cell shows its progress, and an error is never shown as a zero.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from actors.text.printable import list_first
 from envs import in_paper_order
-from envs.plural import pluralize
 from envs.types import CUT_SHORT
 from orchestrator.report.run_data import rank_of
 from orchestrator.report.scores.metrics import CUT_SHORT_REASONS, missing_episodes
@@ -21,34 +18,18 @@ from orchestrator.report.tables.table import MISSING, Table, TableCell, columns,
 from sweeps.conditions import CONDITIONS
 from sweeps.registry import registry
 
-MOST_CELLS = 6
-"""Number of cells that a note names; it counts the rest."""
 MARKS = {"!": "errors", "~": "overflow", "^": "truncated"}
 """Mark after a cell -> the column that counts its cause."""
-
-
-@dataclass(frozen=True)
-class CellFormat:
-    """The measures that one cell of a table shows."""
-
-    title: str
-    measures: tuple[tuple[str, str], ...]
-    """Column and format of its figure, in order."""
-
-    def with_measures(self, names: Sequence[str]) -> CellFormat:
-        """Return the format with the measures of installed packages added."""
-        return CellFormat(" / ".join((self.title, *names)), (*self.measures, *((name, "5.1f") for name in names)))
-
-
-MULTIPLE_CHOICE = CellFormat("acc % / ps", (("acc", ".1f"), ("ps", "4.1f")))
-VERDICTS = (("aggregate", ".0f"), ("category", ".0f"), ("suggestion", ".0f"))
-CALLS = (*MULTIPLE_CHOICE.measures, ("share_unparsable", "4.1f"))
-FORMATS = {
-    "oeg": CellFormat("open-ended, either / category / suggestion %", VERDICTS),
-    "oeg-multi": replace(MULTIPLE_CHOICE, title="open-ended over several turns, acc % / ps"),
-    "tools": CellFormat("tool calls, acc % / ps / malformed % of turns", CALLS),
+MULTIPLE_CHOICE = ("acc % / ps", {"acc": ".1f", "ps": "4.1f"})
+FORMATS: Mapping[str, tuple[str, dict[str, str]]] = {
+    "oeg": (
+        "open-ended, either / category / suggestion %",
+        {"aggregate": ".0f", "category": ".0f", "suggestion": ".0f"},
+    ),
+    "oeg-multi": ("open-ended over several turns, acc % / ps", MULTIPLE_CHOICE[1]),
+    "tools": ("tool calls, acc % / ps / malformed % of turns", {**MULTIPLE_CHOICE[1], "share_unparsable": "4.1f"}),
 }
-"""Protocol -> its format, if that is not ``MULTIPLE_CHOICE``."""
+"""Protocol -> title and measures (column -> format), if they are not ``MULTIPLE_CHOICE``."""
 
 
 def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
@@ -56,32 +37,24 @@ def result_tables(rows: pl.DataFrame) -> Iterator[Table]:
     rows = rows.with_columns(missing_episodes(rows.columns).alias("lacking"))
     if "decision_map" in rows.columns:  # a decision map has no accuracy
         rows = rows.filter(~pl.col("decision_map"))
-    rows = rows.filter(~_is_unscored(rows.columns))
-    for (condition, protocol), part in _sort(rows).group_by(["condition", "protocol"], maintain_order=True):
-        cell_format = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
-        yield _table(part, str(condition), cell_format.with_measures(measure_names(rows.columns)))
-
-
-def _is_unscored(names: Sequence[str]) -> pl.Expr:
-    """Return an expression for cells with neither scored nor judged episodes, such as those of operating curves."""
-    answered = pl.col("answered").fill_null(0) if "answered" in names else pl.lit(0)
-    return (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
-
-
-def _sort(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sort models as the registry lists them, conditions as the paper does; others come last, by name."""
+    answered = pl.col("answered").fill_null(0) if "answered" in rows.columns else pl.lit(0)
+    unscored = (pl.col("scored") == 0) & (answered == 0) & (pl.col("finished") > pl.col("errors"))
     condition, model = rank_of("condition", CONDITIONS), rank_of("model", registry())
-    return rows.sort(condition, "condition", "protocol", model, "model", "scenario")
+    shown = rows.filter(~unscored).sort(condition, "condition", "protocol", model, "model", "scenario")
+    names = measure_names(rows.columns)
+    for (name, protocol), part in shown.group_by(["condition", "protocol"], maintain_order=True):
+        title, measures = FORMATS.get(str(protocol), MULTIPLE_CHOICE)
+        title = f"{name}: {' / '.join((title, *names))}{_without_verdict(part)}"
+        yield _table(part, str(name), title, measures | dict.fromkeys(names, "5.1f"))
 
 
-def _table(rows: pl.DataFrame, condition: str, cell_format: CellFormat) -> Table:
+def _table(rows: pl.DataFrame, name: str, title: str, measures: Mapping[str, str]) -> Table:
     scenarios = in_paper_order(rows["scenario"])
     lines = []
     for (model,), part in rows.group_by(["model"], maintain_order=True):
-        cells = scenario_cells(part, scenarios, lambda row: _format_row(row, cell_format))
-        lines.append(line(str(model), [*cells, _average(part, cell_format)]))
-    title = f"{condition}: {cell_format.title}{_without_verdict(rows)}"
-    return Table(condition, title, columns("model", [*scenarios, "avg"]), tuple(lines), rows, notes=_notes(rows))
+        cells = scenario_cells(part, scenarios, lambda row: _cell(row, measures))
+        lines.append(line(str(model), [*cells, _average(part, measures)]))
+    return Table(name, title, columns("model", [*scenarios, "avg"]), tuple(lines), rows, notes=tuple(_notes(rows)))
 
 
 def _without_verdict(rows: pl.DataFrame) -> str:
@@ -90,25 +63,18 @@ def _without_verdict(rows: pl.DataFrame) -> str:
         return ""
     judges = ", ".join(rows["judge"].drop_nulls().unique().sort()) or "nobody"
     answered = int(rows["answered"].sum())
-    unjudged = answered - int(rows["judged"].sum())
-    return f" (by {judges}; {unjudged:,} of {answered:,} answers without a verdict)"
+    return f" (by {judges}; {answered - int(rows['judged'].sum()):,} of {answered:,} answers without a verdict)"
 
 
-def _notes(rows: pl.DataFrame) -> tuple[str, ...]:
-    """Return notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
+def _notes(rows: pl.DataFrame) -> Iterator[str]:
+    """Yield notes that name the cells with unanswered episodes and with episodes that a limit cut short."""
     meanings = {name: f"{reason}, and counted as not right" for name, reason in CUT_SHORT_REASONS.items()}
     meanings["errors"] = "without an answer, left out of all measures"
-    return tuple(note for mark, name in MARKS.items() for note in _name_cells(rows, name, f"{mark} {meanings[name]}"))
-
-
-def _name_cells(rows: pl.DataFrame, column: str, meaning: str) -> Iterator[str]:
-    """Yield one note with the first cells that have episodes in this column, with their counts and bounds of accuracy."""
-    if (affected := rows.filter(pl.col(column) > 0)).is_empty():
-        return
-    names = [_name_cell(row, column) for row in affected.head(MOST_CELLS).iter_rows(named=True)]
-    if affected.height > MOST_CELLS:
-        names.append(f"and {pluralize(affected.height - MOST_CELLS, 'more cell')}")
-    yield f"{meaning}: {', '.join(names)}"
+    for mark, column in MARKS.items():
+        affected = rows.filter(pl.col(column) > 0)
+        if affected.height:
+            names = [_name_cell(row, column) for row in affected.iter_rows(named=True)]
+            yield f"{mark} {meanings[column]}: {list_first(names)}"
 
 
 def _name_cell(row: Row, column: str) -> str:
@@ -116,26 +82,25 @@ def _name_cell(row: Row, column: str) -> str:
     return f"{row['model']}/{row['scenario']} {row[column]:,}{bound}"
 
 
-def _format_row(row: Row, cell_format: CellFormat) -> TableCell:
+def _cell(row: Row, measures: Mapping[str, str]) -> TableCell:
     marks = "".join(mark for mark, column in MARKS.items() if row.get(column))
-    if row.get(cell_format.measures[0][0]) is None:
+    values = [row.get(name) for name in measures]
+    if values[0] is None:
         return TableCell(progress_text(row) + marks)
-    text = _join_measures([row[name] for name, _ in cell_format.measures], cell_format)
     if row["lacking"]:
-        finished = f"({row['planned'] - row['lacking']}/{row['planned']})"
-        return TableCell(f"{text} {finished}{marks}", style="unfinished")
-    return TableCell(text + marks)
+        marks = f" ({row['planned'] - row['lacking']}/{row['planned']}){marks}"
+    return TableCell(_join(values, measures) + marks, style="unfinished" if row["lacking"] else "")
 
 
-def _average(part: pl.DataFrame, cell_format: CellFormat) -> TableCell:
-    first = cell_format.measures[0][0]
+def _average(part: pl.DataFrame, measures: Mapping[str, str]) -> TableCell:
+    first = next(iter(measures))
     if part["lacking"].sum():
         return TableCell("unfinished")
     if first not in part.columns or part[first].null_count():
         return MISSING
-    return TableCell(_join_measures([part[name].mean() for name, _ in cell_format.measures], cell_format))
+    return TableCell(_join([part[name].mean() for name in measures], measures))
 
 
-def _join_measures(values: Sequence[object], cell_format: CellFormat) -> str:
-    pairs = zip(values, cell_format.measures, strict=True)
-    return " /".join("-" if value is None else format(value, digits) for value, (_, digits) in pairs)
+def _join(values: Sequence[object], measures: Mapping[str, str]) -> str:
+    pairs = zip(values, measures.values(), strict=True)
+    return " /".join("-" if value is None else format(value, digits) for value, digits in pairs)

@@ -1,6 +1,6 @@
 """A table as a value: every table of a report, a page or the terminal is one, and renderers turn it into text.
 
-Texts are data, never markup; each renderer (``console``, ``markdown``, ``latex``, ``html``) escapes them for its own format.
+Texts are data, never markup; each renderer (``formats``, ``html``) escapes them for its own format.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import polars as pl
 
-Style = Literal["", "best", "second", "unfinished", "warn", "up", "down"]
+Style = Literal["", "best", "second", "unfinished", "warn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,6 @@ class TableCell:
     style: Style = ""
     link: str = ""
     """Address that the page links to: ``#fragment``, or ``page.html#fragment`` relative to the page."""
-    shares: tuple[tuple[str, float, float], ...] = ()
-    """A stacked bar that the page draws instead of the text: name, start and width in percent."""
-    span: tuple[float, float, float] | None = None
-    """An interval that the page draws on a scale of 0 to 100: value, low, high."""
 
     @property
     def text_with_note(self) -> str:
@@ -80,7 +76,9 @@ class Table:
     search: bool = False
     """The page offers filters and a search field."""
     figure: Callable[[Any], Any] | None = field(default=None, compare=False)
-    """Draws the figure of the same name from a ``FigureContext``; a table of a package may have one. Can be pickled."""
+    """Draws the figure of the same name from a ``FigureContext``; a table of a package may have one."""
+    is_open: bool = False
+    """The page shows the table at once; others open on a click."""
 
     def __post_init__(self) -> None:
         if any(len(row) != len(self.columns) for row in self.rows):
@@ -112,6 +110,14 @@ def columns(subject: str, names: Iterable[str]) -> tuple[Column, ...]:
 def line(label: str, cells: Iterable[TableCell]) -> Line:
     """Return a row: its label, then its cells."""
     return (TableCell(label), *cells)
+
+
+def drop_empty_columns(table: Table) -> Table:
+    """Return the table without the columns that have no entry in any row."""
+    columns = range(len(table.columns))
+    filled = [n for n in columns if not n or any(row[n].text not in ("", MISSING.text) for row in table.rows)]
+    rows = tuple(tuple(row[n] for n in filled) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[n] for n in filled), rows=rows)
 
 
 def filter_values(table: Table) -> list[tuple[int, Column, list[str]]]:

@@ -4,25 +4,19 @@ from pathlib import Path
 
 import polars as pl
 
-from orchestrator.report.measures.efficiency import average_budget_curve, efficiency, lift_over_chance
-from orchestrator.report.measures.endings import ending_counts
+from orchestrator.report.measures.clustering import clustering
+from orchestrator.report.measures.estimates import estimate
+from orchestrator.report.measures.exact_chance import lift_over_chance
+from orchestrator.report.measures.families import comparisons
+from orchestrator.report.measures.judge_correction import corrected_shares
 from orchestrator.report.measures.lenient import leniency
-from orchestrator.report.measures.model_size import size_correlation
-from orchestrator.report.measures.paired_averages import (
-    PAIR_COLUMNS,
-    compare_condition_averages,
-    compare_model_averages,
-)
-from orchestrator.report.measures.paired_tests import compare_models
-from orchestrator.report.measures.ranking import win_probabilities
+from orchestrator.report.measures.reply_kinds import reply_kinds
 from orchestrator.report.measures.resources import resources
-from orchestrator.report.measures.sample_accuracy import sample_accuracy
 from orchestrator.report.run_data import RunData
 from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.csv import csv_text
 from orchestrator.report.tables.formats import latex, markdown
 from orchestrator.report.tables.model_input import certificate_rows
-from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import safe_write
 
 
@@ -43,21 +37,19 @@ def write_tables(run_data: RunData) -> list[Path]:
 
 def measure_frames(run_data: RunData) -> dict[str, pl.DataFrame]:
     """Return the measures that have rows in this run, by the name of their CSV file."""
+    tests = comparisons(run_data)
     frames = {
-        "endings": ending_counts(run_data),
-        "efficiency": efficiency(run_data),
-        "budget": average_budget_curve(run_data),
+        "cells": estimate(run_data).cells,
+        "averages": estimate(run_data).averages,
         "lift": lift_over_chance(run_data),
         "lenient": leniency(run_data),
-        "capacity": size_correlation(run_data),
-        "models-paired": compare_models(run_data),
-        "models-paired-averages": compare_model_averages(run_data).join(
-            win_probabilities(run_data), on=PAIR_COLUMNS, how="left"
-        ),
-        "paired-averages": compare_condition_averages(run_data),
-        "samples-difficulty": sample_accuracy(run_data),
+        "reply-kinds": reply_kinds(run_data),
+        "clusters": clustering(run_data),
+        "models-paired": tests.models,
+        "models-paired-averages": tests.model_averages,
+        "paired-averages": tests.condition_averages,
+        "open-ended-corrected": corrected_shares(run_data),
         "resources": resources(run_data),
-        "precision": stopped_averages(run_data),
         "model-input": certificate_rows(run_data),
     }
     return {name: frame for name, frame in frames.items() if not frame.is_empty()}

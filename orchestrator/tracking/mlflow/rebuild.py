@@ -35,7 +35,7 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
         send_tables(run, {"cells": rows})
         return
     from orchestrator.report.figures import style as plot_style
-    from orchestrator.report.figures.draw import run_figures
+    from orchestrator.report.figures.draw import draw_figures
     from orchestrator.report.html import write_page
     from orchestrator.report.tables.all_tables import report_tables
     from orchestrator.report.tables.write import measure_frames
@@ -44,9 +44,9 @@ def send_artifacts(run: MlflowRun, folder: Path, rows: pl.DataFrame, data: Path 
     tables = report_tables(run_data)
     numbers = {table.name: table.numbers for table in tables if table.numbers is not None}
     send_tables(run, {"cells": rows, **numbers, **measure_frames(run_data)})
-    for name, figure in run_figures(run_data).figures().items():
+    for name, figure in draw_figures(run_data).items():
         _send(run, f"figures/{name}.png", plot_style.render(figure, "png"))
-    run.client.log_artifact(run.parent, str(write_page(run_data, data)))
+    run.client.log_artifact(run.parent, str(write_page(run_data)))
     if run_data.samples:
         run.send_dataset(describe_dataset(run_data.sweep.name, run_data.sweep.data, run_data.samples))
     send_transcripts(run, transcripts(run_data, data), (folder / "results.parquet").stat().st_mtime_ns)

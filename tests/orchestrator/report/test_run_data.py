@@ -9,7 +9,7 @@ import pytest
 from envs.errors import RunFolderError
 from envs.samples import lines_file
 from orchestrator.report.html import write_page
-from orchestrator.report.measures.paired_tests import compare_conditions
+from orchestrator.report.measures.families import comparisons
 from orchestrator.report.read_run import read_run
 from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.run_folder import KEYS
@@ -89,12 +89,12 @@ def test_run_without_episodes_has_no_figures(demo_data, tmp_path):
 
 def test_run_data_computes_each_table_once(run, monkeypatch):
     run_data = read_run(run)
-    comparison = compare_conditions(run_data)
+    comparison = comparisons(run_data)
     monkeypatch.setattr("orchestrator.report.read_run.episodes", None)  # reading the episodes again would call it
 
     write_tables(run_data)
-    write_page(run_data, episodes=5)
-    assert compare_conditions(run_data) is comparison
-    assert compare_conditions(dataclasses.replace(run_data, cluster="object")) is not comparison, (
+    write_page(run_data)
+    assert comparisons(run_data) is comparison
+    assert comparisons(dataclasses.replace(run_data, cluster="object")) is not comparison, (
         "another run data, other tables"
     )

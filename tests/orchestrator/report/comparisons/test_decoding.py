@@ -1,6 +1,6 @@
 """Which decoding is comparable with the paper's, and how a table names one that is not."""
 
-from orchestrator.report.comparisons.rounding import decoding_mismatch, decoding_note, sampling_mismatch
+from orchestrator.report.tables.rounding import decoding_mismatch, decoding_note, sampling_mismatch
 from sweeps.sampling import AS_THE_PACKAGE, Sampling
 
 

@@ -3,9 +3,8 @@
 import polars as pl
 import pytest
 
-from orchestrator.report.comparisons import paper_comparison as room
-from orchestrator.report.comparisons.paper_comparison import SCHEMA, comparison_notes, comparison_tables
-from orchestrator.report.tables.table import MISSING, TableCell
+from orchestrator.report.tables import paper_comparison as room
+from orchestrator.report.tables.paper_comparison import SCHEMA, comparison_notes
 
 ROW = {
     "model": "m", "paper": "M", "scenario": "ROD", "condition": "hint", "protocol": "mcqa", "measure": "acc", "planned": 2000,
@@ -16,27 +15,6 @@ ROW = {
 
 def rows(*changes):
     return pl.DataFrame([{**ROW, **change} for change in changes], SCHEMA)
-
-
-def test_a_table_has_ours_above_the_papers():
-    first, second = comparison_tables(
-        rows({}, {"scenario": "avg", "inside": True}, {"measure": "ps", "inside": None, "difference": -0.04},
-             {"model": "n", "published": None}, {"protocol": "oeg", "exact": False})
-    )  # fmt: skip
-
-    assert first.title == "hint (mcqa): ours, under it the paper's and the difference (* more than rounding allows)"
-    assert second.title == "hint (oeg): ours, under it the paper's and the difference (* outside our 95% interval)"
-    names = ["model, measure", "ROD", "VSOD", "MVP-N", "IN-C", "QD", "CIT", "COCO", "avg"]
-    assert [column.name for column in first.columns] == names and first.name == "paper"
-    assert first.rows == (
-        (
-            TableCell("m, acc"),
-            TableCell("41.3\n43.0 −1.8*", 41.26),
-            *[MISSING] * 6,
-            TableCell("41.3\n43.0 −1.8", 41.26),
-        ),
-        (TableCell("m, ps"), TableCell("41.3\n43.0 0.0", 41.26), *[MISSING] * 7),
-    )
 
 
 def test_notes_say_what_is_not_compared_and_why():
@@ -58,18 +36,6 @@ def test_notes_say_what_is_not_compared_and_why():
         "compared cells have the published ids and counts, but their pictures cannot be checked from the run folder",
     ]
     assert comparison_notes(rows(gone)) == ["1 cell not compared (m): no such table"]
-
-
-def test_flips_and_unanswered_episodes_are_noted_per_model_and_cell():
-    assert list(
-        room._flip_sentences(rows({"flip_rate": 0.256}, {"flip_rate": 0.256}, {"model": "n", "flip_rate": 0.0}))
-    ) == ["m: up to 0.26% of answers change with the batch (`models flip-rate`); * is beyond what that explains (5%)"]
-    # 1,500 of 2,000 answered, of these 41.26% right: 618.9 of 2,000
-    assert list(room._unanswered_sentences(rows(
-        {"errors": 500}, {"errors": 500, "scenario": "avg"}, {"errors": 500, "measure": "ps"}, {"errors": 500, "published": None},
-    ))) == [
-        "m/ROD/hint: 500 of 2,000 episodes without an answer; counted as wrong, as the package's example does, acc is 30.9"
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

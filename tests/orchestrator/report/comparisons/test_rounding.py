@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from envs import SCENARIOS
 from envs.samples import paper_ids
-from orchestrator.report.comparisons.rounding import (
+from orchestrator.report.paper.published import published_figures
+from orchestrator.report.tables.rounding import (
     FLOAT_ERROR,
     agreement,
     agreement_sentences,
     averages_agree,
     smallest_difference,
 )
-from orchestrator.report.paper.published import published_figures
 
 
 def published_cells(measure: str) -> list[tuple[str, int, float]]:

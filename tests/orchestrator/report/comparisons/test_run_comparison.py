@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import polars as pl
@@ -12,7 +13,7 @@ from envs.errors import RunFolderError
 from orchestrator.api.open_run import open_run
 from orchestrator.cli.main import app
 from orchestrator.report.comparisons.run_comparison import compare_runs
-from orchestrator.report.measures.paired_tests import compare_conditions
+from orchestrator.report.measures.families import comparisons
 from orchestrator.report.read_run import read_run, read_runs
 from orchestrator.report.statistics.exact_tests import holm
 from orchestrator.storage.episode_store import episodes
@@ -27,12 +28,17 @@ def test_run_differences_match_condition_differences(tmp_path):
     for name in ("plan.json", "sweep.resolved.toml"):
         (second / name).write_bytes((first / name).read_bytes())
     both = write_published_run(tmp_path / "both", MODELS, ["zero-shot", "hint"], most=40)
-    expected = compare_conditions(read_run(both)).sort("model", "scenario")
+    expected = comparisons(read_run(both)).conditions.sort("model", "scenario")
     comparison = compare_runs(read_runs([first, copy_cells(second, first)]))
 
     same = ["n", "acc", "acc_other", "difference", "difference_low", "difference_high", "gained", "lost", "p", "ps_p"]
     assert comparison.cells.sort("model", "scenario").select(same).equals(expected.select(same))
-    assert comparison.cells["p_holm"].to_list() == pytest.approx(holm(comparison.cells["p"].to_numpy()).tolist())
+    averages = comparison.averages
+    assert averages["p_holm"].to_list() == pytest.approx(holm(averages["p"].to_numpy()).tolist()), "a family of its own"
+    smallest = pl.concat([comparison.cells["p"], comparison.cells["ps_p"], averages["ps_p"]]).min()
+    tests = 2 * comparison.cells.height + averages.height
+    found = pl.concat([comparison.cells["p_holm"], comparison.cells["ps_p_holm"], averages["ps_p_holm"]]).min()
+    assert found == pytest.approx(min(1.0, tests * smallest)), "everything else is the other"
     assert set(comparison.averages["model"]) == set(MODELS) and set(comparison.averages["scenarios"]) == {7}
 
 
@@ -71,8 +77,8 @@ def test_differences_are_noted_and_other_pictures_are_not_paired(demo_data, tmp_
         replace_part(
             pl.read_parquet(path).with_columns(pl.when(first).then(pl.lit("x")).otherwise("image").alias("image")), path
         )
-    csv = tmp_path / "cells.csv"
-    done = CliRunner().invoke(app, ["compare", str(earlier), str(later), "--csv", str(csv)], terminal_width=200)
+    done = CliRunner().invoke(app, ["compare", str(earlier), str(later)], terminal_width=200)
+    cells = json.loads(CliRunner().invoke(app, ["compare", str(earlier), str(later), "--json"]).output)["cells"]
 
     assert done.exit_code == 0, done.output
     for text in (
@@ -83,7 +89,7 @@ def test_differences_are_noted_and_other_pictures_are_not_paired(demo_data, tmp_
         "1 cell only in two: uniform/QD/hint",
     ):
         assert text in done.output, done.output
-    assert pl.read_csv(csv).select("run", "model", "n").rows() == [("two", "uniform", 9)]
+    assert [(row["run"], row["model"], row["n"]) for row in cells] == [("two", "uniform", 9)]
 
 
 def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):

@@ -9,16 +9,13 @@ import polars as pl
 import pytest
 
 from orchestrator.report.comparisons.run_comparison import (
-    COLUMNS,
     RunComparison,
     compare_runs,
-    comparison_tables,
     configuration_differences,
     distinct_names,
 )
 from orchestrator.report.read_run import read_runs
 from orchestrator.report.run_data import RunData
-from orchestrator.report.wording import format_signed
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
@@ -38,26 +35,6 @@ def two_runs(demo_data, tmp_path_factory) -> list[RunData]:
 @pytest.fixture(scope="module")
 def comparison(two_runs) -> RunComparison:
     return compare_runs(two_runs)
-
-
-def test_a_line_has_the_figures_of_its_average_and_scenarios(comparison):
-    (table,) = comparison_tables(comparison)
-
-    assert table.title == "two less one (mcqa), points of acc on the same samples" and table.name == "difference-0"
-    assert [column.name for column in table.columns][len(COLUMNS) :] == ["ROD", "QD"] and table.search
-    rows = comparison.averages.sort("model").to_dicts()
-    lines = {line[0].text: line for line in table.rows}
-    assert list(lines) == [row["model"] for row in comparison.averages.iter_rows(named=True)]
-    for row in rows:
-        model, condition, pairs, average, p, ps, loops, *scenarios = lines[row["model"]]
-        assert (model.value, condition.text, pairs.text, pairs.value) == (row["model"], "zero-shot", "20", 20)
-        assert average.text == format_signed(row["difference"]) and average.value == row["difference"]
-        assert p.text == (f"({row['p']:.3f})" if row["p_holm"] is None else f"{row['p_holm']:.3f}")
-        assert ps.text == format_signed(row["ps_difference"], 2) and ps.value == row["ps_difference"]
-        assert loops.text == format_signed(row["loops_difference"]) and loops.value == row["loops_difference"]
-        cells = {cell["scenario"]: cell for cell in comparison.cells.filter(model=row["model"]).to_dicts()}
-        assert [cell.value for cell in scenarios] == [cells["ROD"]["difference"], cells["QD"]["difference"]]
-    assert lines["guess"][4].text.startswith("(") and not lines["mine"][4].text.startswith("(")
 
 
 def test_cells_of_one_run_only_are_counted_and_the_first_are_named(comparison):

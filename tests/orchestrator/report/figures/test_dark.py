@@ -44,7 +44,7 @@ def test_yellow_is_far_from_inverted():
 
 def test_every_color_is_a_variable_with_two_values():
     with plot_style.house_style():
-        figure = plot_style.new_figure(3, 2)
+        figure = plot_style.new_figure(2)
         panel = figure.subplots()
         panel.barh([0, 1], [1, 2], color=["#f7dc6f", "#123456"], hatch="//", edgecolor="white")
         panel.set_title("title")

@@ -15,9 +15,9 @@ AVERAGE = "accuracy averaged over scenarios with equal weights, with its 95% int
 RANKS = [
     ("Rank", "by average accuracy, on the samples that all ranked rows answered; only complete rows are ranked"),
     ("Ranks", "ranks that are not excluded: all true ranks lie in their bounds in 95% of runs"),
-    ("P(best)", "probability of having the highest true average of those ranked"),
 ]
 MEASURES = [
+    ("Asks %", "episodes whose first reply is a suggestion, averaged over scenarios, with its 95% interval"),
     ("ps", "suggestions per episode, averaged over scenarios, with its 95% interval"),
     ("ROD %", "accuracy on ROD, with its 95% interval"),
     ("QD %", "accuracy on QD, with its 95% interval"),

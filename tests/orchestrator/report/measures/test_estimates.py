@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envs import SCENARIOS
-from orchestrator.report.measures import estimates
+from envs.types import Ending
 from orchestrator.report.measures.estimates import MEASURES, estimate, suggestion_limits
 from orchestrator.report.run_data import RunData
-from orchestrator.report.statistics.intervals import score_interval, stratum_from_values
+from orchestrator.report.scores.answer import ANSWERS, FIRST_REPLIES, IF_ASKED
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
 
@@ -43,25 +43,12 @@ def test_measures_equal_scores_and_lie_in_their_intervals(run_data):
         "share_unparsable",
     ):
         assert both[name].to_list() == pytest.approx(both[f"{name}_score"].to_list())
+    for name in (*ANSWERS, *IF_ASKED):
+        assert both[name].to_list() == pytest.approx(both[f"{name}_score"].to_list())
     for name in MEASURES:
-        inside = (both[f"{name}_low"] <= both[name] + 1e-9) & (both[name] <= both[f"{name}_high"] + 1e-9)
-        assert inside.all(), name
-
-
-def test_average_is_unweighted_mean_with_stratified_interval(run_data):
-    rows = [
-        *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),
-        *(episode(n, "m/QD/hint", turns=1 + n % 3, correct=n % 4 == 0) for n in range(400)),
-    ]
-    longest = [episode(0, f"always/{scenario}/hint", turns=13) for scenario in ("ROD", "QD")]
-    mean = estimate(replace_episodes(run_data, rows + longest)).averages.filter(model="m").row(0, named=True)
-    strata = [stratum_from_values(np.array([n % k for n in range(size)]), 0, 12) for size, k in ((40, 5), (400, 3))]
-
-    assert mean["acc"] == pytest.approx((50 + 25) / 2)
-    assert mean["ps"] == pytest.approx((2 + 399 / 400) / 2)
-    assert (mean["ps_low"], mean["ps_high"]) == pytest.approx(score_interval(strata))
-    assert mean["mean_turns_high"] == pytest.approx(mean["ps_high"] + 1)
-    assert (mean["scenarios"], mean["all_seven"]) == (2, False)
+        bounded = both.drop_nulls(f"{name}_low")
+        inside = (bounded[f"{name}_low"] <= bounded[name] + 1e-9) & (bounded[name] <= bounded[f"{name}_high"] + 1e-9)
+        assert bounded.height and inside.all(), name
 
 
 def test_bounds_do_not_depend_on_order_or_other_models(run_data):
@@ -97,16 +84,6 @@ def test_a_cell_without_answers_has_no_measure(run_data):
     assert estimates.averages.row(0, named=True)["acc"] is None
 
 
-def test_no_interval_collapses_where_all_episodes_agree(run_data):
-    estimates = estimate(run_data)
-    played = estimates.cells.filter((pl.col("condition") != "reference") & (pl.col("scored") > 0))
-    means = estimates.averages.filter(pl.col("condition") != "reference")
-
-    for name in MEASURES:
-        assert (played[f"{name}_low"] < played[f"{name}_high"]).all(), name
-        assert (means[f"{name}_low"] < means[f"{name}_high"]).all(), name
-
-
 def test_suggestion_limits_come_from_samples_or_longest_episode(run_data):
     exact = suggestion_limits(run_data)
     observed = suggestion_limits(dataclasses.replace(run_data, samples={}))
@@ -128,15 +105,6 @@ def test_every_scenario_counts_once(run_data):
     assert averages["all_seven"].all()
 
 
-def test_turns_are_suggestions_plus_one_and_bounds_of_a_stop_hold_the_value():
-    assert estimates._flatten({"ps": (1.0, 0.5, 2.0)}) == {
-        "ps": 1.0, "ps_low": 0.5, "ps_high": 2.0, "mean_turns": 2.0, "mean_turns_low": 1.5, "mean_turns_high": 3.0
-    }  # fmt: skip
-    both = {"acc": (50.0, 40.0, 60.0), "ps": (1.0, 0.5, 2.0)}
-    assert estimates._replace_bounds(both, {"acc": (55.0, 70.0)}) == {**both, "acc": (50.0, 50.0, 70.0)}
-    assert estimates._replace_bounds(both, {"acc": (10.0, 45.0)})["acc"] == (50.0, 10.0, 50.0)
-
-
 def test_limits_of_suggestions_are_those_of_the_rules_or_else_of_the_longest_episode(run_data):
     rows = [
         episode(1, "m/QD/hint", turns=7), episode(2, "n/QD/hint", turns=5), episode(1, "m/QD/reference", turns=4),
@@ -153,12 +121,45 @@ def test_limits_of_suggestions_are_those_of_the_rules_or_else_of_the_longest_epi
     assert by_rules["ROD", "other"] == 0, "the rules of an unknown condition are not known"
 
 
-def test_shares_are_of_all_answers_of_a_cell():
-    episodes = pl.DataFrame(
-        {"suggestions": [1, 0, 2], "turns": [2, 1, 3], "cluster": [None, None, None]},
-        schema_overrides={"cluster": pl.Int64},
-    )
-    value, low, high = estimates._estimate_share(episodes, "suggestions")
+def test_average_is_the_unweighted_mean_with_a_stratified_t(run_data):
+    rows = [
+        *(episode(n, "m/ROD/hint", turns=1 + n % 5, correct=n % 2 == 0) for n in range(40)),
+        *(episode(n, "m/QD/hint", turns=1 + n % 3, correct=n % 4 == 0) for n in range(400)),
+    ]
+    mean = estimate(replace_episodes(run_data, rows)).averages.row(0, named=True)
+    parts = [np.array([n % k for n in range(size)]) for size, k in ((40, 5), (400, 3))]
+    error = sum(part.var(ddof=1) / len(part) for part in parts) ** 0.5 / 2
 
-    assert value == 50.0 and 0 < low < 50 < high < 100
-    assert estimates._estimate_share(episodes.with_columns(turns=0, suggestions=0), "suggestions") == (0.0, 0.0, 100.0)
+    assert mean["acc"] == pytest.approx((50 + 25) / 2)
+    assert mean["ps"] == pytest.approx((2 + 399 / 400) / 2)
+    assert mean["ps_high"] - mean["ps"] == pytest.approx(2.01 * error, rel=0.02)
+    assert mean["mean_turns_high"] == pytest.approx(mean["ps_high"] + 1)
+    assert (mean["scenarios"], mean["all_seven"]) == (2, False)
+
+
+def test_an_average_of_those_that_ask_is_the_ratio_of_two_averages(run_data):
+    """In one scenario few ask and are right, in the other all ask and are wrong."""
+    rows = [episode(n, "m/ROD/hint", Ending.CORRECT if n < 10 else Ending.WRONG, turns=1 + (n < 10)) for n in range(40)]
+    rows += [episode(n, "m/QD/hint", Ending.WRONG, turns=2) for n in range(40)]
+    mean = estimate(replace_episodes(run_data, rows)).averages.row(0, named=True)
+
+    assert mean["asks"] == pytest.approx((25 + 100) / 2)
+    assert mean["right_if_asked"] == pytest.approx(100 * 12.5 / 62.5)
+    assert mean["right_if_asked_low"] < 20 < mean["right_if_asked_high"]
+
+
+def test_first_replies_sum_to_100_and_are_null_under_the_reference(run_data):
+    for frame in estimate(run_data):
+        asked = frame.filter(pl.col("condition") != "reference").drop_nulls("acc")
+        assert asked.select(pl.sum_horizontal(FIRST_REPLIES)).to_series().to_list() == pytest.approx(
+            [100] * asked.height
+        )
+        assert frame.filter(condition="reference")["asks"].null_count() == frame.filter(condition="reference").height
+
+
+def test_what_is_certain_by_rule_has_no_interval(run_data):
+    certain, rest = (estimate(run_data).averages.filter(pl.col("model").is_in(names)) for names in (
+        ["oracle", "always-ask", "abstain"], ["uniform", "guess", "first-option"],
+    ))  # fmt: skip
+    assert certain["acc_low"].null_count() == certain.height and certain["acc"].null_count() == 0
+    assert rest["acc_low"].null_count() == 0 and (rest["acc_low"] < rest["acc_high"]).all()

@@ -9,7 +9,6 @@ from actors.engine.backend import Backend, Reply, Request
 from envs.answers import letter
 from orchestrator.report.measures.lenient import leniency, lenient_readings, read_leniently
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.all_tables import report_tables
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 TEXTS = ("I cannot tell.", "Rewind the video.", "Mug.", "Key.", "A big dog.", "Fish.")
@@ -93,24 +92,9 @@ def test_share_of_episodes_with_other_ending(wrapped_run):
     assert set(mumbles["readable"]) == {0}
 
 
-def test_accuracy_is_shown_under_three_readings(wrapped_run):
-    rows = leniency(read_run(wrapped_run))
-    counted = rows.filter(pl.col("scenario") != "ROD")
-    reads, mumbles = counted.filter(model="wraps"), counted.filter(model="mumbles")
-
-    assert set(reads["acc"]) == {0.0} and set(reads["acc_lenient"]) == set(reads["acc_fuzzy"]) == {100.0}
-    assert set(mumbles["acc_lenient_most"]) == {0.0}, "nobody reads it, and so the nearest option is a guess"
-    assert 0 < mumbles["acc_fuzzy_most"].mean() < 100
-    assert (rows["acc_fuzzy"] <= rows["acc_fuzzy_most"]).all()
-    table = next(table for table in report_tables(read_run(wrapped_run)) if table.name == "readings")
-    texts = {name.text: [cell.text for cell in cells] for name, *cells in table.rows}
-    assert texts["wraps"] == ["0.0", "85.7", "85.7"], "six of seven: nothing counts in ROD"
-
-
 def test_letters_are_read_without_samples_and_share_is_unknown(wrapped_run, tmp_path):
     blind = read_run(wrapped_run, data=tmp_path / "gone")
 
     assert set(leniency(blind).filter(model="wraps")["share_otherwise"]) == {None}
     assert set(leniency(blind).filter(model="mumbles")["share_otherwise"]) == {0.0}
-    assert set(leniency(blind)["acc_fuzzy"]) == {None}
     assert lenient_readings(blind).filter(pl.col("cell").str.starts_with("wraps"))["letter"].null_count() == 0

@@ -1,255 +1,149 @@
-"""Comparisons use the same samples: McNemar against scipy, Holm by hand, sign flips and power by counting."""
+"""Paired comparisons and their two families, by hand and against scipy."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest
+from scipy.stats import binomtest, ttest_1samp
 
-from orchestrator.report.measures.paired_tests import (
-    ASKING_COLUMNS,
-    _test_values,
-    asking_columns,
-    compare_conditions,
-    compare_models,
-    compare_pairs,
-    is_significant,
-    tally_pairs,
-)
-from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power, sign_flip
+from envs.types import Ending
+from orchestrator.report.measures.families import comparisons, count_tests, primary_condition
+from orchestrator.report.measures.paired_tests import compare_averages, compare_pairs, is_significant, tally_pairs
+from orchestrator.report.statistics.exact_tests import detectable, holm, mcnemar, mcnemar_power
+from orchestrator.report.tables.evidence import paired_table
+from sweeps.sections import Evidence
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
+NAMES = ["model", "scenario", "condition", "protocol"]
 
-@given(st.integers(0, 300), st.integers(0, 300))
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (3, 0), (10, 4), (7, 7), (60, 31)])
 def test_mcnemar_is_the_exact_binomial(gained, lost):
-    p = mcnemar(np.array([gained]), np.array([lost]))[0]
-    expected = binomtest(gained, gained + lost, 0.5).pvalue if gained + lost else 1.0
-
-    assert p == pytest.approx(expected, abs=1e-12)
+    expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
+    assert float(mcnemar(np.array(gained), np.array(lost))) == pytest.approx(expected)
 
 
-def test_holm_by_hand():
-    assert holm(np.array([0.01, 0.04, 0.03, 0.005])).tolist() == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm(np.array([])).tolist() == []
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.integers(0, 30))
+def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(p, more):
+    values, family = np.array(p), len(p) + more
+    adjusted = holm(values, family)
+    assert (adjusted >= values - 1e-12).all() and (adjusted <= np.minimum(values * family, 1) + 1e-12).all()
+    assert (np.diff(adjusted[np.argsort(values, kind="stable")]) >= -1e-12).all()
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_holm_lies_between_p_and_bonferroni_and_keeps_the_order(p):
-    raw = np.array(p)
-    adjusted = holm(raw)
-
-    assert (adjusted >= raw).all()
-    assert (adjusted <= np.minimum(1, raw * len(raw)) + 1e-12).all()
-    assert (np.diff(adjusted[np.argsort(raw, kind="stable")]) >= 0).all()
+@pytest.mark.parametrize(("n", "share", "family"), [(42, 0.3, 1), (300, 0.1, 7)])
+def test_detectable_difference_has_80_percent_power_in_its_family(n, share, family):
+    least = detectable(n, share, 0.05 / family)
+    assert least is not None and 0.8 <= mcnemar_power(n, share, least / 100, 0.05 / family) < 0.82
 
 
-@given(st.lists(st.integers(-9, 9), min_size=1, max_size=10))
-def test_the_sign_flip_test_counts_all_signs(differences):
-    steps, counts = np.unique(differences, return_counts=True)
-    signs = np.array(list(itertools.product([-1, 1], repeat=len(differences))))
-    brute = (np.abs(signs @ differences) >= abs(sum(differences))).mean()
-
-    assert sign_flip(steps, counts) == pytest.approx(brute, abs=1e-9)
-
-
-@pytest.mark.parametrize("n", [5, 10, 30, 100, 1000])
-def test_sign_flip_test_has_its_size_and_power(n):
-    """A tenth of the samples loop to turn 30 under either condition: the heaviest tail that occurs in play."""
-    rng = np.random.default_rng(n)
-    runs = 400 if n < 1000 else 60
-
-    def rejection_rate(shift: float) -> float:
-        rejections = 0
-        for _ in range(runs):
-            first, second = (rng.geometric(0.5, n) - 1 + 29 * (rng.random(n) < 0.1) for _ in range(2))
-            steps, counts = np.unique(first + (rng.random(n) < shift) - second, return_counts=True)
-            rejections += sign_flip(steps, counts) <= 0.05
-        return rejections / runs
-
-    assert rejection_rate(0.0) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / runs)
-    assert n < 1000 or rejection_rate(1.0) > 0.6
+def pairs(*rows, cluster=None):
+    """Return pairs of (right, right before, turns, turns before)."""
+    columns = zip(*rows, strict=True)
+    names = ("correct", "correct_other", "turns", "turns_other")
+    frame = pl.DataFrame(dict(zip(names, map(list, columns), strict=True)))
+    same = {"model": "m", "scenario": "QD", "condition": "hint", "protocol": "mcqa", "looped": False}
+    literals = [pl.lit(value).alias(name) for name, value in {**same, "looped_other": False}.items()]
+    clusters = pl.Series("cluster", cluster or [None] * len(rows), pl.Int64)
+    return frame.with_columns(*literals, clusters)
 
 
-def test_a_difference_in_asking_survives_two_thousand_comparisons():
-    steps, counts = np.array([1]), np.array([42])
-
-    assert holm(np.array([sign_flip(steps, counts)]), family=2_000)[0] < 1e-8
-
-
-def test_more_pairs_detect_smaller_differences():
-    assert detectable(100, 0.3) > detectable(1000, 0.3) > 0
-    assert detectable(0, 0.3) is None
-    assert detectable(100, 0.0) is None
-    assert detectable(3, 0.1) is None, "three pairs cannot tell anything"
-
-
-@pytest.mark.parametrize(
-    ("n", "discordant", "family"), [(400, 0.3, 1), (400, 0.3, 224), (88, 0.6, 40), (2591, 0.1, 1000)]
-)
-def test_detectable_difference_has_80_percent_power_in_family(n, discordant, family):
-    d = detectable(n, discordant, 0.05 / family) / 100
-    rng = np.random.default_rng(0)
-    counts = rng.multinomial(n, [(discordant + d) / 2, (discordant - d) / 2, 1 - discordant], size=4_000)
-    p = np.array([holm(np.array([p_value]), family)[0] for p_value in mcnemar(counts[:, 0], counts[:, 1])])
-
-    assert (p <= 0.05).mean() == pytest.approx(0.8, abs=0.03)
-
-
-@settings(max_examples=25)
-@given(st.integers(5, 200), st.floats(0.1, 0.9), st.floats(0, 1), st.sampled_from([0.05, 0.001]))
-def test_power_is_summed_over_all_discordant_pairs(n, discordant, part, alpha):
-    difference = discordant * part
-    pairs = np.arange(n + 1)
-    share, total = (discordant + difference) / (2 * discordant), 0.0
-    for m in pairs:
-        gained = np.arange(m + 1)
-        hit = mcnemar(gained, m - gained) <= alpha
-        total += binom.pmf(m, n, discordant) * binom.pmf(gained, m, share)[hit].sum()
-
-    assert mcnemar_power(n, discordant, difference, alpha) == pytest.approx(total, abs=1e-6)
-
-
-def pair(number, hint_turns, plain_turns, hint_right, plain_right):
-    return [
-        episode(number, "m/QD/hint", turns=hint_turns, correct=hint_right),
-        episode(number, "m/QD/zero-shot", turns=plain_turns, correct=plain_right),
-    ]
-
-
-def test_only_samples_with_both_partners_are_compared(run_data):
-    rows = [row for n in range(40) for row in pair(n, 1 + n % 4, 1 + n % 2, n < 20, n < 8)]
-    rows += [episode(99, "m/QD/hint"), *pair(100, 1, 1, True, True)]
-    rows[-1] = {**rows[-1], "ending": "failed", "correct": False}
-    row = compare_conditions(replace_episodes(run_data, rows)).row(0, named=True)
-    differences = np.array([n % 4 - n % 2 for n in range(40)])
-    half = 1.96 * differences.std() / np.sqrt(40)
-
-    assert (row["n"], row["gained"], row["lost"]) == (40, 12, 0)
-    assert (row["acc"], row["acc_other"], row["difference"]) == (50, 20, 30)
-    assert row["p"] == pytest.approx(binomtest(12, 12).pvalue)
-    assert row["ps_difference"] == differences.mean()
-    interval = differences.mean() - half, differences.mean() + half
-    assert (row["ps_low"], row["ps_high"]) == pytest.approx(interval, abs=0.12)
-    assert (row["difference_low"], row["difference_high"]) == pytest.approx((18.1, 45.4), abs=0.3)
-
-
-def test_model_pairs_are_compared_once_with_holm(run_data):
-    comparisons = compare_models(run_data)
-
-    assert comparisons.height == 15 * 7, "nothing but baselines is planned, so they are the family"
-    assert (comparisons["model"] < comparisons["other"]).all()
-    assert (comparisons["p_holm"] >= comparisons["p"]).all()
-    assert comparisons["p_holm"].to_list() == pytest.approx(holm(comparisons["p"].to_numpy()).tolist())
-
-
-def test_a_condition_that_changes_nothing_has_p_of_one(run_data):
-    same = compare_conditions(run_data).filter(pl.col("condition") == "hint")
-
-    assert set(same["p"]) == {1.0}
-    assert set(same["ps_difference"]) == {0.0}
-    assert compare_conditions(dataclasses.replace(run_data, episodes=run_data.episodes.clear())).is_empty()
-
-
-def test_baselines_are_outside_the_correction(run_data):
-    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
-    baseline = [episode(n, f"oracle/QD/{c}", turns=1 + n % 3) for n in range(60) for c in ("hint", "zero-shot")]
-    without, joint = (compare_conditions(replace_episodes(run_data, episodes)) for episodes in (rows, rows + baseline))
-    model_rows = joint.filter(model="m")
-
-    assert model_rows.equals(without)
-    assert model_rows["p_holm"].item() == model_rows["p"].item() and model_rows["ps_p_holm"].item() < 1e-9
-    assert joint.filter(model="oracle").select("p_holm", "ps_p_holm", "detectable").row(0) == (None, None, None)
-    assert compare_models(replace_episodes(run_data, rows + baseline))["p_holm"].to_list() == [None]
-
-
-def test_planned_comparisons_count_in_family(run_data):
-    rows = [row for n in range(60) for row in pair(n, 3, 1, n < 30, n < 20)]
-    subset = replace_episodes(run_data, rows)
-    planned = pl.concat(
-        [subset.planned, *(subset.planned.with_columns(scenario=pl.lit(name)) for name in ("ROD", "CIT"))]
-    )
-    comparison = compare_conditions(dataclasses.replace(subset, planned=planned)).row(0, named=True)
-
-    assert comparison["p_holm"] == pytest.approx(3 * comparison["p"])
+FOUR = ((True, False, 3, 1), (True, True, 2, 2), (False, True, 1, 4), (True, False, 5, 1))
 
 
 def test_four_pairs_by_hand():
-    names = {"condition": "hint", "scenario": "QD", "protocol": "mcqa", "cluster": None}
-    values = [
-        # correct, correct_other, turns, turns_other, looped, looped_other
-        (True, True, 3, 1, False, False), (True, False, 3, 1, True, False), (True, False, 2, 1, False, False),
-        (False, True, 1, 1, False, False),
-    ]  # fmt: skip
-    columns = ("correct", "correct_other", "turns", "turns_other", "looped", "looped_other")
-    pairs = pl.LazyFrame(
-        [names | dict(zip(columns, row, strict=True)) for row in values], schema_overrides={"cluster": pl.Int64}
-    )
-    key = ["condition", "scenario", "protocol"]
-    tallied = tally_pairs(pairs, key)
-    family = tallied.select(key).unique()
-    row = compare_pairs(tallied, key, family, {("QD", "hint"): 12, ("QD", "zero-shot"): 3}, tests=4).row(0, named=True)
+    row = compare_pairs(tally_pairs(pairs(*FOUR).lazy(), NAMES), NAMES).row(0, named=True)
+    t = ttest_1samp([2, 0, -3, 4], 0)
+    assert (row["n"], row["gained"], row["lost"], row["acc"], row["acc_other"]) == (4, 2, 1, 75, 50)
+    assert row["difference"] == 25 and row["ps_difference"] == 0.75 and row["loops_difference"] == 0
+    assert row["p"] == 1.0, "two of three discordant pairs are no evidence"
+    assert row["difference_low"] <= 0 <= row["difference_high"]
+    assert row["ps_p"] >= t.pvalue and row["ps_low"] <= t.confidence_interval(0.95).low
 
-    assert sorted(tallied.select("steps", "loops", "count").rows()) == [(0, 0, 1), (1, 0, 1), (2, 0, 1), (2, 1, 1)]
-    assert [row[name] for name in ("n", "acc", "acc_other", "difference", "gained", "lost")] == [
-        4,
-        75.0,
-        50.0,
-        25.0,
-        2,
-        1,
-    ]
-    assert row["p"] == 1.0 and row["p_holm"] == 1.0 and row["ps_difference"] == 1.25 and row["loops_difference"] == 25.0
-    assert row["detectable"] is None or row["detectable"] > 25.0
-    assert row["difference_low"] < -25.0 and row["difference_high"] > 60.0
-    outside = compare_pairs(tallied, key, family.clear(), {("QD", "hint"): 12}).row(0, named=True)
-    assert (outside["p"], outside["p_holm"], outside["ps_p_holm"], outside["detectable"]) == (1.0, None, None, None)
+
+def test_clusters_are_tested_by_their_sums_and_never_contradict_their_interval():
+    rows = [(True, False, 2, 1)] * 12 + [(False, False, 1, 1)] * 12
+    plain = compare_pairs(tally_pairs(pairs(*rows).lazy(), NAMES), NAMES).row(0, named=True)
+    frame = pairs(*rows, cluster=[0] * 6 + [1] * 6 + [2] * 12)
+    clustered = compare_pairs(tally_pairs(frame.lazy(), NAMES), NAMES).row(0, named=True)
+    assert plain["p"] < 0.05 < clustered["p"]
+    for row in (plain, clustered):
+        assert (row["p"] < 0.05) == (row["difference_low"] > 0 or row["difference_high"] < 0)
 
 
 def test_open_ended_pairs_have_no_suggestions():
-    row = {"scenario": "QD", "protocol": "oeg", "correct": True, "correct_other": False, "cluster": None}
-    steps = dict.fromkeys(("turns", "turns_other", "looped", "looped_other"), None)
-    unknown = dict.fromkeys(("turns", "turns_other"), pl.Int64) | dict.fromkeys(("looped", "looped_other"), pl.Boolean)
-    pairs = pl.LazyFrame([row | steps], schema_overrides={**unknown, "cluster": pl.Int64})
-    tallied = tally_pairs(pairs, ["scenario", "protocol"])
-    compared = compare_pairs(
-        tallied, ["scenario", "protocol"], tallied.select("scenario", "protocol"), {("QD", "x"): 3}
-    )
-
-    assert compared.select(ASKING_COLUMNS).row(0) == (None,) * len(ASKING_COLUMNS) == asking_columns([])
-    assert ASKING_COLUMNS == (
-        "ps_difference", "ps_low", "ps_high", "ps_p", "loops_difference", "loops_low", "loops_high"
-    )  # fmt: skip
+    answers = pairs(*FOUR).with_columns(turns=pl.lit(None, pl.Int64), looped=pl.lit(None, pl.Boolean))
+    row = compare_pairs(tally_pairs(answers.lazy(), NAMES), NAMES).row(0, named=True)
+    assert row["difference"] == 25 and row["ps_difference"] is row["ps_p"] is row["loops_low"] is None
 
 
-def test_corrected_p_below_five_percent_is_significant():
-    assert [is_significant(p) for p in (None, 0.05, 0.0499, 1.0)] == [False, False, True, False]
+def test_a_small_scenario_does_not_take_the_average_down():
+    big = pairs(*[(True, False, 2, 1)] * 60, *[(False, False, 1, 1)] * 240)
+    small = pairs(*[(True, True, 2, 2)] * 10).with_columns(scenario=pl.lit("ROD"))
+    tallies = tally_pairs(pl.concat([big, small]).lazy(), NAMES)
+    row = compare_averages(tallies, ["model", "condition", "protocol"]).row(0, named=True)
+    assert row["difference"] == 10 and row["scenarios"] == 2 and row["p"] < 1e-6 and row["ps_p"] < 1e-6
 
 
-def test_sums_of_clusters_are_tested_and_not_their_pairs():
-    values, counts, groups = np.array([1, -1, 1]), np.array([3, 1, 2]), np.array([0, 0, 1])
+# -- families ----------------------------------------------------------------------------------------------------------
+def played(model, condition, right, n=60, scenario="QD"):
+    endings = [Ending.CORRECT] * right + [Ending.WRONG] * (n - right)
+    return [episode(k, f"{model}/{scenario}/{condition}", ending, turns=1) for k, ending in enumerate(endings)]
 
-    assert [part.tolist() for part in _test_values(values, counts, groups)] == [[2], [2]]
-    assert [part.tolist() for part in _test_values(values, counts, None)] == [[-1, 1], [1, 5]]
+
+@pytest.fixture(scope="module")
+def planted(run_data):
+    """Two models: a hint that helps one of them much, history that helps nobody; one baseline."""
+    rights = {
+        ("a", "zero-shot"): 20, ("a", "hint"): 45, ("a", "history"): 20,
+        ("b", "zero-shot"): 30, ("b", "hint"): 31, ("b", "history"): 30,
+        ("uniform", "zero-shot"): 10, ("uniform", "hint"): 40,
+    }  # fmt: skip
+    rows = [row for (model, condition), right in rights.items() for row in played(model, condition, right)]
+    return replace_episodes(run_data, rows)
 
 
-def test_p_of_clusters_flips_the_signs_of_their_sums():
-    """Sums 3, 3 and -1: of eight signs, four sum to 5 or more; without clusters it is McNemar's p of 6 against 1."""
-    rows = [(0, True)] * 3 + [(1, True)] * 3 + [(2, False)]
-    names = {"scenario": "QD", "protocol": "oeg", "steps": None, "loops": None, "count": 1}
-    pairs = pl.DataFrame(
-        [{**names, "cluster": cluster, "correct": gained, "correct_other": not gained} for cluster, gained in rows],
-        schema_overrides={"steps": pl.Int64, "loops": pl.Int64},
-    )
-    keys = ["scenario", "protocol"]
-    clustered, single = (
-        compare_pairs(frame, keys, pairs.select(keys).unique(), {("QD", "hint"): 3}).row(0, named=True)
-        for frame in (pairs, pairs.with_columns(cluster=pl.lit(None, pl.Int64)))
-    )
+def test_the_primary_endpoint_is_a_family_of_its_own(planted):
+    averages = comparisons(planted).condition_averages
+    hint = averages.filter(condition="hint", model="a").row(0, named=True)
+    assert primary_condition(planted.sweep) == "hint" and hint["endpoint"] == "primary"
+    assert hint["p_holm"] == pytest.approx(2 * hint["p"]), "two models have this endpoint"
+    other = averages.filter(condition="history", model="a").row(0, named=True)
+    assert other["endpoint"] == "exploratory" and other["p_holm"] == 1.0
 
-    assert (clustered["p"], single["p"]) == (0.5, pytest.approx(binomtest(6, 7).pvalue))
-    assert (clustered["gained"], clustered["lost"]) == (single["gained"], single["lost"]) == (6, 1)
+
+def test_everything_else_is_one_exploratory_family(planted):
+    """Of two models: four cells of changes, four averages, one pair in a cell and one on average, accuracy and suggestions."""
+    assert count_tests(planted) == 2 * (4 + 4 + 1 + 1) - 2
+    cells = comparisons(planted).conditions
+    smallest = cells.filter(model="a", condition="hint").row(0, named=True)
+    assert smallest["p_holm"] == pytest.approx(18 * smallest["p"])
+
+
+def test_baselines_are_no_hypotheses(planted):
+    rows = comparisons(planted).conditions.filter(model="uniform")
+    assert rows.height == 1 and rows["p"].null_count() == rows["p_holm"].null_count() == 1
+    assert "uniform" not in str(paired_table(planted).rows)
+
+
+def test_a_condition_that_changes_nothing_is_equivalent_and_has_no_star(planted):
+    row = comparisons(planted).conditions.filter(model="a", condition="history").row(0, named=True)
+    assert not is_significant(row["p_holm"]) and row["p"] == 1.0 and row["difference"] == 0.0
+
+
+def test_the_sweep_declares_its_own_endpoint_and_margin(planted):
+    sweep = planted.sweep.model_copy(update={"evidence": Evidence(primary="history", margin=30)})
+    declared = comparisons(dataclasses.replace(planted, sweep=sweep))
+    endpoints = dict(declared.condition_averages.select("condition", "endpoint").iter_rows())
+    assert endpoints == {"hint": "exploratory", "history": "primary"}
+    assert is_significant(declared.conditions.filter(model="b", condition="history")["equal_p_holm"][0])
+
+
+def test_only_samples_with_both_partners_are_compared(run_data):
+    rows = [*played("m", "zero-shot", 3, 5), *played("m", "hint", 5, 8)]
+    rows[0] |= {"ending": str(Ending.REFUSED), "correct": False}
+    assert comparisons(replace_episodes(run_data, rows)).conditions["n"].to_list() == [4]

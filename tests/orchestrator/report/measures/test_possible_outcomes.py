@@ -9,8 +9,6 @@ from envs.types import Ending
 from orchestrator.report.measures import missingness
 from orchestrator.report.measures.clustering import intraclass_correlation
 from orchestrator.report.measures.missingness import list_possible, missing_bounds
-from orchestrator.report.measures.paired_tests import paired_strata
-from orchestrator.report.measures.ranking import ranking
 from tests.orchestrator.blocks import episode
 from tests.orchestrator.report.measures.test_estimates import replace_episodes
 
@@ -64,20 +62,6 @@ def test_an_answer_without_a_verdict_may_be_right_or_wrong(run_data, monkeypatch
     assert answers["missing"].to_list() == answers["error"].to_list() == [False, False, not strict]
 
 
-def test_each_pair_of_strata_counts_once():
-    pairs = pl.DataFrame(
-        {
-            "correct": [True, True, False], "correct_other": [True, False, False], "turns": [3, 1, 2], "turns_other": [1, 1, 4],
-            "looped": [False] * 3, "looped_other": [False] * 3, "cluster": [None] * 3,
-        },
-        schema_overrides={"cluster": pl.Int64},
-    )  # fmt: skip
-    right, steps = paired_strata(pairs, 8)
-
-    assert right.counts.sum() == steps.counts.sum() == 3
-    assert right.mean == pytest.approx(100 / 3) and steps.mean == pytest.approx((2 + 0 - 2) / 3)
-
-
 def test_correlation_needs_a_cell_with_several_clusters_of_several_answers():
     def correlation(*sums):
         return intraclass_correlation(
@@ -92,17 +76,3 @@ def test_correlation_needs_a_cell_with_several_clusters_of_several_answers():
     assert correlation(("a", 2, 1), ("a", 2, 1)) == pytest.approx(-1.0), "and here within them"
     pooled = correlation(("a", 2, 2), ("a", 2, 0), ("b", 3, 3))
     assert pooled == pytest.approx(1.0), "a cell of one cluster says nothing"
-
-
-def test_probabilities_of_being_best_sum_to_one(run_data):
-    rows = [
-        episode(n, f"{model}/QD/zero-shot", correct=n < right)
-        for model, right in (("a", 30), ("b", 20), ("c", 10)) for n in range(40)
-    ]  # fmt: skip
-    ranks = ranking(replace_episodes(run_data, rows))
-
-    assert ranks["model"].to_list() == ["a", "b", "c"] and ranks["rank"].to_list() == [1, 2, 3]
-    assert ranks["p_best"].sum() == pytest.approx(1.0) and ranks["p_best"].is_sorted(descending=True)
-    assert ranks["average"].to_list() == [75.0, 50.0, 25.0] and set(ranks["n"]) == {40} and set(ranks["models"]) == {3}
-    assert ranks["next"].to_list() == ["b", "c", None] and ranks["p_beats_next"][0] > 0.9
-    assert ranks.select("rank_low", "rank_high").rows() == [(1, 1), (2, 2), (3, 3)], "McNemar of 10 to 0 is 0.002"

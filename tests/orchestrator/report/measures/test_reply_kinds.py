@@ -8,7 +8,6 @@ from envs.answers import letter
 from envs.reply_kinds import DISAGREES, NOT_OFFERED, REPEATS_LIST
 from orchestrator.report.measures.reply_kinds import SAME_LETTER, _same_letter, reply_kinds
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.behavior import reply_kinds_table
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 
@@ -52,14 +51,6 @@ def test_every_reply_has_the_kind_that_it_was_made_to_have(run):
         assert shares == [{name: 100.0 if name == kind else 0.0 for name in (REPEATS_LIST, DISAGREES, NOT_OFFERED)}]
     cell = rows.filter(model="contradicts").row(0, named=True)
     assert cell[SAME_LETTER] == (100.0 if cell["replies"] >= 10 else 0.0)
-
-
-def test_the_table_warns_and_leaves_plain_replies_unmarked(run):
-    table = reply_kinds_table(read_run(run))
-    texts = {name.text: [cell.text for cell in cells][1:4] for name, *cells in table.rows}
-
-    assert texts["lists, zero-shot"] == ["100.0 !", "0.0", "0.0"] and texts["obeys, zero-shot"] == ["0.0"] * 3
-    assert "invents, zero-shot: 100% names what is not offered" in " ".join(table.notes)
 
 
 def test_without_samples_single_letters_have_no_kind(run, tmp_path):

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from actors.engine.baselines import Baseline
 from orchestrator.cli.main import app
-from orchestrator.report.html.cells import resources_table
 from orchestrator.report.html.summary import list_facts
 from orchestrator.report.measures.resources import describe_resources, resources
 from orchestrator.report.read_run import read_run
 from orchestrator.report.scores.cell_resources import add_resources, kilowatt_hours
 from orchestrator.report.scores.metrics import write_results
+from orchestrator.report.tables.cost import cost_table
 from orchestrator.report.tables.table import MISSING
 from orchestrator.report.tables.write import write_tables
 from orchestrator.scheduling.forecast.throughput import EPISODES, ObservedRate, add_observed
@@ -56,10 +56,10 @@ def test_gpu_hours_and_energy_are_split_by_episode_seconds(folder):
 
     columns = "cell", "gpu_hours", "kwh"
     assert run.rows.select(columns).sort("cell").equals(rows.select(columns).sort("cell")), "results equal the table"
-    page = resources_table(run)
-    assert page is not None and len(page.rows) == rows.height
-    kwh = {(row[0].value, row[1].value, row[2].value): row[-1].value for row in page.rows}
-    assert kwh == {tuple(row[:3]): row[3] for row in rows.select("model", "scenario", "condition", "kwh").iter_rows()}
+    page = cost_table(run)
+    kwh = {row[0].text: row[5].text for row in page.rows}
+    sums = rows.group_by("model").agg(pl.col("kwh").sum()).sort("model")
+    assert kwh == {model: f"{total:,.3f}" for model, total in sums.iter_rows()}
 
 
 def test_unread_resources_are_null_not_zero(folder):
@@ -70,8 +70,8 @@ def test_unread_resources_are_null_not_zero(folder):
         folder, (0, [500.0]), extra_lines=["", "[]", "{", '{"at": "x"}', '{"at": 9000, "gpu_0_power_usage_watts": NaN}']
     )
     assert kilowatt_hours(folder) is None
-    page = resources_table(run)
-    assert page is None or {cell.text for row in page.rows for cell in row[-2:]} == {MISSING.text}
+    page = cost_table(run)
+    assert {cell.text for row in page.rows for cell in row[4:6]} <= {MISSING.text}
     (folder / "rates.json").write_text('{"gpu": 3}')
     assert resources(read_run(folder))["gpu_hours"].null_count() == rows.height
 

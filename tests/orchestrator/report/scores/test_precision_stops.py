@@ -18,7 +18,6 @@ from orchestrator.report.scores.precision_stops import (
     describe_savings,
     sort_by_draw,
 )
-from orchestrator.report.tables.uncertainty import stopped_averages
 from orchestrator.storage import run_folder
 from orchestrator.tracking.rollup import model_measures
 from tests.orchestrator.precision.wide import wide
@@ -155,17 +154,3 @@ def test_stopped_and_full_folders_merge_unchanged(data_folder, tmp_path):
     both = read_run(tmp_path / "m").rows
     assert both.select("cell", "planned", "acc").equals(pl.concat(alone).sort("cell"))
     assert both.filter(model="guess").select(pl.col("full") == pl.col("planned")).to_series().all()
-
-
-def test_precision_table_has_stopping_intervals_of_differences(data_folder, tmp_path):
-    plan, stops = play_stopped(data_folder, tmp_path, {"difference": 12})
-    rule, averages = load_rule(plan, tmp_path), stopped_averages(read_run(tmp_path))
-
-    assert stops and averages.height == 2 * 2 + 2, "an average a model and condition, and a difference a model"
-    for unit in rule.units:
-        model = plan.cells[unit.cells[0]].model.name
-        row = averages.row(by_predicate=(pl.col("model") == model) & (pl.col("against") == "zero-shot"), named=True)
-        low, high = rule.bounds(unit, max(plan.stops[cell] for cell in unit.all_cells if cell in plan.stops))
-        assert (row["low"], row["high"]) == (pytest.approx(low), pytest.approx(high))
-        assert row["high"] - row["low"] <= 24 and row["samples"] < row["full"] == 402
-    assert stopped_averages(read_run(runs.play_sweep(tmp_path / "b", runs.sweep(data_folder, ["guess"])))).is_empty()

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 from scipy.stats import norm
@@ -38,7 +39,7 @@ def figures(cell, rows):
     n, turns = scored.height, int(scored["turns"].sum())
     right = scored.filter(pl.col("right"))
     cut = sum(counts[name] for name in CUT)
-    low, high = agresti_coull(right.height, n)
+    low, high = wilson(right.height, n)
     loops = counts.pop("limit")
     return {
         **{name: cell[name] for name in IDENTITY}, "planned": cell["planned"], "finished": rows.height, "scored": n,
@@ -47,16 +48,38 @@ def figures(cell, rows):
         "acc_high": high, "acc_bound": 100 * (right.height + cut) / n,
         "acc_first": 100 * right.filter(pl.col("turns") == 1).height / n, "ps": (turns - n) / n, "loops": 100 * loops / n,
         "loops_bound": 100 * (loops + cut) / n, "turns": turns,
-        **{f"share_{name}": 100 * int(scored[name].sum()) / turns for name in SHARES},
+        **{f"share_{name}": 100 * int(scored[name].sum()) / turns for name in SHARES}, **first_replies(cell, scored),
     }  # fmt: skip
 
 
-def agresti_coull(hits, n):
-    """Return Agresti and Coull's interval with Student's quantile of n + 30 by its first term, in percent."""
+def wilson(hits, n):
+    """Return the score interval in percent, by solving |share - p| = z sqrt(p (1 - p) / n) for p."""
     z = norm.ppf(0.975)
-    share = (hits + z * z / 2) / (n + z * z)
-    half = (z + (z**3 + z) / (4 * (n + 30))) * (share * (1 - share) / (n + z * z)) ** 0.5
-    return max(0.0, 100 * (share - half)), min(100.0, 100 * (share + half))
+    roots = np.roots([1 + z * z / n, -(2 * hits / n + z * z / n), (hits / n) ** 2]).real
+    return max(0.0, 100 * min(roots)), min(100.0, 100 * max(roots))
+
+
+def first_replies(cell, scored):
+    """Return the shares by the first reply with their intervals, and those of the episodes that ask."""
+    asks = scored.filter(pl.col("suggestion") > 0)
+    at_once = scored.filter(pl.col("suggestion") == 0)
+    gave_up, guessed = (at_once.filter(pl.col(name) > 0).height for name in ("abstention", "category"))
+    unread = (pl.col("unparsable") > 0) | (pl.col("ending") == "truncated")
+    of_all = {
+        "asks": asks.height, "gave_up_at_once": gave_up, "guessed_at_once": guessed,
+        "unreadable_at_once": at_once.height - gave_up - guessed, "unreadable": scored.filter(unread).height,
+    }  # fmt: skip
+    of_asks = {
+        "right_if_asked": asks.filter(pl.col("right")).height,
+        "limit_if_asked": asks.filter(pl.col("ending") == "limit").height,
+    }
+    row = {}
+    for hits_by_name, n in ((of_all, scored.height), (of_asks, asks.height)):
+        for name, hits in hits_by_name.items():
+            known = n and (cell["condition"] != "reference" or name == "unreadable")
+            shares = (100 * hits / n, *wilson(hits, n)) if known else (None, None, None)
+            row |= dict(zip((name, f"{name}_low", f"{name}_high"), shares, strict=True))
+    return row
 
 
 def test_every_figure_is_computed_again(run, recomputed):

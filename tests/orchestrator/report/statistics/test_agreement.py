@@ -7,15 +7,15 @@ from math import hypot
 import pytest
 
 from orchestrator.report.statistics.agreement import Confusion, IntervalEstimate, cohen_kappa, share_estimate
-from orchestrator.report.statistics.proportion import proportion_interval
+from orchestrator.report.statistics.proportion import cautious_interval
 
 
 def test_kappa_is_that_of_the_textbook_example():
     """Two readers of 50 proposals (en.wikipedia.org/wiki/Cohen's_kappa): 20 and 15 equal, 5 and 10 unequal."""
     table = Confusion(hits=20, misses=5, false_alarms=10, rejections=15)
 
-    assert table.sensitivity == IntervalEstimate(0.8, *proportion_interval(20, 25))
-    assert table.specificity == IntervalEstimate(0.6, *proportion_interval(15, 25))
+    assert table.sensitivity == IntervalEstimate(0.8, *cautious_interval(20, 25))
+    assert table.specificity == IntervalEstimate(0.6, *cautious_interval(15, 25))
     assert table.kappa.value == pytest.approx(0.4)
     assert cohen_kappa(0.7, 0.5, 0.6) == pytest.approx(0.4)
     assert cohen_kappa(0.6, 0.7, 0.7) == pytest.approx((0.6 - 0.58) / 0.42)
@@ -52,7 +52,7 @@ def test_bounds_stay_within_minus_one_and_one():
 
 
 def test_without_a_case_there_is_no_figure():
-    assert share_estimate(0, 0) is None and share_estimate(1, 4) == IntervalEstimate(0.25, *proportion_interval(1, 4))
+    assert share_estimate(0, 0) is None and share_estimate(1, 4) == IntervalEstimate(0.25, *cautious_interval(1, 4))
     assert Confusion(0, 0, 2, 3).sensitivity is None and Confusion(0, 0, 2, 3).kappa is None
     assert Confusion(2, 3, 0, 0).specificity is None and Confusion(2, 3, 0, 0).kappa is None
     assert cohen_kappa(1.0, 1.0, 1.0) is None and cohen_kappa(1.0, 0.0, 0.0) is None

@@ -7,7 +7,6 @@ from orchestrator.report.statistics.agreement import Confusion
 from orchestrator.report.statistics.judge_error import (
     FEWEST_LABELS,
     Labels,
-    labels_to_halve,
     prediction_powered,
     rogan_gladen,
 )
@@ -88,19 +87,6 @@ def test_strata_weigh_the_same():
 
     assert np.mean(values) == pytest.approx(1 / 3, abs=0.01)
     assert np.mean(hits) >= 0.95 - 3 * (0.95 * 0.05 / 300) ** 0.5
-
-
-def test_labels_that_halve_the_interval_do():
-    rng = np.random.default_rng(2)
-    rates = (0.3, 0.9, 0.9)
-    number = round(np.mean([labels_to_halve([draw_labels(rng, *rates, 100, 20_000)]) for _ in range(40)]))
-    widths = {n: [] for n in (100, number)}
-    for n in list(widths) * 40:
-        estimate = prediction_powered([draw_labels(rng, *rates, n, 20_000)])
-        widths[n].append(estimate.high - estimate.low)
-
-    assert np.mean(widths[number]) / np.mean(widths[100]) == pytest.approx(0.5, abs=0.03)
-    assert labels_to_halve([draw_labels(rng, *rates, 100, 100)]) is None, "there are only 200 answers"
 
 
 def test_too_few_labels_correct_nothing():

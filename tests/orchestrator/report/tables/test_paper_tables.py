@@ -1,7 +1,5 @@
 """Tables of accuracy and suggestions: their titles, lines and unfinished averages, from planted episodes."""
 
-import pytest
-
 from orchestrator.report.measures.estimates import estimate
 from orchestrator.report.tables import paper_tables
 from orchestrator.report.tables.table import MISSING, UNFINISHED, TableCell
@@ -16,52 +14,6 @@ def cell(name, right, n=4, **fields):
 
 def shown(table):
     return [[entry.text for entry in row] for row in table.rows]
-
-
-def test_clear_picture_stands_before_zero_shot(run_data):
-    run = replace_episodes(
-        run_data, [*cell("m/ROD/reference", 4), *cell("m/QD/reference", 3), *cell("m/ROD/zero-shot", 1)]
-    )
-    table = paper_tables.reference_table(run)
-
-    assert shown(table) == [["m", "100.0 / 25.0", "75.0 / -", "87.5 / 25.0"]]
-    assert (table.name, table.title) == ("reference", "accuracy in percent: clear image / zero-shot")
-    assert table.numbers.select("condition", "scenario").rows() == [
-        ("reference", "QD"), ("reference", "ROD"), ("reference", "avg"), ("zero-shot", "ROD"), ("zero-shot", "avg"),
-    ]  # fmt: skip
-    without = replace_episodes(run_data, cell("m/ROD/zero-shot", 1))
-    empty = paper_tables.reference_table(without)
-    assert (empty.name, empty.title, empty.rows) == ("reference", "", ())
-
-
-@pytest.mark.parametrize(
-    ("protocol", "table_of", "name", "title"),
-    [
-        ("tools", paper_tables.tool_calls_table, "tools", "tool calls: accuracy in percent / mean number of suggestions"),
-        ("oeg-multi", paper_tables.several_turns_table, "open-ended-turns",
-         "open-ended over several turns: accuracy in percent / mean number of suggestions; judge none"),
-    ],
-)  # fmt: skip
-def test_a_protocol_has_a_line_per_condition_and_model(run_data, protocol, table_of, name, title):
-    rows = [
-        *cell("m/ROD/hint", 1, protocol=protocol), *cell("m/ROD/zero-shot", 2, protocol=protocol),
-        *cell("oracle/ROD/zero-shot", 4, protocol=protocol),
-    ]  # fmt: skip
-    run = replace_episodes(run_data, rows)
-    table = table_of(run)
-
-    assert shown(table) == [
-        ["m, zero-shot", "50.0 / 1.0", "50.0 / 1.0"],
-        ["oracle, zero-shot", "100.0 / 1.0", "100.0 / 1.0"],
-        ["m, hint", "25.0 / 1.0", "25.0 / 1.0"],
-    ]
-    assert (table.name, table.title, table.ranked) == (name, title, 0)
-    assert [column.name for column in table.columns] == ["model", "ROD", "avg of 1"]
-    one = replace_episodes(run_data, rows[4:])
-    assert table_of(one).ranked == 1, "models above baselines in a table of one condition"
-    none = replace_episodes(run_data, cell("m/ROD/hint", 1))
-    empty = table_of(none)
-    assert (empty.name, empty.title, empty.rows) == (name, "", ())
 
 
 def test_solved_examples_stand_beside_zero_shot_over_their_scenarios(run_data):

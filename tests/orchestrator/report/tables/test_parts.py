@@ -54,24 +54,6 @@ def test_an_average_is_unfinished_until_every_planned_scenario_is(run_data):
     assert parts.average_cell(run_data, {**row, "complete": 6}) == shown
 
 
-def test_a_change_is_starred_if_it_is_significant_and_missing_if_there_is_no_pair():
-    row = {"difference": -1.26, "difference_low": -2.0, "difference_high": 0.34, "p_holm": 0.04, "equal_p_holm": 0.2}
-
-    assert parts.change_cell(None) == parts.change_cell({**row, "difference": None}) == MISSING
-    assert parts.change_cell(row) == TableCell("\u22121.3*", -1.26)
-    assert parts.change_cell({**row, "p_holm": 0.06}) == TableCell("\u22121.3", -1.26)
-    assert parts.change_cell({**row, "p_holm": None}, interval=True).text == "\u22121.3 (\u22122.0 to +0.3)"
-
-
-def test_numbers_have_one_decimal_and_none_is_missing():
-    assert parts.number_cell(1.26) == TableCell("1.3", 1.26) and parts.number_cell(None) == MISSING
-    assert parts.signed_cell(1.26) == TableCell("+1.3", 1.26) and parts.signed_cell(None) == MISSING
-    assert parts.signed_cell(1.26, 2) == TableCell("+1.26", 1.26)
-    assert parts.one_decimal({"acc": 1.26}, "acc") == "1.3"
-    assert parts.one_decimal({"acc": None}, "acc") == parts.one_decimal(None, "acc") == "-"
-    assert parts.acc_and_ps({"acc": 1.26, "ps": 0.04}) == "1.3 / 0.0"
-
-
 def test_progress_is_of_verdicts_where_there_are_answers():
     assert parts.progress_text({**COUNTS, "answered": 0}) == parts.progress_text(COUNTS) == "3/8"
     assert parts.progress_text({**COUNTS, "answered": 1}) == "0 verdicts of 1 answer"
@@ -151,28 +133,3 @@ ERRORS = {
 def error_notes(run_data, monkeypatch, *rows):
     monkeypatch.setitem(run_data.__dict__, "rows", pl.DataFrame(list(rows), schema_overrides={"acc": pl.Float64}))
     return parts._error_notes(run_data, "mcqa")
-
-
-def test_errors_have_bounds_beyond_one_percent(run_data, monkeypatch):
-    begin = "m/QD/hint: 2 of 200 episodes without an answer, left out of all measures (1 unprocessable, 1 refused, 0 failed)"
-
-    assert error_notes(run_data, monkeypatch, ERRORS) == (begin,)
-    (note,) = error_notes(run_data, monkeypatch, {**ERRORS, "finished": 199, "scored": 197})
-    assert note == f"{begin.replace('200', '199')}; acc is 49.5 to 50.5, from all wrong to all right"
-    assert error_notes(run_data, monkeypatch, {**ERRORS, "finished": 2, "scored": 0, "acc": None}) == (
-        begin.replace("200", "2"),
-    )
-    assert error_notes(run_data, monkeypatch, {**ERRORS, "protocol": "tools"}) == ()
-
-
-def test_cut_short_episodes_are_noted_before_errors(run_data, monkeypatch):
-    row = {**ERRORS, "finished": 100, "scored": 98, "truncated": 1, "overflow": 3}
-    end = "counted as not right; acc is at most 51.5 and loops at most 1.3 if no episode were cut short"
-
-    # 49 right; 2 errors and 4 cut short might be right, too
-    assert error_notes(run_data, monkeypatch, row) == (
-        f"m/QD/hint: 3 of 98 episodes outgrew the model, {end}",
-        f"m/QD/hint: 1 of 98 episodes spent a reply's tokens before its first word, {end}",
-        "m/QD/hint: 2 of 100 episodes without an answer, left out of all measures (1 unprocessable, 1 refused, 0 failed); "
-        "acc is 49.0 to 55.0, from all wrong to all right",
-    )

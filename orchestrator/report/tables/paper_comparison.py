@@ -14,15 +14,6 @@ from actors.playing.turn_judge import turn_judge_key
 from actors.text.printable import list_first
 from envs import SCENARIOS
 from envs.plural import pluralize
-from orchestrator.report.comparisons.rounding import (
-    agreement_sentences,
-    averages_agree,
-    decoding_mismatch,
-    decoding_note,
-    flip_probability,
-    sampling_mismatch,
-    smallest_difference,
-)
 from orchestrator.report.measures.estimates import GROUP, estimate
 from orchestrator.report.paper.published import (
     AVERAGE,
@@ -37,9 +28,19 @@ from orchestrator.report.paper.published import (
 from orchestrator.report.run_data import RunData, rank_of
 from orchestrator.report.scores.metrics import missing_episodes
 from orchestrator.report.statistics.exact_tests import ALPHA
+from orchestrator.report.statistics.proportion import Z
 from orchestrator.report.tables.flip_rates import measured_flips
 from orchestrator.report.tables.open_ended import INTERVALS, open_ended_averages
 from orchestrator.report.tables.parts import scenario_cells
+from orchestrator.report.tables.rounding import (
+    agreement_sentences,
+    averages_agree,
+    decoding_mismatch,
+    decoding_note,
+    flip_probability,
+    sampling_mismatch,
+    smallest_difference,
+)
 from orchestrator.report.tables.table import Table, TableCell, columns, line
 from orchestrator.report.wording import format_signed
 
@@ -62,6 +63,9 @@ OUR_READING = (
     "(section 4.2); which answers are suggestions, the judge's wording and the draw are our reading "
     "(docs/decisions/0010-open-ended-turns.md)"
 )
+DEFAULT_FLIPS = 1.0
+"""Percent of answers taken to change with the batch where no rate is measured: above the rates of published studies of short
+greedy replies in bf16 (arXiv 2605.30218: 0.48% of steps; arXiv 2506.09501 for long reasoning: more)."""
 PAPERS_JUDGE = "the paper's are by Qwen3-8B, sampled, with the package's instruction"
 
 
@@ -69,13 +73,13 @@ def compare_with_paper(run_data: RunData) -> pl.DataFrame:
     """Compare with the published figures, one row per model x scenario (and ``avg``) x condition x protocol x measure.
 
     ``low`` and ``high`` are the 95% interval of ``ours``. A comparable row has ``published``, ``difference`` (ours minus
-    published), ``exact`` and ``inside`` (false if both disagree); any other row has a ``reason``. Multiple choice with the
-    package's decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (for ps, in suggestions) that
-    rounding allows, null for an average. Then ``inside`` is true if rounding explains the difference, or if flips do so at 5%:
-    answers that change with the batch, as often as ``flip_rate`` (percent, the measured upper bound). A row that is not exact is
-    ``inside`` if the published figure, up to rounding, is in our interval. ``apart`` describes how our decoding differs from the
-    package's. ``errors`` counts episodes without an answer, which none of our measures count and the package's example counts
-    as wrong.
+    published), ``exact`` and ``inside`` (false if both disagree); any other row has a ``reason``. Multiple choice with
+    the package's decoding is ``exact``: ``episodes`` is the smallest difference in correct episodes (for ps, in
+    suggestions) that rounding allows, null for an average. Then ``inside`` is true if rounding explains the difference,
+    or if flips do so at 5%: answers that change with the batch, as often as ``flip_rate`` (percent, the measured upper
+    bound, else ``DEFAULT_FLIPS``). A row that is not exact is ``inside`` if the published figure, up to rounding, is in
+    our interval. ``apart`` describes how our decoding differs from the package's. ``errors`` counts episodes without an
+    answer, which none of our measures count and the package's example counts as wrong.
     """
     case = _PaperCase(run_data)
     cells, means = _add_judge_measures(run_data)
@@ -90,12 +94,12 @@ def comparison_tables(rows: pl.DataFrame) -> Iterator[Table]:
     """Yield a table per condition and protocol: ours, under it the paper's and the difference, with ``*`` if they disagree."""
     published, names = rows.filter(pl.col("published").is_not_null()), (*SCENARIOS, AVERAGE)
     for (protocol, condition), part in published.group_by(["protocol", "condition"], maintain_order=True):
-        mark = "more than rounding allows" if part["exact"].all() else "outside our 95% interval"
-        title = f"{condition} ({protocol}): ours, under it the paper's and the difference (* {mark})"
+        mark = "more than rounding and flips allow" if part["exact"].all() else "outside our 95% interval"
+        title = f"{condition} ({protocol}): ours, the paper's and the difference"
         lines = []
         for (model, measure), figures in part.group_by(["model", "measure"], maintain_order=True):
             lines.append(line(f"{model}, {measure}", scenario_cells(figures, names, _compared_cell)))
-        yield Table("paper", title, columns("model, measure", names), tuple(lines))
+        yield Table("paper", title, columns("model, measure", names), tuple(lines), notes=(f"* {mark}",))
 
 
 def comparison_notes(rows: pl.DataFrame) -> list[str]:
@@ -119,12 +123,13 @@ def comparison_notes(rows: pl.DataFrame) -> list[str]:
 
 
 def _flip_sentences(rows: pl.DataFrame) -> Iterator[str]:
-    """Yield one sentence per model whose answers are known to change with the batch."""
-    flips = rows.filter(pl.col("flip_rate") > 0).select("model", "flip_rate").unique().sort("model")
-    for model, rate in flips.iter_rows():
+    """Yield one sentence per rate of answers that change with the batch, measured or assumed."""
+    flips = rows.filter(pl.col("exact") & (pl.col("flip_rate") > 0)).select("model", "flip_rate").unique()
+    for (rate,), part in flips.sort("flip_rate", "model").group_by(["flip_rate"], maintain_order=True):
+        source = "no rate is measured, so up to" if rate == DEFAULT_FLIPS else "up to"
         yield (
-            f"{model}: up to {rate:.2f}% of answers change with the batch (`models try --flip-rate`); * is beyond what that "
-            "explains (5%)"
+            f"{list_first(part['model'].to_list())}: {source} {rate:.2f}% of answers change with the batch; * is beyond what "
+            "that explains (5%)"
         )
 
 
@@ -183,7 +188,7 @@ class _PaperCase:
             row = _comparison_row(cell, scenario, measure, key[2], None if reason else self.published.get(key), reason)
             if "published" in row:
                 apart = self.apart[cell["protocol"]]
-                row |= {"apart": apart, "flip_rate": self.flips.get(cell["model"]) if measure == "acc" else None}
+                row |= {"apart": apart, "flip_rate": self.flips.get(cell["model"], DEFAULT_FLIPS)}
                 row |= _agreement_columns(
                     row, cell, cell["protocol"] == "mcqa" and not apart, self._cells_of(cell)["finished"].to_list()
                 )
@@ -219,7 +224,7 @@ class _PaperCase:
         if missing := cell["planned"] - cell["finished"]:
             return f"unfinished: {cell['planned'] - missing:,} of {pluralize(cell['planned'], 'episode')}"
         if cell["failed"]:
-            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry failed` plays it again"
+            return f"{pluralize(cell['failed'], 'episode')} failed here; `proactive-sweep run --retry-failed` plays it again"
         pending = cell.get("lacking")
         return f"{pluralize(pending, 'answer')} not judged yet; `proactive-sweep judge` reads them" if pending else None
 
@@ -255,12 +260,17 @@ def _agreement_columns(
     if not exact:
         inside = None if low is None or high is None else low - ROUNDING <= published <= high + ROUNDING
         return {"exact": False, "inside": inside}
-    flip_share = (row["flip_rate"] or 0.0) / 100
+    flip_share, is_ps = (row["flip_rate"] or 0.0) / 100, row["measure"] == "ps"
+    error = 0.0 if low is None else (high - low) / (2 * Z)
     if row["scenario"] == AVERAGE:
         variance = sum(1 / size for size in sizes if size) * flip_share / max(len(sizes), 1) ** 2
-        return {"exact": True, "inside": averages_agree(row["ours"], published, 100 * variance**0.5)}
+        flip_error = error * (2 * flip_share) ** 0.5 if is_ps else 100 * variance**0.5
+        return {"exact": True, "inside": averages_agree(row["ours"], published, flip_error)}
     episodes = _episode_difference(cell, row["measure"], published)
-    inside = episodes == 0 or flip_probability(episodes, cell["finished"], flip_share) >= ALPHA
+    if is_ps:  # a flipped answer draws a new number of suggestions
+        inside = abs(episodes) <= Z * error * cell["scored"] * (2 * flip_share) ** 0.5
+    else:
+        inside = episodes == 0 or flip_probability(episodes, cell["finished"], flip_share) >= ALPHA
     return {"exact": True, "episodes": episodes, "inside": inside}
 
 

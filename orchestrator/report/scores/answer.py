@@ -1,0 +1,108 @@
+"""Does the model ask? The shares of episodes by their first reply, and what becomes of those that ask.
+
+A game goes on only after a suggestion, so an episode with a suggestion began with one.
+"""
+
+from collections.abc import Collection, Iterator
+
+import polars as pl
+
+from envs.types import Ending
+from orchestrator.report.statistics.proportion import proportion_bounds
+from sweeps.protocol import ZERO_SHOT
+from sweeps.spec import Sweep
+
+FIRST_REPLIES = ("asks", "gave_up_at_once", "guessed_at_once", "unreadable_at_once")
+"""Shares of the scored episodes by their first reply, in percent; they sum to 100."""
+ANSWERS = (*FIRST_REPLIES, "unreadable")
+"""``unreadable`` is the share of scored episodes that a reply ended which names no option, at any turn."""
+IF_ASKED = {"right_if_asked": "correct", "limit_if_asked": "limit"}
+"""Share of the episodes that ask -> the column of its episodes: right in the end, or still asking at the turn limit."""
+NAMES = ("model", "condition", "protocol")
+FEWEST_PERCENT = 0.5
+"""Smallest share that a sentence mentions."""
+
+
+def first_reply_columns() -> list[pl.Expr]:
+    """Return the columns ``ANSWERS`` of scored episodes, as booleans."""
+    asks, at_once = pl.col("suggestions") > 0, pl.col("suggestions") == 0
+    gave_up, guessed = at_once & (pl.col("abstentions") > 0), at_once & (pl.col("categories") > 0)
+    unreadable = (pl.col("unparsable") > 0) | (pl.col("ending") == Ending.TRUNCATED)
+    shares = (asks, gave_up, guessed, at_once & ~gave_up & ~guessed, unreadable)
+    return [share.alias(name) for name, share in zip(ANSWERS, shares, strict=True)]
+
+
+def answer_counts(answered: pl.Expr) -> list[pl.Expr]:
+    """Return the counts of a cell behind its shares, over the ``answered`` episodes."""
+    asks, limit = pl.col("suggestions") > 0, pl.col("ending") == Ending.LIMIT
+    ended = {"_right_if_asked": pl.col("correct") & asks, "_limit_if_asked": limit & asks}
+    counts = [column.filter(answered).sum().cast(pl.Int64).name.prefix("_") for column in first_reply_columns()]
+    return [*counts, *(kind.filter(answered).sum().cast(pl.Int64).alias(name) for name, kind in ended.items())]
+
+
+def answer_columns(reference: Collection[str]) -> list[pl.Expr]:
+    """Return the shares in percent with their score intervals; those of asking are null under ``reference`` conditions."""
+    can_ask = ~pl.col("condition").is_in(list(reference))
+    shares = [_share(name, pl.when(can_ask).then(pl.col("scored"))) for name in FIRST_REPLIES]
+    asked = [_share(name, pl.when(can_ask).then(pl.col("_asks"))) for name in IF_ASKED]
+    return [column for columns in (*shares, *asked, _share("unreadable", pl.col("scored"))) for column in columns]
+
+
+def _share(name: str, total: pl.Expr) -> list[pl.Expr]:
+    hits = pl.col(f"_{name}")
+    share, (low, high) = hits / total, proportion_bounds(hits, total)
+    columns = {
+        name: share,
+        f"{name}_low": pl.min_horizontal(low, share),
+        f"{name}_high": pl.max_horizontal(high, share),
+    }
+    return [pl.when(total > 0).then((100 * part).clip(0, 100)).alias(column) for column, part in columns.items()]
+
+
+def average_answers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the unweighted means over scenarios of the shares, one row per ``NAMES``; ``rows`` are those of results.
+
+    Shares of the episodes that ask are ratios of two means, and null where nobody asks.
+    """
+    scored = rows.filter(pl.col("scored") > 0)
+    joint = [(pl.col("asks") * pl.col(name).fill_null(0)).mean() / pl.col("asks").mean() for name in IF_ASKED]
+    ratios = [pl.when(pl.col("asks").mean() > 0).then(ratio) for ratio in joint]
+    named = [ratio.alias(name) for name, ratio in zip(IF_ASKED, ratios, strict=True)]
+    return scored.group_by(NAMES, maintain_order=True).agg(pl.col(ANSWERS).mean(), *named)
+
+
+def answer_sentences(rows: pl.DataFrame, sweep: Sweep) -> Iterator[str]:
+    """Yield one sentence per model that says whether it asks, from rows of results; baselines are left out."""
+    if "asks" not in rows.columns:
+        return
+    conditions = sweep.conditions
+    left_out = {model.name for model in sweep.models if model.backend == "builtin"}
+    averages = average_answers(rows.filter(protocol="mcqa")).drop_nulls("asks")
+    hints = {condition.name for condition in conditions if condition.hint}
+    order = [ZERO_SHOT, *(condition.name for condition in conditions)]
+    for model in dict.fromkeys(averages["model"]):
+        if model in left_out:
+            continue
+        shares = {row["condition"]: row for row in averages.filter(model=model).iter_rows(named=True)}
+        first = next((name for name in order if name in shares), None)
+        if first is not None:
+            hint = next((name for name in order if name in shares and name in hints and name != first), None)
+            yield _sentence(model, first, shares[first], shares[hint]["asks"] if hint else None)
+
+
+def _sentence(model: str, condition: str, row: dict[str, float | None], hint: float | None) -> str:
+    shares = {name: _percent(row[name]) for name in (*FIRST_REPLIES, *IF_ASKED) if row[name] is not None}
+    with_hint = "" if hint is None else f" ({_percent(hint)} with the hint)"
+    asked = f" and is then right in {shares['right_if_asked']}" if "right_if_asked" in shares else ""
+    unreadable = float(row["unreadable_at_once"] or 0)
+    silent = f"; {_percent(unreadable)} of its first replies name no option" if unreadable >= FEWEST_PERCENT else ""
+    return (
+        f"{model} asks in {shares['asks']} of {condition} episodes{with_hint}{asked}; it gives up at once in "
+        f"{shares['gave_up_at_once']} and guesses in {shares['guessed_at_once']}{silent}."
+    )
+
+
+def _percent(share: float | None) -> str:
+    """Return a share as whole percent; only an exact 0 or 100 is written as such."""
+    value = float(share or 0)
+    return "<1%" if 0 < value < FEWEST_PERCENT else ">99%" if 99.5 < value < 100 else f"{value:.0f}%"

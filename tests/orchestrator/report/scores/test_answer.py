@@ -1,0 +1,116 @@
+"""Whether a model asks: shares by the first reply, sentences, and warnings where replies say little."""
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from envs.types import ERRORS, Ending
+from orchestrator.report.scores.answer import FIRST_REPLIES, IF_ASKED, answer_sentences, average_answers
+from orchestrator.report.scores.metrics import ANSWER_COLUMNS, PLANNED_COLUMNS, score, write_results
+from orchestrator.report.scores.unreadable import unreadable_lines
+from orchestrator.storage.episode_store import EpisodeStore
+from orchestrator.storage.schemas import EPISODES
+from tests.orchestrator.blocks import episode, turn
+from tests.orchestrator.report.runs import EpisodeBatch, sweep
+
+CELL = "llava-ov-7b/QD/zero-shot"
+KINDS = {
+    "asks, right": {"turns": 3, "ending": Ending.CORRECT},
+    "asks, wrong": {"turns": 2, "ending": Ending.WRONG},
+    "asks to the limit": {"turns": 5, "suggestions": 5, "categories": 0, "ending": Ending.LIMIT},
+    "asks for what does not count": {"turns": 1, "suggestions": 1, "categories": 0, "ending": Ending.WRONG},
+    "gives up": {"turns": 1, "abstentions": 1, "categories": 0, "ending": Ending.WRONG},
+    "guesses right": {"turns": 1, "ending": Ending.CORRECT},
+    "guesses wrong": {"turns": 1, "ending": Ending.WRONG},
+    "is unreadable": {"turns": 1, "unparsable": 1, "categories": 0, "ending": Ending.WRONG},
+    "is silent": {"turns": 1, "categories": 0, "ending": Ending.TRUNCATED},
+    "asks, then is unreadable": {"turns": 2, "unparsable": 1, "categories": 0, "ending": Ending.WRONG},
+}
+
+
+def score_kinds(kinds, cell=CELL):
+    rows = [episode(number, cell, **KINDS[kind]) for number, kind in enumerate(kinds)]
+    return score_rows(rows)
+
+
+def score_rows(rows):
+    frame = pl.DataFrame(rows, schema=EPISODES)
+    planned = frame.group_by(PLANNED_COLUMNS[:-1]).agg(pl.len().cast(pl.Int64).alias("planned"))
+    return score(frame.lazy(), planned)
+
+
+def test_shares_by_the_first_reply_by_hand():
+    row = score_kinds(KINDS).row(0, named=True)
+    assert [row[name] for name in FIRST_REPLIES] == [50, 10, 20, 20]
+    assert row["right_if_asked"] == row["limit_if_asked"] == 20.0
+    assert row["unreadable"] == 30.0 and row["asks_low"] < 50 < row["asks_high"]
+
+
+@given(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=30))
+def test_first_replies_sum_to_100(kinds):
+    row = score_kinds(kinds).row(0, named=True)
+    assert sum(row[name] for name in FIRST_REPLIES) == pytest.approx(100)
+    assert (row["right_if_asked"] is None) == (row["asks"] == 0)
+
+
+def test_nothing_can_be_asked_under_the_reference_and_nobody_asks_without_episodes():
+    reference = score_kinds(["guesses right"], "m/QD/reference").row(0, named=True)
+    assert all(reference[name] is None for name in (*FIRST_REPLIES, *IF_ASKED)) and reference["unreadable"] == 0
+    failed = score_rows([episode(0, CELL, ERRORS[0], turns=0)]).row(0, named=True)
+    assert all(failed[name] is None for name in ANSWER_COLUMNS)
+
+
+def test_answers_are_the_last_columns_of_results(tmp_path):
+    rows = score_kinds(KINDS).with_columns(kwh=pl.lit(1.0))
+    write_results(tmp_path, rows)
+    assert pl.read_parquet(tmp_path / "results.parquet").columns[-len(ANSWER_COLUMNS) :] == list(ANSWER_COLUMNS)
+
+
+def test_averages_are_unweighted_and_shares_of_those_that_ask_are_ratios():
+    rows = pl.concat([
+        score_kinds(["asks, right", *["gives up"] * 3], "m/ROD/hint"),
+        score_kinds(["asks, wrong"] * 40, "m/QD/hint"),
+    ])  # fmt: skip
+    row = average_answers(rows).row(0, named=True)
+    assert row["asks"] == (25 + 100) / 2 and row["right_if_asked"] == pytest.approx(20)
+
+
+def test_one_sentence_per_model_and_none_of_baselines(tmp_path):
+    wanted = sweep(tmp_path, ["llava-ov-7b", "uniform"], ["zero-shot", "hint"])
+    rows = pl.concat([
+        score_kinds(["asks, right", "asks, wrong", "gives up", "guesses wrong"]),
+        score_kinds(["asks, right"] * 4, "llava-ov-7b/QD/hint"),
+        score_kinds(["guesses right"], "uniform/QD/zero-shot"),
+    ])  # fmt: skip
+    assert list(answer_sentences(rows, wanted)) == [
+        "llava-ov-7b asks in 50% of zero-shot episodes (100% with the hint) and is then right in 50%; "
+        "it gives up at once in 25% and guesses in 25%."
+    ]
+    assert not list(answer_sentences(rows.drop(ANSWER_COLUMNS), wanted)), "results of older versions say nothing"
+
+
+def test_a_model_that_never_asks_and_one_that_is_unreadable(tmp_path):
+    wanted = sweep(tmp_path, ["llava-ov-7b"], ["zero-shot"])
+    (never,) = answer_sentences(score_kinds(["gives up"]), wanted)
+    (silent,) = answer_sentences(score_kinds(["is unreadable", "gives up"]), wanted)
+    assert "asks in 0%" in never and "right" not in never
+    assert "50% of its first replies name no option" in silent
+
+
+def test_cells_with_many_unreadable_replies_are_named_with_one_reply(tmp_path):
+    rows = [episode(n, CELL, **KINDS["is unreadable" if n < 3 else "gives up"]) for n in range(10)]
+    turns = [
+        {**turn(row["key"], 0, "I cannot say."), "action": "unparsable" if row["unparsable"] else "abstention"}
+        for row in rows
+    ]
+    columns = {"episodes": rows, "turns": turns}
+    block = {name: {key: [row[key] for row in part] for key in part[0]} for name, part in columns.items()}
+    store = EpisodeStore(tmp_path / "my run")
+    store.append(EpisodeBatch(list(range(10)), **block))
+    store.close()
+    (line,) = unreadable_lines(score_rows(rows), tmp_path / "my run")
+
+    assert "3 of 10" in line and '"I cannot say."' in line and line.endswith(f"view '{tmp_path}/my run'")
+    assert not list(unreadable_lines(score_rows(rows[2:]), tmp_path / "my run")), "one of eight is few"
+    assert not list(unreadable_lines(score_rows(rows), tmp_path / "my run", {"llava-ov-7b"}))
