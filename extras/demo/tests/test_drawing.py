@@ -22,7 +22,6 @@ from proactive_demo.drawing.camera import DIRECTIONS, HEIGHT, WIDTH
 from proactive_demo.drawing.categories import drawing
 from proactive_demo.drawing.entries import STEMS, published_ids
 from proactive_demo.drawing.painting import paint
-from proactive_demo.drawing.passerby import weak_passerby
 from proactive_demo.drawing.quality import CORRUPTIONS
 from tests.oracle import oracle_path, oracle_python
 
@@ -107,13 +106,6 @@ def test_the_same_number_and_seed_give_the_same_bytes(folder: Path, tmp_path: Pa
     assert sum(counts.values()) == SAMPLES
 
 
-def test_another_seed_gives_other_pictures_under_the_same_ids(folder: Path, tmp_path: Path) -> None:
-    draw(tmp_path / "other", 14, 4)
-
-    assert contents(tmp_path / "other") != contents(folder)
-    assert [e["id"] for e in entries(tmp_path / "other", "QD")] == [e["id"] for e in entries(folder, "QD")][:2]
-
-
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_every_line_has_the_published_fields_and_well_formed_options(folder: Path, scenario: str) -> None:
     for line in entries(folder, scenario):
@@ -147,12 +139,7 @@ def test_the_published_filter_keeps_exactly_the_samples_asked_for(folder: Path) 
 def test_some_scenarios_alone_can_be_drawn(tmp_path: Path) -> None:
     assert samples_per_scenario(6, ("COCO", "QD")) == {"QD": 3, "COCO": 3}
     assert draw(tmp_path / "two", 2, 1, ("COCO", "QD")) == {"QD": 1, "COCO": 1}
-    assert sorted(path.name for path in (tmp_path / "two").glob("*.jsonl")) == [
-        "QuickDraw_preprocessed.jsonl",
-        "coco2014_preprocessed.jsonl",
-    ]
-    with pytest.raises(ValueError, match="there is no scenario 'QDD'"):
-        samples_per_scenario(2, ("QDD",))
+    assert len(list((tmp_path / "two").glob("*.jsonl"))) == 2
 
 
 @pytest.mark.parametrize(("samples", "largest"), [(7, 1), (8, 2), (1000, 175), (7557, 2591)])
@@ -164,55 +151,27 @@ def test_samples_are_spread_evenly_until_the_ids_of_a_scenario_run_out(samples: 
     assert all(largest - count <= 2 or count == len(published_ids()[name]) for name, count in counts.items())
 
 
-@pytest.mark.parametrize("samples", [0, -1, 7558])
-def test_an_impossible_number_is_refused_in_one_sentence(samples: int, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"samples is {samples}, but the demo draws 1 to 7,557"):
-        draw(tmp_path / "data", samples, 0)
-
+@pytest.mark.parametrize(
+    ("samples", "scenarios", "reason"),
+    [(0, list(STEMS), "1 to 7,557"), (7558, list(STEMS), "1 to 7,557"), (2, ["QDD"], "no scenario 'QDD'")],
+)
+def test_an_impossible_request_leaves_nothing(samples: int, scenarios: list[str], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=reason):
+        draw(tmp_path / "data", samples, 0, scenarios)
     assert list(tmp_path.iterdir()) == []
 
-
-def test_non_empty_folder_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("keep me")
-
+    (tmp_path / "own.txt").write_text("keep me")
     with pytest.raises(ValueError, match="is not empty"):
         draw(tmp_path, 7, 0)
-
-    assert contents(tmp_path) == {"mine.txt": b"keep me"}
 
 
 @pytest.mark.parametrize("scenario", list(STEMS))
 def test_the_first_view_hides_the_object_and_asking_reveals_it(scenario: str) -> None:
-    for index in range(36):
-        views = visibility_while_asking(draw_sample(scenario, index, 11))
-        assert views[0] < QUESTIONABLE
-        assert views[-1] == 1.0
-        assert len(views) > 1
-
-
-@pytest.mark.parametrize("scenario", list(STEMS))
-def test_the_reference_view_shows_all_of_the_object(scenario: str) -> None:
-    for index in range(12):
-        sample = draw_sample(scenario, index, 5)
-        state = SCENARIOS[scenario].initial(as_sample(sample), Mode.REFERENCE)
-        assert visibility(sample, state) == 1.0
-
-
-def test_a_weak_occlusion_shows_its_object_at_once() -> None:
-    sample = weak_passerby(0, 0)
-
-    assert sample.entry["strong_occlusions"] is False
-    assert visibility(sample, SCENARIOS["VSOD"].initial(as_sample(sample))) > 0.9
-
-
-@pytest.mark.parametrize("scenario", list(STEMS))
-def test_looking_twice_gives_the_same_picture(scenario: str) -> None:
-    first, second = draw_sample(scenario, 9, 2), draw_sample(scenario, 9, 2)
-
-    assert list(first.frames) == list(second.frames) == list(first.visibility)
-    for path, picture in first.frames.items():
-        assert picture.mode == "RGB"
-        assert picture.tobytes() == first.frames[path].tobytes() == second.frames[path].tobytes()
+    for index in range(24):
+        sample = draw_sample(scenario, index, 11)
+        views = visibility_while_asking(sample)
+        assert views[0] < QUESTIONABLE and views[-1] == 1.0 and len(views) > 1
+        assert visibility(sample, SCENARIOS[scenario].initial(as_sample(sample), Mode.REFERENCE)) == 1.0
 
 
 def test_all_directions_and_all_corruptions_occur() -> None:
@@ -221,13 +180,6 @@ def test_all_directions_and_all_corruptions_occur() -> None:
 
     assert directions == set(DIRECTIONS)
     assert remedies == {corruption.suggestion for corruption in CORRUPTIONS.values()}
-
-
-def test_a_video_is_waited_for_or_rewound() -> None:
-    firsts = [draw_sample("CIT", index, 0).entry for index in range(10)]
-
-    assert {line["first_image"] < line["reference_image"] for line in firsts} == {True, False}
-    assert all(line["num_images"] >= 2 * line["step_size"] for line in firsts)
 
 
 def test_crops_stay_inside_the_picture() -> None:
@@ -262,11 +214,6 @@ def overlap(a: Image.Image, b: Image.Image) -> float:
 
 def total(mask: Image.Image) -> float:
     return ImageStat.Stat(mask).sum[0]
-
-
-def test_an_unknown_category_is_a_key_error() -> None:
-    with pytest.raises(KeyError, match="Unicorn"):
-        drawing("Unicorn", Random(0))
 
 
 def test_the_published_package_plays_every_entry(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -8,13 +8,16 @@ torch = pytest.importorskip("torch", reason="training needs torch (extra `transf
 pytest.importorskip("transformers", reason="training needs transformers (extra `transformers`)")
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: E402
-from transformers import AutoModelForImageTextToText, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoModelForImageTextToText,
+    AutoProcessor,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
-from actors.engine.backend import Message  # noqa: E402
 from actors.engine.chat_format import conversation  # noqa: E402
-from envs import SCENARIOS  # noqa: E402
-from envs.types import Mode  # noqa: E402
-from proactive_demo.embedded.training.evaluation import Answerer, Question, candidates  # noqa: E402
+from proactive_demo.drawing import draw_sample  # noqa: E402
 from proactive_demo.embedded.training.pictures import FIRST_SEED, draw_bank  # noqa: E402
 from proactive_demo.embedded_135m.training import __main__ as training  # noqa: E402
 from proactive_demo.embedded_135m.training.conversations import ASKING, Conversations, TextExample  # noqa: E402
@@ -59,35 +62,36 @@ def trained(language, tmp_path_factory):
     return work
 
 
-def test_one_command_makes_a_folder_that_transformers_loads_and_that_answers(trained):
-    answerer = Answerer(trained / "assembled")
-    candidate = candidates("QD", 1)[0]
-    game = SCENARIOS["QD"]
-    view = game.view(candidate.sample, game.initial(candidate.sample, Mode.REFERENCE, 0))
-    question = Question((Message("user", "What is it?", (view.image,)),), (candidate.picture(view.image),))
+@pytest.fixture(scope="module")
+def processor(trained):
+    return AutoProcessor.from_pretrained(trained / "assembled")
 
-    assert len(answerer.replies([question])) == 1
-    assert answerer.inputs([question])["input_ids"].tolist()[0].count(answerer.model.config.image_token_id) == 4
+
+def test_one_command_makes_a_folder_that_answers(trained, processor):
+    model = AutoModelForImageTextToText.from_pretrained(trained / "assembled", dtype=torch.float32)
+    picture = next(iter(draw_sample("QD", 0, 1).frames.values()))
+    chat = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]}]
+    text = processor.apply_chat_template(chat, add_generation_prompt=True)
+    inputs = processor(text=[text], images=[[picture]], return_tensors="pt")
+
+    assert inputs["input_ids"].tolist()[0].count(model.config.image_token_id) == 4
+    assert model.generate(**inputs, max_new_tokens=3).shape[1] > inputs["input_ids"].shape[1]
     assert (trained / "out/trained.safetensors").stat().st_size < 8e6
 
 
-def test_training_reads_the_tokens_that_the_processor_writes(trained):
-    answerer = Answerer(trained / "assembled")
+def test_training_reads_the_tokens_that_the_processor_writes(trained, processor):
     bank = draw_bank(trained / "speaking", 1, FIRST_SEED + 100, 9)
     source, rng = Conversations(bank, 9, (TextExample("Who are you?", "A model."),), ASKING), Random(3)
     for _ in range(30):
         example = source.draw(rng)
-        ids, taught = encode(answerer.processor.tokenizer, example)
+        ids, taught = encode(processor.tokenizer, example)
         chat = conversation(example.conversation, lambda image: {"type": "image"})
-        text = answerer.processor.apply_chat_template(chat)
         pictures = [bank.pixels[row] for row in example.rows]
-        inputs = answerer.processor(text=text, images=[list(pictures)] if pictures else None)
+        inputs = processor(text=processor.apply_chat_template(chat), images=[list(pictures)] if pictures else None)
+        learned = [number for number, is_taught in zip(ids, taught, strict=True) if is_taught]
 
         assert ids == list(inputs["input_ids"][0])
-        learned = answerer.processor.tokenizer.decode(
-            [n for n, is_taught in zip(ids, taught, strict=True) if is_taught]
-        )
-        assert learned.endswith(f"{example.conversation[-1].text}<|im_end|>")
+        assert processor.tokenizer.decode(learned).endswith(f"{example.conversation[-1].text}<|im_end|>")
 
 
 def test_the_adapter_is_merged_into_the_assembled_weights(trained, language):
