@@ -82,7 +82,7 @@ long: $(VENV)/.engines
 
 # the core's own fast tests in an environment that has no extra
 core: $(VENV)/.core-alone
-	$(VENV)/core/bin/python -m pytest tests -m "not slow and not long"
+	$(VENV)/core/bin/python -m pytest tests -n 2 --dist loadfile -o pythonpath=. -m "not slow and not long"
 
 $(VENV)/.core-alone: $(VENV)/.base
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/core

@@ -40,8 +40,9 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "here")
 """No test fails because a machine is busy; CI draws the same examples each time, a developer's machine new ones."""
 
 ROOT = Path(__file__).parents[1]
-PYTHONPATH = os.pathsep.join(map(str, (ROOT, *sorted(ROOT.glob("extras/*/")))))
-"""The tree and its extras, for processes that tests start."""
+EXTRAS = [path for path in sorted(ROOT.glob("extras/*")) if str(path) in sys.path]
+PYTHONPATH = os.pathsep.join(map(str, (ROOT, *EXTRAS)))
+"""The tree, and those of its extras that this process has, for processes that tests start."""
 ENVIRONMENT = {
     "RAY_AUTH_MODE": "disabled",
     "RAY_worker_niceness": "0",
