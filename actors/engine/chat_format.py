@@ -1,7 +1,9 @@
 """Writes a conversation in the chat format of each engine; the formats differ only in how they hold pictures."""
 
+import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from io import BytesIO
 from typing import Any, Literal
@@ -9,7 +11,7 @@ from typing import Any, Literal
 from PIL.Image import Image
 
 from actors.engine.backend import Message
-from envs.tool_calls import Function
+from envs.tool_calls import Function, reject_duplicates
 from envs.types import ImageRef
 
 Part = dict[str, Any]
@@ -19,6 +21,8 @@ JPEG_QUALITY = 95
 SERVICE_EDGE, SMALLEST_EDGE = 2048, 64
 """Edges of squares in pixels: OpenAI's models shrink pictures to fit the first (OpenAI's guide on vision, "high" detail). A
 picture with too many bytes for a service is shrunk to fit the first, then half that edge and so on, down to the second."""
+MAX_NAME, MAX_ARGUMENTS = 100, 10_000
+"""Most characters of a call's name and of its arguments."""
 FUNCTION_PROBE = Function("look_behind", "Looks behind it.", "side", ("left",))
 """A function for testing whether a chat template writes functions."""
 
@@ -85,3 +89,17 @@ def function_schema(function: Function) -> dict[str, Any]:
     }  # fmt: skip
     schema = {"name": function.name, "description": function.description, "parameters": parameters}
     return {"type": "function", "function": schema}
+
+
+def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
+    """Return a call's name and arguments, both bounded; the arguments become an object if their JSON text is a flat one."""
+    text, values = arguments[:MAX_ARGUMENTS], None
+    with suppress(ValueError, RecursionError):
+        if not arguments.strip():
+            values = {}
+        elif len(arguments) <= MAX_ARGUMENTS:
+            values = json.loads(text, object_pairs_hook=reject_duplicates)
+    is_flat = isinstance(values, dict) and all(
+        value is None or isinstance(value, str | int | float) for value in values.values()
+    )
+    return name[:MAX_NAME], values if is_flat else text

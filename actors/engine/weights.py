@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,22 +24,34 @@ SETTINGS = (
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
 """Suffixes of weight files."""
 SAMPLES, SAMPLE_BYTES = 16, 1 << 16
-"""Number of hashed parts per weight file, and bytes of a part: training changes every part, and hashing 150 GB takes minutes."""
+"""Number of hashed parts per weight file, and bytes of a part: hashing 150 GB takes minutes."""
+TENSOR_BYTES, MAX_HEADER_BYTES = 1 << 12, 100 << 20
+"""Bytes that are hashed at the beginning, in the middle and at the end of each tensor; the largest header of safetensors."""
 
 
 def weights_identity(model: ModelSpec) -> str:
-    """Return the commit of a model's weights, or ``sha256:`` and a hash of its folder; empty if they are not on this machine.
+    """Return the commit of a model's weights, or the hash of its folder; empty if they are not on this machine.
 
-    A LoRA adapter in a folder of its own adds ``+`` and its hash.
+    A folder has ``sha256:``, the hash of earlier versions, a dot, and a hash that covers every tensor. A LoRA adapter in a
+    folder of its own adds ``+`` and its hash.
     """
     if model.backend not in ("vllm", "transformers"):
         return ""
     model = resolve_source(model)
     folder = Path(model.source)
-    identity = hash_folder(folder) if folder.is_dir() else cached_commit(model)
+    identity = _identify_folder(folder) if folder.is_dir() else cached_commit(model)
     if identity and (adapter := local_adapter(model)):
-        return f"{identity}+{hash_folder(adapter)}"
+        return f"{identity}+{_identify_folder(adapter)}"
     return identity
+
+
+def same_weights(before: str, now: str) -> bool:
+    """Return True if two identities belong to the same weights; those of earlier versions do not cover every tensor."""
+    pairs = [[part.partition(".")[::2] for part in identity.split("+")] for identity in (before, now)]
+    if len(pairs[0]) != len(pairs[1]):
+        return False
+    parts = zip(*pairs, strict=True)
+    return all(a == b and (not tensors or not others or tensors == others) for (a, tensors), (b, others) in parts)
 
 
 def loaded_weights(models: Iterable[ModelSpec]) -> dict[str, str]:
@@ -84,11 +97,52 @@ def hash_folder(folder: Path) -> str:
     for path in _setting_files(folder):
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
-    files = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES and path.is_file())
-    loaded = [path for path in files if path.suffix == ".safetensors"] or files
-    for path in loaded:
+    for path in _weight_files(folder):
         _hash_parts(path, digest)
     return f"sha256:{digest.hexdigest()}"
+
+
+def hash_tensors(folder: Path) -> str:
+    """Return a hash of the header of each safetensors file and of parts of each tensor, or of whole files of other formats.
+
+    Raises OSError if a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for path in _weight_files(folder):
+        digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = file.read(size) if path.suffix == ".safetensors" and size < MAX_HEADER_BYTES else b""
+            spans = _tensor_spans(header)
+            digest.update(header)
+            for start, end in spans:
+                for offset in sorted({start, (start + end) // 2, max(start, end - TENSOR_BYTES)}):
+                    file.seek(8 + len(header) + offset)
+                    digest.update(file.read(min(TENSOR_BYTES, end - offset)))
+            if not spans:
+                file.seek(0)
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+    return digest.hexdigest()[:16]
+
+
+def _tensor_spans(header: bytes) -> list[tuple[int, int]]:
+    """Return where each tensor of a safetensors file begins and ends behind the header; empty for other content."""
+    try:
+        entries = [entry for name, entry in json.loads(header).items() if name != "__metadata__"]
+        spans = [entry["data_offsets"] for entry in entries]
+        return sorted((start, end) for start, end in spans if isinstance(start, int) and 0 <= start < end)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return []
+
+
+def _identify_folder(folder: Path) -> str:
+    return f"{hash_folder(folder)}.{hash_tensors(folder)}"
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    files = sorted(path for path in folder.iterdir() if path.suffix in WEIGHT_SUFFIXES and path.is_file())
+    return [path for path in files if path.suffix == ".safetensors"] or files
 
 
 def setting_hashes(model: ModelSpec) -> dict[str, str]:

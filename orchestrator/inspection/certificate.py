@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from actors.engine.weights import same_weights
 from actors.text.printable import list_first
 from actors.trial.certify import InputReport, RecordedInput
 from envs.json_text import parse_json
@@ -149,10 +150,10 @@ def changed_fields(old: Certificate, new: Certificate) -> list[str]:
 
     Two paths of the same weights, such as a relative and an absolute one, do not count as a difference.
     """
-    same_weights = bool(old.weights) and old.weights == new.weights
+    is_same = bool(old.weights) and same_weights(old.weights, new.weights)
     pairs = {
-        "source": (new.source if same_weights else old.source, new.source), "backend": (old.backend, new.backend),
-        "weights": (_weights(old), _weights(new)), "dtype": (old.dtype, new.dtype),
+        "source": (new.source if is_same else old.source, new.source), "backend": (old.backend, new.backend),
+        "weights": (_weights(new if is_same else old), _weights(new)), "dtype": (old.dtype, new.dtype),
     }  # fmt: skip
     names = sorted(old.packages.keys() | new.packages.keys())
     pairs |= {name: (old.packages.get(name, "none"), new.packages.get(name, "none")) for name in names}

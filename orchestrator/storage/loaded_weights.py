@@ -7,7 +7,7 @@ from typing import Self
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from actors.engine.weights import COMMIT, comes_from_hub, weights_identity
+from actors.engine.weights import COMMIT, comes_from_hub, same_weights, weights_identity
 from envs.json_text import parse_json
 from orchestrator.storage import checksums
 from orchestrator.storage.run_folder import to_json
@@ -53,7 +53,7 @@ class LoadedWeights:
         ``model`` is the entry as the sweep has it; ``weights`` is empty if the worker could not identify them.
         """
         before = self._recorded(model)
-        if not weights or before == weights:
+        if not weights or (before and same_weights(before, weights)):
             return ""
         if before:
             return (
@@ -72,7 +72,7 @@ class LoadedWeights:
 
     def mismatch(self, model: ModelSpec) -> str:
         """Return why this machine cannot continue with the recorded weights, and what to type; empty if it can."""
-        if not (before := self._recorded(model)) or weights_identity(self.pin(model)) == before:
+        if not (before := self._recorded(model)) or same_weights(before, weights_identity(self.pin(model))):
             return ""
         if not (local := weights_identity(model)):
             return ""
@@ -85,7 +85,7 @@ class LoadedWeights:
     def differs_from(self, other: Self, model: ModelSpec) -> bool:
         """Return True if both runs have loaded the model, but with different weights."""
         own, theirs = self._recorded(model), other._recorded(model)
-        return bool(own and theirs) and own != theirs
+        return bool(own and theirs) and not same_weights(own, theirs)
 
     def _recorded(self, model: ModelSpec) -> str:
         """Return the recorded weights; empty if there are none, or if the entry's source or revision has changed since."""
@@ -107,8 +107,8 @@ def read_weights(folder: Path) -> dict[str, Weights]:
 
 
 def shorten(weights: str) -> str:
-    """Return ``revision 0123456789ab``, or ``weights sha256:0123456789ab`` for a folder."""
-    parts = (part[: 19 if part.startswith("sha256:") else 12] for part in weights.split("+"))
+    """Return ``revision 0123456789ab``, or ``weights sha256:0123456789ab.01234567`` for a folder."""
+    parts = (part[:19] + part[71:80] if part.startswith("sha256:") else part[:12] for part in weights.split("+"))
     return f"{'weights' if 'sha256:' in weights else 'revision'} {'+'.join(parts)}"
 
 

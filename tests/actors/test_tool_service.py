@@ -12,8 +12,9 @@ import pytest
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 
 from actors.engine.backend import ModelStopped, Overflow, Reply, Request, Unprocessable
+from actors.engine.chat_format import MAX_ARGUMENTS
 from actors.engine.openai.backend import UNREADABLE_TRIES, OpenAIBackend
-from actors.engine.openai.reply import MAX_ARGUMENTS, MAX_CALLS
+from actors.engine.openai.reply import MAX_CALLS
 from actors.playing.play import play
 from envs.samples import load_samples
 from envs.tool_calls import Call, Fault, Function, parse_call

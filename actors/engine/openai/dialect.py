@@ -36,8 +36,9 @@ class Dialect:
         """Return the RetryableError or BackendError of an error of the SDK; arguments as in ``judge_refusal``."""
         where = http_client.describe_address(str(self.client.base_url))
         if isinstance(error, ErrorInAnswer):
-            words, shown, rest = read_words(error.body), 200, None
-            status = status_in(error.body, words)
+            (body,) = error.args
+            words, shown, rest = read_words(body), 200, None
+            status = status_in(body, words)
         elif isinstance(error, openai.APIStatusError):
             words, status = read_words(error.response.text), error.status_code
             shown, rest = status, self.client._parse_retry_after_header(error.response.headers)

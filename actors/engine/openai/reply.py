@@ -6,18 +6,17 @@ JSON that is no answer raises ``UnreadableAnswer``, an error inside an answer ``
 import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from typing import Any, TypeVar
 
 from actors.engine.backend import FirstToken
-from envs.tool_calls import reject_duplicates
+from actors.engine.chat_format import MAX_NAME, bounded_call
 
 MAX_TOKENS = 10**9
 """More than any model reads or writes at once."""
-MAX_CALLS, MAX_NAME, MAX_ARGUMENTS = 16, 100, 10_000
-"""Most function calls that are stored of a reply, and most characters of a call's name and of its arguments."""
+MAX_CALLS = 16
+"""Most function calls that are stored of a reply."""
 MAX_SHOWN, MAX_PARTS, MAX_TOP = 40, 1000, 1000
 """Most characters of a service's value in a message, most parts of a content, and most first tokens."""
 FILTERED = re.compile(
@@ -40,11 +39,7 @@ class UnreadableAnswer(ValueError):
 
 
 class ErrorInAnswer(Exception):
-    """An error that a service sends with HTTP 200."""
-
-    def __init__(self, body: Any) -> None:
-        super().__init__("the service sends an error with HTTP 200")
-        self.body = body
+    """An error that a service sends with HTTP 200; its argument is the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,20 +172,6 @@ def _read_calls(tool_calls: object) -> tuple[tuple[str, Any], ...]:
         name, arguments = _require(str, function.get("name"), "name"), function.get("arguments")
         calls.append(bounded_call(name, _require(str, "" if arguments is None else arguments, "arguments")))
     return tuple(calls)
-
-
-def bounded_call(name: str, arguments: str) -> tuple[str, Any]:
-    """Return a call's name and arguments, both bounded; the arguments become an object if their JSON text is a flat one."""
-    text, values = arguments[:MAX_ARGUMENTS], None
-    with suppress(ValueError, RecursionError):
-        if not arguments.strip():
-            values = {}
-        elif len(arguments) <= MAX_ARGUMENTS:
-            values = json.loads(text, object_pairs_hook=reject_duplicates)
-    is_flat = isinstance(values, dict) and all(
-        value is None or isinstance(value, str | int | float) for value in values.values()
-    )
-    return name[:MAX_NAME], values if is_flat else text
 
 
 def _top(choice: Mapping[str, Any]) -> tuple[FirstToken, ...]:

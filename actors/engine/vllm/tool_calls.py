@@ -11,8 +11,7 @@ from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionReque
 from vllm.renderers.params import ChatParams
 from vllm.tool_parsers import ToolParserManager
 
-from actors.engine.chat_format import FUNCTION_PROBE, function_schema, has_start_token
-from actors.engine.openai.reply import bounded_call
+from actors.engine.chat_format import FUNCTION_PROBE, bounded_call, function_schema, has_start_token
 from envs.tool_calls import Function, encode_calls
 from sweeps.spec import ModelSpec
 

@@ -12,6 +12,7 @@ from actors.engine.weights import _setting_files as setting_paths
 from actors.engine.weights import (
     cached_commit,
     hash_folder,
+    same_weights,
     setting_hashes,
     weights_identity,
 )
@@ -51,6 +52,23 @@ def test_one_byte_of_any_file_that_is_read_changes_the_hash(tmp_path: Path, name
 
     assert before.startswith("sha256:") and len(before) == 7 + 64
     assert hash_folder(folder) != before
+
+
+@pytest.mark.parametrize("tensor", ["large", "norm", "middle", "last"])
+def test_every_tensor_is_in_the_identity_and_old_identities_still_match(tmp_path: Path, tensor: str) -> None:
+    torch = pytest.importorskip("safetensors.torch", reason="the extra 'transformers' is not installed")
+    from torch import ones
+
+    sizes = {"large": 400_000, "norm": 8, "middle": 300_000, "last": 500_000}
+    tensors = {name: ones(size) for name, size in sizes.items()}
+    (tmp_path / "config.json").write_text("{}")
+    torch.save_file(tensors, tmp_path / "model.safetensors")
+    model = ModelSpec(name="m", source=str(tmp_path), backend="transformers")
+    before, old = weights_identity(model), hash_folder(tmp_path)
+    torch.save_file({**tensors, tensor: 0 * tensors[tensor]}, tmp_path / "model.safetensors")
+
+    assert same_weights(before, before) and same_weights(old, before)
+    assert not same_weights(before, weights_identity(model))
 
 
 def test_other_files_change_nothing(tmp_path: Path) -> None:
