@@ -20,10 +20,8 @@ models_app = typer.Typer(cls=Commands, help="The models: check and try them.", n
 
 WIDTH = 160
 """Columns that the tables of models need."""
-CHECK_COLUMNS = (
-    "model", "source", "architecture", "pictures", "chat template", "decoding", "memory", "packages", "license",
-)  # fmt: skip
-"""Heads of the table of ``models check``."""
+CHECK_WIDTH = 100
+"""Columns of a terminal that the table of ``models check`` needs."""
 Names = Annotated[
     list[str] | None,
     typer.Argument(metavar="[NAME|SWEEP...]", help="Models by name, folders of checkpoints, a sweep file."),
@@ -72,7 +70,9 @@ def check(
     if as_json:
         print_json({"models": [{**asdict(row), "ok": row.ok} for row in rows], "notes": notes})
     else:
-        show(text_table(CHECK_COLUMNS, (row.cells for row in rows)), *map(printable, notes), min_width=WIDTH)
+        heads = ("model", "can play", "pictures", "memory", "license")
+        lines = [*(line for row in rows for line in row.faults), *notes]
+        show(text_table(heads, (row.summary for row in rows)), *map(printable, lines), min_width=CHECK_WIDTH)
     raise typer.Exit(0 if all(row.ok for row in rows) else 1)
 
 

@@ -55,15 +55,30 @@ class Check:
     """Packages that its processor and adapter need."""
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """The texts of the row, in the order of the columns."""
-        first = self.model, self.source, self.architecture, self.images, self.template, self.decoding, self.fit
-        return *first, self.packages, self.license
+    def cells(self) -> dict[str, str]:
+        """Return what was checked -> its outcome."""
+        return {
+            "source": self.source, "architecture": self.architecture, "pictures": self.images, "template": self.template,
+            "decoding": self.decoding, "memory": self.fit, "packages": self.packages, "license": self.license,
+        }  # fmt: skip
+
+    @property
+    def summary(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        facts = (cell.removeprefix("ok: ") for cell in (self.images, self.fit, self.license))
+        return self.model, "yes" if self.ok else "no", *facts
+
+    @property
+    def faults(self) -> list[str]:
+        """Return a line for each problem, and for each fact that is unknown for a reason."""
+        return [
+            f"{self.model}: {name} {cell}" for name, cell in self.cells.items() if cell.startswith(("no:", "unknown:"))
+        ]
 
     @property
     def ok(self) -> bool:
         """Return True if no cell reports a problem."""
-        return not any(cell.startswith("no:") for cell in self.cells[1:])
+        return not any(cell.startswith("no:") for cell in self.cells.values())
 
 
 @dataclass(frozen=True)
