@@ -127,7 +127,7 @@ class Tracking(Frozen):
     """Where a sweep is recorded, by default in MLflow."""
 
     uri: str = "sqlite"
-    """``sqlite`` (a file under the output folder), a server's address, ``otlp://HOST:PORT`` of OpenTelemetry, or ``none``."""
+    """``sqlite`` (a file under the output folder), a server's address, or ``none``."""
     experiment: str = ""
     """Defaults to the sweep's name."""
 

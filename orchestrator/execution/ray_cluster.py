@@ -25,7 +25,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.node.import_path import imports_working_folder
 from actors.text.printable import error_text
-from actors.worker import read_load, read_output
+from actors.worker import read_output
 from orchestrator.execution import ray_access
 from orchestrator.scheduling.nodes import Node
 from sweeps.load import SweepError
@@ -134,12 +134,6 @@ def node_hosts() -> dict[str, str]:
 def node_addresses() -> list[str]:
     """Return the addresses of living nodes."""
     return [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
-
-
-async def measure_load_on(node: str) -> dict[str, float]:
-    """Return the load of a node, measured by a task there; raises RayError if the node is lost."""
-    on_node = NodeAffinitySchedulingStrategy(node, soft=False)
-    return dict(await read_load.options(scheduling_strategy=on_node).remote())
 
 
 class ClusterError(SweepError):

@@ -26,7 +26,6 @@ from orchestrator.scheduling.forecast.throughput import write_observed
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.replica_time import held_metrics
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher
-from orchestrator.tracking.system_metrics import SystemMetrics
 from orchestrator.tracking.tracker import Tracker
 
 log = logging.getLogger(__name__)
@@ -64,15 +63,11 @@ async def _drive(state: AttemptState, sink: ResultSink, progress: Progress) -> N
     control = LiveControl(driver, state.plan, state.output, state.standing)
     state.signals.stop_with(driver.stop)
     clock, ahead = ReplicaClock(state.output, state.log.name), WeightsAhead(driver.pool)
-    metrics = SystemMetrics(ray_cluster.node_hosts, ray_cluster.measure_load_on)
-    measuring = asyncio.create_task(metrics.run(progress.record)) if progress.tracker.enabled else None
     with progress, ray_cluster.watch_servers(driver.lose_cluster):
         await driver.run(lambda: _on_tick(state, driver, progress, control, clock, ahead))
         ahead.close()
         clock.write()
         progress.record(held_metrics(state.output))
-    if measuring:
-        measuring.cancel()
     write_observed(state.output, driver.schedule, driver.accelerator, sweep.protocols, driver.pool.start_phases)
     state.reasons = {**state.reasons, **driver.reasons, **sink.breaker.stop_reasons_by_name}
     state.interrupted, state.cluster_lost = driver.stopping.is_set(), driver.cluster_lost

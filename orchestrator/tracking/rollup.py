@@ -8,7 +8,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-MEANS = ("acc", "acc_first", "ps", "loops")
+MEANS = (
+    "acc",
+    "acc_first",
+    "ps",
+    "loops",
+    "asks",
+    "gave_up_at_once",
+    "guessed_at_once",
+    "right_if_asked",
+    "unreadable",
+)
 EXACT = ("exact_acc", "exact_ps", "asking_auc", "neutral_b")
 """Values of operating curves, under the condition that asks for option probabilities."""
 JUDGED = ("aggregate", "category", "suggestion")

@@ -52,6 +52,9 @@ class Transcript:
     turns: tuple[TurnText, ...]
     ending: str
     seconds: float
+    tokens: tuple[int, int]
+    """Of prompts and of replies."""
+    asked: bool
     answered: bool
     """True if it ended with an answer rather than an error."""
 
@@ -59,16 +62,21 @@ class Transcript:
 def transcripts(
     run_data: RunData, data: Path | None = None, limit: int = MAX_TRANSCRIPTS, seed: int = 0
 ) -> Iterator[Transcript]:
-    """Yield at most ``limit`` transcripts; without the data folder they have no pictures and no questions."""
+    """Yield at most ``limit`` transcripts, of baselines only if there is no model.
+
+    Without the data folder they have no pictures and no questions.
+    """
     thumbnails = Thumbnails(picture_folder(run_data, data), MAX_PICTURES)
     kinds = endings(run_data)
-    keys = sample_keys(kinds, limit, seed)
+    baselines = [model.name for model in run_data.sweep.models if model.backend == "builtin"]
+    of_models = kinds.filter(~pl.col("model").is_in(baselines))
+    keys = sample_keys(of_models if of_models.height else kinds, limit, seed)
     views = EpisodeViews(run_data, thumbnails)
     rows = {row["key"]: row for row in run_data.episodes.join(kinds.select("key", "kind"), on="key").to_dicts()}
     turns, verdicts = rows_by_key(run_data.turns, keys), rows_by_key(run_data.verdicts.lazy(), keys)
     for key in keys:
         if views.add(rows[key], turns.get(key, []), verdicts.get(key, [])):
-            yield _transcript(views.views[-1], list(views.texts), thumbnails.uris)
+            yield _transcript(views.views[-1], rows[key], list(views.texts), thumbnails.uris)
 
 
 def sample_keys(kinds: pl.DataFrame, limit: int, seed: int) -> list[str]:
@@ -96,8 +104,8 @@ def code_span(text: str) -> str:
     return f"{ticks} {line} {ticks}"
 
 
-def _transcript(view: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
-    names = ("model", "scenario", "condition", "protocol", "ending", "kind")
+def _transcript(view: Mapping[str, Any], row: Mapping[str, Any], texts: list[str], uris: list[str]) -> Transcript:
+    names = ("model", "scenario", "condition", "protocol", "ending")
     title = f"{view['scenario']} {view['sample']} · {view['model']} · {view['condition']}"
     answer = f" The right answer: {code_span(view['answer'].rstrip('.'))}." if "answer" in view else ""
     error = f" {code_span(view['error'][0])}" if "error" in view else ""
@@ -107,7 +115,9 @@ def _transcript(view: Mapping[str, Any], texts: list[str], uris: list[str]) -> T
         tags={name: visible(view[name]) for name in names},
         turns=tuple(_turn_text(turn, view, texts, uris) for turn in view["turns"]),
         ending=f"{view['kind']} after {_turns(view['played'])}.{answer}{error}{_describe_verdicts(view)}",
-        seconds=view["seconds"] or 0.0,
+        seconds=row["seconds"] or 0.0,
+        tokens=(row["prompt_tokens"] or 0, row["reply_tokens"] or 0),
+        asked=bool(row["suggestions"]),
         answered=view["ending"] in ("correct", "wrong", "limit", "answered"),
     )
 

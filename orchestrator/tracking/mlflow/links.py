@@ -5,6 +5,7 @@ The mark (``run_tree.MARK``) stays with a folder of the same sweep that is copie
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from secrets import token_hex
@@ -62,7 +63,7 @@ def pages(folder: Path) -> Iterator[str]:
         if not re.fullmatch(r"\d{1,30}", experiment):
             continue
         if key == LOCAL or key.startswith("sqlite:"):
-            database = resolve_uri(key, folder)
+            database = shlex.quote(resolve_uri(key, folder))
             yield f"mlflow ui --backend-store-uri {database}, then {link(UI, experiment, MODELS)}"
         elif (parts := urlsplit(key)).scheme in ("http", "https"):
             server = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"

@@ -1,6 +1,7 @@
 """The MLflow database in a run folder: fast to write, a single file once closed, and usable after the folder is copied."""
 
 import logging
+import re
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
@@ -25,7 +26,18 @@ log = logging.getLogger(__name__)
 
 def resolve_uri(uri: str, folder: Path) -> str:
     """Return MLflow's address: ``sqlite`` is a file in the run folder, and any other address stays as it is."""
-    return f"sqlite:///{(folder / NAME).resolve()}" if uri == LOCAL else uri
+    if uri != LOCAL:
+        return uri
+    path = re.sub("[%?#]", lambda match: f"%{ord(match[0]):02X}", str((folder / NAME).resolve()))
+    return f"sqlite:///{path}"
+
+
+def remove_stray_folder(uri: str) -> None:
+    """Remove the empty folder that MLflow makes beside a run folder whose name has to be quoted in an address."""
+    folder = Path(uri.removeprefix("sqlite:///")).parent
+    if uri.startswith("sqlite:///") and "%" in uri:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def relocate_files(database: Path, address: str) -> None:

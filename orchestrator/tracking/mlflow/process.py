@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from threading import Thread
 from time import monotonic
 
 from actors.node.child_process import end_with_parent
@@ -19,6 +20,10 @@ from orchestrator.tracking.tracked_run import TrackedRun
 
 SEND_INTERVAL_S, RETRY_INTERVAL_S = 1.0, 2.0
 """Seconds until the next update is sent, after a success and after a failure."""
+MEASURE_INTERVAL_S = 30
+"""Seconds between two measurements of the machine, unless MLflow's own variable is set."""
+SYSTEM_METRICS = "MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING"
+NICENESS = 10
 MAX_CLOSING_FAILURES = 2
 """Failures after the end of the sweep before the rest is left to ``track``: nobody waits for a server that is gone."""
 
@@ -31,6 +36,7 @@ class Sender:
         self.address = redact_address(resolve_uri(run.uri, run.folder))
         self.mlflow_run: MlflowRun | None = None
         self.reachable = True
+        self.monitor: Thread | None = None
 
     def send(self, update: Update) -> bool:
         """Send an update and return True if MLflow accepted it."""
@@ -55,6 +61,19 @@ class Sender:
         mlflow_run = MlflowRun(self.run)
         mlflow_run.send(update)
         self.mlflow_run = mlflow_run
+        if not update.status:
+            self._measure_machine(mlflow_run)
+
+    def _measure_machine(self, run: MlflowRun) -> None:
+        """Let MLflow measure this machine until the sweep's run ends; its variable turns that off."""
+        if os.environ.get(SYSTEM_METRICS, "").lower() == "false" or (self.monitor and self.monitor.is_alive()):
+            return
+        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+
+        with suppress(Exception):  # without psutil, or a server that is gone again
+            monitor = SystemMetricsMonitor(run.parent, MEASURE_INTERVAL_S, resume_logging=True, tracking_uri=run.uri)
+            monitor.start()
+            self.monitor = monitor._process
 
     def _print(self, sentence: str) -> None:
         print(f"MLflow at {self.address} {sentence}", flush=True)
@@ -73,6 +92,8 @@ def main() -> int:
     updates = Connection(os.dup(0), writable=False)
     sys.stdout = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # MLflow's own prints go to standard error
+    with suppress(OSError):
+        os.nice(NICENESS)  # what plays goes first
     run, driver = updates.recv()
     end_with_parent(driver)
     sender, pending, failures, interval = Sender(run), updates.recv(), 0, 0.0

@@ -24,19 +24,15 @@ RUN_TYPE, EVALUATION = "mlflow.runType", "evaluation"
 MAX_MODELS = 1000
 """Most models that start times can order: MLflow's page sorts runs by start, and a model's start follows from its rank."""
 MAX_PARAM_CHARS = 500
+CELLS_PER_MODEL = 1000
+"""Most cells of a model that start times can order."""
 SWEEP_NOTE = """The sweep **SWEEP** on ProactiveBench: models see pictures that do not show enough, and may ask for more.
 
-- **Nested runs**: one per model, and below each model one per cell (scenario and condition). This row is the mean over models;
-  baselines (parameter `kind`) are not part of any mean. `best_acc` and the tag `best_model` name the best model.
-- **Saved views** (*Models*, *Sweeps side by side*, *Cells*) are tables and charts of these runs.
-- **Metrics**: `acc`, percent correct under the condition in the parameter `condition`, mean over scenarios; `ps`, proactive
-  suggestions per episode; `loops`, percent of episodes that ask until the limit; `acc/SCENARIO`; `acc_under/CONDITION`; for a
-  cell also `acc_low` and `acc_high`, its 95% interval over independent samples; the artifacts count clusters of samples where
-  these widen it. Episodes with errors never count as zeros in `acc`.
-- **Over time**: all of these while episodes finish; for the sweep also `episodes_done`, `episodes_per_second` and, under
-  *System metrics*, processor, memory and GPUs of every node.
-- **Artifacts** and **Traces**: tables, figures, `report.html` and a seeded sample of episodes turn by turn, after
-  `proactive-sweep track FOLDER`. That command rebuilds everything here from the run folder, which is the source.
+- **Nested runs**: one per model, and below each one per cell. This row is the mean over models without baselines.
+- `acc`: percent correct under the parameter `condition`, mean over scenarios; `ps`: proactive suggestions per episode; `loops`:
+  percent of episodes that ask until the limit. Episodes with errors never count as zeros in `acc`.
+- **Saved views** show models, cells, and sweeps side by side. `proactive-sweep track FOLDER` rebuilds everything, with tables,
+  figures, `report.html` and traces.
 """
 """The description of a sweep's run on MLflow's page."""
 CELL_NAMES = ("cell", "model", "scenario", "condition", "protocol")
@@ -71,6 +67,7 @@ class RunTree:
         self.local = self.uri == resolve_uri(LOCAL, run.folder)
         self.client = open_client(self.uri)
         self.experiment = self._open_experiment(run.experiment)
+        local_store.remove_stray_folder(self.uri)
         self.title = run.name if run.name == run.folder.name else f"{run.name} · {run.folder.name}"
         self.metrics: dict[str, float] = {}
         """The latest metrics of the sweep's run."""
@@ -96,8 +93,9 @@ class RunTree:
         if row["cell"] not in self.cells:
             names = {name: str(row[name]) for name in CELL_NAMES}
             parent = self.model_run(names["model"])
-            # MLflow's page sorts runs by their start: models first
-            start = self.began - 1 - len(self.cells)
+            # MLflow's page sorts runs by their start and shows the first hundred: models first, then cells of the first models
+            of_model = sum(cell.names["model"] == names["model"] for cell in self.cells.values())
+            start = self.began - 1 - CELLS_PER_MODEL * self.roster.rank(names["model"]) - of_model
             self.cells[row["cell"]] = self._create(cell_run_name(row), "cell", names, parent.id, start)
         return self.cells[row["cell"]]
 
@@ -169,19 +167,16 @@ class RunTree:
         return self.parent, self.began
 
     def _adopt(self, parent: Any, marked: Sequence[Any]) -> None:
-        """Take over existing runs; attach runs whose parent was deleted, and cells of version 0.1.0, which had no models."""
+        """Take over existing runs, and attach those whose parent was deleted."""
         self.parent, self.began = str(parent.info.run_id), int(parent.info.start_time)
-        unmarked = [] if LEVEL in parent.data.tags else self._search(PARENT, self.parent)
         for run in marked:
             if run.data.tags.get(LEVEL) == "model":
                 self._attach(run, self.parent, "model")
                 self.models[run.data.tags["model"]] = _nested(run, ("model",))
-        for run in (*marked, *unmarked):
+        for run in marked:
             if "cell" in run.data.tags:
                 self._attach(run, self.model_run(run.data.tags["model"]).id, "cell")
                 self.cells[run.data.tags["cell"]] = _nested(run, CELL_NAMES)
-        if unmarked:
-            self.client.set_tag(self.parent, LEVEL, "sweep")
 
     def _attach(self, run: Any, parent: str, level: str) -> None:
         for key, text in self._tree_tags(run.data.tags["model"], level, parent).items():

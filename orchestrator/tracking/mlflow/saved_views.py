@@ -46,14 +46,14 @@ def views(conditions: Sequence[str]) -> dict[str, tuple[str, dict[str, Any]]]:
         MODELS: (
             "Models",
             _view("model", ["params.kind", "params.sweep", *_metrics(measures), *_metrics(scenarios)], [
-                _bar("acc"), _scatter("ps", "acc"), _parallel("acc by condition", under),
+                _bar("acc"), _bar("asks"), _scatter("ps", "acc"), _parallel("acc by condition", under),
                 _parallel("acc by scenario", scenarios), _bar("loops"), _bar("cost"),
             ], group="kind"),
         ),
         SWEEPS: (
             "Sweeps side by side",
             _view("sweep", ["tags.best_model", *_metrics(["best_acc", *measures]), *_metrics(scenarios)], [
-                _bar("acc"), _bar("best_acc"), _line("episodes_per_second"), _line("system/gpus_utilization_percentage"),
+                _bar("acc"), _bar("best_acc"), _line("episodes_per_second"), _line("system/gpu_0_utilization_percentage"),
                 _line("acc"), _parallel("acc by condition", under),
             ]),
         ),

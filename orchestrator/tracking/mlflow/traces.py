@@ -47,6 +47,8 @@ def _tracking_uri(uri: str) -> Iterator[None]:
 
 
 def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
+    import mlflow
+
     duration = max(int(transcript.seconds * 1e9), 1_000_000)
     began, step = ended - duration, duration // max(len(transcript.turns), 1)
     messages = _conversation(transcript)
@@ -54,6 +56,8 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
         transcript.name, span_type="AGENT", inputs={"messages": messages[:-1]}, experiment_id=run.experiment,
         run_id=run.parent, start_time_ns=began, tags={**transcript.tags, MARK: run.mark, KEY: transcript.key},
     )  # fmt: skip
+    usage = dict(zip(("input_tokens", "output_tokens"), transcript.tokens, strict=True))
+    trace.set_attribute("mlflow.chat.tokenUsage", {**usage, "total_tokens": sum(usage.values())})
     for number, turn in enumerate(transcript.turns):
         span = run.client.start_span(
             turn.name, trace.trace_id, trace.span_id, span_type="CHAT_MODEL", inputs={"messages": [_input(turn)]},
@@ -65,6 +69,8 @@ def _send(run: MlflowRun, transcript: Transcript, ended: int) -> None:
         trace.trace_id, outputs={"choices": [{"message": messages[-1]}]}, end_time_ns=ended,
         status="OK" if transcript.answered else "ERROR",
     )  # fmt: skip
+    for name, value in (("asked", transcript.asked), ("ending", transcript.tags["ending"])):
+        mlflow.log_feedback(trace_id=trace.trace_id, name=name, value=value)
 
 
 def _conversation(transcript: Transcript) -> list[dict[str, Any]]:

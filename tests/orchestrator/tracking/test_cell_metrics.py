@@ -12,7 +12,6 @@ from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.tracking import cell_metrics
 from orchestrator.tracking.cell_metrics import CellMetricsPublisher, interval
-from tests.orchestrator.mlflow_stores import wait_until
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 DEFAULTS = cell_metrics.SCORE_INTERVAL_S, cell_metrics.REST_FACTOR, cell_metrics.POINTS
@@ -88,23 +87,6 @@ def test_last_published_cells_match_results(demo_data, tmp_path):
     assert published == pl.read_parquet(folder / "results.parquet").drop("gpu_hours", "kwh").to_dicts()
 
 
-def test_slow_scoring_is_less_frequent(monkeypatch):
-    monkeypatch.setattr(cell_metrics, "REST_FACTOR", 1000)
-    calls = []
-
-    def slow():
-        calls.append(1)
-        threading.Event().wait(0.05)
-        return frame(a=1.0)
-
-    publisher = CellMetricsPublisher(slow, lambda row: None)
-    score_once(publisher)
-    publisher.publish_if_due()
-    wait_until(lambda: not publisher._thread.is_alive())
-
-    assert calls == [1]
-
-
 def test_a_sweep_of_days_has_a_chart_of_some_thousand_points():
     points, age = 0, 0.0
     while age < 5 * 86400:
@@ -112,35 +94,3 @@ def test_a_sweep_of_days_has_a_chart_of_some_thousand_points():
         points += 1
 
     assert interval(2.0, 60.0) == 2.0 and 500 < points < 5000
-
-
-@pytest.mark.parametrize(
-    ("age", "points", "seconds"),
-    [(0.0, None, 30.0), (15_000.0, None, 30.0), (15_001.0, None, 30.002), (600.0, 20, 30.0), (601.0, 20, 30.05)],
-)
-def test_points_become_rarer_with_the_age_of_a_sweep(age, points, seconds):
-    measured = interval(30.0, age) if points is None else interval(30.0, age, points)
-    assert measured == pytest.approx(seconds)
-
-
-def test_scorings_are_due_by_their_interval_and_a_hundred_times_their_duration(monkeypatch):
-    """Clock: a scoring of one second, which ends at 1031; then one that takes no time."""
-    for name, value in zip(("SCORE_INTERVAL_S", "REST_FACTOR", "POINTS"), DEFAULTS, strict=True):
-        monkeypatch.setattr(cell_metrics, name, value)
-    assert DEFAULTS == (30.0, 100, 20)
-    clock, scored = [1000.0], []
-    monkeypatch.setattr(cell_metrics, "monotonic", lambda: clock[0])
-
-    def score():
-        scored.append(clock[0])
-        clock[0] += 1.0 if len(scored) == 1 else 0.0
-        return frame(a=1.0)
-
-    publisher = CellMetricsPublisher(score, lambda row: None)
-    for now in (1029.75, 1030.0, 1130.75, 1131.0, 1160.75, 1161.0):
-        clock[0] = now
-        publisher.publish_if_due()
-        if publisher._thread is not None:
-            publisher._thread.join(30)
-            clock[0] = now
-    assert scored == [1030.0, 1131.0, 1161.0]

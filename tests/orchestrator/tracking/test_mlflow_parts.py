@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 from multiprocessing import Pipe
@@ -13,26 +12,11 @@ import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
-from orchestrator.storage.progress_log import Point
 from orchestrator.tracking.mlflow import client, links, local_store, process, rebuild
 from orchestrator.tracking.mlflow.run import Update
-from orchestrator.tracking.mlflow.tracker import MlflowTracker
-from tests.orchestrator.mlflow_stores import row, tracked_run, write_run_files
+from tests.orchestrator.mlflow_stores import row, write_run_files
 
 ADDRESS = "http://user:secret@host:5000/base/"
-
-
-# -- client ------------------------------------------------------------------------------------------------------------
-def test_all_pages_of_a_search_are_read():
-    asked = []
-
-    def search(**query):
-        asked.append(query)
-        page = type("Page", (list,), {"token": {None: "second", "second": ""}[query["page_token"]]})
-        return page([len(asked)])
-
-    assert client.all_pages(search, place="x") == [1, 2]
-    assert asked == [{"place": "x", "max_results": 200, "page_token": token} for token in (None, "second")]
 
 
 @pytest.mark.parametrize(
@@ -48,21 +32,6 @@ def test_an_error_is_one_line_without_a_password(error, line):
     assert client.first_line(error) == line
 
 
-def test_the_clients_settings_are_those_of_a_sweep_unless_the_user_set_others(monkeypatch):
-    names = (*client.CLIENT_DEFAULTS, "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT")
-    for name in names:
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "9")
-    client.open_client("http://127.0.0.1:9")
-
-    assert {name: os.environ[name] for name in names} == {
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "9", "MLFLOW_DISABLE_TELEMETRY": "true",
-        "MLFLOW_ENABLE_ASYNC_LOGGING": "false", "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-    }  # fmt: skip
-
-
-# -- links -------------------------------------------------------------------------------------------------------------
 def test_a_folder_keeps_its_mark_and_another_sweep_gets_its_own(tmp_path):
     folder, copy = tmp_path / "run", tmp_path / "copy"
     folder.mkdir()
@@ -108,14 +77,6 @@ def test_pages_of_a_folder_are_addresses_that_a_browser_opens(tmp_path):
     assert list(links.pages(tmp_path)) == []
 
 
-def test_a_sweep_is_its_name_and_its_settings():
-    same = links.identify_sweep("s", {"seed": "1", "models": "a"})
-
-    assert links.identify_sweep("s", {"models": "a", "seed": "1", "sampling.top_k": "None"}) == same
-    assert same != links.identify_sweep("s", {"seed": "2", "models": "a"}) != links.identify_sweep("t", {"seed": "1"})
-
-
-# -- local store -------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def database(tmp_path):
     """A database with the columns of MLflow that hold addresses."""
@@ -189,7 +150,6 @@ def test_a_database_alone_is_whole_after_its_checkpoint(tmp_path):
     local_store._set_pragmas(SimpleNamespace(), None)  # another database has no such settings
 
 
-# -- process -----------------------------------------------------------------------------------------------------------
 class Server:
     """Accepts updates, or raises errors; ``opened`` counts the runs that were looked for."""
 
@@ -213,27 +173,6 @@ def server(monkeypatch):
     return made
 
 
-def test_an_outage_and_its_end_have_one_sentence_each(server, capsys, tmp_path):
-    sender = process.Sender(tracked_run(tmp_path, "http://user:secret@host"))
-    server.errors = [OSError("gone\nwhy"), OSError("gone"), OSError("gone")]
-
-    assert [sender.send(Update(status=str(number))) for number in range(5)] == [False, False, False, True, True]
-    assert capsys.readouterr().out.splitlines() == [
-        "MLflow at http://***@host cannot be reached; the sweep continues without it: gone",
-        "MLflow at http://***@host can be reached again",
-    ]
-    assert (server.taken, server.opened) == (["3", "4"], 4)
-
-
-def test_runs_are_looked_for_again_where_one_was_deleted(server, capsys, tmp_path):
-    sender = process.Sender(tracked_run(tmp_path))
-    sender.send(Update(status="a"))
-    server.errors = [KeyError("run")]
-
-    assert sender.send(Update(status="b")) and server.taken == ["a", "b"] and server.opened == 2
-    assert capsys.readouterr().out == ""
-
-
 def test_updates_are_merged_until_the_end_of_the_sweep():
     reader, writer = Pipe(duplex=False)
     for update in (Update({"a": {"n": 1}}), Update({"b": {"n": 2}}, status="FINISHED"), Update({"c": {"n": 3}})):
@@ -244,42 +183,6 @@ def test_updates_are_merged_until_the_end_of_the_sweep():
     assert reader.recv().cells == {"c": {"n": 3}}, "nothing is read beyond the end"
     assert process.receive(reader, Update(files=("x",)), 0.0) == Update(files=("x",))
     assert (process.SEND_INTERVAL_S, process.RETRY_INTERVAL_S, process.MAX_CLOSING_FAILURES) == (1.0, 2.0, 2)
-
-
-# -- rebuild -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("changed", "status"), [({}, "FINISHED"), ({"finished": 9}, "FAILED"), ({"failed": 1}, "FAILED"), ({"failed": 0}, "FINISHED")]
-)  # fmt: skip
-def test_a_rebuilt_sweep_is_finished_if_all_is_stored_and_nothing_failed(tmp_path, monkeypatch, changed, status):
-    sent, artifacts = [], []
-    monkeypatch.setattr(rebuild, "MlflowRun", lambda run: SimpleNamespace(run=run, send=sent.append))
-    monkeypatch.setattr(rebuild, "send_artifacts", lambda run, *rest: artifacts.append((run.run, *rest)))
-    monkeypatch.setattr(rebuild, "now_ms", lambda: 77)
-    write_run_files(tmp_path, [row(0), {**row(1), "failed": 0, **changed}][::-1])
-    rebuild.track(tmp_path, "http://host", tmp_path / "data")
-    (update,) = sent
-    ((run, folder, rows, data),) = artifacts
-
-    done = 10 + changed.get("finished", 10)
-    assert update.status == status and {cell["at"] for cell in update.cells.values()} == {77}
-    assert update.points == (Point(done=done, at=77),)
-    assert update.files == (tmp_path / "sweep.resolved.toml", tmp_path / "results.json")
-    assert (run.uri, run.name, folder, rows.height, data) == ("http://host", "sweep", tmp_path, 2, tmp_path / "data")
-
-
-def test_a_refusal_is_a_sentence_with_the_remedy(tmp_path, monkeypatch):
-    def refuse(run):
-        raise OSError("no route\nat all")
-
-    monkeypatch.setattr(rebuild, "MlflowRun", refuse)
-    write_run_files(tmp_path, [row(0)])
-    with pytest.raises(RunFolderError) as raised:
-        rebuild.track(tmp_path, "http://user:secret@host")
-
-    assert str(raised.value) == (
-        f"MLflow at http://***@host did not accept the runs of {tmp_path}: no route; repeat the command once it does, or add "
-        "`--tracking-uri sqlite` for a file in the folder"
-    )
 
 
 def test_an_address_is_taken_from_the_folder_only_if_it_is_safe(tmp_path):
@@ -300,64 +203,3 @@ def test_results_need_their_columns_and_a_sweep_with_a_name(tmp_path):
         RunFolderError, match=r"has no results to send \(.*\); run its sweep first: proactive-sweep run$"
     ):
         rebuild.read_results(tmp_path)
-
-
-# -- tracker -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("uri", "seconds"), [("sqlite", 300.0), ("http://user:secret@host", 60.0)])
-def test_what_was_not_sent_is_said_with_what_sends_it(tmp_path, monkeypatch, capsys, uri, seconds):
-    waits, updates = [], []
-    monkeypatch.setattr(MlflowTracker, "_feed", lambda self: updates.extend(self._updates.get() for _ in range(5)))
-    address = "http://***@host" if uri.startswith("http") else f"sqlite:///{tmp_path.resolve()}/mlflow.db"
-    for remedy in ("the next `run` sends it", f"send it with: proactive-sweep track {tmp_path}"):
-        tracker = MlflowTracker(tracked_run(tmp_path, uri))
-        tracker.close("KILLED")
-        assert capsys.readouterr().err == "", "it has not begun"
-        tracker.start()
-        join = tracker._thread.join
-        monkeypatch.setattr(tracker._thread, "join", lambda wait, join=join: (waits.append(wait), join(60)))
-        tracker.dataset({"name": "d"})
-        tracker.cell({"cell": "c", "acc": 1.0})
-        tracker.progress(Point(done=1, at=2))
-        tracker.artifacts([tmp_path])
-        tracker.close("FINISHED")
-        assert capsys.readouterr().err == f"MLflow at {address} did not receive everything; {remedy}\n"
-        (tmp_path / "results.parquet").touch()
-
-    assert waits == [seconds] * 2 and len(updates) == 10
-    data, cell, point, files, end = updates[:5]
-    assert (data, point, files) == (
-        Update(dataset={"name": "d"}), Update(points=(Point(done=1, at=2),)), Update(files=(tmp_path,))
-    )  # fmt: skip
-    assert (
-        cell.cells["c"]["acc"] == 1.0 and cell.cells["c"]["at"] > 1_000_000_000_000 and end == Update(status="FINISHED")
-    )
-
-
-def test_nothing_is_said_where_all_was_sent(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(MlflowTracker, "_feed", lambda self: setattr(self, "_complete", True))
-    tracker = MlflowTracker(tracked_run(tmp_path))
-    tracker.start()
-    tracker.close("FINISHED", timeout=60)
-
-    assert capsys.readouterr().err == ""
-
-
-@pytest.mark.parametrize(("failures", "code", "taken"), [(0, 0, ["FINISHED"]), (1, 0, ["FINISHED"]), (2, 3, [])])
-def test_the_process_ends_with_the_sweep_or_after_two_failures_beyond_it(
-    server, tmp_path, monkeypatch, failures, code, taken
-):
-    reader, writer = Pipe(duplex=False)
-    for message in ((tracked_run(tmp_path), 77), Update(), Update(status="FINISHED")):
-        writer.send(message)
-    parents, opened = [], []
-    own = SimpleNamespace(
-        dup=lambda number: number + 10, dup2=lambda *both: opened.append(both), fdopen=lambda *what: what
-    )
-    monkeypatch.setattr(process, "os", own)
-    monkeypatch.setattr(process, "sys", SimpleNamespace(stdout=None))
-    monkeypatch.setattr(process, "Connection", lambda number, writable: opened.append((number, writable)) or reader)
-    monkeypatch.setattr(process, "end_with_parent", parents.append)
-    server.errors = [OSError("gone")] * failures
-
-    assert process.main() == code and (server.taken, parents) == (taken, [77])
-    assert opened == [(10, False), (2, 1)] and process.sys.stdout == (11, "w")

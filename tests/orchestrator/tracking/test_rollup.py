@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from orchestrator.tracking.mlflow.links import pages
 from orchestrator.tracking.rollup import model_measures, sweep_measures
 from orchestrator.tracking.tracked_run import Roster
 
@@ -47,32 +44,6 @@ def test_a_sweeps_figures_leave_baselines_out_but_count_their_errors():
     assert sweep_measures({"oracle": {"acc": 100.0, "errors": 1.0}}, {"oracle"}) == ({"errors": 1.0}, "")
 
 
-def test_a_models_figures_by_protocol_are_rounded_means_under_the_main_condition():
-    exact = {"exact_acc": 33.333, "exact_ps": 1.0, "asking_auc": 0.125, "neutral_b": 2.0}
-    cells = [
-        cell("ROD", acc=10.0, acc_first=4.0, loops=1.0, full=12, planned=8, prompt_tokens=100, reply_tokens=7, cost=0.00004),
-        cell("QD", acc=10.01, acc_first=5.0, loops=2.0, full=3, planned=2, cost=0.00002),
-        cell("VSOD", acc=10.006),
-        cell("ROD", "operating", **exact), cell("QD", "operating", exact_acc=0.0),
-        cell("ROD", protocol="oeg", aggregate=40.0, category=30.0, suggestion=20.0, acc=1.0),
-        cell("QD", protocol="oeg", aggregate=41.0),
-        cell("ROD", protocol="oeg-multi", acc=60.0, ps=2.0), cell("ROD", "hint", "oeg-multi", acc=1.0),
-        cell("ROD", protocol="tools", acc=70.0, ps=3.0), cell("ROD", "hint", "tools", acc=1.0, ps=1.0),
-    ]  # fmt: skip
-
-    assert model_measures(cells, "zero-shot") == {
-        "acc": 10.01, "acc_first": 4.5, "loops": 1.5, "acc/ROD": 10.0, "acc/QD": 10.01, "acc/VSOD": 10.01, "scenarios": 3.0,
-        "acc_under/zero-shot": 10.01, "exact_acc": 16.67, "exact_ps": 1.0, "asking_auc": 0.12, "neutral_b": 2.0,
-        "aggregate": 40.5, "category": 30.0, "suggestion": 20.0, "acc_in_words": 60.0, "ps_in_words": 2.0,
-        "acc_by_calls": 70.0, "ps_by_calls": 3.0,
-        "planned": 10.0, "full": 15.0, "cost": 0.0001, "prompt_tokens": 100.0, "reply_tokens": 7.0,
-    }  # fmt: skip
-    assert list(model_measures([cell("ROD", name, acc=1.0) for name in ("b", "a")], "none")) == [
-        "acc_under/a",
-        "acc_under/b",
-    ]
-
-
 def test_a_sweeps_best_model_is_the_first_of_equals_and_planned_is_no_sum():
     models = {
         "z": {"acc": 40.0, "planned": 8.0, "full": 9.0, "cost": 0.5}, "b": {"acc": 40.0, "ps": 1.005},
@@ -100,16 +71,3 @@ def test_models_come_before_baselines_in_the_order_of_the_file():
 
     assert sorted(["a", "uniform", "z"], key=roster.rank) == ["z", "a", "uniform"]
     assert [roster.kind(name) for name in ("z", "uniform")] == ["model", "baseline"]
-
-
-def test_addresses_have_no_password_and_odd_records_are_ignored(tmp_path):
-    strange = {"http://a": {"experiment": "<b>"}, "b": 3, "ftp://c": {"experiment": "1"}}
-    remembered = {"https://***@host:1/x/": {"experiment": "3"}, "sqlite:////a/b.db": {"experiment": "4"}}
-    (tmp_path / "mlflow.json").write_text(json.dumps({**remembered, **strange}))
-
-    *served, local = pages(tmp_path)
-    assert local.startswith(
-        "mlflow ui --backend-store-uri sqlite:////a/b.db, then http://127.0.0.1:5000/#/experiments/4/"
-    )
-    assert served == ["https://host:1/x/#/experiments/3/runs?viewStateShareKey=proactive-sweep-models"]
-    assert list(pages(tmp_path / "none")) == []

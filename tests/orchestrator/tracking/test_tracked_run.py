@@ -10,7 +10,6 @@ import pytest
 from envs.errors import RunFolderError
 from orchestrator.tracking import tracker
 from orchestrator.tracking.mlflow.tracker import MlflowTracker
-from orchestrator.tracking.otlp import OtlpTracker, collector_address
 from orchestrator.tracking.tracked_run import EMPTY_ROSTER, Roster, TrackedRun, describe_dataset, parameters
 
 SWEEP = {
@@ -88,24 +87,9 @@ def test_the_scheme_of_an_address_names_its_tracker(uri: str, kind: type, tmp_pa
     opened = tracker.open_tracker(TrackedRun(uri, "e", tmp_path, "s", {}))
 
     assert type(opened) is kind and opened.enabled is tracker.is_mlflow(uri) is (kind is MlflowTracker)
-    assert tracker.TRACKERS["otlp"] is tracker.TRACKERS["otlps"] is OtlpTracker and OtlpTracker.enabled
 
 
-@pytest.mark.parametrize(
-    ("uri", "address"),
-    [
-        ("otlp://host", "http://host"), ("otlp://host:4318/", "http://host:4318"),
-        ("otlps://host:1/a/b//", "https://host:1/a/b"),
-    ],
-)  # fmt: skip
-def test_collectors_address(uri: str, address: str) -> None:
-    assert collector_address(uri) == address
-
-
-@pytest.mark.parametrize("uri", ["otlp://", "otlp:///v1", "otlps://key@host"])
-def test_an_address_without_a_host_or_with_a_login_is_refused_in_one_sentence(uri: str) -> None:
-    with pytest.raises(RunFolderError) as refusal:
-        collector_address(uri)
-    assert str(refusal.value) == (
-        "tracking.uri must look like otlp://HOST:4318 (otlps:// for https); keys belong into OTEL_EXPORTER_OTLP_HEADERS"
-    )
+@pytest.mark.parametrize("uri", ["otlp://host:4318", "otlps://host"])
+def test_an_address_of_opentelemetry_names_the_last_version_with_it(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"left after 0\.2\.0.*MLflow"):
+        tracker.open_tracker(TrackedRun(uri, "e", tmp_path, "s", {}))

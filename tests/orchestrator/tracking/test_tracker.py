@@ -28,7 +28,6 @@ from orchestrator.tracking.mlflow.rebuild import track
 from orchestrator.tracking.tracked_run import Roster, parameters
 from sweeps.conditions import Condition
 from sweeps.spec import ModelSpec, Sweep
-from sweeps.values import digest
 from tests.orchestrator.mlflow_stores import (
     cells,
     client,
@@ -252,23 +251,6 @@ def test_copies_of_sweep_share_server_run_and_other_sweep_does_not(folder, tmp_p
     }
 
 
-def test_first_version_runs_are_nested_under_models(folder):
-    old = client(folder)
-    experiment = old.create_experiment("sweep", (folder / "mlartifacts").as_uri())
-    top = old.create_run(experiment, tags={"proactive_sweep.mirror": "0123456789abcdef", "sweep": "sweep"})
-    names = {name: str(row(0)[name]) for name in ("cell", "model", "scenario", "condition", "protocol")}
-    below = old.create_run(experiment, tags={**names, "mlflow.parentRunId": top.info.run_id})
-    facts = {"place": digest(str(folder.resolve())), "mark": "0123456789abcdef"}
-    (folder / "mlflow.json").write_text(json.dumps({f"sqlite:///{folder / 'mlflow.db'}": facts}))
-    send(folder, [row(0), row(1)])
-    mlflow_runs = runs(folder)
-
-    assert parent(mlflow_runs).info.run_id == top.info.run_id
-    assert cells(mlflow_runs)["m0/QD/hint"].info.run_id == below.info.run_id
-    assert cells(mlflow_runs)["m0/QD/hint"].data.tags["mlflow.parentRunId"] == models(mlflow_runs)["m0"].info.run_id
-    assert len(mlflow_runs) == 1 + 2 + 2
-
-
 def test_sweep_run_names_reused_folders(folder):
     noted = {
         "key": ["k"],
@@ -302,7 +284,7 @@ def test_baselines_are_separate_and_sweep_names_best_model(folder):
     }
     assert below["m2"].data.metrics["acc/QD"] == below["m2"].data.metrics["acc_under/hint"] == 40.0
     newest = [run.data.tags["level"] + run.data.tags.get("model", "") for run in mlflow_runs]
-    assert newest == ["modelm1", "modelm2", "modelm0", "sweep", "cellm0", "cellm1", "cellm2"], "as the page sorts them"
+    assert newest == ["modelm1", "modelm2", "modelm0", "sweep", "cellm1", "cellm2", "cellm0"], "as the page sorts them"
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"sqlite": 3}', b"\xff\x00", b'{"x": {"mark": "\' OR 1=1"}}'])
@@ -426,3 +408,19 @@ def test_track_to_missing_server_is_refused_without_password(tmp_path):
         track(tmp_path, closed_address().replace("//", "//me:hidden@"))
 
     assert "hidden" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_folder_of_any_name_holds_its_database_and_files(tmp_path):
+    folder = tmp_path / "a?b#c%20 d é"
+    folder.mkdir()
+    (folder / "results.json").write_text("[]")
+    opened = tracker(folder)
+    opened.start()
+    opened.cell(row(0))
+    opened.artifacts([folder / "results.json"])
+    opened.close("FINISHED")
+
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert (folder / "mlflow.db").stat().st_size and len(list((folder / "mlartifacts").rglob("results.json"))) == 1
+    (page,) = pages(folder)
+    assert f"'sqlite:///{tmp_path}/a%3Fb%23c%2520 d é/mlflow.db'" in page

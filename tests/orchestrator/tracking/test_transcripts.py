@@ -12,9 +12,8 @@ from actors.engine.backend import Backend, Reply
 from orchestrator.report.read_run import read_run
 from orchestrator.storage.schemas import VERDICTS
 from orchestrator.storage.verdict_store import VerdictStore
-from orchestrator.tracking.mlflow import traces
 from orchestrator.tracking.mlflow.rebuild import track
-from orchestrator.tracking.transcripts import Transcript, TurnText, sample_keys, transcripts
+from orchestrator.tracking.transcripts import sample_keys, transcripts
 from tests.orchestrator.mlflow_stores import client, parent, runs
 from tests.orchestrator.report.runs import play_sweep, sweep
 
@@ -72,7 +71,7 @@ def test_a_transcript_says_what_was_read_from_each_reply_and_what_was_right(run)
     for entry in right:
         steps = r"1 turn|(?!1 )\d+ turns"
         answer = re.fullmatch(
-            rf"{entry.tags['kind']} after (?:{steps})\. The right answer: (`+) (.+) \1\.", entry.ending
+            rf"{entry.name.rpartition(' · ')[2]} after (?:{steps})\. The right answer: (`+) (.+) \1\.", entry.ending
         )
         assert answer, entry.ending
         assert f"after {len(entry.turns)} turn" in entry.ending
@@ -141,20 +140,3 @@ def test_one_episode_of_every_ending_comes_before_a_second_and_a_seed_draws_the_
     assert drawn[:8] == sample_keys(kinds, 8, 0) == sample_keys(kinds.reverse(), 8, 0) == first
     assert sample_keys(kinds, 8, 1) == other
     assert sample_keys(kinds, 0, 0) == []
-
-
-def test_a_turn_is_a_chat_of_user_assistant_and_verdict():
-    picture = TurnText("turn 0", "What is it?", "A", "right", "data:image/png;base64,x", {})
-    missing = TurnText("turn 1", "And now?", "B", "wrong", "`gone`", {})
-    first = {"type": "image_url", "image_url": {"url": "data:image/png;base64,x"}}
-    user = {"role": "user", "content": [first, {"type": "text", "text": "What is it?"}]}
-    other = {"role": "user", "content": "And now?\n\n(no picture: `` `gone` ``)"}
-    assert traces._input(picture) == user and traces._input(missing) == other
-    reply = {"role": "assistant", "content": "A"}
-    assert traces._output(picture) == {"choices": [{"message": reply}], "verdict": "right"}
-    episode = Transcript("k", "m", {}, (picture, missing), "correct", 1.0, True)
-    assert traces._conversation(episode) == [
-        user, reply, {"role": "system", "content": "right"},
-        other, {"role": "assistant", "content": "B"}, {"role": "system", "content": "wrong"},
-        {"role": "assistant", "content": "Ended: correct"},
-    ]  # fmt: skip
