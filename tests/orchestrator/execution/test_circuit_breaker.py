@@ -11,7 +11,7 @@ from actors.playing.episode_runner import EpisodeRunner
 from envs import SCENARIOS
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.samples import load_samples
-from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, CircuitBreaker, RequestGroup
+from orchestrator.execution.circuit_breaker import REFUSALS_TO_STOP, RequestGroup
 from orchestrator.execution.result_sink import ResultSink
 from orchestrator.planning.plan import make_plan
 from orchestrator.scheduling.commands import Demand, Lease, Recall
@@ -122,14 +122,6 @@ def test_unreadable_pictures_are_no_refusal_of_the_model_and_no_sign_that_it_ans
     assert sink.stored_count == 40 and not sink.breaker.stop_reasons and not sink.breaker.answering_groups
 
 
-def test_model_that_answered_earlier_is_not_stopped(plan, tmp_path):
-    """``--retry unprocessable`` asks just those again that it refused."""
-    breaker = CircuitBreaker([("uniform", "zero-shot", "mcqa"), ("uniform", "hint", "mcqa")])
-    sink = play_leases(plan, Service(), tmp_path, [range(40)], breaker)
-
-    assert not breaker.stop_reasons and count_endings(sink, tmp_path) == {"unprocessable": 40}
-
-
 def test_the_other_condition_goes_on_and_the_rest_of_the_stopped_one_is_cancelled(plan, tmp_path):
     """A text-only model refuses pictures; what it answers without them is stored, and nobody asks for pictures again."""
     queue = plan.pending(())["builtin"]
@@ -153,17 +145,6 @@ async def refuse_hint(request):
     if "/hint/" in request.key:
         raise Unprocessable("HTTP 400: no hints here")
     return Reply(request.situation.view.categories[0])
-
-
-def test_a_stopped_condition_stays_stopped_when_a_late_answer_arrives(plan, tmp_path):
-    """What was refused stays pending, as the sentence says; the late answer itself is stored."""
-    late = Service(lambda number: None if number >= 30 else Unprocessable("bad request"))
-    ordinals = hint_ordinals(plan, 40)
-    sink = play_leases(plan, late, tmp_path, [ordinals[:30], ordinals[30:]])
-
-    sink.store_held_back()
-    assert HINT in sink.breaker.stop_reasons and sink.stored_count == 10
-    assert set(count_endings(sink, tmp_path)) <= {"correct", "wrong", "limit", "answered", "abstained"}
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,6 @@ def test_workers_of_a_shared_gpu_have_one_placement_group_until_the_last_ends(re
     assert requests[1:] == [group] and placement.groups == placement.members == {}
 
 
-def test_shared_gpu_without_cpus_asks_for_none(requests):
-    GpuPlacement().options(Start(4, "m", Place(NODES[0], 9)), Demand(0, 0.5))
-    assert [bundles for bundles, _ in requests] == [[{"GPU": 1.0}]]
-
-
 @pytest.mark.parametrize(("cpus", "first"), [(4.0, {"GPU": 1.0, "CPU": 4.0}), (0, {"GPU": 1.0})])
 def test_stages_have_a_bundle_for_each_gpu_on_their_nodes(requests, cpus, first):
     placement = GpuPlacement()

@@ -89,15 +89,6 @@ def test_a_job_whose_cells_failed_is_failed_and_says_why(head, checkout, demo_da
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_relative_output_in_a_job_is_refused_in_one_sentence(head, checkout, demo_data):
-    done = head.submit(folder=checkout, entry=("run", *BASELINES, "--set", f"data={demo_data}"))
-
-    assert done.returncode == 1
-    assert "outputs/demo would lie in this job's copy of the checkout" in done.stdout and "Traceback" not in done.stdout
-
-
-@pytest.mark.slow
-@pytest.mark.long
 def test_a_stopped_job_is_submitted_again_and_goes_on(head, checkout, demo_data, tmp_path, cli):
     short = tmp_path / "short.toml"
     short.write_text(

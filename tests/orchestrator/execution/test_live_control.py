@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from orchestrator.execution.live_control import describe_hold, take_waiting_commands
+from orchestrator.execution.live_control import take_waiting_commands
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import control_log
 from orchestrator.storage.control_state import read_control_state
@@ -198,22 +198,6 @@ def test_impossible_command_is_refused_and_changes_nothing(cluster, verb, target
     assert entry.refused and entry.effect.startswith(why)
     assert (cluster.schedule.shares, cluster.schedule.closed, list(cluster.control.standing.entries)) == before
     assert not read_control_state(cluster.folder).entries
-
-
-@pytest.mark.parametrize(
-    ("verb", "cells", "sentence"),
-    [
-        ("pause", 1, "1 cell is paused; episodes in play end and are stored"),
-        ("cancel", 6, "6 cells are cancelled; episodes in play end and are stored"),
-        ("resume", 2, "2 cells are resumed"),
-        ("restore", 1, "1 cell is restored"),
-        ("pause", 0, "the judge is paused; episodes in play end and are stored"),
-        ("resume", 0, "the judge is resumed"),
-    ],
-)
-def test_answer_says_what_is_held_and_what_becomes_of_its_episodes(verb, cells, sentence):
-    command = control_log.make_command(verb, "judge")
-    assert describe_hold(command, [f"m/{number}" for number in range(cells)]) == sentence
 
 
 def test_commands_sent_before_a_driver_take_effect(cluster, plan):

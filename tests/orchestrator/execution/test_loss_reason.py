@@ -6,7 +6,7 @@ import pytest
 from ray.exceptions import RayTaskError
 
 from actors.engine.backend import BackendDied, ModelStopped
-from orchestrator.execution.loss_reason import last_line, loss_reason, raise_loss
+from orchestrator.execution.loss_reason import last_line, loss_reason
 
 
 def raised(cause: Exception) -> RayTaskError:
@@ -38,10 +38,3 @@ def test_output_is_named_only_where_the_worker_raised_nothing() -> None:
     assert loss_reason(died, "") == "the actor died" and loss_reason(None, "") == "None"
     assert loss_reason(ModelStopped("key refused"), "logs/worker-1.out") == "key refused"
     assert loss_reason(raised(ValueError("no such model")), "logs/worker-1.out") == "no such model"
-
-
-def test_a_loss_without_a_reason_is_a_bug() -> None:
-    with pytest.raises(RuntimeError, match=r"^a worker's task ended without a reason$"):
-        raise_loss(None)
-    with pytest.raises(KeyError):
-        raise_loss(KeyError("x"))

@@ -10,8 +10,7 @@ from orchestrator.execution.attempt_state import AttemptState
 from orchestrator.execution.results import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
-from orchestrator.storage import checksums, control_log, run_folder
-from orchestrator.storage.control_state import ControlState
+from orchestrator.storage import checksums, run_folder
 from orchestrator.storage.status import read_status
 from tests.orchestrator.precision.wide import wide
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
@@ -50,23 +49,6 @@ def test_a_finished_sweep_is_complete_and_written(spec, tmp_path):
     assert checksums.damaged_files(folder) == [], "what nobody rewrites is put aside"
 
 
-def test_an_interrupted_sweep_is_neither(spec, tmp_path):
-    folder = play_sweep(tmp_path / "run", spec, only=15)
-    pause = control_log.LogEntry(
-        name="", command=control_log.make_command("pause", "*/*/zero-shot"), taken="", effect=""
-    )
-    outcome = write_outcome(state_of(spec, folder, interrupted=True, standing=ControlState([pause])))
-
-    assert (outcome.complete, outcome.interrupted, outcome.exit_code) == (False, True, 130)
-    status = read_status(folder)
-    cells = {cell["cell"]: (cell["finished"], cell["state"]) for cell in status["cells"]}
-    assert status["finished"] is False and sum(finished for finished, _ in cells.values()) == 15
-    assert {cell: state for cell, (_, state) in cells.items()} == {
-        "uniform/ROD/zero-shot": "paused",
-        "uniform/ROD/hint": "partial",
-    }
-
-
 def test_a_failed_episode_leaves_a_finished_sweep_incomplete(spec, tmp_path):
     folder = play_sweep(tmp_path / "run", spec)
     part = next((folder / "episodes").glob("*.parquet"))
@@ -83,17 +65,6 @@ def test_a_failed_episode_leaves_a_finished_sweep_incomplete(spec, tmp_path):
 
     assert (outcome.rows["finished"].sum(), outcome.rows["failed"].sum()) == (20, 1)
     assert (outcome.complete, outcome.exit_code) == (False, 1)
-
-
-def test_answers_are_complete_once_a_judge_has_read_all(demo_data, tmp_path):
-    spec = sweep(demo_data, ["ask-properly"], ["zero-shot"], **JUDGED)
-    folder = play_sweep(tmp_path / "run", spec)
-    for most, complete in ((0, False), (9, False), (None, True)):
-        judge_answers(folder, spec, spec.judge, Baseline("rule-judge"), most)
-        outcome = write_outcome(state_of(spec, folder))
-        assert (outcome.complete, outcome.exit_code) == (complete, int(not complete))
-        assert outcome.rows["answered"].sum() - outcome.rows["judged"].sum() == (0 if most is None else 10 - most)
-    assert results(folder)[0]["judged"] == 10
 
 
 @pytest.mark.parametrize(("read", "complete"), [(0, False), (1, True)])

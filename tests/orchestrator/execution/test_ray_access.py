@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -18,7 +17,6 @@ import pytest
 from orchestrator.execution.ray_access import (
     LOOPBACK,
     close_to_other_machines,
-    cluster_address,
     describe_open_ports,
 )
 from tests.conftest import ROOT
@@ -62,18 +60,6 @@ def test_users_own_choice_of_token_and_mode_stays(variables, monkeypatch):
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/elsewhere")
     close_to_other_machines()
     assert not (variables / ".ray").exists()
-
-
-def test_home_that_cannot_be_written_gives_a_token_to_this_run_alone(variables):
-    (variables / ".ray").write_text("a file")
-    close_to_other_machines()
-    assert len(os.environ["RAY_AUTH_TOKEN"]) == 64
-
-
-@pytest.mark.parametrize(("value", "address"), [("local", ""), ("", ""), ("auto", "auto"), ("10.0.0.1:6379",) * 2])
-def test_local_address_joins_no_cluster(monkeypatch, value, address):
-    monkeypatch.setenv("RAY_ADDRESS", value)
-    assert cluster_address() == address
 
 
 def test_cluster_says_what_is_open_and_to_whom(variables, monkeypatch):
@@ -168,18 +154,6 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def commands_of_docs() -> set[str]:
-    """Return the commands of the documentation, and of the program's own messages, that listen on this machine."""
-    files = [
-        *ROOT.glob("docs/**/*.md"),
-        ROOT / "README.md",
-        *ROOT.glob("orchestrator/**/*.py"),
-        *ROOT.glob("orchestrator/**/*.js"),
-    ]
-    text = "\n".join(path.read_text("utf-8") for path in files)
-    return set(re.findall(r"(?:mlflow (?:ui|server)|python -m http\.server)[^`\"#,\n]*", text))
-
-
 SERVERS = {
     "play": ["-m", "orchestrator", "play", "{data}", "--as", "ada", "--output", "{folder}/played"],
     "view": ["-m", "orchestrator", "view", "{folder}/run"],
@@ -187,12 +161,6 @@ SERVERS = {
     "python -m http.server": ["-m", "http.server", "{port}", "--directory", "{folder}", "--bind", "127.0.0.1"],
 }
 """Command -> its arguments; the last two are the documentation's, on a free port."""
-
-
-def test_documentation_names_no_other_server():
-    for command in commands_of_docs():
-        assert command.split()[:2] == ["mlflow", "ui"] or "--bind 127.0.0.1" in command, command
-        assert "0.0.0.0" not in command and "--host" not in command
 
 
 @pytest.mark.long

@@ -56,14 +56,6 @@ def test_failed_episodes_are_pending_again_and_their_reasons_kept(tmp_path, plan
     assert turns(tmp_path).collect().height == rows["turns"].sum()
 
 
-def test_an_episode_given_up_is_stored_as_failed_without_turns(plan):
-    batch = build_failed_batch(plan, [3, 8], "its worker died twice")
-    keys = [plan.key(*plan.task(ordinal)) for ordinal in (3, 8)]
-    rows = {"key": keys, "ending": ["failed"] * 2, "error": ["its worker died twice"] * 2, "seconds": [0.0] * 2}
-    assert batch.ordinals == [3, 8] and {name: batch.episodes[name] for name in rows} == rows
-    assert batch.turns["key"] == []
-
-
 def test_only_the_named_endings_are_pending_again(tmp_path, plan):
     store = EpisodeStore(tmp_path)
     for ordinals, ending in (
@@ -79,15 +71,6 @@ def test_only_the_named_endings_are_pending_again(tmp_path, plan):
     assert count_pending(store, plan) == before + 3
     assert episodes(tmp_path).collect()["ending"].to_list() == ["limit"]
     store.close()
-
-
-def test_endings_are_listed_in_any_order_and_spacing():
-    every = "unprocessable,refused,failed,overflow,truncated"
-    assert parse_endings(" overflow , ,failed") == (Ending.OVERFLOW, Ending.FAILED) and parse_endings("") == ()
-    assert parse_endings(every) == tuple(map(Ending, every.split(",")))
-    with pytest.raises(SweepError) as problem:
-        parse_endings("failed, limit")
-    assert str(problem.value) == (f"--retry 'limit': not an ending that can be retried; type one or more of {every}")
 
 
 def test_failed_episodes_of_some_cells_are_pending_again(tmp_path, plan):
@@ -108,25 +91,6 @@ def test_failed_episodes_of_some_cells_are_pending_again(tmp_path, plan):
 def test_an_answer_cannot_be_retried(text):
     with pytest.raises(SweepError, match="type one or more of unprocessable,refused,failed,overflow,truncated"):
         parse_endings(text)
-
-
-def test_nothing_failed_takes_nothing_and_writes_nothing(tmp_path, plan):
-    store = EpisodeStore(tmp_path)
-    store_rows(store, plan, range(5), Ending.CORRECT)
-
-    assert len(requeue_episodes(store, plan, tmp_path)) == 0
-    assert not (tmp_path / "retried.jsonl").exists()
-    store.close()
-
-
-def test_failures_of_another_plan_stay(tmp_path, plan):
-    store = EpisodeStore(tmp_path)
-    store.append(block([episode(3, cell="else/ROD/hint", ending=Ending.FAILED, turns=0)]))
-    store.flush()
-
-    assert len(requeue_episodes(store, plan, tmp_path)) == 0
-    assert episodes(tmp_path).collect().height == 1
-    store.close()
 
 
 def test_turns_of_a_row_that_was_taken_back_never_count(tmp_path, plan):

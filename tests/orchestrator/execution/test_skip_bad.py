@@ -44,18 +44,6 @@ def test_the_plan_is_that_of_a_file_without_the_bad_lines(demo_data, mixed_folde
     assert [str(record).partition(";")[0] for record in plan.left_out] == [MESSAGE] and clean.left_out == ()
 
 
-def test_plan_refuses_or_counts(mixed_folder, tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        f'data = "{mixed_folder}"\nmodels = ["uniform"]\nscenarios = ["ROD"]\noutput = "{tmp_path / "run"}"\n'
-    )
-    refused, planned = call("plan", path), call("plan", path, "--set", "skip_bad=true")
-
-    assert refused.exit_code == 2 and "type --skip-bad" in refused.output
-    assert planned.exit_code == 0 and "10 episodes" in planned.output
-    assert f"left out: {MESSAGE}" in " ".join(planned.output.split())
-
-
 def test_status_and_report_say_what_was_left_out(mixed_folder, tmp_path):
     folder = runs.play_sweep(tmp_path / "run", sweep(mixed_folder, skip_bad=True))
 
@@ -95,12 +83,6 @@ def test_a_run_goes_on_only_with_the_same_lines_left_out(mixed_folder, tmp_path)
     resume_run(folder, sweep(mixed_folder), update=True)
     assert not (folder / "bad_lines.json").exists()
     resume_run(folder, sweep(mixed_folder))
-
-
-def test_the_key_is_true_or_false(mixed_folder):
-    assert sweep(mixed_folder, skip_bad=True).skip_bad is True and sweep(mixed_folder).skip_bad is False
-    with pytest.raises(ValueError, match="skip_bad"):
-        sweep(mixed_folder, skip_bad=1)
 
 
 def test_what_a_model_cannot_take_is_left_out_of_a_run_that_begins_before_its_files_are_here(demo_data, tmp_path):

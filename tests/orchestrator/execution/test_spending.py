@@ -94,35 +94,6 @@ def paid_sweep(total=None, **limits):
     return build(table if total is None else {**table, "cluster": {"max_cost": total}}, "a test")
 
 
-@pytest.mark.parametrize(
-    ("limits", "total", "is_kept", "limited"),
-    [
-        ({"one": 2.0, "two": None}, None, True, {"one": (0.75, 2.0)}),
-        ({"one": None, "two": 3.0}, 9.0, True, {"two": (0.0, 3.0), "all models": (0.75, 9.0)}),
-        ({"one": None}, 0.5, True, {"all models": (0.75, 0.5)}),
-        ({"one": None}, None, False, {}),
-        ({}, 5.0, False, {}),
-    ],
-)
-def test_limits_are_those_of_services_and_of_all_together(tmp_path, ledgers, limits, total, is_kept, limited):
-    (tmp_path / SPENDING_FILE).write_text('{"one": 0.75}')
-    money = spending.Spending(paid_sweep(total, **limits), tmp_path)
-
-    assert money.limited == limited
-    assert ledgers == ([(limits, total, {"one": 0.75})] if is_kept else [])
-
-
-def test_a_sweep_without_limits_saves_nothing(tmp_path, ledgers):
-    async def end():
-        money = spending.Spending(paid_sweep(one=None), tmp_path)
-        money.forget(SimpleNamespace(_actor_id=b"\xab"))
-        await money.save()
-        await money.watch()
-
-    asyncio.run(end())
-    assert ledgers == [] and not list(tmp_path.iterdir())
-
-
 def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_spent(tmp_path, ledgers):
     file = tmp_path / SPENDING_FILE
 
@@ -139,20 +110,11 @@ def test_money_is_saved_when_it_has_changed_and_a_killed_workers_requests_stay_s
         assert json.loads(file.read_text()) == {"one": 0.5} and money.limited == {"one": (0.5, 2.0)}
         for worker, left in ((b"\xcd", 1), (b"\xab", 0)):
             money.forget(SimpleNamespace(_actor_id=worker))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.2)
             assert len(ledger.reserved) == left
         assert await ledger.spending() == {"one": 0.5}
 
     asyncio.run(play())
-
-
-def test_a_file_of_spending_counts_up_to_its_bound_and_only_with_numbers(tmp_path):
-    file = tmp_path / SPENDING_FILE
-    file.write_text('{"a": 0.5, "b": "x", "c": Infinity, "d": 2, "e": null}')
-    assert read_spending(tmp_path) == {"a": 0.5, "d": 2.0}
-    for size, counted in ((1 << 20, {"a": 0.25}), ((1 << 20) + 1, {})):
-        file.write_text('{"a": 0.25}'.ljust(size))
-        assert read_spending(tmp_path) == counted
 
 
 @pytest.mark.slow

@@ -82,11 +82,6 @@ def test_model_beyond_the_sweeps_own_limit_is_left_out_also_on_a_cluster(monkeyp
     assert startup_checks.find_startup_errors(build(table, "a test"), {"narrow"}, None) == {}
 
 
-def test_judge_without_its_key_is_reported():
-    spec = build_sweep(extra={"protocol": ["oeg"], "judge": {"model": "keyless"}})
-    assert list(startup_checks.find_startup_errors(spec, (), spec.judge)) == ["judge:keyless"]
-
-
 KEYLESS, FOLDERLESS = "OPENAI_API_KEY is not set", "folder /nowhere/judge does not exist"
 
 
@@ -103,18 +98,6 @@ def judged_by(source, protocol):
     table = {"name": "t", "data": "nowhere", "conditions": ["zero-shot"], "scenarios": ["ROD"], "protocol": [protocol]}
     models = [{"name": name, **entry} for name, entry in (("keyless", WRONG["keyless"][0]), ("hub", GOOD["hub"]))]
     return build({**table, "models": ["keyless", "hub"], "model": [*models, judge], "judge": {"model": "j"}}, "a test")
-
-
-def test_each_error_is_one_line_with_its_consequence(capsys, monkeypatch):
-    state = state_of(build_sweep(), {"keyless": [0], "hub": [1]})
-    startup_checks.check_models(state)
-    assert state.reasons == {"keyless": KEYLESS}
-    assert capsys.readouterr().err == f"keyless: {KEYLESS} (it is not started)\n"
-
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    startup_checks.check_models(state)
-    assert state.reasons == {}
-    assert capsys.readouterr().err == f"keyless: {KEYLESS} (the cluster's machines try it)\n"
 
 
 @pytest.mark.parametrize(
@@ -141,25 +124,6 @@ def test_writers_that_need_the_judge_between_turns_stop_with_it(capsys):
     state = state_of(judged_by("org/j", "oeg-multi"), {"hub": [1]})
     startup_checks.check_models(state)
     assert state.reasons == {}
-
-
-@pytest.mark.parametrize(
-    ("address", "joined", "single"),
-    [(None, False, True), ("", False, True), ("local", False, True), ("auto", False, False), ("local", True, False)],
-)
-def test_a_machine_is_alone_without_an_address_and_a_cluster(monkeypatch, address, joined, single):
-    if address is not None:
-        monkeypatch.setenv("RAY_ADDRESS", address)
-    monkeypatch.setattr(startup_checks, "_has_joined_cluster", lambda: joined)
-    assert startup_checks._is_single_machine() is single
-
-
-def test_a_cluster_is_joined_once_ray_is_initialized(monkeypatch):
-    for initialized in (True, False):
-        monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(is_initialized=lambda: initialized))  # noqa: B023
-        assert has_joined_cluster() is initialized
-    monkeypatch.delitem(sys.modules, "ray")
-    assert has_joined_cluster() is False
 
 
 @pytest.fixture

@@ -13,10 +13,7 @@ import pytest
 
 from actors.engine.loader import weight_bytes
 from orchestrator.execution import weights_ahead
-from orchestrator.scheduling.commands import Demand
-from orchestrator.scheduling.likely_starts import LikelyStart, likely_starts
-from orchestrator.scheduling.nodes import Node
-from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.likely_starts import LikelyStart
 from orchestrator.storage.loaded_weights import LoadedWeights
 from sweeps.package_models import resolve_source
 from sweeps.spec import ModelSpec
@@ -133,46 +130,3 @@ def test_a_node_prepares_its_next_model_with_the_commit_of_the_run(monkeypatch, 
     assert sorted(begun) == [(node, [("next", COMMIT)]), (other, [("last", "")])]
     assert sorted(cancelled) == [node, other]
     assert sorted(caplog.messages) == ["node abcdef prepares reads \\x07", "node other prepares reads \\x07"]
-
-
-def test_a_node_prepares_one_model_at_a_time_and_each_once(monkeypatch, tmp_path):
-    async def looks():
-        ahead, first, second = Ahead(monkeypatch, tmp_path), (1.0, "a", "next"), (1.0, "a", "last")
-        yield await ahead.look(0)
-        yield await ahead.look(4.75, first)
-        yield await ahead.look(0.25, first)
-        yield await ahead.look(5, second)
-        yield await ahead.look(5, (1.0, "b", "next"), (2.0, "a", "last"))
-        yield await ahead.look(5, (1.0, "c", "last"), (2.0, "b", "last"))
-        await ahead.end("a")
-        yield await ahead.look(5, first)
-        yield await ahead.look(5, second)
-        yield await ahead.look(5, (1.0, "d", "service"))
-        yield await ahead.look(5, (1.0, "d", "last"))
-        ahead.ahead.close()
-
-    async def collect():
-        return [prepared async for prepared in looks()]
-
-    pinned, last = [("next", COMMIT)], [("last", "")]
-    assert asyncio.run(collect()) == [
-        [], [], [("a", pinned)], [], [("b", pinned)], [("c", last)], [], [("a", last)], [], [("d", last)],
-    ]  # fmt: skip
-
-
-def test_the_model_that_waits_for_a_gpu_is_read_on_its_node(monkeypatch, tmp_path):
-    schedule = Scheduler(
-        {"playing": [0, 1], "next": [2]}, dict.fromkeys(("playing", "next"), Demand(0, 1, replicas=1)),
-        cpus=1, gpus=1, nodes=[Node("only", 1)],
-    )  # fmt: skip
-    schedule.on_begin(0.0)
-
-    async def look():
-        ahead = Ahead(monkeypatch, tmp_path)
-        monkeypatch.setattr(weights_ahead, "likely_starts", likely_starts)
-        ahead.ahead.prepare(schedule)
-        await asyncio.sleep(0)
-        ahead.ahead.close()
-        return ahead.prepared
-
-    assert asyncio.run(look()) == [("only", [("next", COMMIT)])]

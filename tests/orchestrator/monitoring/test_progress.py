@@ -12,28 +12,12 @@ from orchestrator.monitoring import progress
 from orchestrator.monitoring.progress import NotebookTable, Progress
 from orchestrator.scheduling.commands import Demand
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.storage.progress_log import stored_points
 from orchestrator.tracking.tracker import NullTracker
 
 PLANNED = pl.DataFrame(
     {"cell": ["a/ROD/hint", "b/ROD/hint", "m/ROD/hint"], "model": ["a", "b", "m"], "planned": [10, 20, 1000]}
 )
 GROUPS = {"a": "policies", "b": "policies", "m": "m"}
-
-
-class RecordingTracker(NullTracker):
-    """Keeps what it gets."""
-
-    enabled = True
-
-    def __init__(self):
-        self.cells, self.points = [], []
-
-    def cell(self, row):
-        self.cells.append(row)
-
-    def progress(self, point):
-        self.points.append(point)
 
 
 @pytest.fixture
@@ -85,45 +69,6 @@ def test_live_file_is_written_every_five_seconds_and_removed(tmp_path, clock):
     assert (rows["m"]["done"], rows["m"]["errors"], rows["m"]["reason"]) == (208, 5, "killed")
     assert (rows["policies"]["done"], rows["policies"]["planned"]) == (10, 30)
     assert not live.exists()
-
-
-def test_points_hold_the_rate_since_the_last_one(tmp_path, clock):
-    tracker = RecordingTracker()
-    display, schedule = start(tmp_path, tracker)
-    with display:
-        for second, done in ((4, 8), (5, 20), (6, 28), (3000, 100), (3005, 105), (3007, 114)):
-            clock.seconds = 1000.0 + second
-            display.show({"m/ROD/hint": done}, {}, schedule, {})
-        display.record({"system/load": 3.0})
-        display.report_total(600, 300)
-
-    rates = [(p.done - 210, p.at - 500_001_000_000, p.metrics.get("episodes_per_second")) for p in tracker.points]
-    assert rates == [
-        (8, 4_000, 2), (28, 6_000, 10), (100, 3_000_000, pytest.approx(72 / 2994)), (114, 3_007_000, 2),
-        (114, 3_007_000, None), (600, 3_007_000, 2),
-    ]  # fmt: skip
-    assert stored_points(tmp_path) == tracker.points
-    assert tracker.points[-2].metrics == {"system/load": 3.0}
-
-
-def test_the_tracker_gets_every_cell_as_unfinished_at_the_start(tmp_path):
-    tracker = RecordingTracker()
-    display, _ = start(tmp_path, tracker)
-    with display:
-        pass
-
-    assert [(row["cell"], row["finished"]) for row in tracker.cells] == [
-        ("a/ROD/hint", 9), ("b/ROD/hint", 0), ("m/ROD/hint", 200),
-    ]  # fmt: skip
-
-
-def test_without_a_tracker_no_point_is_stored(tmp_path, capsys):
-    display, _ = start(tmp_path, NullTracker())
-    assert display.console.stderr, "results go to standard output"
-    display.report_total(1_234, 100)
-
-    assert stored_points(tmp_path) == []
-    assert capsys.readouterr().err == "played 1,234 episodes in 100.0 s (12/s)\n"
 
 
 def test_new_totals_replace_the_old_ones(tmp_path, clock):

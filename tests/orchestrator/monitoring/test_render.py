@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
-from orchestrator.monitoring.render import format_row, headline, lines, sentence, status_tables, table
+from orchestrator.monitoring.render import format_row, lines, sentence, status_tables, table
 from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 
 
@@ -27,25 +27,6 @@ from orchestrator.monitoring.snapshot import GroupRow, Snapshot
 )
 def test_last_column_says_when_or_why_not(row, left):
     assert format_row(row)["left"] == left
-
-
-def test_zeros_and_unknown_numbers_are_empty():
-    empty = format_row(GroupRow("m"))
-    assert empty == {
-        "model": "m", "replicas": "", "GPUs": "", "at once": "", "episodes": "0/0", "/s": "", "waiting": "",
-        "playing": "", "paused": "", "errors": "", "left": "done",
-    }  # fmt: skip
-    full = format_row(
-        GroupRow("m", ready=2, starting=1, gpus=0.5, done=1_000, planned=2_000, rate=12.4, waiting=3, in_flight=1_004,
-                 errors=5, seconds_left=9, at_once=2, paused=6)
-    )  # fmt: skip
-    assert list(full.values()) == [
-        "m", "2 +1", "0.5", "2", "1,000/2,000", "12", "3", "1,004", "6", "5", "9 s",
-    ]  # fmt: skip
-    assert (
-        format_row(GroupRow("m", starting=1))["replicas"] == "0 +1"
-        and format_row(GroupRow("m", ready=1))["replicas"] == "1"
-    )
 
 
 def test_a_line_leaves_out_what_is_zero():
@@ -71,13 +52,6 @@ def test_a_line_leaves_out_what_is_zero():
     assert sentence(GroupRow("m", waits="waits for 2 GPUs", ready=1)) == "m: waits for 2 GPUs"
 
 
-def test_headline_names_gpus_of_other_jobs_and_no_rate_without_a_driver():
-    assert headline(Snapshot(0.0, 0, 0, 0.0, None, 8)) == "0 of 0 episodes (0%)"
-    assert headline(Snapshot(1.0, 1_500, 2_000, 2.0, 250.0, 8, held=3)) == (
-        "1,500 of 2,000 episodes (75%), 2/s, 4 min left, 3 of 8 GPUs are held by others"
-    )
-
-
 def test_models_that_wait_have_a_line_even_alone():
     waiting = GroupRow("m", waits="waits for 2 GPUs")
 
@@ -86,21 +60,6 @@ def test_models_that_wait_have_a_line_even_alone():
     assert [line.partition(":")[0] for line in lines(Snapshot(0.0, 0, 1, 0.0, None, 8, (idle, starting)))[1:]] == [
         "  n"
     ]
-
-
-def test_rows_are_sorted_by_what_they_do():
-    rows = (
-        GroupRow("done", done=1, planned=1), GroupRow("waiting", planned=1), GroupRow("starting", starting=1),
-        GroupRow("ready", ready=1, starting=1),
-    )  # fmt: skip
-    rendered = table(Snapshot(0.0, 0, 1, 0.0, None, 8, rows))
-
-    assert list(rendered.columns[0].cells) == ["ready", "starting", "waiting", "done"]
-    assert [column.justify for column in rendered.columns][:2] == ["left", "right"]
-    assert "more models" not in rendered.caption
-    assert table(Snapshot(0.0, 0, 1, 0.0, None, 8, rows), 3).caption.startswith(
-        "1 more models are waiting or done\n0 of"
-    )
 
 
 def test_narrow_tables_have_no_bar_and_names_are_no_markup():

@@ -36,17 +36,6 @@ class Play:
         self.take(self.schedule.on_delivery(slot, lease.lease, lease.ordinals[:number], self.seconds))
 
 
-def test_a_replica_that_ends_before_the_second_look_has_lost_nothing(tmp_path):
-    play = Play(tmp_path)
-    first, _ = play.take(play.schedule.on_begin(0.0))
-    play.clock.look(play.schedule.slots, 0.0)
-    play.take(play.schedule.on_death(first, "killed", 0.0))
-    play.clock.look(play.schedule.slots, 0.0)
-    play.clock.write()
-
-    assert time_by_group(tmp_path)["m"].lost == 0
-
-
 def test_every_held_second_is_in_one_part(tmp_path):
     play = Play(tmp_path)
     first, second = play.take(play.schedule.on_begin(0.0))
@@ -73,26 +62,6 @@ def test_every_held_second_is_in_one_part(tmp_path):
         "1.3 GPU-minutes held: 13% loading, 27% playing, 60% lost; 0.4 GPU-minutes waiting in Ray"
     ]
     assert held_metrics(tmp_path)["gpu_hours/lost"] == 2 * time.lost / 3600
-
-
-def test_no_time_has_passed_at_the_first_look(tmp_path):
-    schedule = Scheduler({"m": range(10)}, {"m": TWO_GPUS}, 8, 4)
-    schedule.on_begin(0.0)
-    clock = ReplicaClock(tmp_path, "logs/attempt-0001")
-    clock.look(schedule.slots, 50.0)
-    assert clock.times["m"].waiting == 0
-    clock.look(schedule.slots, 52.0)
-    assert clock.times["m"].waiting == 2 * 2, "two replicas"
-
-
-def test_the_file_is_written_every_two_minutes(tmp_path):
-    play = Play(tmp_path)
-    play.take(play.schedule.on_begin(0.0))
-    for _ in range(2):
-        play.wait(119.5)
-        assert not (tmp_path / FILE).exists()
-        play.wait(0.5)
-        (tmp_path / FILE).unlink()
 
 
 def test_attempts_add_up_and_a_damaged_file_counts_as_none(tmp_path):

@@ -2,10 +2,7 @@
 
 import json
 import os
-import pty
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -17,7 +14,6 @@ from orchestrator.monitoring.render import format_duration, lines, status_tables
 from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot
 from orchestrator.scheduling.commands import Demand, Lease, Start
 from orchestrator.scheduling.scheduler import Scheduler
-from tests.conftest import ROOT
 from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 
 WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5010)}
@@ -62,24 +58,6 @@ def test_judge_answers_do_not_count_as_episodes():
     assert (snapshot.done, snapshot.planned, snapshot.gpus) == (0, 1400, 8)
 
 
-def test_a_judge_counts_what_it_played_and_answered():
-    schedule, _, _ = start_schedule()
-    schedule.groups["judge:q"].played, schedule.groups["judge:q"].answered = 3, 4
-
-    assert rows_by_name(take_snapshot(schedule, RateMeter({"qwen": 1000}, {}), 10.0))["judge:q"].done == 7
-
-
-def test_a_minute_is_whole_before_its_first_look_is_dropped():
-    schedule, _, _ = start_schedule()
-    meter = RateMeter({"qwen": 1000}, {})
-    for second, done in ((0.0, 0), (1.0, 10), (60.5, 10)):
-        snapshot = take_snapshot(schedule, meter, second, {"qwen": done})
-    assert rows_by_name(snapshot)["qwen"].rate == pytest.approx(10 / 60.5)
-
-    later = take_snapshot(schedule, meter, 61.0, {"qwen": 10})
-    assert rows_by_name(later)["qwen"].rate == 0.0, "a minute after the second look"
-
-
 def test_rates_are_those_of_the_last_minute():
     schedule, _, _ = start_schedule()
     meter = RateMeter({"qwen": 1000, "tiny": 400}, {"qwen": 100}, {"qwen": 2})
@@ -90,15 +68,6 @@ def test_rates_are_those_of_the_last_minute():
     row = rows_by_name(snapshot)["qwen"]
     assert row.rate == pytest.approx(3.0) and row.done == 100 + 400 and row.errors == 3
     assert row.seconds_left == pytest.approx(500 / 3)
-
-
-def test_rate_after_a_long_pause_is_of_the_last_two_looks():
-    schedule, _, _ = start_schedule()
-    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    for second, done in ((0.0, 0), (100.0, 100), (200.0, 400)):
-        snapshot = take_snapshot(schedule, meter, second, {"qwen": done})
-
-    assert rows_by_name(snapshot)["qwen"].rate == pytest.approx(3.0)
 
 
 def test_no_eta_while_group_rate_is_unknown():
@@ -118,17 +87,6 @@ def test_eta_respects_total_device_capacity():
 
     snapshot = take_snapshot(schedule, meter, 10.0, {"qwen": 990, "tiny": 390})
     assert snapshot.seconds_left == pytest.approx((2 * 1000 + 400 + 10) / 0.5 / 8)
-
-
-def test_group_without_a_rate_of_its_own_adds_nothing_to_the_capacity_bound():
-    """Its row knows the rate by what was stored; the schedule has seen no worker play."""
-    schedule, _, _ = start_schedule()
-    meter = RateMeter({"qwen": 1000, "tiny": 400}, {})
-    take_snapshot(schedule, meter, 0.0)
-    snapshot = take_snapshot(schedule, meter, 10.0, {"qwen": 900, "tiny": 300, "judge:q": 5})
-
-    assert [row.seconds_left for row in snapshot.rows] == pytest.approx([100 / 90, 100 / 30, 10 / 0.5])
-    assert snapshot.seconds_left == pytest.approx(20)
 
 
 def test_lost_group_has_reason_and_no_eta():
@@ -152,14 +110,6 @@ def render_text(renderable, width=120):
     return console.export_text()
 
 
-def test_lines_show_totals_and_active_models():
-    assert lines(SNAPSHOT) == [
-        "1,270 of 3,430 episodes (37%), 5.1/s, 7 min left",
-        "  qwen: 2 ready, 1 starting, 3 GPUs, 256 at once, 5.1/s, 340 in flight, 1,820 waiting, 3 errors, 7 min left",
-    ]
-    assert len(lines(replace(SNAPSHOT, rows=(QWEN,)))) == 1, "one model alone is the whole"
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_table_shows_same_figures(width):
     printed_lines = render_text(table(SNAPSHOT, width=width), width).splitlines()
@@ -174,13 +124,6 @@ def test_table_shows_same_figures(width):
     )
     assert printed_lines[2].split()[0] == "tiny" and printed_lines[2].split()[-1] == "done"
     assert printed_lines[3].strip() == lines(SNAPSHOT)[0]
-
-
-def test_long_table_is_cut_with_note():
-    rows = tuple(replace(DONE, name=f"m{n}") for n in range(30))
-    text = render_text(table(replace(SNAPSHOT, rows=(*rows, QWEN)), max_rows=3))
-
-    assert "28 more models are waiting or done" in text and "qwen" in text and "m2" not in text
 
 
 @pytest.mark.parametrize(
@@ -256,29 +199,6 @@ def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_
     assert "replicas" in table_status.stdout and f"reported by process {process.pid} on" in table_status.stdout
     assert process.returncode == 0 and not (out / "live.json").exists()
     assert "21,000 of 21,000 episodes (100%)" in cli.run("status", out).stdout
-
-
-@pytest.mark.slow
-def test_a_terminal_gets_a_table_and_no_lines(cli, demo_data, tmp_path):
-    """A real pseudo-terminal on stderr."""
-    controller, terminal = pty.openpty()
-    path = long_sweep(tmp_path / "x.toml", demo_data)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "run", str(path), "--output", str(tmp_path / "run")],
-        env={**cli.environment, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},
-        stdout=subprocess.DEVNULL, stderr=terminal, cwd=ROOT,
-    )  # fmt: skip
-    os.close(terminal)
-    received = b""
-    while True:
-        try:
-            received += os.read(controller, 65536)
-        except OSError:
-            break
-    os.close(controller)
-    assert process.wait(timeout=60) == 0
-    text = received.decode()
-    assert "replicas" in text and "builtin" in text and render.HEADINGS[4] in text and "of 21,000 episodes" in text
 
 
 @pytest.mark.parametrize(
