@@ -18,7 +18,7 @@ from orchestrator.gold.gold_check import GoldCheck, GoldCounts, GoldScore, descr
 from orchestrator.judging.judge_queue import JudgeQueue
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import EpisodeStore
-from orchestrator.storage.verdict_store import VerdictStore, verdicts
+from orchestrator.storage.verdict_store import VerdictStore
 from sweeps.load import build_judge
 from tests.orchestrator.report import runs
 
@@ -65,24 +65,6 @@ def test_the_answers_cover_all_scenarios_and_all_verdicts_that_the_rules_allow()
         for sample in samples.values():
             assert len(accepted_answers(sample)) == THRESHOLDS[scenario] + (sample.answer is not None and bool(names))
     assert len({answer.task.cell.scenario for answer in answers[:7]}) >= 4, "scenarios take turns"
-
-
-def test_the_runs_own_answers_wait_for_the_check_and_then_are_read(queue_of):
-    queue = queue_of()
-    gold = queue.first_answers
-    assert len(gold) == len(load_gold_answers()) and min(gold) == queue.plan.total
-    assert read(queue, gold[:100]) == 100 and queue.take_released() == []
-    assert read(queue, gold[100:]) == len(gold) - 100
-    assert queue.take_released() == list(range(10)) == list(queue.first_answers)
-    assert queue.take_released() == [], "they are released once"
-    read(queue, range(10))
-    queue.flush(always=True)
-    assert queue.judged_count == 10 and verdicts(queue.store.folder).collect().height == 10
-
-    later = queue_of()
-    assert later.gold_check is None and list(later.first_answers) == list(range(10)), "it is read once per run folder"
-    other = queue_of(build_judge({"model": "rule-judge", "attempts": 2}, "a test"))
-    assert len(other.first_answers) == len(gold), "another judge reads it too"
 
 
 def test_a_check_that_was_interrupted_goes_on(queue_of):

@@ -174,16 +174,6 @@ def test_gold_verdicts_are_stored_apart_and_release_the_answers_that_waited(queu
     assert queue_of(GOLD_READER).reads, "what an earlier attempt read counts"
 
 
-def test_a_judge_below_min_kappa_reads_no_answer_of_a_model(queue_of):
-    strict = build_judge({"model": "rule-judge", "min_kappa": 0.5}, "a test")
-    queue = queue_of(strict, [3])
-    queue.store_verdicts(batch_of(queue, range(70, 70 + GOLD), True))
-    assert queue.take_released() == [] and queue.first_answers == () and queue.stop_reason
-    assert queue.add_answers(answered_batch(queue, [9])) == [] and queue.backlog == [3, 9]
-    later = queue_of(strict, [3])
-    assert later.first_answers == () and later.stop_reason == queue.stop_reason
-
-
 def test_another_judge_of_answers_that_were_read_in_play_is_another_run(demo_data, monkeypatch):
     judge = {"model": "rule-judge"}
     played, after = (

@@ -18,8 +18,6 @@ from tests.actors.service import Answer, completion, service
 from tests.orchestrator.execution.test_attempt import assert_stored_once
 from tests.orchestrator.judging.test_judging import (
     judge_table,
-    kill_after_first_part,
-    many_guessers,
     sweep,
     unwrap_lines,
 )
@@ -55,24 +53,6 @@ def test_one_worker_and_four_give_the_same_bytes(cli, demo_data, tmp_path):
     acc = dict(means.select("model", "acc").iter_rows())
     assert acc["oracle"] == 100 and acc["ask-properly"] == acc["refuse"] == 0 < acc["guess-aloud"] < 50
     assert dict(means.select("model", "ps").iter_rows())["guess-aloud"] == 0
-
-
-@pytest.mark.long
-def test_killed_driver_and_rerun_give_identical_results(cli, demo_data, tmp_path):
-    path, out, undisturbed = (
-        make_multi_turn(many_guessers(tmp_path / "x.toml", demo_data, 150)),
-        tmp_path / "killed",
-        tmp_path / "whole",
-    )
-    kill_after_first_part(cli.start("run", path, "--output", out), out / "episodes")
-    assert 0 < episodes(out).collect().height < 150 * 140, (
-        "the kill must fall into the middle for this test to mean anything"
-    )
-
-    assert cli.run("run", path, "--output", out).returncode == 0
-    assert cli.run("run", path, "--output", undisturbed).returncode == 0
-    assert_stored_once(out, 150 * 140)
-    assert (out / "results.json").read_bytes() == (undisturbed / "results.json").read_bytes()
 
 
 @pytest.mark.long
