@@ -4,14 +4,15 @@
 """
 
 import re
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from envs.installed import Offer, PackageError, install_line, offers
 from envs.types import Mode
-from sweeps.protocol import ZERO_SHOT
 from sweeps.sampling import Whole
 from sweeps.values import NAME, Frozen
 from sweeps.wordings import Text, check_template
@@ -188,89 +189,10 @@ def find_rules(condition: Condition) -> Offer:
     return by_name[condition.rules]
 
 
-WITH_EXAMPLES = ("ROD", "MVP-N")
-"""The scenarios for which the package has solved examples (``get_icl_example``)."""
-
-
-def _by_name(*conditions: Condition) -> dict[str, Condition]:
-    return {condition.name: condition for condition in conditions}
-
-
-CONDITIONS = _by_name(
-    Condition(name=ZERO_SHOT, description="each turn is asked afresh, without memory of earlier ones"),
-    Condition(name="hint", description="the scenario's hint is appended to the question", hint=True),
-    Condition(name="history", description="the earlier turns of the episode precede the question", history=True),
-    Condition(name="icl-1", description="one solved example precedes the question", shots=1, scenarios=WITH_EXAMPLES),
-    Condition(name="icl-3", description="three solved examples precede the question", shots=3, scenarios=WITH_EXAMPLES),
-    Condition(
-        name="random-proactive", description="suggestions of other scenarios replace the valid ones", mode=Mode.RANDOM
-    ),
-    Condition(name="reference", description="the clear image, categories only, one turn", mode=Mode.REFERENCE),
-)
+_SHIPPED = tomllib.loads(Path(__file__).with_name("conditions.toml").read_text(encoding="utf-8"))
+CONDITIONS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["paper"].items()}
 """The paper's conditions, which ``conditions = "all"`` means."""
-
-VARIANTS = _by_name(
-    Condition(name="icl-2", description="ablation: two solved examples", shots=2, scenarios=WITH_EXAMPLES),
-    *(
-        Condition(
-            name=f"icl-{shots}-cot",
-            description=f"ablation: {examples} with chain of thought",
-            shots=shots,
-            reasoned=True,
-            scenarios=WITH_EXAMPLES,
-        )
-        for shots, examples in ((1, "one solved example"), (3, "three solved examples"))
-    ),
-    *(
-        Condition(
-            name=f"icl-{shots}-small",
-            description=f"ablation: solved examples ({shots}) with small pictures (ROD 512, MVP-N 112 pixels)",
-            shots=shots,
-            small_examples=True,
-            scenarios=WITH_EXAMPLES,
-        )
-        for shots in (1, 3)
-    ),
-    Condition(
-        name="history-full-size",
-        description="ablation: history, pictures at their own size",
-        history=True,
-        resized=False,
-    ),
-    Condition(
-        name="random-from-IN-C",
-        description="ablation: random-proactive, all suggestions taken from IN-C",
-        mode=Mode.RANDOM,
-        source="IN-C",
-        scenarios=("ROD", "VSOD", "MVP-N", "QD", "CIT", "COCO"),
-    ),
-    Condition(
-        name="random-from-VSOD",
-        description="ablation: random-proactive, all suggestions taken from VSOD",
-        mode=Mode.RANDOM,
-        source="VSOD",
-        scenarios=("ROD", "MVP-N", "QD", "COCO"),
-    ),
-    Condition(name="shuffled", description="ablation: options and categories in another order (seeded)", shuffled=True),
-    Condition(
-        name="lenient",
-        description="ablation: a reply that names no option is read again by more tolerant rules",
-        lenient=True,
-    ),
-    Condition(name="budget", description="ablation: the question says how many answers are left", budget=True),
-    Condition(name="hint-budget", description="ablation: hint, and how many answers are left", hint=True, budget=True),
-    Condition(name="blank", description="probe: a grey picture of the same size", picture="blank"),
-    Condition(name="swapped", description="probe: the first picture of another sample (seeded)", picture="swapped"),
-    Condition(name="text-only", description="probe: the question without its picture", picture="none"),
-    Condition(
-        name="every-frame",
-        description="decision map: the categories alone, asked of every picture that an episode could reach",
-        every_frame=True,
-    ),
-    Condition(
-        name="every-state",
-        description="operating curve: the probability of each option at every question that play can reach",
-        every_state=True,
-    ),
-)
+WITH_EXAMPLES = CONDITIONS["icl-1"].scenarios
+"""The scenarios for which the package has solved examples (``get_icl_example``)."""
+VARIANTS = {name: Condition(name=name, **fields) for name, fields in _SHIPPED["variant"].items()}
 """One change each, for ablations (sweeps/ablations)."""

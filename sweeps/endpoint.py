@@ -3,30 +3,15 @@
 ``identity`` holds the fields that change answers and are part of keys; addresses, prices and deadlines are not.
 """
 
-import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from sweeps.sampling import Whole
-from sweeps.values import Frozen, join_names
+from sweeps.values import Frozen
 
 PICTURE_LIMIT = 20_000_000
 """Most bytes of one base64 picture for OpenAI (its guide on vision: 20 MB)."""
-
-EFFORTS: Mapping[str, tuple[str, ...]] = {
-    "gpt-4.1": (),
-    "gpt-4o": (),
-    "o1": ("low", "medium", "high"),
-    "o3": ("low", "medium", "high"),
-    "o4-mini": ("low", "medium", "high"),
-    "gpt-5": ("minimal", "low", "medium", "high"),
-    "gpt-5.1": ("none", "low", "medium", "high"),
-    "gpt-5.2": ("none", "low", "medium", "high", "xhigh"),
-}
-"""OpenAI's model, or family before ``-mini`` and ``-nano`` -> its values of ``reasoning_effort`` (OpenAI's API reference);
-other models accept any value."""
 
 
 class Endpoint(Frozen):
@@ -41,7 +26,7 @@ class Endpoint(Frozen):
     decoding: bool = True
     """False leaves out temperature, top_p and seed, which reasoning models refuse."""
     effort: str = ""
-    """``reasoning_effort``, if the model has one."""
+    """``reasoning_effort``, if the model has one; the service refuses what it does not know."""
     reserve: Annotated[Whole, Field(ge=0)] = 0
     """Tokens for hidden reasoning in addition to the reply's limit."""
     picture_limit: Annotated[Whole, Field(ge=4096)] | None = None
@@ -85,15 +70,3 @@ class Endpoint(Frozen):
         if self.max_cost is not None and not (self.prompt_price or self.reply_price):
             raise ValueError("max_cost needs prompt_price and reply_price; without them, every request costs nothing")
         return self
-
-
-def wrong_effort(source: str, endpoint: Endpoint) -> str:
-    """Return why OpenAI's model ``source`` does not take this ``effort``; empty if it may."""
-    name = re.sub(r"-\d{4}-\d{2}-\d{2}$", "", source)
-    efforts = EFFORTS.get(name, EFFORTS.get(re.sub(r"-(mini|nano)$", "", name)))
-    if endpoint.base_url or not endpoint.effort or efforts is None or endpoint.effort in efforts:
-        return ""
-    if not efforts:
-        return f"{source} does not reason, so it takes no effort; leave effort = {endpoint.effort!r} out"
-    choices = join_names(list(map(repr, efforts)), "or")
-    return f"{source} takes no effort {endpoint.effort!r}; write {choices}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from sweeps.endpoint import Endpoint, wrong_effort
+from sweeps.endpoint import Endpoint
 from sweeps.engine_options import SPEED_ONLY
 from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, wrong_stages
 from sweeps.requirements import wrong_requirement
@@ -125,13 +125,6 @@ class ModelSpec(Frozen):
             date.fromisoformat(value.get("today", "2026-11-01"))
         except (TypeError, ValueError):
             raise ValueError(f'today = {value["today"]!r} is no date; write it as "2026-11-01"') from None
-        return value
-
-    @field_validator("endpoint")
-    @classmethod
-    def _check_effort(cls, value: Endpoint, info: ValidationInfo) -> Endpoint:
-        if reason := wrong_effort(str(info.data.get("source", "")), value):
-            raise ValueError(reason)
         return value
 
     @model_validator(mode="before")

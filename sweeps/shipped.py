@@ -9,8 +9,10 @@ from pathlib import Path
 from envs.installed import missing_extra, offers
 
 FOLDER = Path(__file__).parent
-NO_SWEEPS = ("models.toml", "newer_models.toml", "judges.toml", "differences.toml", "starter.toml")
-"""Registries, the table of differences, and the file that ``init`` copies."""
+NO_SWEEPS = (
+    "models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml", "starter.toml",
+)  # fmt: skip
+"""Registries, other tables, and the file that ``init`` copies."""
 STARTER = FOLDER / "starter.toml"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.checkpoint import Checkpoint, checkpoint_folder, read_checkpoint, with_limits
+from sweeps.checkpoint import checkpoint_folder, read_checkpoint, with_limits
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
 from sweeps.load import SweepError, build, limited_products, skipped_products
 from sweeps.protocol import Protocol
@@ -168,16 +168,6 @@ def test_cells_are_left_out_and_not_models(tmp_path):
     assert set(limited_products(built)) < set(skipped_products(built))
 
 
-def test_a_condition_that_no_model_can_take_is_left_out_too(tmp_path):
-    alone = sweep(files(tmp_path), ["zero-shot", "text-only"], models=["reads"])
-
-    assert {cell.condition.name for cell in alone.cells()} == {"text-only"}
-    with pytest.raises(
-        SweepError, match="reads makes no cell here: reads reads text only, but zero-shot shows pictures"
-    ):
-        sweep(tmp_path, ["zero-shot"])
-
-
 def test_limits_are_stored_and_change_no_key(tmp_path):
     built = sweep(files(tmp_path), ["zero-shot", "text-only"])
     cells = {cell.key: cell.fingerprint("v") for cell in built.cells()}
@@ -187,15 +177,6 @@ def test_limits_are_stored_and_change_no_key(tmp_path):
     assert ModelSpec(**stored.model_dump(mode="json", exclude_none=True)) == stored
     unlimited = sweep(tmp_path, ["zero-shot", "text-only"])
     assert cells.items() < {cell.key: cell.fingerprint("v") for cell in unlimited.cells()}.items()
-
-
-def test_a_service_may_state_what_it_cannot_take():
-    entry = {"name": "far", "source": "x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}, "limits": ["no pictures"]}
-    built = build({"data": "d", "model": [entry], "conditions": ["zero-shot", "text-only"]}, "x.toml")
-
-    assert {cell.condition.name for cell in built.cells()} == {"text-only"}
-    with pytest.raises(SweepError, match="limits"):
-        build({"data": "d", "model": [{**entry, "limits": ["no eyes"]}]}, "x.toml")
 
 
 def test_a_judge_needs_a_chat_template(tmp_path):
@@ -226,47 +207,3 @@ def test_each_limit_excludes_what_it_names(condition, limit, excluded):
     assert bool(limit_reason(limited, condition)) is excluded
     if limit == "no functions":
         assert 'tools = "text"' in limit_reason(limited, condition, Protocol.TOOLS)
-
-
-@pytest.mark.parametrize("part", ["text_config", "llm_config", "language_config"])
-def test_a_language_model_has_its_context_in_a_part_of_the_configuration(part):
-    assert Checkpoint({part: {"max_position_embeddings": 32}, "max_position_embeddings": 8}).context == 32
-    assert Checkpoint({part: None, "max_position_embeddings": 8}).context == 8
-    assert Checkpoint({}).context == 0 and Checkpoint({part: {"a": 1}, "b": 2}).text_config == {
-        part: {"a": 1}, "a": 1, "b": 2,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(("architectures", "name"), [(["A", "B"], "A"), ([], ""), ([3], ""), ("A", ""), (None, "")])
-def test_the_first_class_counts(architectures, name):
-    assert Checkpoint({"architectures": architectures}).architecture == name
-
-
-@pytest.mark.parametrize(
-    "key",
-    ["embd_layer", "image_token_id", "image_token_index", "img_processor", "mm_vision_tower", "vision_cfg", "vision_config",
-     "vision_tower", "visual", "vit_config", "vq_config"],
-)  # fmt: skip
-def test_each_key_of_pictures_is_a_sign_of_them(key):
-    assert Checkpoint(TEXT).reads_text_only and not Checkpoint({**TEXT, key: 1}).reads_text_only
-
-
-def test_files_of_a_checkpoint_have_these_names(tmp_path):
-    names = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model",
-             "tekken.json")  # fmt: skip
-    assert Checkpoint({}, tmp_path).lacks_tokenizer and not Checkpoint({}, tmp_path).takes_films
-    for name in names:
-        (tmp_path / name).write_text("x")
-        assert not Checkpoint({}, tmp_path).lacks_tokenizer
-        (tmp_path / name).unlink()
-    files(tmp_path, tokenizer_config={"auto_map": {}})
-    assert not Checkpoint({}, tmp_path).lacks_tokenizer
-    settings = ("preprocessor_config.json", "processor_config.json", "chat_template.json", "generation_config.json",
-                "special_tokens_map.json", "tokenizer_config.json", "video_preprocessor_config.json")  # fmt: skip
-    for name in settings:
-        (tmp_path / name).write_text("[1]")
-    assert Checkpoint({}, tmp_path).damaged_files == settings and Checkpoint({}, tmp_path).takes_films
-    (tmp_path / "video_preprocessor_config.json").unlink()
-    assert not Checkpoint({}, tmp_path).takes_films
-    (tmp_path / "processor_config.json").write_text('{"video_processor": {}}')
-    assert Checkpoint({}, tmp_path).takes_films

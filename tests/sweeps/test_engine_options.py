@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.engine_options import CHOICES, SAFE, SPEED_ONLY, TRANSFORMERS_SPEED, VLLM_SPEED, unsafe_options
+from sweeps.engine_options import SAFE, unsafe_options
 from sweeps.load import build
 from sweeps.model import ModelSpec
 from sweeps.registry import judges, registry
@@ -103,30 +103,3 @@ def test_every_safe_option_is_one_of_the_engine() -> None:
 
     assert SAFE["vllm"] - engine - {"batch_invariant"} == set()
     assert ModelSpec(name="m", source="m").unsafe_options is False
-
-
-def test_options_of_speed_and_of_no_code_keep_their_names() -> None:
-    assert set(SPEED.split()) == SPEED_ONLY and "swap_space" not in SAFE["vllm"]
-    assert SAFE["vllm"] - SPEED_ONLY == set(SAFE_VLLM.split())
-    assert SAFE["transformers"] - SPEED_ONLY == set(SAFE_TRANSFORMERS.split())
-    assert {"attn_implementation", "batch", "device_map", "low_cpu_mem_usage"} == TRANSFORMERS_SPEED
-    assert SAFE["vllm"] & TRANSFORMERS_SPEED == set() and SAFE["transformers"] & VLLM_SPEED == set()
-    assert {name: " ".join(map(str, sorted(values))) for name, values in CHOICES.items()} == CHOSEN
-
-
-@pytest.mark.parametrize(
-    ("options", "unsafe"),
-    [({"load_format": ["gguf"]}, True), ({"compilation_config": 3}, False), ({"compilation_config": 4}, True),
-     ({"max_num_seqs": {"a": 1}}, False), ({"load_format": "gguf"}, False), ({"x": 1}, True)],
-)  # fmt: skip
-def test_only_listed_values_of_a_choice_are_safe(options: dict[str, Any], unsafe: bool) -> None:
-    assert unsafe_options("vllm", options, {}) == [f"options.{name}" for name in options if unsafe]
-
-
-@pytest.mark.parametrize(
-    ("processor", "unsafe"),
-    [({"a": 1}, False), ({"a": [1, {"b": 2.5}]}, False), ({"a": ["x"]}, True), ({"a": {"b": "x"}}, True), ({"a": None}, True),
-     ({"a": {"trust_remote_code": 1}}, True), ({"do_resize": True}, False)],
-)  # fmt: skip
-def test_a_processor_takes_numbers_alone(processor: dict[str, Any], unsafe: bool) -> None:
-    assert unsafe_options("transformers", {}, processor) == [f"processor.{name}" for name in processor if unsafe]

@@ -9,7 +9,6 @@ import pytest
 
 from sweeps.differences import differences, paper_episodes
 from sweeps.load import build, load
-from sweeps.model import SINGLE_START_TOKEN
 from sweeps.registry import registry
 from sweeps.spec import Cell
 
@@ -49,17 +48,6 @@ def test_end_tokens_move_the_key_of_a_local_model_whose_sampling_is_stated() -> 
     assert fingerprint("qwen2.5-vl-7b", True) != fingerprint("qwen2.5-vl-7b", False)
     assert fingerprint("gpt-4.1", True) == fingerprint("gpt-4.1", False)
     assert fingerprint("oracle", True) == fingerprint("oracle", False)
-
-
-def test_a_model_of_unknown_architecture_moves_because_it_may_get_a_second_start_token() -> None:
-    def key(faithful: bool, **fields: str) -> str:
-        entry = {"name": "m", "source": "s", **fields}
-        table = {"data": "d", "model": [entry], "scenarios": ["QD"], "faithful": faithful, **CHECKPOINT}
-        return build(table, "x.toml").cells()[0].fingerprint("1")
-
-    assert key(True) != key(False)
-    for architecture in SINGLE_START_TOKEN:
-        assert key(True, architecture=architecture) == key(False, architecture=architecture)
 
 
 def test_a_sweep_makes_its_local_models_faithful_and_an_entry_itself_alone() -> None:

@@ -9,13 +9,13 @@ from sweeps.conditions import CONDITIONS
 from sweeps.load import SweepError, build, build_cell, build_judge, load, skipped_products
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
-from sweeps.spec import ModelSpec, Sweep
+from sweeps.spec import ModelSpec
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
 
 
-REGISTRIES = {"models.toml", "newer_models.toml", "judges.toml", "differences.toml"}
+REGISTRIES = {"models.toml", "newer_models.toml", "judges.toml", "differences.toml", "conditions.toml", "wordings.toml"}
 SWEEPS = [path for path in sorted(ROOT.glob("sweeps/**/*.toml")) if path.name not in REGISTRIES]
 
 
@@ -55,137 +55,6 @@ def test_own_models_need_no_list_and_can_be_named_beside_the_shipped_ones():
     assert [model.name for model in both.models] == ["mine", "oracle"]
 
 
-MISTAKES = {
-    "unknown key": ({"selektion": {}}, "x.toml: unknown key 'selektion'; did you mean 'selection'?"),
-    "unknown nested key": (
-        {"selection": {"limt": 3}},
-        "x.toml: unknown key 'selection.limt'; did you mean 'selection.limit'?",
-    ),
-    "key outside its table": ({"limit": 3}, "x.toml: unknown key 'limit'; did you mean 'selection.limit'?"),
-    "key in the wrong table": (
-        {"open_ended": {"limit": 3}},
-        "x.toml: unknown key 'open_ended.limit'; did you mean 'open_ended.selection.limit'?",
-    ),
-    "key of a judge": (
-        {"judge": {"atempts": 3}},
-        "x.toml: unknown key 'judge.atempts'; did you mean 'judge.attempts'?",
-    ),
-    "misspelt protocol key": ({"protocl": "oeg"}, "x.toml: unknown key 'protocl'; did you mean 'protocol'?"),
-    "key without a name": ({"": 3}, "x.toml: unknown key ''"),
-    "unknown model": ({"models": ["oracel"]}, "x.toml: there is no model 'oracel'; did you mean 'oracle'?"),
-    "unknown scenario": ({"scenarios": ["QDD"]}, "x.toml: there is no scenario 'QDD'; did you mean 'QD'?"),
-    "unknown condition": ({"conditions": ["icl-9"]}, "x.toml: there is no condition 'icl-9'; did you mean 'icl-3'?"),
-    "nothing": ({"models": []}, "x.toml: models = []: names nothing; give at least one"),
-    "true for a limit": (
-        {"selection": {"limit": True}},
-        "x.toml: selection.limit = True: input should be a valid integer",
-    ),
-    "true for a seed": ({"seed": True}, "x.toml: seed = True: input should be a valid integer"),
-    "true for an id": (
-        {"selection": {"ids": {"QD": [True]}}},
-        "x.toml: selection.ids.QD.0 = True: input should be a valid integer",
-    ),
-    "unknown protocol": (
-        {"protocol": "oegg"},
-        "x.toml: protocol = 'oegg' does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
-    ),
-    "protocol in a list": (
-        {"protocol": [["oeg"]]},
-        "x.toml: protocol = ['oeg'] does not exist; there are 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
-    ),
-    "no protocol": (
-        {"protocol": []},
-        "x.toml: protocol = []: names nothing; give at least one of 'mcqa', 'oeg', 'oeg-multi' and 'tools'",
-    ),
-    "protocol twice": (
-        {"protocol": "oeg", "protocols": ["mcqa"]},
-        "x.toml: protocol and protocols are both there; keep protocol",
-    ),
-    "condition in a list": (
-        {"conditions": [["hint"]]},
-        "x.toml: a condition is given by its name in quotes, not by ['hint']",
-    ),
-    "condition in a table": (
-        {"conditions": [{"name": "hint"}]},
-        "x.toml: a condition is given by its name in quotes, not by {'name': 'hint'}",
-    ),
-    "scenario in a list": ({"scenarios": [["QD"]]}, "x.toml: a scenario is given by its name in quotes, not by ['QD']"),
-    "scenario in a table": (
-        {"scenarios": [{"name": "QD"}]},
-        "x.toml: a scenario is given by its name in quotes, not by {'name': 'QD'}",
-    ),
-    "model in a list": ({"models": [["oracle"]]}, "x.toml: a model is given by its name in quotes, not by ['oracle']"),
-    "model without source": ({"models": [{"name": "oracle"}]}, "x.toml: models: 'source' is missing"),
-    "judge in a list": (
-        {"judge": {"model": ["rule-judge"]}},
-        "x.toml: a judge is given by its name in quotes, not by ['rule-judge']",
-    ),
-    "own models of one name": (
-        {"model": [{"name": "m", "source": "a"}, {"name": "m", "source": "b"}], "models": ["m"]},
-        "x.toml: two [[model]] tables have the name 'm'; give each a different name",
-    ),
-    "ids of no scenario": (
-        {"selection": {"ids": {"QDD": [1]}}},
-        "x.toml: selection.ids: there is no scenario 'QDD'; did you mean 'QD'?",
-    ),
-    "ids of a scenario not played": (
-        {"selection": {"ids": {"ROD": [1]}}},
-        "x.toml: selection.ids: ROD is not among the scenarios of this sweep; add it there, or drop its ids",
-    ),
-    "no ids": (
-        {"selection": {"ids": {"QD": []}}},
-        "x.toml: selection.ids.QD = []: names no sample; give at least one id, or drop the key",
-    ),
-    "ids under both names": (
-        {"selection": {"ids": {"QD": [1], "QuickDraw": [2]}}},
-        "x.toml: selection.ids: QD is named twice; give all its ids in one list",
-    ),
-    "open-ended ids of no scenario": (
-        {"protocol": "oeg", "open_ended": {"selection": {"ids": {"QDD": [1]}}}},
-        "x.toml: open_ended.selection.ids: there is no scenario 'QDD'; did you mean 'QD'?",
-    ),
-    "selection without multiple choice": (
-        {"protocol": "oeg", "selection": {"limit": 3}},
-        "x.toml: selection.limit is for multiple choice, which is not played here; write open_ended.selection.limit",
-    ),
-    "sampling without multiple choice": (
-        {"protocol": ["oeg"], "sampling": {"top_p": 0.5}},
-        "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p",
-    ),
-    "open-ended selection without open-ended cells": (
-        {"open_ended": {"selection": {"limit": 3}}},
-        "x.toml: open_ended.selection.limit is for open-ended generation, which is not played here; write "
-        'selection.limit, or add "oeg" to protocol',
-    ),
-    "bad number": (
-        {"selection": {"limit": 0}},
-        "x.toml: selection.limit = 0: input should be greater than or equal to 1",
-    ),
-    "icl elsewhere": (
-        {"conditions": ["icl-1"]},
-        "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N",
-    ),
-    "history on one picture": (
-        {"models": ["instructblip-7b"], "conditions": ["history"]},
-        "x.toml: history makes no cell here: instructblip-7b takes one picture a prompt, but history needs several",
-    ),
-    "twice": ({"models": ["oracle", "oracle"]}, "x.toml: a model is named twice in models: 'oracle'"),
-    "path in a name": (
-        {"name": "../../etc"},
-        "x.toml: name = '../../etc': string should match pattern '^[A-Za-z0-9][A-Za-z0-9._+-]*$'",
-    ),
-    "models a table": ({"model": {"name": "x"}}, "x.toml: models of your own are written as [[model]] tables"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_sentence(name):
-    change, sentence = MISTAKES[name]
-    with pytest.raises(SweepError) as error:
-        build({**SMALL, **change}, "x.toml")
-    assert str(error.value) == sentence
-
-
 def test_files_that_are_not_there_or_not_toml(tmp_path):
     with pytest.raises(SweepError, match="no sweep file"):
         load(tmp_path / "none.toml")
@@ -201,21 +70,6 @@ def test_override_without_key_is_refused_with_an_example(override):
         load(ROOT / "sweeps/baselines.toml", [override])
 
 
-def test_override_of_wrong_protocol_names_the_right_key():
-    assert load(ROOT / "sweeps/paper-oeg.toml", ["open_ended.selection.limit=3"]).open_ended.selection.limit == 3
-    with pytest.raises(SweepError, match=r"write open_ended.selection.limit"):
-        load(ROOT / "sweeps/paper-oeg.toml", ["selection.limit=3"])
-    with pytest.raises(SweepError, match=r"write sampling.top_k"):
-        load(ROOT / "sweeps/baselines.toml", ["open_ended.sampling.top_k=3"])
-
-
-def test_filter_counts_in_open_ended_sweeps_too():
-    both = {"selection": {"limit": 3}, "open_ended": {"selection": {"limit": 4}}, "protocol": ["mcqa", "oeg"]}
-
-    assert not build({**SMALL, "protocol": "oeg", "selection": {"filtered": False}}, "x.toml").selection.filtered
-    assert build({**SMALL, **both}, "x.toml").open_ended.selection.limit == 4
-
-
 def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
     table = {**SMALL, "scenarios": ["QD", "ROD"], "protocol": ["mcqa", "oeg"]}
     ids = {"Realistic-Occlusion-Dataset": [3, 4], "QD": [1]}
@@ -223,36 +77,6 @@ def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
 
     assert sweep.selection.ids == sweep.open_ended.selection.ids == {"ROD": [3, 4], "QD": [1]}
     assert "QuickDraw" not in ids and list(ids) == ["Realistic-Occlusion-Dataset", "QD"], "the table is left as it was"
-
-
-def test_a_protocol_named_twice_is_played_once():
-    assert build({**SMALL, "protocol": ["oeg", "oeg"]}, "x.toml").protocols == ("oeg",)
-    assert len(build({**SMALL, "protocols": ["mcqa", "oeg", "mcqa"]}, "x.toml").cells()) == 2
-
-
-POLICY = {"name": "m", "source": "builtin:nosuch", "backend": "builtin"}
-
-
-@pytest.mark.parametrize(
-    ("table", "sentence"),
-    [
-        (
-            {"model": [POLICY]},
-            "model 1: source = 'builtin:nosuch' is not built in; there are builtin:oracle, .*builtin:rule-judge",
-        ),
-        ({"models": [{**POLICY, "source": "nosuch"}]}, "models: source = 'nosuch' is not built in"),
-        ({"judge": {"model": POLICY}}, "judge.model: source = 'builtin:nosuch' is not built in"),
-        ({"model": [{"name": "m", "source": "builtin:nosuch"}]}, "source = 'builtin:nosuch' is not built in"),
-        (
-            {"model": [{"name": "m", "source": "builtin:oracle"}]},
-            "backend = 'vllm' cannot play builtin:oracle; write backend = 'builtin'",
-        ),
-        ({"model": [{**POLICY, "source": "builtin:embedded"}]}, "write backend = 'transformers'"),
-    ],
-)
-def test_unknown_built_in_model_lists_known_ones(table, sentence):
-    with pytest.raises(SweepError, match=sentence):
-        build({**SMALL, **table}, "x.toml")
 
 
 def test_every_policy_and_the_embedded_model_may_be_a_model_of_ones_own():
@@ -327,22 +151,6 @@ def test_an_open_ended_sweep_is_sampled_on_the_papers_subset_and_knows_its_judge
     assert sweep.judge is not None and sweep.judge.model.source == "Qwen/Qwen3-8B"
 
 
-def test_open_ended_key_changes_only_itself():
-    table = {**SMALL, "protocol": "oeg", "open_ended": {"selection": {"limit": 3}, "sampling": {"max_tokens": 9000}}}
-    sweep = build(table, "small.toml")
-    complete = build({**SMALL, "protocol": "oeg"}, "small.toml").open_ended
-
-    assert sweep.open_ended.selection == complete.selection.model_copy(update={"limit": 3})
-    assert sweep.open_ended.sampling == complete.sampling.model_copy(update={"max_tokens": 9000})
-    judge = build({**table, "judge": {"sampling": {"temperature": 0.1}}}, "small.toml").judge
-    assert judge is not None and (judge.sampling.temperature, judge.sampling.top_k, judge.sampling.max_tokens) == (
-        0.1,
-        20,
-        8192,
-    )
-    assert Sweep(**sweep.model_dump(mode="json", exclude_none=True)) == sweep
-
-
 def test_judge_is_shipped_own_or_a_sentence():
     own = {"name": "mine", "source": "x", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
     sweep = build({**SMALL, "model": [own], "judge": {"model": "mine", "attempts": 1}}, "small.toml")
@@ -388,39 +196,6 @@ def test_decoding_may_follow_the_checkpoint(tmp_path):
     ):
         with pytest.raises(SweepError, match=why):
             build({**table, "sampling": bad}, "x.toml")
-
-
-def test_calls_are_played_where_every_turn_is_asked_afresh():
-    table = {**SMALL, "protocol": ["mcqa", "tools"]}
-    reasons = {
-        "history": "it shows earlier turns", "icl-1": "it shows solved examples", "every-frame": "it offers no suggestions",
-        "every-state": "it asks for the probabilities of options",
-        "random-proactive": "it shows suggestions of other scenarios", "lenient": "it reads letters leniently",
-    }  # fmt: skip
-    for name, why in reasons.items():
-        with pytest.raises(SweepError, match=f"{name} does not exist for tool calls: {why}"):
-            build({**table, "scenarios": ["ROD"], "protocol": "tools", "conditions": [name]}, "small.toml")
-    both = build({**table, "conditions": ["zero-shot", "history", "blank"]}, "small.toml")
-    assert [cell.key for cell in both.cells()] == [
-        f"oracle/QD/{name}" for name in ("zero-shot", "zero-shot-tools", "history", "blank", "blank-tools")
-    ]
-    assert (
-        build({**table, "protocol": "tools", "sampling": {"max_tokens": 64}}, "small.toml")
-        .cells()[0]
-        .sampling.max_tokens
-        == 64
-    )
-    with pytest.raises(SweepError, match="replicates repeat multiple choice"):
-        build({**table, "protocol": "tools", "replicates": 3}, "small.toml")
-    with pytest.raises(SweepError, match='only backend = "vllm" has tool parsers by name'):
-        build(
-            {
-                **table,
-                "models": ["m"],
-                "model": [{"name": "m", "source": "x", "backend": "transformers", "tools": "json"}],
-            },
-            "small.toml",
-        )
 
 
 def test_answers_of_several_turns_have_a_judge_that_can_be_asked_between_them():

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from sweeps.model import EXECUTOR, SPEED_ONLY, STAGES, ModelSpec, wrong_options
+from sweeps.model import SPEED_ONLY, STAGES, ModelSpec, wrong_options
 
 
 def entry(**fields):
@@ -18,7 +18,6 @@ def test_an_entry_left_to_its_defaults_runs_on_one_gpu_of_vllm():
         1,
         "auto",
         "",
-        False,
         "",
     )
     assert (model.stages, model.is_local, model.calls_natively, model.fits_pictures, model.is_over_nodes) == (
@@ -76,15 +75,6 @@ def test_a_wrong_entry_is_a_sentence(fields, reason):
     with pytest.raises(ValidationError) as error:
         entry(**fields)
     assert reason in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [{"max_images": 1}, {"in_flight": 1}, {"in_flight": 4096}, {"repetition_penalty": 2}, {"chat": {"today": "2026-02-28"}},
-     {"tools": "hermes"}, {"backend": "transformers", "tools": "text"}, {"backend": "openai", "batch": True}],
-)  # fmt: skip
-def test_an_entry_at_the_bounds_is_accepted(fields):
-    assert {name: getattr(entry(**fields), name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(
@@ -150,13 +140,6 @@ def test_only_what_changes_answers_is_in_the_key(fields, part):
 )  # fmt: skip
 def test_facts_follow_from_the_fields(fields, fact, value):
     assert getattr(entry(**fields), fact) == value
-
-
-def test_a_replica_over_nodes_is_rays():
-    model = entry(gpus=2, options={STAGES: 2, "seed": 1})
-
-    assert model.over_nodes().options == {STAGES: 2, "seed": 1, EXECUTOR: "ray"} and not model.is_over_nodes
-    assert model.over_nodes().is_over_nodes and model.over_nodes().identity == model.identity
 
 
 ARCHITECTURES = {

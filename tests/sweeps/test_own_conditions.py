@@ -70,14 +70,6 @@ def test_system_template_and_kept_turns(own, demo_data):
     assert all(len(message.images) == 1 for message in conversation if message.role == "user")
 
 
-def test_texts_that_look_like_a_template_are_text(demo_data):
-    sample = load_samples(demo_data, "QD")[0]
-    view = turn_view(sample, state(sample), Condition(name="c", preface="{options} {question}"))
-    text = question_message(view, None, "{question}|{options}").text
-
-    assert text.startswith("{options} {question} ") and text.count("|") == 1 and "A. " in text.partition("|")[2]
-
-
 def test_only_fields_in_use_are_in_the_key(own):
     assert CONDITIONS["hint"].identity.keys() == {"hint", "history", "shots", "reasoned", "mode"}
     assert own["polite"].identity["hint_text"].startswith("Feel free") and "system" not in own["polite"].identity
@@ -121,11 +113,6 @@ def test_mistakes_are_sentences(table, message, demo_data):
     with pytest.raises(SweepError) as error:
         sweep(demo_data, f"[[condition]]\n{table}\n")
     assert message in str(error.value) and str(error.value).startswith("mine.toml: ")
-
-
-def test_one_table_in_place_of_a_list_is_told(demo_data):
-    with pytest.raises(SweepError, match=r"written as \[\[condition\]\] tables"):
-        build({"data": str(demo_data), "models": ["oracle"], "condition": {"name": "x"}}, str(Path("mine.toml")))
 
 
 def test_the_page_shows_a_condition_that_loads_and_names_every_key(demo_data):

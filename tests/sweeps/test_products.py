@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.differences import Difference
-from sweeps.load import build, build_cell, limited_products, load, skipped_products
+from sweeps.load import build, build_cell, load
 from sweeps.protocol import Protocol
 from sweeps.registry import read_model, resolve_model
 from sweeps.sections import Replicates
@@ -74,17 +73,6 @@ def test_a_condition_without_a_cell_has_its_own_reason() -> None:
     assert refusal_of(models=["oracle", "oracle"]) == "x.toml: a model is named twice in models: 'oracle'"
 
 
-def test_left_out_products_are_one_sentence_each_and_only_some_are_of_the_model() -> None:
-    entry = {"name": "m", "source": "org/m", "limits": ["no chat template"]}
-    table = {**SMALL, "scenarios": ["QD", "ROD"], "models": ["oracle", "m"], "model": [entry]}
-    sweep = build({**table, "conditions": ["hint", "icl-1", "history"]}, "x.toml")
-    limited = "m has no chat template and takes one question with one picture, but {} asks in another form"
-    assert skipped_products(sweep) == [
-        "icl-1 exists only for ROD and MVP-N", limited.format("history"), limited.format("icl-1"),
-    ]  # fmt: skip
-    assert limited_products(sweep) == [limited.format("icl-1"), limited.format("history")]
-
-
 def test_a_rule_keeps_conditions_from_other_models() -> None:
     rule = {"conditions": ["hint"], "models": ["oracle"]}
     sweep = build(
@@ -99,20 +87,6 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
         "x.toml: only: there is no model 'nobody'; `proactive-sweep ls models` lists them"
     )
     assert refusal_of(only=[{**rule, "models": 3}]) == "x.toml: only.models must be a list of names, not 3"
-
-
-def test_keys_of_a_protocol_that_is_not_played_are_refused() -> None:
-    assert refusal_of(protocol="oeg", replicates=2) == (
-        "x.toml: replicates repeat multiple choice, which is not played here; leave them out"
-    )
-    assert refusal_of(protocol="oeg", sampling={"top_p": 0.5}) == (
-        "x.toml: sampling.top_p is for multiple choice, which is not played here; write open_ended.sampling.top_p"
-    )
-    assert refusal_of(open_ended={"sampling": {"top_p": 0.5}}) == (
-        "x.toml: open_ended.sampling.top_p is for open-ended generation, which is not played here; write sampling.top_p, or"
-        ' add "oeg" to protocol'
-    )
-    assert build({**SMALL, "protocol": "oeg", "selection": {"filtered": False}}, "x.toml").selection.filtered is False
 
 
 def test_answers_of_several_turns_need_a_judge_that_reads_at_once() -> None:
@@ -142,14 +116,6 @@ def test_a_policy_of_a_package_plays_and_judges_nothing(site: Path) -> None:  # 
     assert str(refused.value) == "x: there is no judge 'asker'; `proactive-sweep ls judges` lists them"
 
 
-@pytest.mark.parametrize(("kind", "key"), [("model", "x: models"), ("judge", "x: judge.model")])
-def test_a_table_in_place_of_a_name_is_refused_at_its_key(kind: str, key: str) -> None:
-    with pytest.raises(SweepError) as refused:
-        resolve_model({"name": "m"}, {}, "x", kind)
-    assert str(refused.value) == f"{key}: 'source' is missing"
-    assert resolve_model({"name": "m", "source": "org/m"}, {}, "x", kind) == ModelSpec(name="m", source="org/m")
-
-
 def test_options_that_run_code_need_a_word() -> None:
     entry = {"name": "m", "source": "org/m", "options": {"worker_cls": "x.Y"}}
     with pytest.raises(SweepError) as refused:
@@ -161,17 +127,6 @@ def test_options_that_run_code_need_a_word() -> None:
     with pytest.raises(SweepError) as refused:
         read_model({"name": "m", "source": "builtin:oracle", "backend": "transformers"}, "x")
     assert str(refused.value) == ("x: backend = 'transformers' cannot play builtin:oracle; write backend = 'builtin'")
-
-
-def test_models_of_another_file_are_added(tmp_path: Path) -> None:
-    (file := tmp_path / "s.toml").write_text('data = "d"\nmodels = ["oracle"]\n')
-    (trained := tmp_path / "model.toml").write_text('[[model]]\nname = "m"\nsource = "org/m"\n')
-    assert [model.name for model in load(file, (), [trained]).models] == ["oracle", "m"]
-    assert [model.name for model in load(file, ["seed=3"], [], {"models": ["guess"]}).models] == ["guess"]
-    trained.write_text("a = 1\n")
-    with pytest.raises(SweepError) as refused:
-        load(file, (), [trained])
-    assert str(refused.value) == f"{trained} has no [[model]] table; `train` writes one as model.toml"
 
 
 def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path: Path) -> None:
@@ -199,24 +154,6 @@ def test_a_cell_of_a_command_line_is_refused_in_a_sentence() -> None:
     with pytest.raises(SweepError) as refused:
         build_cell("QD", "hint", "oracel")
     assert str(refused.value) == "--model: there is no model 'oracel'; did you mean 'oracle'?"
-
-
-@pytest.mark.parametrize(
-    ("fields", "concerned"),
-    [
-        ({"models": "local"}, ["vllm"]), ({"models": "service"}, ["openai"]), ({"models": ("builtin",)}, ["builtin"]),
-        ({"models": None}, []), ({"models": "local", "scenarios": ("ROD",)}, []),
-        ({"models": "local", "scenarios": ("ROD", "QD")}, ["vllm"]), ({"models": "local", "conditions": ("history",)}, []),
-        ({"models": "local", "conditions": ("hint",)}, ["vllm"]),
-    ],
-)  # fmt: skip
-def test_a_difference_concerns_models_conditions_and_scenarios(fields: dict[str, Any], concerned: list[str]) -> None:
-    difference = Difference(**{"name": "n", "ours": "o", "package": "p", "reason": "r", "switch": "s", **fields})
-    cells = [
-        Cell(model=ModelSpec(name=name, source="x", backend=name), scenario="QD", condition=ALL["hint"])
-        for name in ("vllm", "openai", "builtin")
-    ]
-    assert [cell.model.name for cell in cells if difference.concerns(cell)] == concerned
 
 
 def test_a_key_hashes_protocol_package_and_small_examples() -> None:

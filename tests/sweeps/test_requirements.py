@@ -2,9 +2,7 @@
 
 import pytest
 
-from orchestrator.storage.run_folder import differences, settings
 from sweeps.load import build
-from sweeps.spec import ModelSpec
 from sweeps.sweep_file import SweepError
 
 ENTRY = {"name": "m", "source": "some/model", "backend": "transformers"}
@@ -48,12 +46,3 @@ def test_releases_extras_markers_and_checked_addresses_are_accepted():
 def test_models_without_an_engine_of_ours_have_none(backend):
     with pytest.raises(SweepError, match="can have packages of their own; leave it out"):
         sweep(backend=backend, source="builtin:uniform" if backend == "builtin" else "m", requirements=[OTHER])
-
-
-def test_requirements_identify_a_run_and_are_part_of_no_key():
-    plain, own = sweep(), sweep(requirements=[OTHER])
-    assert plain.cells()[0].fingerprint("1") == own.cells()[0].fingerprint("1")
-    assert differences(settings(plain), settings(own)) == [
-        f'models.m.requirements was not set, this sweep says ["{OTHER}"]'
-    ]
-    assert ModelSpec(**ENTRY).requirements == ()

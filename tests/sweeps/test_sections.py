@@ -6,18 +6,16 @@ from hashlib import sha256
 import pytest
 from pydantic import ValidationError
 
-from envs import SCENARIOS, stimulus
+from envs import stimulus
 from sweeps import wordings
 from sweeps.conditions import CONDITIONS, VARIANTS, Condition
-from sweeps.engine_options import CHOICES, SAFE
 from sweeps.load import SweepError, build
 from sweeps.model import ModelSpec
 from sweeps.pipeline_stages import EXECUTOR, MOST_GPUS, STAGES, WIDTH, wrong_stages
-from sweeps.sections import Cluster, Precision
+from sweeps.sections import Precision
 from sweeps.spec import Protocol
-from sweeps.unplayable import limit_reason, uncallable_reason, unplayable_reason
-from sweeps.values import join_names
-from sweeps.wordings import Wording, shipped_wording
+from sweeps.unplayable import unplayable_reason
+from sweeps.wordings import shipped_wording
 
 
 def entry(**fields):
@@ -25,21 +23,6 @@ def entry(**fields):
 
 
 # -- precision ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("fields", "description"),
-    [
-        ({"half_width": 1.0}, "+-1 points on the average over scenarios"),
-        ({"half_width": 1.5, "per": "cell"}, "+-1.5 points in every cell"),
-        ({"half_width": 1.0, "ranking": True}, "+-1 points on the average over scenarios or a certain rank"),
-        ({"difference": 2.0}, "+-2 points between conditions"),
-        (
-            {"half_width": 0.1, "difference": 25.0},
-            "+-0.1 points on the average over scenarios and +-25 points between conditions",
-        ),
-    ],
-)
-def test_a_rule_of_precision_is_described(fields, description):
-    assert Precision(**fields).description == description
 
 
 @pytest.mark.parametrize(
@@ -113,41 +96,6 @@ def test_a_cell_exists_or_says_why_not(fields, scenario, condition, protocol, re
     assert unplayable_reason(entry(**fields), scenario, condition, (), protocol) == reason
 
 
-def test_a_model_that_needs_pictures_has_no_blind_cell():
-    from sweeps.unplayable import PICTURE_NEEDED
-
-    for architecture in PICTURE_NEEDED:
-        assert unplayable_reason(entry(architecture=architecture), "ROD", BLIND) == (
-            "m takes no question without a picture, but text-only shows none"
-        )
-    assert unplayable_reason(entry(architecture="Other"), "ROD", BLIND) == "" == limit_reason(entry(), BLIND)
-
-
-@pytest.mark.parametrize(
-    ("condition", "obstacle"),
-    [
-        ("history", "shows earlier turns"), ("icl-3", "shows solved examples"),
-        ("random-proactive", "shows suggestions of other scenarios"), ("every-frame", "offers no suggestions"),
-        ("every-state", "asks for the probabilities of options"), ("lenient", "reads letters leniently"),
-    ],
-)  # fmt: skip
-def test_calls_are_played_where_every_turn_is_asked_afresh(condition, obstacle):
-    shipped = {**CONDITIONS, **VARIANTS}
-
-    assert (
-        uncallable_reason("vllm", "ROD", shipped[condition])
-        == f"{condition} does not exist for tool calls: it {obstacle}"
-    )
-    own = Condition(name="own", template="{question} {options}")
-    assert uncallable_reason("vllm", "ROD", own) == "own does not exist for tool calls: it writes the options itself"
-    assert (
-        uncallable_reason("vllm", "ROD", shipped["hint"]) == uncallable_reason("openai", "QD", shipped["blank"]) == ""
-    )
-    assert uncallable_reason("vllm", "mine", shipped["hint"]) == (
-        "tool calls exist only for the paper's scenarios; mine defines no functions"
-    )
-
-
 # -- stages and options ------------------------------------------------------------------------------------------------
 NODE = f"a node has 8 GPUs at most, so gpus = {{}} needs options.{STAGES} = {{}}, which splits a replica over nodes"
 ONE_NODE = "backend transformers has all GPUs of a replica on one node; write gpus = 8 or less without"
@@ -176,21 +124,6 @@ def test_a_replica_is_spread_over_nodes_in_stages(backend, gpus, options, reason
     assert wrong_stages(backend, gpus, options) == reason and MOST_GPUS == 64
 
 
-def test_values_that_name_no_class_and_options_that_run_no_code():
-    assert {name: sorted(map(str, values)) for name, values in CHOICES.items()} == {
-        "attention_backend": ["FLASHINFER", "FLASH_ATTN", "FLEX_ATTENTION", "TORCH_SDPA", "TRITON_ATTN", "XFORMERS"],
-        "attn_implementation": ["eager", "flash_attention_2", "flash_attention_3", "flex_attention", "sdpa"],
-        "compilation_config": ["0", "1", "2", "3"], "config_format": ["auto", "hf", "mistral"],
-        "distributed_executor_backend": ["mp", "ray", "uni"],
-        "load_format": ["auto", "bitsandbytes", "dummy", "fastsafetensors", "gguf", "mistral", "safetensors"],
-        "tokenizer_mode": ["auto", "hf", "mistral", "slow"],
-    }  # fmt: skip
-    digests = {backend: sha256("\n".join(sorted(names)).encode()).hexdigest()[:12] for backend, names in SAFE.items()}
-    assert digests == {"vllm": "b9a63c473e5e", "transformers": "169a71ca0d6a"}, (
-        "check that the option runs no code, then change this"
-    )
-
-
 # -- ids ---------------------------------------------------------------------------------------------------------------
 TABLE = {"data": "d", "models": ["oracle"], "scenarios": ["QD", "ROD"]}
 
@@ -212,28 +145,23 @@ def test_an_ids_file_names_samples_of_each_scenario(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("selection", "content", "reason"),
     [
-        ({"ids_file": "ids.json"}, None, "x.toml: selection.ids_file: there is no file ids.json; `proactive-sweep data filter"),
-        ({"ids_file": "ids.json"}, "{", "x.toml: selection.ids_file: ids.json is not JSON"),
-        *(({"ids_file": "ids.json"}, content,
-           'x.toml: selection.ids_file: ids.json must hold lists of whole numbers by scenario, such as {"ROD": [0, 4]}')
-          for content in ("[1]", '{"ROD": 3}', '{"ROD": ["1"]}', '{"ROD": [true]}')),
-        ({"ids_file": "ids.json"}, '{"ROD": [1]}', "x.toml: ids.json has no ids for QD; leave it out of scenarios, or add"),
-        ({"ids_file": "ids.json"}, '{"ROD": [1], "QD": []}', "x.toml: ids.json names no sample of QD; leave it out of scenarios"),
-        ({"ids_file": ""}, None, "x.toml: selection.ids_file = '' must be the name of a JSON file"),
-        ({"ids_file": 3}, None, "x.toml: selection.ids_file = 3 must be the name of a JSON file"),
-        ({"ids_file": "ids.json", "ids": {"ROD": [1]}}, None, "x.toml: selection.ids and selection.ids_file are both"),
-        ({"ids": {"CIT": [1]}}, None, "x.toml: selection.ids: CIT is not among the scenarios of this sweep; add it there"),
-        ({"ids": {"QD": [1], "QuickDraw": [2]}}, None, "x.toml: selection.ids: QD is named twice; give all its ids in one list"),
-        ({"ids": {"QD": []}}, None, "x.toml: selection.ids.QD = []: names no sample; give at least one id, or drop the key"),
+        ({"ids_file": "ids.json"}, None, "there is no file ids.json"),
+        ({"ids_file": "ids.json"}, "{", "is not JSON"),
+        ({"ids_file": "ids.json"}, '{"ROD": [true]}', "lists of whole numbers by scenario"),
+        ({"ids_file": "ids.json"}, '{"ROD": [1]}', "QD"),
+        ({"ids_file": 3}, None, "name of a JSON file"),
+        ({"ids_file": "ids.json", "ids": {"ROD": [1]}}, None, "keep one"),
+        ({"ids": {"CIT": [1]}}, None, "CIT is not among the scenarios"),
+        ({"ids": {"QD": [1], "QuickDraw": [2]}}, None, "QD is named twice"),
     ],
-)  # fmt: skip
+)
 def test_wrong_ids_are_a_sentence(selection, content, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if content is not None:
         (tmp_path / "ids.json").write_text(content)
     with pytest.raises(SweepError) as error:
         select(**selection)
-    assert str(error.value).startswith(reason)
+    assert reason in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -269,28 +197,3 @@ def test_our_wordings_are_those_of_stored_replicates():
     assert hints[stimulus.VSOD_HINT] == (
         "Tip: if there is an occlusion, waiting for it to disappear or rewinding the video may reveal what is behind it."
     )
-
-
-def test_a_wording_of_ones_own_replaces_each_hint_of_its_scenario():
-    own = Wording(template="{question} {options}", hints={"COCO": "Move.", "QD": "Draw."})
-
-    assert own.hint_wordings() == {
-        stimulus.COCO_HINT: "Move.", stimulus.COCO_ZOOM_HINT: "Move.", stimulus.QD_HINT: "Draw.",
-    }  # fmt: skip
-    with pytest.raises(ValidationError, match=f"RODD is no scenario; type {', '.join(SCENARIOS)}"):
-        Wording(template="{question} {options}", hints={"RODD": "x", "ROD": "y"})
-
-
-def test_names_are_joined_by_commas_and_one_word():
-    assert [join_names(["a", "b", "c"][:count]) for count in (1, 2, 3)] == ["a", "a and b", "a, b and c"]
-    assert join_names(("a", "b", "c"), "or") == "a, b or c"
-    reason = unplayable_reason(ModelSpec(name="m", source="x"), "VSOD", VARIANTS["random-from-VSOD"])
-    assert reason == "random-from-VSOD exists only for ROD, MVP-N, QD and COCO, not for VSOD"
-
-
-def test_only_pools_with_a_limit_have_a_share_of_the_cluster():
-    assert Cluster().shares == {} and Cluster(gpus=4).shares == {"models": 4}
-    assert Cluster(gpus=4, judge_gpus=1).shares == {"models": 4, "judges": 1}
-    assert Cluster().model_dump() == {
-        "workers": None, "gpus": None, "silence": 900.0, "wait_hours": 2.0, "judge_gpus": None, "max_cost": None,
-    }  # fmt: skip

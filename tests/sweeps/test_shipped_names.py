@@ -56,14 +56,6 @@ def test_data_are_looked_for_beside_the_file_then_in_the_working_folder(tmp_path
     assert load(relative, ["data=mine"]).data == "mine", "what is typed is of the working folder"
 
 
-def test_the_data_of_a_shipped_sweep_are_not_looked_for_inside_the_program():
-    assert shipped.data_candidates("outputs/demo-data", shipped.shipped_sweeps()["baselines"]) == (
-        shipped.Path("outputs/demo-data"),
-    )
-    assert shipped.data_candidates("s3://bucket/data", shipped.Path("a.toml")) == ()
-    assert shipped.missing_data("hf://owner/name", shipped.Path("a.toml")) == ""
-
-
 def test_a_missing_data_folder_is_named_with_both_its_places_and_what_to_type(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "project").mkdir()
@@ -102,12 +94,3 @@ def test_shipped_files_are_found_by_each_of_their_names(tmp_path, monkeypatch):
     assert list(shipped.shipped_sweeps()) == sorted(shipped.shipped_sweeps(), key=lambda name: f"{name}.toml")
     assert shipped.STARTER.is_file() and not set(shipped.NO_SWEEPS) & {f"{n}.toml" for n in shipped.shipped_sweeps()}
     assert all((shipped.FOLDER / name).is_file() for name in shipped.NO_SWEEPS)
-
-
-def test_a_copy_is_the_same_text_without_a_name_and_with_its_own_command(tmp_path):
-    source = tmp_path / "source.toml"
-    source.write_text('# Qué?\n# proactive-sweep run FILE\nname = "demo"\nmodels = ["oracle"]  # run FILE\n', "utf-8")
-
-    assert shipped.copy_sweep_text(source, shipped.Path("mine.toml")) == (
-        '# Qué?\n# proactive-sweep run mine.toml\nmodels = ["oracle"]  # run mine.toml\n'
-    )

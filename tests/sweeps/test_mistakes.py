@@ -1,0 +1,112 @@
+"""A mistake in a sweep file is one sentence that names file, key and what to type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.load import SweepError, build, load
+from sweeps.sweep_file import override_key
+from sweeps.validation import REMOVED
+
+SMALL = {"data": "d", "models": ["oracle"], "scenarios": ["QD"]}
+POLICY = {"name": "m", "source": "builtin:nosuch", "backend": "builtin"}
+MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"selektion": {}}, ("unknown key 'selektion'", "did you mean 'selection'")),
+    ({"selection": {"limt": 3}}, ("'selection.limt'", "'selection.limit'")),
+    ({"limit": 3}, ("unknown key 'limit'", "'selection.limit'")),
+    ({"open_ended": {"limit": 3}}, ("'open_ended.limit'", "'open_ended.selection.limit'")),
+    ({"judge": {"atempts": 3}}, ("'judge.atempts'", "'judge.attempts'")),
+    ({"zzzzzz": 3}, ("unknown key 'zzzzzz'",)),
+    ({"models": ["oracel"]}, ("no model 'oracel'", "did you mean 'oracle'")),
+    ({"scenarios": ["QDD"]}, ("no scenario 'QDD'", "'QD'")),
+    ({"conditions": ["icl-9"]}, ("no condition 'icl-9'", "'icl-3'")),
+    ({"conditions": ["zzz"]}, ("no condition 'zzz'", "ls conditions")),
+    ({"conditions": [["hint"]]}, ("condition", "name in quotes")),
+    ({"models": []}, ("models", "at least one")),
+    ({"models": [{"name": "oracle"}]}, ("models", "'source' is missing")),
+    ({"models": ["oracle", "oracle"]}, ("named twice", "'oracle'")),
+    ({"model": {"name": "x"}}, ("[[model]] tables",)),
+    ({"model": [{"name": "m", "source": "a"}, {"name": "m", "source": "b"}], "models": ["m"]}, ("have the name 'm'",)),
+    ({"model": [POLICY]}, ("'builtin:nosuch' is not built in", "builtin:oracle")),
+    ({"model": [{"name": "m", "source": "builtin:oracle"}]}, ("backend = 'vllm'", "write backend = 'builtin'")),
+    ({"seed": True}, ("seed", "valid integer")),
+    ({"selection": {"limit": 0}}, ("selection.limit = 0", "greater than or equal to 1")),
+    ({"selection": {"ids": {"QD": [True]}}}, ("selection.ids.QD.0", "valid integer")),
+    ({"selection": {"ids": {"ROD": [1]}}}, ("ROD", "not among the scenarios")),
+    ({"selection": {"ids": {"QD": []}}}, ("selection.ids.QD", "at least one id")),
+    ({"protocol": "oegg"}, ("protocol", "'oegg'", "'mcqa'")),
+    ({"protocol": []}, ("protocol", "at least one")),
+    ({"protocol": "oeg", "protocols": ["mcqa"]}, ("keep protocol",)),
+    ({"protocol": "oeg", "selection": {"limit": 3}}, ("selection.limit", "open_ended.selection.limit")),
+    ({"open_ended": {"selection": {"limit": 3}}}, ("open_ended.selection.limit", "selection.limit")),
+    ({"protocol": "oeg", "replicates": 3}, ("replicates", "multiple choice")),
+    ({"protocol": "oeg-multi"}, ("oeg-multi", "judge")),
+    ({"conditions": ["icl-1"]}, ("icl-1 makes no cell", "ROD and MVP-N")),
+    ({"models": ["instructblip-7b"], "conditions": ["history"]}, ("history makes no cell", "one picture a prompt")),
+    ({"name": "../../etc"}, ("name", "pattern")),
+    ({"data": "ftp://host/x"}, ("data", "gs://")),
+    ({"data": "s3://key:secret@bucket/x"}, ("data", "password")),
+    ({"revisions": {"m": 3}}, ("revisions",)),
+    ({"evidence": {"primary": "hint"}}, ("primary", "zero-shot")),
+    ({"judge": {"model": ["rule-judge"]}}, ("judge", "name in quotes")),
+    ({"model": [{"name": "m", "source": "s", "options": {"worker_cls": "evil.Class"}}]}, ("worker_cls", "unsafe_options")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "words"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_mistake_is_one_sentence(change: dict[str, Any], words: tuple[str, ...]) -> None:
+    with pytest.raises(SweepError) as error:
+        build({**SMALL, **change}, "x.toml")
+    assert str(error.value).startswith("x.toml: ") and "\n" not in str(error.value)
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_removed_key_is_refused_with_what_is_there_instead(key: str) -> None:
+    table: dict[str, Any] = {**SMALL, "model": [{"name": "m", "source": "s"}], "models": ["m"]}
+    entry = {"model": table["model"][0], "tracking": table.setdefault("tracking", {})}
+    group, _, name = key.rpartition(".")
+    if group == "endpoint":
+        entry["model"]["endpoint"] = {"base_url": "http://h/v1", name: 1}
+    elif group:
+        entry[group][name] = 1
+    else:
+        table[key] = {}
+    with pytest.raises(SweepError) as error:
+        build(table, "x.toml")
+    assert REMOVED[key] in str(error.value) and "unknown key" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"\xff", "not UTF-8"), (b"a = [" + b"[" * 5_000, "nested too deep"), (b"a = ", "is not TOML")],
+)  # fmt: skip
+def test_a_file_that_is_none_is_named_with_the_reason(content: bytes, words: str, tmp_path: Path) -> None:
+    (file := tmp_path / "s.toml").write_bytes(content)
+    for path, reason in ((file, words), (tmp_path / "none.toml", "no sweep file"), (tmp_path, "cannot be read")):
+        with pytest.raises(SweepError) as error:
+            load(path)
+        assert str(path) in str(error.value) and reason in str(error.value)
+
+
+@pytest.mark.parametrize("path", ["OWNER/NAME", "http://host/v1#m", "{folder}"])
+def test_a_model_in_place_of_a_sweep_gets_the_line_that_plays_it(path: str, tmp_path: Path) -> None:
+    (tmp_path / "my model").mkdir()
+    (tmp_path / "my model/config.json").write_text("{}")
+    with pytest.raises(SweepError, match=r"is a model, not a sweep; type `proactive-sweep run --model ") as error:
+        load(Path(path.replace("{folder}", str(tmp_path / "my model"))))
+    assert "folder" not in path or f"'{tmp_path / 'my model'}'" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [("seed", "key=value"), ("=3", "key=value"), ("a. =3", "key=value"), ("seed.x=3", "seed is a value"),
+     ("models=a,b", """models=["a", "b"]"""), ("a=" + "[" * 5_000, "nested too deep")],
+)  # fmt: skip
+def test_an_override_that_is_none_says_what_to_type(override: str, words: str) -> None:
+    with pytest.raises(SweepError) as error:
+        override_key({"seed": 1}, override)
+    assert words in str(error.value)
