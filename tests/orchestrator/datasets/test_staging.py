@@ -265,8 +265,8 @@ def bucket(published, demo_data):
     with service() as running, pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_PROXY", "127.0.0.1")
         system = fsspec.filesystem("s3", skip_instance_cache=True)
-        system.put(f"{published / 'test'}/", f"{BUCKET}/packed/", recursive=True)
-        system.put(f"{demo_data}/", f"{BUCKET}/loose/", recursive=True)
+        system.put(f"{published / 'test'}/", f"{BUCKET}/packed/", recursive=True, batch_size=8)
+        system.put(f"{demo_data}/", f"{BUCKET}/loose/", recursive=True, batch_size=8)
         yield running
 
 
