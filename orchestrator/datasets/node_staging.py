@@ -1,4 +1,4 @@
-"""Stages a sweep's data on each node with a zero-CPU Ray actor, and downloads models' weights there with a task.
+"""Stages a sweep's data, and downloads models' weights, on a node by tasks of Ray that take no CPU.
 
 A node is staged once; all workers that need its data wait for the same task.
 """
@@ -24,14 +24,13 @@ STAGING_TIMEOUT_S = 1800.0
 SILENCE_S = 60.0
 """Seconds after which work without a line is reported as waiting."""
 
+Say = Callable[[str], None]
 
-@ray.remote(num_cpus=0, max_restarts=0, max_task_retries=0, max_concurrency=1)
-class Stager:
-    """An actor that stages data on its node."""
 
-    def stage(self, data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, str]]:
-        """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
-        yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def stage_task(data: str, scenarios: Sequence[str], cache: str) -> Iterator[tuple[str, Any]]:
+    """Yield ("line", text) during staging and finally ("result", folder). Raises the errors of ``staging.stage``."""
+    yield from _stream_messages(lambda say: str(stage(data, scenarios, cache, say)))
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
@@ -40,27 +39,69 @@ def prepare_weights_task(models: Sequence[ModelSpec]) -> Iterator[tuple[str, Any
     yield from _stream_messages(lambda say: prepare_weights(models, say))
 
 
-async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Callable[[str], None]) -> None:
+async def prepare_on_node(node: str, models: Sequence[ModelSpec], say: Say) -> None:
     """Download and read weights on a node (Ray id). A failure is only a line; the worker that needs the weights raises it."""
-    stream = _start_on(prepare_weights_task, node, models)
     try:
-        while (message := await _next_message(stream))[0] != "result":
-            if message[0] == "line":
-                say(message[1])
+        await _result(_start_on(prepare_weights_task, node, list(models)), say)
     except RayError as problem:
         say(f"nothing: {str(problem).strip().splitlines()[-1]}")
-    except asyncio.CancelledError:
+
+
+class NodeStaging:
+    """The driver's record of nodes that have the sweep's data or are being staged."""
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, self.by_address = sweep, parse_address(sweep.data) is not None
+        self.tasks: dict[str, asyncio.Task[str]] = {}
+
+    async def folder(self, node: str, host: str) -> str:
+        """Wait until a node has the data and return their folder; empty if the data are a local folder. Raises staging errors."""
+        if not self.by_address:
+            return ""
+        task = self.tasks.get(node)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self.tasks[node] = asyncio.create_task(self._stage_node(node, host))
+        return await asyncio.shield(task)
+
+    async def _stage_node(self, node: str, host: str) -> str:
+        sweep = self.sweep
+        stream = _start_on(stage_task, node, sweep.data, sweep.scenarios, sweep.staging.cache)
+        return str(
+            await _result(stream, lambda line: print(f"node {node[:6]} ({host}): {line}", file=sys.stderr, flush=True))
+        )
+
+    def close(self) -> None:
+        """Cancel all staging."""
+        for task in self.tasks.values():
+            task.cancel()
+
+
+def _start_on(task: Any, node: str, *arguments: Any) -> Any:
+    """Start a task on a node (Ray id), and return its stream of messages."""
+    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+    return task.options(scheduling_strategy=strategy, num_returns="streaming").remote(*arguments)
+
+
+async def _result(stream: Any, say: Say) -> Any:
+    """Report the lines of a stream and return its result; a task that is no longer waited for is killed."""
+    try:
+        while True:
+            kind, payload = await asyncio.wait_for(_next_message(stream), STAGING_TIMEOUT_S)
+            if kind == "result":
+                return payload
+            if kind == "line":
+                say(payload)
+    except (asyncio.CancelledError, TimeoutError):
         ray.cancel(stream, force=True)
         raise
 
 
-def _start_on(task: Any, node: str, models: Sequence[ModelSpec]) -> Any:
-    """Start a task on a node (Ray id), and return its stream of messages."""
-    strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-    return task.options(scheduling_strategy=strategy, num_returns="streaming").remote(list(models))
+async def _next_message(stream: Any) -> tuple[str, Any]:
+    message: tuple[str, Any] = await (await anext(stream))
+    return message
 
 
-def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[tuple[str, Any]]:
+def _stream_messages(work: Callable[[Say], Any]) -> Iterator[tuple[str, Any]]:
     """Run ``work`` in a thread; yield ("line", text) per line, then ("result", value). Raises its errors."""
     messages: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
@@ -81,53 +122,3 @@ def _stream_messages(work: Callable[[Callable[[str], None]], Any]) -> Iterator[t
         yield kind, payload
         if kind == "result":
             return
-
-
-class NodeStaging:
-    """The driver's record of nodes that have the sweep's data or are being staged."""
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.by_address = sweep, parse_address(sweep.data) is not None
-        self.tasks: dict[str, asyncio.Task[str]] = {}
-        self.actors: dict[str, Any] = {}
-
-    async def folder(self, node: str, host: str) -> str:
-        """Wait until a node has the data and return their folder; empty if the data are a local folder. Raises staging errors."""
-        if not self.by_address:
-            return ""
-        task = self.tasks.get(node)
-        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self.tasks[node] = asyncio.create_task(self._stage_node(node, host))
-        return await asyncio.shield(task)
-
-    async def _stage_node(self, node: str, host: str) -> str:
-        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-        actor = self.actors[node] = Stager.options(scheduling_strategy=strategy).remote()  # type: ignore[attr-defined]
-        stream = actor.stage.options(num_returns="streaming").remote(
-            self.sweep.data, self.sweep.scenarios, self.sweep.staging.cache
-        )
-        try:
-            while True:
-                kind, payload = await asyncio.wait_for(_next_message(stream), STAGING_TIMEOUT_S)
-                if kind == "result":
-                    return str(payload)
-                if kind == "line":
-                    print(f"node {node[:6]} ({host}): {payload}", file=sys.stderr, flush=True)
-        finally:
-            self._kill_actor(node)
-
-    def close(self) -> None:
-        """Cancel all staging."""
-        for task in self.tasks.values():
-            task.cancel()
-        for node in list(self.actors):
-            self._kill_actor(node)
-
-    def _kill_actor(self, node: str) -> None:
-        if (actor := self.actors.pop(node, None)) is not None:
-            ray.kill(actor)
-
-
-async def _next_message(stream: Any) -> tuple[str, Any]:
-    message: tuple[str, Any] = await (await anext(stream))
-    return message
