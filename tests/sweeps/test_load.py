@@ -79,13 +79,12 @@ def test_ids_are_known_by_the_short_and_the_long_names_of_scenarios():
     assert "QuickDraw" not in ids and list(ids) == ["Realistic-Occlusion-Dataset", "QD"], "the table is left as it was"
 
 
-def test_every_policy_and_the_embedded_model_may_be_a_model_of_ones_own():
+def test_every_policy_may_be_a_model_of_ones_own():
     policies = [{"name": name, "source": f"builtin:{name}", "backend": "builtin"} for name in POLICIES]
-    embedded = {"name": "small", "source": "builtin:embedded", "backend": "vllm", "gpus": 0}
     service = {"name": "far", "source": "builtin:whatever", "endpoint": {"base_url": "http://127.0.0.1:1/v1"}}
-    sweep = build({"data": "d", "model": [*policies, embedded, service], "scenarios": ["QD"]}, "x.toml")
+    sweep = build({"data": "d", "model": [*policies, service], "scenarios": ["QD"]}, "x.toml")
 
-    assert [model.name for model in sweep.models] == [*POLICIES, "small", "far"]
+    assert [model.name for model in sweep.models] == [*POLICIES, "far"]
 
 
 def test_impossible_products_are_left_out_with_a_reason():

@@ -115,7 +115,7 @@ def test_a_scripted_engine_is_recorded_without_tensors(demo_data: Path) -> None:
 def test_model_with_packages_of_its_own_is_sent_to_the_command_that_has_them(demo_data: Path, tmp_path: Path) -> None:
     file = tmp_path / "s.toml"
     file.write_text(
-        f'data = "{demo_data}"\nconditions = ["hint"]\n[[model]]\nname = "own"\nsource = "builtin:embedded"\n'
+        f'data = "{demo_data}"\nconditions = ["hint"]\n[[model]]\nname = "own"\nsource = "{demo_data}"\n'
         'backend = "transformers"\ngpus = 0\nrequirements = ["transformers==5.18.0"]\n'
     )
     done = CliRunner().invoke(app, ["models", "try", "--prove", str(file), "--output", str(tmp_path / "out"), "--json"])
