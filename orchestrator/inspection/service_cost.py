@@ -15,22 +15,12 @@ from typing import NamedTuple
 
 from actors.engine.backend import Message
 from actors.engine.image_loader import picture_bounds
-from actors.playing.prompts import (
-    apply_condition,
-    examples,
-    exchange,
-    messages,
-    open_question,
-    open_view,
-    tool_messages,
-    turn_view,
-)
 from envs import SCENARIOS
 from envs.render import Renderer, UnreadablePicture
-from envs.tool_calls import functions, offered_calls
 from envs.types import Mode, Sample
 from orchestrator.inspection.overflow import CHARACTERS_PER_TOKEN, MESSAGE_TOKENS, token_row
 from orchestrator.inspection.picture_tokens import token_rule
+from orchestrator.inspection.prompt_preview import build_prompt
 from orchestrator.planning.plan import Plan
 from sweeps.conditions import find_rules
 from sweeps.spec import Cell, ModelSpec, Protocol
@@ -140,37 +130,24 @@ def _bound_cell(plan: Plan, cell: Cell, tokens: Callable[[Message], int]) -> tup
     chosen = samples[:: max(1, ceil(len(samples) / MAX_SAMPLES))]
     low = high = Usage()
     for sample in chosen:
-        least, most = _bound_episode(plan, cell, apply_condition(sample, cell.condition, plan.seed), tokens)
+        least, most = _bound_episode(plan, cell, sample, tokens)
         low, high = low.plus(least, 1 / len(chosen)), high.plus(most, 1 / len(chosen))
     return low, high
 
 
 def _bound_episode(plan: Plan, cell: Cell, sample: Sample, tokens: Callable[[Message], int]) -> tuple[Usage, Usage]:
-    """Return the lower and the upper bound of one episode."""
-    condition, game = cell.condition, SCENARIOS[sample.scenario]
-    state = game.initial(sample, condition.mode, 0)
-    fewest, most = 1, 1 if condition.mode is Mode.REFERENCE else game.limit(sample)
-    shortest, longest = LETTER_TOKENS, cell.sampling.max_tokens + cell.model.endpoint.reserve
-    history_tokens = 0
-    if cell.protocol.is_open_ended:
-        first = tokens(open_question(open_view(sample, state, condition)))
-        most = game.limit(sample) if cell.protocol is Protocol.OEG_MULTI else 1
-    elif cell.protocol is Protocol.TOOLS:  # functions count as tokens of the prompt
-        view, shortest = turn_view(sample, state, condition), CALL_TOKENS
-        tools = functions(offered_calls(sample, state, view))
-        first = sum(map(tokens, tool_messages(view, tools, condition, native=False)))
-    else:
-        view = turn_view(sample, state, condition)
-        shots = examples(sample, plan.pools[sample.scenario], condition, plan.seed, cell.model.small_examples)
-        first = sum(map(tokens, messages(sample, view, condition, (), shots)))
-        if condition.rules:
-            fewest = most = find_rules(condition).load()(sample, condition, 0).requests
-        elif condition.history:
-            edge = game.history_edge if condition.resized else None
-            earlier = sum(map(tokens, exchange(view, "", edge, condition.template))) + cell.sampling.max_tokens
-            history_tokens = sum(min(turn, condition.history_turns or turn) for turn in range(most)) * earlier
-    least = Usage(fewest, fewest * first, fewest * shortest)
-    return least, Usage(most, most * first + history_tokens, most * longest)
+    """Return the lower and the upper bound of one episode; functions count as tokens of the prompt."""
+    condition, limit = cell.condition, SCENARIOS[sample.scenario].limit(sample)
+    prompt = build_prompt(sample, plan.pools.get(cell.scenario, ()), cell, plan.seed)
+    first, is_single = sum(map(tokens, prompt)), condition.mode is Mode.REFERENCE or cell.protocol is Protocol.OEG
+    fewest, most = 1, 1 if is_single else limit
+    if condition.rules:
+        fewest = most = find_rules(condition).load()(sample, condition, 0).requests
+    turns = [min(turn, condition.history_turns or turn) for turn in range(most)] if condition.history else []
+    earlier = sum(turns) * (tokens(prompt[-1]) + cell.sampling.max_tokens)
+    shortest = CALL_TOKENS if cell.protocol is Protocol.TOOLS else LETTER_TOKENS
+    longest = cell.sampling.max_tokens + cell.model.endpoint.reserve
+    return Usage(fewest, fewest * first, fewest * shortest), Usage(most, most * first + earlier, most * longest)
 
 
 def _token_counter(model: ModelSpec, data: Path) -> Callable[[Message], int]:
