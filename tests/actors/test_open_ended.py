@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from actors.engine.backend import Refused, Request, ScriptedBackend, Unprocessable
+from actors.engine.backend import Request, ScriptedBackend
 from actors.engine.baselines import POLICIES, Baseline
 from actors.playing.judge import derive_seed
 from actors.playing.play import Episode, play
@@ -15,7 +15,7 @@ from actors.playing.rows import EpisodeRow, TurnRow
 from envs import SCENARIOS
 from envs.openended import accepted_answers, read_verdict, rule_verdict
 from envs.stimulus import OPEN_ENDED_HINT, ROD_REFERENCE, VIDEO_PREFACE
-from envs.types import Ending, Mode
+from envs.types import Mode
 from sweeps.conditions import CONDITIONS, VARIANTS
 from sweeps.protocol import OPEN_ENDED_CONDITIONS
 from sweeps.sampling import Sampling
@@ -75,17 +75,6 @@ def test_whole_answer_is_stored_unscored():
     assert [row[name] for name in ("suggestions", "abstentions", "categories", "unparsable")] == [0] * 4
     assert turn["reply"] == text and turn["frame"] == SAMPLES["ROD"].first_frame
     assert {turn[name] for name in ("option", "category", "action", "move")} == {None}
-
-
-@pytest.mark.parametrize(("error", "ending"), [(Unprocessable, Ending.UNPROCESSABLE), (Refused, Ending.REFUSED)])
-def test_unanswerable_request_ends_episode_without_score(error, ending):
-    def answer(request):
-        raise error("too small")
-
-    episode = play_sample("QD", ScriptedBackend(answer))
-    batch = episode_batch([PlayedEpisode(0, cell("QD"), episode)])
-    assert (episode.ending, episode.error, episode.turns) == (ending, "too small", ())
-    assert batch.episodes["correct"] == [None] and batch.turns["key"] == []
 
 
 @pytest.mark.parametrize("condition", OPEN_ENDED_CONDITIONS[Protocol.OEG])

@@ -49,21 +49,6 @@ def test_history_ends_where_the_pictures_outgrow_the_entry(bound):
     assert fields["turns"] == bound + 1, "ps counts what was asked for before it overflowed"
 
 
-def test_an_engine_that_has_no_room_ends_the_episode_alone():
-    def full(request: Request) -> str:
-        if request.situation.state.turn == 2:
-            raise Overflow("the prompt has 9,000 tokens, the model takes 4,096")
-        return ask_for_more(request)
-
-    episode = play_sample(cell("zero-shot"), ScriptedBackend(full))
-    first = play_sample(cell("zero-shot"), ScriptedBackend(lambda request: (_ for _ in ()).throw(Overflow("too long"))))
-
-    assert (episode.ending, len(episode.turns)) == (Ending.OVERFLOW, 2) and "9,000 tokens" in str(episode.error)
-    assert row(cell("zero-shot"), first)["turns"] == 1, (
-        "an episode that never began adds no suggestion and takes none away"
-    )
-
-
 def test_refusals_keep_their_endings():
     assert [refusal_ending(problem("x"), Protocol.MCQA) for problem in (Unprocessable, Overflow, Refused)] == [
         Ending.UNPROCESSABLE, Ending.OVERFLOW, Ending.REFUSED,

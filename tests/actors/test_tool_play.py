@@ -9,10 +9,9 @@ from random import Random
 import pytest
 
 from actors.engine.backend import Refused, Request, ScriptedBackend
-from actors.engine.baselines import MALFORMED, Baseline
+from actors.engine.baselines import Baseline
 from actors.engine.chat_format import function_schema
 from actors.playing.play import Episode, play
-from actors.playing.records import PlayedEpisode, episode_batch
 from envs import SCENARIOS
 from envs.answers import as_letter, as_text, option_table
 from envs.samples import load_samples
@@ -99,20 +98,6 @@ def test_policies_take_same_turns_by_calls_and_letters(condition):
             )
             if by_calls.turns[0].turn.option:
                 assert parse_call(by_calls.turns[0].reply.text).name
-
-
-@pytest.mark.parametrize("reply", MALFORMED)
-def test_malformed_call_is_stored_verbatim_and_unparsable(reply):
-    cell = Cell(model=POLICY, scenario="ROD", condition=CONDITIONS["zero-shot"], protocol=Protocol.TOOLS)
-    episode = play_sample(SAMPLES["ROD"], ScriptedBackend(lambda request: reply))
-    batch = episode_batch([PlayedEpisode(0, cell, episode)])
-
-    assert (batch.episodes["ending"], batch.episodes["unparsable"], batch.episodes["correct"]) == (
-        ["wrong"],
-        [1],
-        [False],
-    )
-    assert batch.turns["reply"] == [reply] and batch.turns["read_as"] == [""] and batch.turns["judged"] == [None]
 
 
 def test_a_service_is_sent_functions_and_a_policy_reads_them_in_the_prompt():

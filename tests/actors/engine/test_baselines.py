@@ -2,12 +2,11 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from actors.engine.backend import BackendDied, Refused, ScriptedBackend, Unprocessable
-from actors.engine.baselines import MALFORMED, Baseline
+from actors.engine.baselines import Baseline
 from actors.playing.play import play
 from envs import SCENARIOS
 from envs.foreign_suggestions import replace_suggestions
@@ -92,37 +91,3 @@ def ask_policy(name, sample, mode=Mode.PLAY, open_ended=False):
     state = game.initial(sample, mode)
     situation = Situation(sample, state, game.view(sample, state), open_ended=open_ended)
     return asyncio.run(Baseline(name).reply(Request((), Sampling(), 3, situation))).text
-
-
-def test_malformed_calls_are_those_of_even_ids_in_turn_and_the_oracle_plays_the_others():
-    replies = [ask_policy("malformed-calls", replace(SAMPLES["QD"], id=number)) for number in range(12)]
-
-    assert replies[::2] == [*MALFORMED, MALFORMED[0]] and set(replies[1::2]) == {"Add more details."}
-    assert MALFORMED == (
-        "Let me look at this again.", "abstain()\nabstain()", '{"name": "answer", "arguments": {"category"',
-        "look_behind()", 'answer(category="none of these")',
-    )  # fmt: skip
-
-
-def test_a_proper_request_is_the_first_that_counts_in_words_or_as_an_option():
-    assert ask_policy("ask-properly", SAMPLES["ROD"]) == "Move the blue blocks to the left."
-    assert ask_policy("ask-properly", SAMPLES["ROD"], open_ended=True) == (
-        "I do not see enough yet to be sure. Could you please move the blue blocks to the left? Then I can look again."
-    )
-    assert ask_policy("ask-properly", SAMPLES["ROD"], Mode.REFERENCE) in SAMPLES["ROD"].categories
-
-
-def test_a_policy_that_raises_or_returns_no_text_is_named():
-    from actors.engine.backend import Request, Situation
-    from sweeps.sampling import Sampling
-
-    game, sample = SCENARIOS["QD"], SAMPLES["QD"]
-    state = game.initial(sample)
-    request = Request((), Sampling(), 3, Situation(sample, state, game.view(sample, state)))
-    broken = Baseline("oracle")
-    broken.policy = lambda situation, seed: 3
-    with pytest.raises(Unprocessable, match=r"^the policy oracle returned a value of type int, not a text$"):
-        asyncio.run(broken.reply(request))
-    broken.policy = lambda situation, seed: 1 // 0
-    with pytest.raises(Unprocessable, match=r"^the policy oracle raised ZeroDivisionError: "):
-        asyncio.run(broken.reply(request))

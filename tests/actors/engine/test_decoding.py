@@ -84,8 +84,3 @@ def test_every_field_of_transformers_that_changes_replies_is_followed_or_refused
     groups = (FOLLOWED, WITHOUT_EFFECT, UNSUPPORTED.keys(), UNSUPPORTED_SAMPLING.keys())
     assert sum(map(len, groups)) == len(set().union(*groups)), "each field is in one group"
     assert unknown_fields({"typical_q": 0.5, "_from_model_config": True, "top_k": 3}) == ["typical_q"]
-
-
-def test_a_faithful_reply_ends_at_the_checkpoint_s_own_tokens():
-    assert decoding(Sampling(), {"eos_token_id": [5, 2]}, faithful=True).stops == (5, 2)
-    assert decoding(Sampling(), PLAIN, faithful=True).stops == () and decoding(Sampling(), PLAIN).stops is None

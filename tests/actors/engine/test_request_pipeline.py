@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 
-from actors.engine import request_pipeline
 from actors.engine.request_pipeline import RequestPipeline
 
 THREADS = 4
@@ -81,18 +80,3 @@ def test_cancelled_request_delays_nobody():
         return answer
 
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == 2
-
-
-def test_results_close_in_time_share_one_wake_up(monkeypatch):
-    monkeypatch.setattr(request_pipeline, "TOGETHER_S", 3600.0)
-    wakes: list[float] = []
-
-    async def ask() -> None:
-        pipeline = RequestPipeline(lambda n: n, lambda n: time.sleep(0.002) or n, THREADS)
-        look = pipeline._drain
-        pipeline._drain = lambda: wakes.append(time.monotonic()) or look()  # type: ignore[method-assign]
-        await asyncio.gather(*(pipeline.prepare(n) for n in range(100)))
-        pipeline.close()
-
-    asyncio.run(asyncio.wait_for(ask(), 60))
-    assert len(wakes) < 20, "the first, the last, and where the only one who is opened is rendered at that moment"

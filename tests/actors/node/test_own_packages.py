@@ -5,14 +5,11 @@ pip reads a folder of wheels made here, so no test needs a network.
 
 import importlib.metadata
 import json
-import os
 import subprocess
 import sys
-import time
 import zipfile
 
 import pytest
-from filelock import FileLock
 
 from actors.node import own_packages
 from actors.worker import OwnPackages
@@ -72,40 +69,6 @@ def test_failure_is_one_sentence_with_requirement_installer_and_remedy(wheels, t
         OwnPackages(str(folder), reason).check()
     with pytest.raises(RuntimeError, match="on another node"):
         OwnPackages(str(folder)).check()
-
-
-def write_installed(packages, **days):
-    """Write complete folders that were last used so many days ago."""
-    for name, age in days.items():
-        (packages / name).mkdir(parents=True)
-        record = packages / name / own_packages.RECORD
-        record.write_text("[]")
-        os.utime(record, (time.time() - age * 86_400,) * 2)
-
-
-def list_folders(packages):
-    return sorted(path.name for path in packages.iterdir() if path.is_dir())
-
-
-def test_a_folder_that_is_held_in_use_or_being_installed_stays(tmp_path, monkeypatch):
-    write_installed(tmp_path, old=30.01, recent=29.99, held=40, installing=40)
-    descriptors, real_open = [], os.open
-    monkeypatch.setattr(
-        os, "open", lambda *args, **options: descriptors.append(real_open(*args, **options)) or descriptors[-1]
-    )
-    own_packages.hold(str(tmp_path / "held"))
-    monkeypatch.undo()
-    try:
-        with FileLock(tmp_path / "installing.lock"):
-            own_packages.delete_unused(tmp_path)
-        assert list_folders(tmp_path) == ["held", "installing", "recent"]
-    finally:
-        os.close(*descriptors)
-    own_packages.delete_unused(tmp_path)
-
-    assert list_folders(tmp_path) == ["recent"]
-    with pytest.raises(FileNotFoundError):
-        own_packages.hold(str(tmp_path / "old"))
 
 
 REMEDY = "; correct the requirements, or without internet set PIP_INDEX_URL or PIP_FIND_LINKS where Ray starts"

@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from actors.node import child_process, import_path
 from actors.node.process_output import HEAD_BYTES, TAIL_BYTES, read_excerpt
-from tests.conftest import ROOT
 
 
 def test_both_ends_of_a_long_output_are_read(tmp_path):
@@ -30,29 +28,6 @@ def test_output_has_no_secret_and_a_line_for_what_cannot_be_read(tmp_path, monke
     assert read_excerpt([str(tmp_path / "out"), str(tmp_path / "gone.err")]) == (
         "== out\nkey *** \ufffd\n== gone.err cannot be read: No such file or directory\n"
     )
-
-
-@pytest.mark.parametrize(("folders", "closed"), [(["/elsewhere"], "1"), (["/elsewhere", ""], None), (["."], None)])
-def test_processes_ignore_a_working_folder_that_this_one_does_not_import(monkeypatch, folders, closed):
-    monkeypatch.setattr(sys, "path", folders)
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    monkeypatch.setattr(os, "environ", dict(os.environ))
-
-    import_path.close_working_folder()
-
-    assert os.environ.get("PYTHONSAFEPATH") == closed
-
-
-def test_a_child_runs_a_module_of_this_program_in_its_own_session(tmp_path):
-    (tmp_path / "echoed.py").write_text(
-        "import os, sys\nprint(sys.stdin.read(), os.getsid(0) == os.getpid(), os.environ['PYTHONPATH'])\n"
-    )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path))
-        child = child_process.start_module("echoed", cwd=tmp_path)
-    out, _ = child.communicate(b"hello", timeout=60)
-
-    assert (out.decode(), child.returncode) == (f"hello True {ROOT}{os.pathsep}{tmp_path}\n", 0)
 
 
 def test_a_child_ends_with_its_parent():

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from actors.engine.backend import Backend, BackendDied, Refused, Reply, Request, ScriptedBackend, Unprocessable
-from actors.engine.baselines import Baseline
 from actors.engine.registry import open_engine
 from actors.playing.judge import (
     Judged,
@@ -24,7 +23,7 @@ from envs.openended import HEAD, TAIL, Bits, accepted_answers
 from sweeps.conditions import CONDITIONS
 from sweeps.endpoint import Endpoint
 from sweeps.spec import Cell, Judge, ModelSpec, Protocol
-from tests.actors.service import completion, failure, serving
+from tests.actors.service import completion, serving
 from tests.envs.games import SAMPLES
 from tests.oracle import oracle_path
 from tests.parity.test_openended_parity import load_facts
@@ -106,20 +105,6 @@ def test_reply_at_token_limit_is_reported_as_cut_off():
     assert (verdict.prompt_tokens, verdict.reply_tokens, verdict.cost) == (300, 21, 0.75), "every attempt is paid for"
 
 
-@pytest.mark.parametrize(
-    ("replies", "strict"),
-    [
-        (["<think>so 0,0,0,1"], Bits(category=True, suggestion=False)),
-        (["<think>so 1,0,0,0", "0,0,1,0"], Bits(category=False, suggestion=True)),
-        (["no idea", "1,1,1,1"], Bits(category=False, suggestion=False)),
-        (["1,0,0,0"], Bits(category=False, suggestion=True)),
-        ([Refused("no")], None),
-    ],
-)
-def test_packages_parse_of_first_reply_is_stored(replies, strict):
-    assert judge_with_replies(replies)[0].strict == strict
-
-
 def test_a_dead_judge_and_a_bug_travel_up():
     for error in (BackendDied("gone"), ZeroDivisionError()):
         with pytest.raises(type(error)):
@@ -132,16 +117,6 @@ def test_reasoning_is_not_shown_to_the_judge():
     assert "The cup" not in requests[0].messages[0].text and "Please rewind" in requests[0].messages[0].text
     assert requests[0].situation.answer == "Please rewind the video; I guess a banana."
     assert requests[0].sampling == JUDGE.sampling and not requests[0].messages[0].images
-
-
-def test_the_clear_picture_accepts_the_category_where_play_does_not():
-    for condition, count in (("zero-shot", 2), ("hint", 2), ("reference", 3)):
-        _, _, marks = judge_prompt(SAMPLES["ROD"], cell("ROD", condition), "A banana.", JUDGE)
-        assert marks == count
-    verdict = asyncio.run(
-        judge_answer(SAMPLES["ROD"], cell("ROD", "reference"), "A banana.", JUDGE, Baseline("rule-judge"), 1)
-    )
-    assert verdict.bits == Bits(category=True, suggestion=False)
 
 
 # -- hostile answers ---------------------------------------------------------------------------------------------------
@@ -225,19 +200,3 @@ def test_service_judge_gets_text_only_and_is_asked_again(tmp_path):
     assert [type(message["content"]) for message in bodies[0]["messages"]] == [str]
     assert bodies[0]["seed"] != bodies[1]["seed"] and bodies[0]["temperature"] == 0.6
     assert bodies[0]["messages"] == bodies[1]["messages"]
-
-
-@pytest.mark.parametrize(
-    ("answer", "reason"),
-    [
-        (completion("1,1", refusal="I will not grade this"), "refused"),
-        (failure(400, "content_filter"), "refused"),
-        (failure(400, "context_length_exceeded", "too long"), "unprocessable"),
-        (completion(None, finish="length"), "cut off before its verdict"),
-    ],
-    ids=["refusal", "filter", "too long", "nothing but hidden reasoning"],
-)
-def test_service_refusal_is_unjudged_not_zero(answer, reason, tmp_path):
-    pytest.importorskip("openai", reason="the extra 'openai' is not installed")
-    verdict, _ = judge_by_service(lambda n, body: answer, tmp_path)
-    assert verdict.bits is None and verdict.reason.startswith(reason)

@@ -42,20 +42,6 @@ async def dies(request: Request) -> Reply:
     raise ConnectionError
 
 
-def test_requests_wait_for_a_worker_and_are_spread_over_those_there_are():
-    async def ask_all() -> tuple[list[Actor], list[str]]:
-        judge, actors = RemoteJudge(ConnectionError), [Actor(says_yes), Actor(says_yes)]
-        waiting = [asyncio.create_task(judge.reply(request(seed))) for seed in range(6)]
-        await asyncio.sleep(0)
-        assert not any(task.done() for task in waiting)
-        await judge.set_workers(dict(enumerate(actors)))
-        return actors, [reply.text for reply in await asyncio.gather(*waiting)]
-
-    actors, texts = asyncio.run(ask_all())
-    assert texts == [f"yes {seed}" for seed in range(6)]
-    assert [len(actor.heard) for actor in actors] == [3, 3]
-
-
 def test_after_a_death_another_worker_answers():
     async def ask_after_death() -> str:
         judge = RemoteJudge(ConnectionError)
@@ -143,20 +129,3 @@ def test_judge_sends_heartbeats_while_busy_or_idle(monkeypatch):
         return answered, bool(silent)
 
     assert asyncio.run(watch_heartbeats()) == (1, True)
-
-
-def test_judge_reports_engine_death_at_once(monkeypatch):
-    monkeypatch.setattr(served_judge, "HEARTBEAT_S", 3600)
-
-    def dead(request: Request) -> str:
-        raise BackendDied("out of memory")
-
-    async def watch_until_death() -> None:
-        judge = ServedJudge(ScriptedBackend(dead))
-        coming = asyncio.ensure_future(anext(judge.heartbeats()))
-        with pytest.raises(BackendDied):
-            await judge.reply(request())
-        await asyncio.wait_for(coming, 60)
-
-    with pytest.raises(BackendDied, match="out of memory"):
-        asyncio.run(watch_until_death())

@@ -114,15 +114,6 @@ def test_refusing_judge_fails_episode_and_dead_one_leaves_it_pending(raised, end
         assert play_scenario("ROD", Baseline("refuse"), ScriptedBackend(raise_error)).ending is ending
 
 
-def test_rows_hold_the_judges_reply_and_what_it_was_read_as():
-    episode = play_scenario("QD", Baseline("oracle"))
-    turns = episode_batch([PlayedEpisode(0, cell("QD"), episode)]).turns
-
-    assert turns["read_as"] == [turn.turn.option for turn in episode.turns]
-    assert turns["judged"] == [turn.turn.judged for turn in episode.turns] and all(turns["judged"])
-    assert turns["move"][:-1] == ["detail"] * (len(episode.turns) - 1) and turns["action"][-1] == "category"
-
-
 def test_a_judge_that_reads_nothing_stops_its_model_after_twenty_answers():
     """Each episode before has failed, none is a zero; the model's other episodes stay pending."""
     asked: list[Request] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 from string import ascii_lowercase, digits, punctuation
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import assume, given
@@ -41,20 +41,6 @@ def test_no_user_and_no_password_survives(scheme, user, password, host, port, pa
     assert redact_addresses(redact_addresses(text)) == redact_addresses(text)
 
 
-@given(st.lists(st.one_of(WORDS, st.tuples(BEFORE, SCHEMES, HOSTS, PORTS, PATHS_WITH_AT, AFTER)), max_size=6))
-def test_text_without_userinfo_is_not_changed(parts):
-    words = []
-    for part in parts:
-        if isinstance(part, tuple):
-            before, scheme, host, port, path, after = part
-            assert "@" not in urlsplit(f"{scheme}://{host}{port}{path}").netloc
-            part = f"{before}{scheme}://{host}{port}{path}{after}"
-        words.append(part)
-    text = " ".join(words)
-
-    assert redact_addresses(text) == text
-
-
 @pytest.mark.parametrize(
     ("text", "redacted"),
     [
@@ -76,12 +62,6 @@ def test_values_of_secret_variables_are_hidden():
     environment = {"OPENAI_API_KEY": "sk-1234567890", "HF_TOKEN": "hf_abcdefgh", "EMPTY_KEY": "", "SHORT_KEY": "none"}
 
     assert redact_environment("key sk-1234567890, token hf_abcdefgh, none", environment) == "key ***, token ***, none"
-
-
-def test_value_prefixed_by_another_is_hidden_whole():
-    environment = {"A_TOKEN": "abcdefgh", "B_TOKEN": "abcdefgh-and-more"}
-
-    assert redact_environment("abcdefgh abcdefgh-and-more", environment) == "*** ***"
 
 
 @given(

@@ -132,27 +132,6 @@ def test_every_conversation_begins_with_one_start_token(tmp_path: Path, start: s
     assert list(package) == ([begin, *ids] if start == "both" else ids)
 
 
-def test_a_processor_gets_its_pictures_as_one_flat_list(backend: TransformersBackend, folder: Path) -> None:
-    """LLaVA-OneVision does not tile pictures in nested lists, so the package never passes one."""
-    request = make_request(user("Compare.", picture(1), picture(2), picture(1)))
-    pictures, real, image_lists = asyncio.run(backend.pictures.load(request.messages)), backend.model.processor, []
-
-    class Recorded:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
-
-        def __call__(self, **kwargs: Any) -> Any:
-            image_lists.append(kwargs["images"])
-            return real(**kwargs)
-
-    backend.model.processor = Recorded()
-    try:
-        backend.model.inputs([Job(request, pictures), Job(request, pictures)])
-    finally:
-        backend.model.processor = real
-    assert image_lists == [[pictures[picture(n)] for n in (1, 2, 1, 1, 2, 1)]]
-
-
 def test_repetition_penalty_matches_transformers_and_ignores_padding() -> None:
     ids, scores = torch.tensor([[0, 0, 5, 6, 5], [1, 2, 3, 4, 5]]), torch.randn(2, 9, generator=torch.manual_seed(0))
     mask = torch.tensor([[0, 0, 1], [1, 1, 1]])  # of the prompt, three long
@@ -169,16 +148,6 @@ def test_repetition_penalty_matches_transformers_and_ignores_padding() -> None:
     assert torch.equal(reply_alone, theirs(ids, scores.clone())), (
         "a model that gives the reply alone has no padding in it"
     )
-
-
-def test_following_the_checkpoint_samples_as_its_file_says(backend: TransformersBackend) -> None:
-    """The checkpoint's top-3 at temperature 0.7 equals a request that states the same values, and is not greedy."""
-    stated = reply_together(backend, requests(max_tokens=10, temperature=0.7, top_p=0.5, top_k=3))
-    follows = reply_together(backend, requests(max_tokens=10, checkpoint=True))
-    greedy = reply_together(backend, requests(max_tokens=10))
-
-    assert [r.text for r in follows] == [r.text for r in stated]
-    assert [r.text for r in follows] != [r.text for r in greedy]
 
 
 def test_sampled_replies_follow_the_models_distribution(backend: TransformersBackend) -> None:
@@ -265,27 +234,6 @@ def test_batch_is_halved_until_it_fits_memory(folder: Path, monkeypatch: pytest.
     *replies, refused = asyncio.run(run())
     assert all(isinstance(reply, Reply) for reply in replies)
     assert backend.size <= 2 and isinstance(refused, Unprocessable)
-
-
-def test_requests_run_singly_if_processor_refuses_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = open_backend(folder, options={"batch": 8})
-    many = [make_request(user("What is this?", picture(n)), max_tokens=4) for n in range(8)]
-    inputs = backend.model.inputs
-
-    def single(jobs: list[Job]) -> Any:
-        if len(jobs) > 1:
-            raise ValueError("one at a time")
-        return inputs(jobs)
-
-    async def run() -> list[Any]:
-        batched = await asyncio.gather(*map(backend.reply, many))
-        monkeypatch.setattr(backend.model, "inputs", single)
-        unbatched = await asyncio.wait_for(asyncio.gather(*map(backend.reply, many), return_exceptions=True), 60)
-        await backend.close()
-        return [[getattr(reply, "text", reply) for reply in replies] for replies in (batched, unbatched)]
-
-    reply_together, reply_singly = asyncio.run(run())
-    assert reply_together == reply_singly and backend.size == 1
 
 
 def test_a_model_without_chat_template_takes_one_question_and_one_picture(tmp_path: Path) -> None:

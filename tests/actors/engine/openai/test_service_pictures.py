@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from actors.engine.chat_format import SERVICE_EDGE, data_url
+from actors.engine.chat_format import data_url
 from actors.engine.registry import open_engine
 from envs.types import ImageRef
 from sweeps.endpoint import PICTURE_LIMIT, Endpoint
@@ -45,20 +45,6 @@ def test_larger_picture_is_halved_until_it_fits(form):
 
     assert len(url) <= 60_000 < len(data_url(image, form)) and url == data_url(noise(600, 300), form, 60_000)
     assert decode_picture(url).size in ((256, 128), (128, 64)) and image.tobytes() == before
-
-
-def test_oversized_picture_is_resized_to_openai_square():
-    """2,400 x 2,400 noisy pixels are 23 MB in base64; 2,048 x 2,048 at most 17."""
-    picture = decode_picture(data_url(noise(2400, 2400), "png", PICTURE_LIMIT))
-
-    assert picture.size == (SERVICE_EDGE, SERVICE_EDGE)
-
-
-def test_picture_limit_defaults_to_openai_and_only_own_limit_is_in_key():
-    assert Endpoint().largest_picture == PICTURE_LIMIT and Endpoint(server="vllm").largest_picture is None
-    assert Endpoint(picture_limit=5_000_000, server="vllm").largest_picture == 5_000_000
-    assert "picture_limit" not in Endpoint().identity
-    assert Endpoint(picture_limit=5_000_000).identity == {"picture_limit": 5_000_000}
 
 
 def test_a_service_gets_the_packages_pixels_of_every_kind_of_file(

