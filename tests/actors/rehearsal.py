@@ -20,7 +20,6 @@ from typing import Any
 from PIL import Image
 
 from actors.engine.backend import Backend, BackendError, Message, Request
-from actors.engine.hf.package_call import PackageCall
 from actors.engine.registry import open_engine, open_without_weights
 from actors.trial.certify import record_inputs
 from envs.types import ImageRef
@@ -31,6 +30,7 @@ from sweeps.spec import ModelSpec
 from tests.actors.architectures import write_checkpoint
 from tests.actors.asking import make_request
 from tests.actors.newer_architectures import EVERY
+from tests.actors.package_network import PackageNetwork
 from tests.actors.picture_tensors import compare_tensors
 from tests.actors.rehearsal_prompts import UNREADABLE, draw, entry, prompts, refused_prompts
 from tests.actors.rehearsal_scores import compare_scores
@@ -46,7 +46,7 @@ async def compare_replies(name: str, folder: Path, data: Path) -> dict[str, Any]
     Engines also map the prompts that must be refused to the errors; ``after`` is the first prompt asked again at the end. A model
     whose start token the package repeats is played ``faithful``, which refuses no length.
     """
-    package, faithful = PackageCall(entry(name, "transformers", folder)), EVERY[name].starts_twice
+    package, faithful = PackageNetwork(entry(name, "transformers", folder)), EVERY[name].starts_twice
     conversations, outcomes = prompts(EVERY[name].pictures, data), dict[str, Any]()
     refused = refused_prompts(EVERY[name].pictures)
     for kind in ENGINES:
@@ -81,7 +81,7 @@ async def collect_ids(name: str, folder: Path, data: Path) -> dict[str, Any]:
 
 async def _collect_ids(name: str, folder: Path, data: Path, faithful: bool = False) -> dict[str, Any]:
     conversations, outcomes = prompts(EVERY[name].pictures, data), dict[str, Any](certificates={})
-    package = PackageCall(entry(name, "transformers", folder))
+    package = PackageNetwork(entry(name, "transformers", folder))
     for kind in ENGINES if EVERY[name].vllm else ENGINES[:1]:
         model = entry(name, kind, folder, faithful)
         backend: Any = open_without_weights(model, data)
@@ -119,7 +119,7 @@ async def _reply(backend: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
     return {"ids": await backend.token_ids(request), "reply": reply.text, "counted": reply.prompt_tokens}
 
 
-async def _package_reply(package: PackageCall, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
+async def _package_reply(package: PackageNetwork, messages: tuple[Message, ...], backend: Any) -> dict[str, Any]:
     pictures = await _package_pictures(messages, backend)
     return {"ids": package.ids(messages, pictures), "reply": package.reply(messages, pictures, NEW_TOKENS)}
 

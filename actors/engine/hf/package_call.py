@@ -2,17 +2,17 @@
 
 Source: the package's example ``tests/mcqa.py`` (0.1.1): ``processor.apply_chat_template(conversation,
 add_generation_prompt=True)``, then ``processor(text=[chat], images=[...])`` with pictures as one flat list, then
-``generate``. This module shares no code with ``actors.engine.hf.backend``, so that it reveals errors there.
+``generate``, which a comparison of inputs leaves out. This module shares no code with ``actors.engine.hf.backend``, so that it
+reveals errors there.
 """
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import torch
 from PIL.Image import Image
-from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, Phi4MultimodalProcessor
+from transformers import AutoProcessor, Phi4MultimodalProcessor
 
 from actors.engine.backend import Message, ModelInput
 from actors.engine.hf.input_hashes import IDS, hash_normalization, hash_tensors, parse_dtype
@@ -21,7 +21,7 @@ from sweeps.spec import ModelSpec
 
 
 class PackageCall:
-    """One checkpoint's processor, and its network, which is loaded for the first reply."""
+    """One checkpoint's processor."""
 
     def __init__(self, model: ModelSpec) -> None:
         """Load the processor; raises what transformers raises."""
@@ -30,12 +30,6 @@ class PackageCall:
         self.processor = AutoProcessor.from_pretrained(model.source, **self.source)
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         """The processor itself for a model that reads text only."""
-        self.network: Any = None
-
-    def ids(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image]) -> list[int]:
-        """Return the token ids of the prompt, pictures expanded."""
-        ids: list[int] = self._inputs(messages, pictures)["input_ids"][0].tolist()
-        return ids
 
     def hashes(
         self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], engine: ModelInput
@@ -62,21 +56,6 @@ class PackageCall:
         pictures = self.processor.image_processor
         mean, deviation = (pictures.image_mean, pictures.image_std) if pictures.do_normalize else ((0,) * 3, (1,) * 3)
         return hash_normalization(mean, deviation, pictures.rescale_factor if pictures.do_rescale else 1)
-
-    @torch.inference_mode()
-    def reply(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], max_tokens: int = 50) -> str:
-        """Return the greedy reply, because sampled replies of two engines cannot be compared."""
-        if self.network is None:
-            self.network = self._load()
-        inputs = self._inputs(messages, pictures).to(self.network.device, self.network.dtype)
-        tokenizer = self.tokenizer
-        output = self.network.generate(
-            **inputs, max_new_tokens=max_tokens, do_sample=False, num_beams=1, pad_token_id=tokenizer.eos_token_id
-        )
-        length = inputs["input_ids"].shape[1]
-        new = output[0][length:] if torch.equal(output[0][:length], inputs["input_ids"][0]) else output[0]
-        text: str = tokenizer.decode(new, skip_special_tokens=True, clean_up_tokenization_spaces=True)
-        return text
 
     def _inputs(self, messages: Sequence[Message], pictures: Mapping[ImageRef, Image], **options: bool) -> Any:
         images = [pictures[image] for message in messages for image in message.images]
@@ -105,18 +84,3 @@ class PackageCall:
         """Render the conversation as transformers' tests do for Phi-4 (``<|user|><|image|>?<|end|><|assistant|>``)."""
         turns = [f"<|{message.role}|>{'<|image|>' * len(message.images)}{message.text}<|end|>" for message in messages]
         return "".join(turns) + "<|assistant|>"
-
-    def _load(self) -> Any:
-        device = "cuda" if self.model.gpus and torch.cuda.is_available() else "cpu"
-        placement = {"device_map": "auto"} if self.model.gpus > 1 else {}
-        phi4 = isinstance(self.processor, Phi4MultimodalProcessor)
-        family = AutoModelForCausalLM if phi4 else AutoModelForImageTextToText
-        network = family.from_pretrained(self.model.source, dtype=self.model.dtype, **self.source, **placement)
-        if self.model.lora:  # as in transformers' documentation of Phi-4
-            subfolder: dict[str, Any] = {"subfolder": self.model.lora, "revision": self.model.revision or None}
-            if (folder := Path(self.model.source)).is_dir():  # transformers looks for the subfolder only on the Hub
-                network.load_adapter(str(folder / self.model.lora), adapter_name="vision")
-            else:
-                network.load_adapter(self.model.source, adapter_name="vision", adapter_kwargs=subfolder)
-            network.set_adapter("vision")
-        return (network if placement else network.to(device)).eval()

@@ -13,11 +13,11 @@ pytest.importorskip("torch", reason="the extra 'transformers' is not installed")
 pytest.importorskip("transformers", reason="the extra 'transformers' is not installed")
 
 from actors.engine.backend import Reply
-from actors.engine.hf.package_call import PackageCall
 from actors.engine.registry import open_engine
 from envs.types import ImageRef
 from sweeps.spec import ModelSpec
 from tests.actors.asking import make_request, paint_pictures, user
+from tests.actors.package_network import PackageNetwork
 from tests.actors.tiny import checkpoint
 
 LENGTH = 12
@@ -74,7 +74,7 @@ def reply(folder: Path, **sampling: Any) -> Reply:
 def reply_tokens(folder: Path) -> list[int]:
     """Return the tokens of a greedy reply that nothing ends."""
     say(folder, {})
-    call = PackageCall(entry(folder))
+    call = PackageNetwork(entry(folder))
     call.reply((QUESTION,), pictures(folder), 1)
     inputs = call._inputs((QUESTION,), pictures(folder))
     output = call.network.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, pad_token_id=0)
@@ -83,7 +83,7 @@ def reply_tokens(folder: Path) -> list[int]:
 
 
 def package_reply(folder: Path) -> str:
-    return PackageCall(entry(folder)).reply((QUESTION,), pictures(folder), LENGTH).rstrip("\ufffd")
+    return PackageNetwork(entry(folder)).reply((QUESTION,), pictures(folder), LENGTH).rstrip("\ufffd")
 
 
 def pictures(folder: Path) -> dict[ImageRef, Any]:
