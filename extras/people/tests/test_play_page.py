@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 from oracle_script import oracle_turns
@@ -17,7 +16,6 @@ from envs import SCENARIOS
 from envs.scenario import suggestions
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage.episode_store import episodes, turns
-from proactive_people import session
 
 HOSTILE = '<script>alert(1)</script><img src=x onerror=alert(2)> "&amp;" \u202egnp.exe\u200b {{ 7 * 7 }}'
 
@@ -117,13 +115,6 @@ def test_malformed_requests_are_refused_without_a_traceback(line, headers, statu
 def test_answer_to_no_question_is_reported(question, choice, visitor):
     assert visitor.post(question, choice) == 303
     assert "was answered already" in visitor.page and visitor.number == "1"
-
-
-def test_options_have_the_letters_of_the_alphabet():
-    question = SimpleNamespace(number=1, messages=(), options=("a cat", "a dog", "none"), pictures={})
-    page = session.TEMPLATE.render(style="", script="", question=question, late=False, done=0, total=1)
-
-    assert re.findall(r"<kbd>(\w)</kbd>", page) == ["A", "B", "C"]
 
 
 def test_headers_keep_it_to_itself(visitor):
@@ -247,12 +238,3 @@ def test_a_picture_that_cannot_be_shown_ends_its_episode(demo_data, tmp_path):
         visitor.say(next(text for text in visitor.options if text not in suggestions(tuple(visitor.options))))
     stored = episodes(tmp_path / "run").collect()
     assert dict(stored.select("scenario", "ending").rows()) == {"QD": "unprocessable", "ROD": "wrong"}
-
-
-def test_a_refusal_is_a_line_and_a_picture_is_png(visitor):
-    assert visitor.ask("GET", visitor.path + "picture/999") == 404 and visitor.bodies[-1] == b"Not Found\n"
-    assert visitor.ask("GET", visitor.path + "x") == 404 and visitor.bodies[-1] == b"Not Found\n"
-    assert visitor.ask("GET", "/") == 404 and visitor.bodies[-1] == b"refused\n"
-    visitor.look()
-    visitor.picture()
-    assert visitor.headers["Content-Type"] == "image/png"

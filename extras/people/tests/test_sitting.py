@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import shlex
 from itertools import pairwise
@@ -18,10 +17,8 @@ from actors.engine.baselines import Baseline
 from actors.playing.episode_runner import EpisodeRunner
 from envs.render import Renderer
 from orchestrator.cli.main import app
-from orchestrator.merging.merge import merge
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.read_run import read_run
-from orchestrator.report.tables.write import write_tables
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_people.session import order
 from sweeps.load import SweepError
@@ -76,27 +73,6 @@ def test_conditions_follow_one_another_and_scenarios_are_mixed(demo_data):
     assert len([1 for a, b in pairwise(first) if a != b]) > 40
     assert order(plan, ordinals[5:], "human-ada") == ordinals[5:], "what is left keeps its order"
     assert order(plan, ordinals, "human-bob") != ordinals
-
-
-def test_commands_accept_a_persons_run(oracle_played, demo_data, tmp_path):
-    output = oracle_played.output
-    for arguments in (
-        ["status", output],
-        ["report", output, "--brief"],
-        ["export", output, "--to", "csv", "--output", tmp_path / "c"],
-    ):
-        done = CliRunner().invoke(app, list(map(str, arguments)))
-        assert done.exit_code == 0, done.output
-    status = json.loads(CliRunner().invoke(app, ["status", str(output), "--json"]).output)
-    assert {cell["state"] for cell in status["cells"]} == {"complete"}
-
-    oracle_run = play_sweep(
-        tmp_path / "run", sweep(demo_data, ["oracle", "guess"], list(CONDITIONS), selection={"limit": 1})
-    )
-    merge([oracle_run, output], tmp_path / "both")
-    both = read_run(tmp_path / "both")
-    assert set(both.rows["model"]) == {"human-ada", "oracle", "guess"} and both.baselines == {"oracle", "guess"}
-    assert "human-ada" in (write_tables(both)[0]).read_text()
 
 
 def test_pictures_match_models_and_hold_no_metadata(demo_data, tmp_path):
