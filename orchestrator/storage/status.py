@@ -17,7 +17,7 @@ from envs import regular
 from envs.errors import RunFolderError
 from envs.json_text import parse_json
 from envs.types import ERRORS, Ending
-from orchestrator.storage import checksums, lock
+from orchestrator.storage import checksums, lock, safe_write
 from orchestrator.storage.control_state import ControlState, read_control_state
 from orchestrator.storage.manifest import DAMAGED, find_faults
 from orchestrator.storage.part_files import damaged_parts
@@ -79,6 +79,7 @@ def read_status(folder: Path) -> dict[str, Any]:
     Cells are counted from the stored episodes if an attempt runs or was killed, or if ``status.json`` or a part is damaged
     (``damaged`` names these). Raises RunFolderError if the folder is not a run folder.
     """
+    safe_write.refuse_links(folder)
     running = lock.holder(folder)
     parts = [path.relative_to(folder).as_posix() for path in damaged_parts(folder)]
     faults = find_faults(folder)

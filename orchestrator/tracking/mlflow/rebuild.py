@@ -11,7 +11,7 @@ import polars as pl
 from actors.text.redaction import redact_address
 from envs.errors import RunFolderError
 from orchestrator.planning.named_by_user import check_tracking
-from orchestrator.storage import checksums
+from orchestrator.storage import checksums, safe_write
 from orchestrator.storage.progress_log import Point, stored_points
 from orchestrator.tracking.mlflow.client import first_line, now_ms
 from orchestrator.tracking.mlflow.local_store import LOCAL
@@ -78,6 +78,7 @@ def track(folder: Path, uri: str | None = None, data: Path | None = None) -> Non
     This adds what a live sweep has no time for: tables, figures, the report, the data set and a sample of episodes as traces.
     ``data`` is the folder of the benchmark (default: the sweep's).
     """
+    safe_write.refuse_links(folder)
     sweep, rows = read_results(folder)
     address = uri or _stored_address(folder, sweep["tracking"].get("uri", LOCAL))
     done, at = int(rows["finished"].sum()), now_ms()
