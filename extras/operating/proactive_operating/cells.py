@@ -41,6 +41,9 @@ class OperatingCell:
     unreadable: float
     """Mean probability of replies that name no option, over questions."""
     summary: Summary
+    graphs: tuple[StateGraph, ...] = ()
+    """Of the published order, like ``policies``."""
+    policies: tuple[Policy, ...] = ()
 
     @property
     def exact(self) -> bool:
@@ -119,18 +122,16 @@ def _read_cell(
     shared = sorted(set.intersection(*fitting))
     if not shared:
         return None
-    summary = summarize(
-        [
-            ([own[n] for n in shared], [_policy(own[n], questions[n]) for n in shared])
-            for own, questions in zip(own_graphs, answers, strict=True)
-        ]
-    )
+    asked = [
+        ([own[n] for n in shared], [_policy(own[n], questions[n]) for n in shared])
+        for own, questions in zip(own_graphs, answers, strict=True)
+    ]
     published = [question for number in shared for question in answers[0][number]]
     residuals = [np.exp(logs[-1]) for logs, *_ in published]
     return OperatingCell(
         model, scenario, condition.name, tuple(samples[number] for number in shared), len(orders),
         all(count is None for _, _, count, _ in published), max(count or 0 for *_, count in published),
-        float(np.mean(residuals)), summary,
+        float(np.mean(residuals)), summarize(asked), tuple(asked[0][0]), tuple(asked[0][1]),
     )  # fmt: skip
 
 

@@ -12,6 +12,8 @@ ENDINGS = ("answered", "abstained", "limited")
 """Endings at the model's own point; all other episodes end with an unreadable reply."""
 BOUNDS = ("unbiased", "persistent", "well_timed", "right_suggestion", "recognition")
 """Upper bounds on accuracy; each removes one more weakness of the model."""
+LEAST_ASKED = 1e-3
+"""Smallest mean number of suggestions whose price is computed."""
 POSITION = ("position_sd", "position_effect")
 """Mean standard deviation of a sample's accuracy over orders of its options; accuracy in the published one minus the others'."""
 
@@ -36,6 +38,10 @@ def exact_measures(summary: Summary, weights: Floats) -> dict[str, Floats]:
         "right_suggestion": weights @ summary.right_suggestion,
         "recognition": weights @ summary.can_end_right,
     }
+    accuracy, suggestions = summary.plain.mean(weights)
+    gains = accuracy - accuracy[..., :1]
+    worth = np.divide(gains, suggestions, out=np.zeros_like(gains), where=suggestions > LEAST_ASKED)
+    measures["worth"] = worth.max(axis=-1)
     orders = summary.accuracies
     if len(orders) > 1:
         measures["position_sd"] = weights @ orders.std(axis=0, ddof=1)

@@ -20,7 +20,7 @@ from proactive_operating.policy import BIASES, Booleans, Floats
 
 NAMES = ("model", "scenario", "condition")
 DETECTIONS = ("auc_own", "neutral_own", "auc_others", "neutral_others")
-RATES = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, *POSITION)
+RATES = ("acc", *ENDINGS, "greedy_acc", *BOUNDS, "worth", *POSITION)
 """Measures in percent."""
 MEASURES = (*RATES, "ps", "greedy_ps", *DETECTIONS)
 RARE = ("limited", "greedy_acc", "greedy_ps")

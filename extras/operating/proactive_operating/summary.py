@@ -8,7 +8,6 @@ import numpy as np
 
 from proactive_operating.knowledge import Signals, collect_signals
 from proactive_operating.policy import BIASES, NEUTRAL_INDEX, Floats, Policy, persistent
-from proactive_operating.split import Curve
 from proactive_operating.state_graph import StateGraph
 from proactive_operating.values import (
     Values,
@@ -25,6 +24,19 @@ LONGEST_BUDGET = 30
 
 Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
 """For each order of the options, the published one first: graphs and policies of the same samples."""
+
+
+class Curve(NamedTuple):
+    """The curve of a model in one scenario, sample by sample."""
+
+    accuracy: Floats
+    """(samples, biases)"""
+    suggestions: Floats
+    """(samples, biases), rising with the bias."""
+
+    def mean(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return accuracy and suggestions by bias, averaged over samples; ``weights`` (..., samples) sum to 1."""
+        return weights @ self.accuracy, np.maximum.accumulate(weights @ self.suggestions, axis=-1)
 
 
 class Summary(NamedTuple):

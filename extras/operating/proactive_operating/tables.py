@@ -17,11 +17,13 @@ from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure
 from proactive_operating.played import exact_and_played, explain_difference
 from proactive_operating.points import operating_curves, operating_points
-from proactive_operating.splits import count_left_out, operating_splits
+from proactive_operating.splits import COLUMNS, operating_splits
 
 SURPRISING_Z = 3.0
 """Distance of played acc or ps from the exact one, in standard deviations, that the report warns of."""
 NORMAL_95 = 1.96
+MOST_UNREADABLE = 20
+"""Percent of the probability above which no verdict on willingness is given."""
 FEW_CLUSTERS = 30
 """With fewer samples (or clusters) in a scenario, its 95% intervals cover the true value in less than 95% of cases."""
 POINTS = {
@@ -30,7 +32,7 @@ POINTS = {
 }  # fmt: skip
 CHAIN = {
     "acc": "own point", "unbiased": "any bias ≤", "persistent": "never giving up ≤", "well_timed": "timed ≤",
-    "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤",
+    "right_suggestion": "right suggestion ≤", "recognition": "recognition ≤", "worth": "a question pays up to",
 }  # fmt: skip
 WITH_PS = {"acc": "ps", "greedy_acc": "greedy_ps"}
 SIGNED = ("neutral_own", "position_effect")
@@ -158,6 +160,10 @@ def sentences(row: Row) -> list[str]:
         f"probabilities (chance: {row['chance_acc']:.1f}% with {row['chance_ps']:.2f}); {row['answered']:.0f}% end with a "
         f"category, {row['abstained']:.0f}% with an abstention, {row['limited']:.0f}% at the turn limit."
     )
+    if row["unreadable"] > MOST_UNREADABLE:
+        share = f"{row['unreadable']:.0f}% of the probability"
+        first = f"{name}: replies that name no option have {share}, so nothing is said of its will to ask."
+        return [first, point]
     if row["neutral_own"] is None:
         return [point]
     direction = "too rarely" if row["neutral_own"] > 0 else "too readily"
@@ -184,45 +190,23 @@ def _factor(bias: float) -> str:
 
 
 def splits_table(run_data: RunData) -> Table:
-    """Return how much of each difference between two models is asking more and how much asking better."""
-    table = splits_table_of(operating_splits(run_data), "operating-splits")
-    if not (left_out := count_left_out(run_data)):
-        return table
-    return replace(
-        table, notes=(f"{pluralize(left_out, 'more pair')}: open_run(DIR).asking_split(BEFORE, AFTER) in Python",)
-    )
+    """Return a line per pair of models or conditions: the difference of the means over scenarios, and its parts."""
+    rows = operating_splits(run_data)
+    lines = [
+        line(f"{row['before']} → {row['after']}", [_split_cell(row, part) for part in COLUMNS])
+        for row in rows.filter(pl.col("scenario").is_null()).iter_rows(named=True)
+    ]
+    title = "points of acc by which two models differ, split by swapping one part of the policy at a time"
+    notes = ("willingness: mean odds of asking; timing: where and what it asks; shares are Shapley values and add up",)
+    return Table("operating-splits", title, columns("models", COLUMNS), tuple(lines), rows, notes=notes)
 
 
-def splits_table_of(rows: pl.DataFrame, table_name: str) -> Table:
-    """Return rows of splits (``SPLIT_SCHEMA``) as a table, a line per pair and family."""
-    scenarios, lines = in_paper_order(rows["scenario"].drop_nulls()), []
-    for (before, after, family), part in rows.group_by(["before", "after", "family"], maintain_order=True):
-        cells = scenario_cells(part.filter(pl.col("scenario").is_not_null()), scenarios, _split_cell)
-        mean = part.filter(pl.col("scenario").is_null()).row(0, named=True)
-        label = f"{before} → {after}{', never giving up' if family == 'persistent' else ''}"
-        lines.append(line(label, [*cells, _split_cell(mean, len(part) - 1)]))
-    title = (
-        "asking more / asking better: points of accuracy from moving along a curve, and from moving to another at equal "
-        "numbers of suggestions; 95% intervals by a paired jackknife over samples, or their clusters where these count"
-    )
-    heads = columns("models", [*scenarios, f"mean of {pluralize(len(scenarios), 'scenario')}"])
-    return Table(table_name, title, heads, tuple(lines), rows)
-
-
-def _split_cell(row: Row, planned: int = 1) -> TableCell:
-    if row["more"] is None:
-        return TableCell("no overlap")
-    text = " / ".join(format_signed(row[part]) for part in ("more", "better"))
-    limits = "; ".join(interval_text(row, part) for part in ("more", "better"))
-    coverage = "" if row["scenarios"] == planned else f" ({row['scenarios']} of {planned})"
-    return TableCell(f"{text}{coverage}", row["better"], limits)
-
-
-def interval_text(row: Row, part: str) -> str:
-    """Return the limits of a part of a split, ``-`` without an interval."""
-    if row[f"{part}_low"] is None:
-        return "-"
-    return f"{format_signed(row[f'{part}_low'])} to {format_signed(row[f'{part}_high'])}"
+def _split_cell(row: Row, part: str) -> TableCell:
+    if row[part] is None:
+        return MISSING
+    limits = [row[f"{part}{end}"] for end in ("_low", "_high")]
+    note = "" if None in limits else " to ".join(map(format_signed, limits))
+    return TableCell(format_signed(row[part]), row[part], note)
 
 
 def exact_table(run_data: RunData) -> Table:

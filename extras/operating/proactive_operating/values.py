@@ -3,6 +3,7 @@
 V(state) is the sum over options of p(option) V(target); every edge to another state adds one suggestion.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,15 @@ class Values(NamedTuple):
 
 def sample_values(graph: StateGraph, policy: Policy, biases: Floats = BIASES) -> Values:
     """Return the exact values of pi_b for each ``b`` in ``biases``."""
-    family = [shifted(question, biases) for question in policy]
-    values = np.zeros((len(graph.question_indices), len(Values._fields), len(biases)))
+    return family_values(graph, policy, [shifted(question, biases) for question in policy])
+
+
+def family_values(graph: StateGraph, policy: Policy, family: Sequence[Floats]) -> Values:
+    """Return the exact values of several policies: per question, their probabilities (options, policies).
+
+    ``policy`` only says what kind each option is.
+    """
+    values = np.zeros((len(graph.question_indices), len(Values._fields), family[0].shape[1]))
     for state in range(len(values) - 1, -1, -1):
         index, targets = graph.question_indices[state], np.array(graph.targets[state])
         question, chances = policy[index], family[index]

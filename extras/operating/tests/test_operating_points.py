@@ -14,6 +14,7 @@ import pytest
 from actors.engine.backend import Backend, Reply, ReplyScore, Request, ScoredReplies
 from actors.engine.registry import open_engine
 from envs import SCENARIOS
+from envs.errors import RunFolderError
 from envs.scenario import suggestions
 from orchestrator.report.figures.draw import draw_figures
 from orchestrator.report.html import write_page
@@ -24,7 +25,7 @@ from orchestrator.report.tables.results import result_tables
 from proactive_operating.played import exact_and_played
 from proactive_operating.points import operating_budgets, operating_points
 from proactive_operating.results import add_columns
-from proactive_operating.splits import operating_splits
+from proactive_operating.splits import operating_splits, split_between
 from proactive_operating.tables import exact_table
 from sweeps.registry import registry
 from tests.orchestrator.report.runs import play_sweep, sweep
@@ -130,14 +131,16 @@ def test_a_shy_model_is_unwilling_and_not_unable(greedy_run: RunData) -> None:
     assert shy["unbiased"] == pytest.approx(eager["unbiased"])
 
 
-def test_all_of_the_difference_is_asking_more(greedy_run: RunData) -> None:
-    rows = operating_splits(greedy_run).filter(pl.col("scenario").is_null())
-    assert rows["family"].to_list() == ["plain", "persistent"]
-    for row in rows.iter_rows(named=True):
-        assert (row["before"], row["after"], row["scenarios"]) == ("shy", "eager", 2)
-        assert row["more"] + row["better"] == pytest.approx(row["difference"])
-        assert row["difference"] > 10
-        assert [row[f"better{end}"] for end in ("", "_low", "_high")] == pytest.approx([0, 0, 0], abs=1e-9)
+def test_all_of_the_difference_is_willingness(greedy_run: RunData) -> None:
+    row = operating_splits(greedy_run).filter(pl.col("scenario").is_null()).row(0, named=True)
+    assert (row["before"], row["after"], row["scenarios"]) == ("shy", "eager", 2)
+    assert row["willingness"] == pytest.approx(row["difference"]) and row["difference"] > 10
+    for part in ("timing", "recognition", "abstention"):
+        assert [row[f"{part}{end}"] for end in ("", "_low", "_high")] == pytest.approx([0, 0, 0], abs=1e-9)
+    back = split_between(greedy_run, "eager", "shy").filter(pl.col("scenario").is_null()).row(0, named=True)
+    assert back["willingness"] == pytest.approx(-row["difference"])
+    with pytest.raises(RunFolderError, match="nobody has no exact curves; those of this run: shy, eager"):
+        split_between(greedy_run, "shy", "nobody")
 
 
 def test_means_have_intervals_and_endings_add_up(greedy_run: RunData) -> None:
@@ -216,8 +219,8 @@ def test_a_curve_after_thoughts_is_reported_as_not_exact(demo_data: Path, tmp_pa
     assert points["auc_own"].null_count() == points["neutral_own"].null_count() == 0
     assert points["greedy_acc"].null_count() == points.height
     assert exact_and_played(run).is_empty(), "only exact values are compared with played ones"
-    mean = operating_splits(run).filter(pl.col("scenario").is_null(), family="plain").row(0, named=True)
-    assert mean["more"] > 10 and mean["better"] == pytest.approx(0.0, abs=1e-9)
+    mean = operating_splits(run).filter(pl.col("scenario").is_null()).row(0, named=True)
+    assert mean["willingness"] > 10 and mean["recognition"] == pytest.approx(0.0, abs=1e-9)
     notes = [note for table in report_tables(run) if table.name == "operating" for note in table.notes]
     assert (
         sum("shy (thinking) is not exact: its probabilities are means over 2 sampled thoughts" in n for n in notes) == 1
@@ -244,7 +247,7 @@ def test_without_probabilities_and_in_one_order_there_is_a_table(demo_data: Path
     for names in ({"model": "uniform"}, {"condition": "one-order"}):
         part = replace(run, asked=run.asked.filter(**names))
         tables = {table.name: table for table in report_tables(part)}
-        assert all("-" in [cell.text for cell in row] for row in tables["operating"].rows), names
+        assert tables["operating"].rows, names
 
 
 @pytest.mark.slow

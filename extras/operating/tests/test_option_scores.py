@@ -21,19 +21,16 @@ from actors.engine.backend import (
 )
 from actors.playing.judge import derive_seed
 from envs import SCENARIOS
-from envs.types import Ending
 from proactive_operating.option_scores import (
     OptionScore,
     ScoredReply,
-    add_usage,
     draw_replies,
-    log_sum,
     mean_options,
     score_options,
     split_thought,
     sum_scores,
 )
-from proactive_operating.state_graph import END, Question, StateGraph, reply_forms
+from proactive_operating.state_graph import Question
 from sweeps.conditions import Condition
 from sweeps.sampling import Sampling
 from tests.envs.games import SAMPLES
@@ -48,12 +45,6 @@ CONDITION = Condition(name="every-state", every_state=True)
 
 def chances(options: Sequence[OptionScore]) -> list[float]:
     return [round(exp(score.log_probability), 12) for score in options]
-
-
-def test_logarithms_of_sums() -> None:
-    assert log_sum([]) == log_sum([-inf, -inf]) == -inf
-    assert log_sum([log(0.25), -inf, log(0.5)]) == pytest.approx(log(0.75)) and log_sum([-800.0]) == -800.0
-    assert log_sum([-800.0, -800.0]) == pytest.approx(-800.0 + log(2))
 
 
 def test_replies_that_name_one_option_add_up() -> None:
@@ -79,12 +70,6 @@ def test_thoughts_are_averaged_and_no_option_is_greedy() -> None:
     assert chances(mean_options(parts)) == [0.375, 0.25]
     assert [score.greedy for score in mean_options(parts)] == [False, False]
     assert mean_options([((OptionScore(-inf, True)),)]) == (OptionScore(-inf, False),)
-
-
-def test_usage_is_that_of_all_replies_and_the_rest_of_the_first() -> None:
-    replies = [Reply("A", 1, 20, "length", 0.5, 2.0, 7), Reply("B", 3, 40, "stop", 1.5, 4.0, 9)]
-
-    assert add_usage(replies) == Reply("A", 4, 60, "length", 2.0, 6.0, 7)
 
 
 @pytest.mark.parametrize(
@@ -164,18 +149,3 @@ def test_letters_are_read_where_they_are_nine_tenths_of_first_tokens() -> None:
         sampled = score(engine)
         assert sampled.samples == 10 and chances(sampled.options) == [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
         assert not any(option.greedy for option in sampled.options)
-
-
-def test_forms_and_kinds_of_options() -> None:
-    shown = (*VIEW.options, *VIEW.categories)
-    graph = StateGraph(SAMPLE, (QUESTION,), (0,), ((-1,),))
-
-    assert reply_forms(QUESTION, 2) == (shown[2], f"C. {shown[2]}", "C", "C.", "(C)")
-    assert QUESTION.options == shown and QUESTION.suggests == (True, False, False, False, False, False)
-    kinds = [graph.kind(0, option) for option in range(6)]
-    assert kinds[:2] == ["suggestion", "abstention"]
-    assert kinds[2:] == ["right" if category == SAMPLE.answer else "wrong" for category in VIEW.categories]
-
-
-def test_endings_are_targets_that_are_no_state() -> None:
-    assert END == {Ending.CORRECT: -1, Ending.WRONG: -2, Ending.LIMIT: -3}

@@ -9,12 +9,11 @@ import pytest
 from planted_curves import planted
 
 from envs.samples import load_samples
-from proactive_operating.knowledge import KNOWN, Signals, collect_signals, detect, detect_draws, recognition
-from proactive_operating.measures import BOUNDS, ENDINGS, POSITION, detection_measures, exact_measures, own_measures
+from proactive_operating.knowledge import Signals, collect_signals, detect, detect_draws, recognition
+from proactive_operating.measures import detection_measures, exact_measures, own_measures
 from proactive_operating.policy import BIASES, NEUTRAL_INDEX, QuestionPolicy, log_odds, only, persistent, shifted
-from proactive_operating.split import Curve
 from proactive_operating.state_graph import StateGraph, build_graph
-from proactive_operating.summary import LONGEST_BUDGET, summarize
+from proactive_operating.summary import Curve, summarize
 from proactive_operating.values import (
     Values,
     can_end_right,
@@ -106,7 +105,7 @@ def test_measures_weigh_samples():
         "greedy_acc": pytest.approx([0.5, 1]), "greedy_ps": pytest.approx([3, 2]), "unbiased": pytest.approx([0.5, 0.5]),
         "persistent": pytest.approx([0.8, 0.5]), "well_timed": pytest.approx([0.6, 0.5]),
         "right_suggestion": pytest.approx([0.7, 0.6]), "recognition": pytest.approx([0.5, 1]),
-        "position_sd": pytest.approx([0.1, 0.2]), "position_effect": pytest.approx([-0.15, -0.3]),
+        "position_sd": pytest.approx([0.1, 0.2]), "position_effect": pytest.approx([-0.15, -0.3]), "worth": [0.0, 0.0],
     }  # fmt: skip
     summary.published_greedy, summary.accuracies = None, summary.accuracies[:1]
     assert set(exact) - set(exact_measures(summary, weights)) == {
@@ -145,30 +144,6 @@ def test_a_summary_averages_orders_and_keeps_the_published_one(demo_data):
     assert summarize([(graphs[:1], [unknown])]).published_greedy is None
 
 
-def test_two_orders_have_a_spread_and_one_has_none():
-    curve = Curve(np.array([[0.1], [0.3]]), np.zeros((2, 1)))
-    summary = SimpleNamespace(
-        plain=curve, persistent=curve, published_greedy=None, well_timed=np.zeros(2), right_suggestion=np.zeros(2),
-        can_end_right=np.zeros(2), accuracies=np.array([[0.25, 0.5], [0.75, 0.5]]),
-    )  # fmt: skip
-    measures = exact_measures(summary, np.array([[0.5, 0.5]]))
-
-    assert measures["position_sd"] == pytest.approx([0.5 * 0.5 / 2**0.5]) and measures[
-        "position_effect"
-    ] == pytest.approx([-0.25])
-
-
-def test_the_family_has_a_value_for_every_tenth_from_minus_30_to_30():
-    assert len(BIASES) == 603 and BIASES[0] == -np.inf and BIASES[-1] == np.inf
-    assert BIASES[1:-1] == pytest.approx([number / 10 for number in range(-300, 301)])
-    assert (BIASES[NEUTRAL_INDEX], KNOWN, LONGEST_BUDGET) == (0.0, 0.5, 30)
-
-
-def test_measures_are_named_as_in_tables():
-    assert ENDINGS == ("answered", "abstained", "limited") and POSITION == ("position_sd", "position_effect")
-    assert BOUNDS == ("unbiased", "persistent", "well_timed", "right_suggestion", "recognition")
-
-
 def asking(best=-2):
     """A question with two suggestions, the right category and a wrong one."""
     flags = [np.array(row, dtype=bool) for row in ([1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 0])]
@@ -195,17 +170,6 @@ def test_greedy_play_follows_the_greedy_option(best, values):
     assert (
         greedy_values(graph, (asking(0), asking(2))) == (1.0, 1) and greedy_values(graph, (asking(0), asking())) is None
     )
-
-
-def test_values_of_endings_by_hand():
-    """A turn limit after one question: 0.4 ask, 0.3 answer right, 0.2 wrong, 0.1 is unreadable."""
-    first = asking()._replace(probabilities=np.array([0.1, 0.3, 0.3, 0.2]))
-    graph = StateGraph(None, (), (0, 0), ((1, 1, -1, -2), (-3, -3, -1, -2)))
-    values = sample_values(graph, (first,), np.zeros(1))
-
-    assert [float(column[0]) for column in values] == pytest.approx([0.42, 0.4, 0.7, 0.0, 0.16])
-    counts = count_suggestions(graph, (first,))
-    assert counts.right == pytest.approx([0.3, 0.12]) and counts.ended == pytest.approx([0.6, 0.4])
 
 
 def test_a_suggestion_at_the_turn_limit_ends_with_nothing():

@@ -20,11 +20,9 @@ from proactive_operating.policy import (
     persistent,
     uniform_policy,
 )
-from proactive_operating.split import Curve, split
-from proactive_operating.splits import split_intervals
 from proactive_operating.state_graph import StateGraph, build_graph, read_option, reply_forms
 from proactive_operating.values import count_suggestions, greedy_values, sample_values, well_timed_accuracy
-from sweeps.conditions import CONDITIONS, VARIANTS
+from sweeps.conditions import VARIANTS
 
 PLAIN = VARIANTS["every-state"]
 
@@ -157,56 +155,6 @@ def test_a_model_that_knows_but_asks_too_rarely_is_told_by_how_much(graphs):
     assert found.neutral == pytest.approx(3.0, abs=1e-9)
 
 
-def curve(graphs, policies):
-    values = [sample_values(*pair) for pair in zip(graphs, policies, strict=True)]
-    return Curve(np.array([v.accuracy for v in values]), np.array([v.suggestions for v in values]))
-
-
-def test_a_pair_that_differs_in_bias_alone_only_asks_more(graphs):
-    for name in ("ROD", "QD", "VSOD"):
-        before = [planted(graph, Random(graph.sample.id), asks=-1.0) for graph in graphs[name]]
-        after = [tilted(policy, 1.0) for policy in before]
-        size = len(before)
-        clusters = [str(number) for number in range(size)]
-        _, parts, _ = split_intervals([(curve(graphs[name], before), curve(graphs[name], after), clusters)])
-        difference, more, better = parts
-        print(
-            f"bias alone, {name}: difference {difference.value:.4f}, more {more.value:.4f}, better {better.value:.1e}"
-        )
-        assert difference.value != 0
-        assert more.value == pytest.approx(difference.value, abs=1e-12)
-        assert better == pytest.approx((0.0, 0.0, 0.0), abs=1e-12)
-
-
-def test_a_pair_that_asks_as_much_only_asks_better(graphs):
-    size = len(graphs["QD"])
-    before, after = (
-        curve(graphs["QD"], [planted(g, Random(g.sample.id), asks=2.0, skill=skill) for g in graphs["QD"]])
-        for skill in (1.0, 3.0)
-    )
-    turns = before.mean(np.full(size, 1 / size))[1][NEUTRAL_INDEX]
-    own = after.mean(np.full(size, 1 / size))
-    bias = float(np.interp(turns, own[1], np.clip(BIASES, -31, 31)))
-    moved = curve(
-        graphs["QD"], [tilted(planted(g, Random(g.sample.id), asks=2.0, skill=3.0), bias) for g in graphs["QD"]]
-    )
-    each, mean, count = split_intervals([(before, moved, [str(n) for n in range(size)])])
-    assert count == 1
-    print(f"knowledge alone, QD: difference {mean[0].value:.4f}, more {mean[1].value:.1e}, better {mean[2].value:.4f}")
-    assert mean[1].value == pytest.approx(0.0, abs=1e-4), "the bias is interpolated"
-    assert mean[2].value == pytest.approx(mean[0].value, abs=1e-4)
-    assert each[0][2].low <= mean[2].value <= each[0][2].high
-    assert mean[2].low > 0
-
-
-def test_a_split_is_never_extrapolated():
-    rising = np.linspace(0, 1, len(BIASES))
-    before = Curve(rising[None], rising[None])
-    beyond = Curve(rising[None], 5 + rising[None])
-    assert np.isnan(split(before, beyond, np.ones(1)).more)
-    assert split(before, beyond, np.ones(1)).difference == 0
-
-
 def test_the_worked_sample_of_the_docs():
     kinds = ("suggestion", "abstention", "right", "wrong")
     flags = [
@@ -235,13 +183,6 @@ def test_the_chain_of_bounds_rises(graphs):
             assert lean.accuracy.max() <= timed + 1e-9 <= chosen + 2e-9
 
 
-def test_conditions_that_remember_turns_have_no_curve():
-    with pytest.raises(ValueError, match="every_state asks each state afresh"):
-        CONDITIONS["history"].model_validate({**CONDITIONS["history"].model_dump(), "every_state": True})
-    with pytest.raises(ValueError, match="orders needs every_state"):
-        CONDITIONS["hint"].model_validate({"name": "mine", "orders": 2})
-
-
 def test_a_greedy_reply_that_names_nothing_ends_wrong_and_an_unknown_one_has_no_value(graphs):
     graph = graphs["QD"][0]
     policy = planted(graph, Random(3))
@@ -264,20 +205,3 @@ def test_chances_that_sum_to_more_than_one_by_rounding_end_no_less_than_never(gr
     counts = count_suggestions(graph, policy)
 
     assert counts.ended.min() == 0.0 and counts.right.sum() == 0.0 and counts.ended.sum() == pytest.approx(1.0)
-
-
-def test_a_split_reaches_both_ends_of_a_curve():
-    rising = np.linspace(0, 1, len(BIASES))
-    before = Curve(rising[None], rising[None])
-    for asked in (0.0, 1.0):
-        after = Curve(rising[None] + 0.25, np.full((1, len(BIASES)), asked) + 1e-13 * (1 if asked else -1))
-        assert split(before, after, np.ones(1)).difference == 0.25
-
-
-@pytest.mark.parametrize(("beyond", "parts"), [(1e-13, (0.25, 0.5, -0.25)), (1e-11, (0.25, math.nan, math.nan))])
-def test_a_split_reads_a_curve_from_its_first_point_to_its_last(beyond, parts):
-    """Each model's own point is at an end of the other's curve: asking half a time more gains 0.5 on either."""
-    rising = np.linspace(0, 1, len(BIASES))
-    before, after = Curve(rising[None], rising[None]), Curve(rising[None] + 0.25, rising[None] + 0.5 + beyond)
-
-    assert tuple(split(before, after, np.ones(1))) == pytest.approx(parts, nan_ok=True)
