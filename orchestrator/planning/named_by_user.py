@@ -57,7 +57,7 @@ def check_named(
     if unnamed:
         raise RunFolderError(
             f"{folder} names {', '.join(dict.fromkeys(unnamed))}, which you have not named; read its sweep, then add "
-            f"`{folder / RESOLVED}`, or your own sweep file that names them"
+            f"`{folder / RESOLVED}`, or your own sweep file that names them, to the command"
         )
 
 
@@ -107,12 +107,22 @@ def _unnamed(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str])
     if describe_code(model):
         if TRUSTED_CODE not in typed and _same_code(model) not in map(_same_code, known):
             yield f"the code or unsafe options of {model.name}"
-    elif not (model.source.startswith("builtin:") or checkpoint_folder(model) or _is_named_source(model, known, typed)):
-        yield f"the weights {model.source}"
+    elif not (model.source.startswith("builtin:") or _are_named_weights(model, known, typed)):
+        yield f"the weights {' of '.join(filter(None, _weights(model)))}"
 
 
-def _is_named_source(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
-    return model.source in {other.source for other in known} or f"model.source={model.source}" in typed
+def _are_named_weights(model: ModelSpec, known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:
+    """Return True if these weights may be loaded: named as they are, or of this machine without adapter and own cache."""
+    if _weights(model) in map(_weights, known):
+        return True
+    adapter, cache = _weights(model)[:2]
+    is_here = f"model.source={model.source}" in typed or checkpoint_folder(model) is not None
+    return is_here and not adapter and not cache
+
+
+def _weights(model: ModelSpec) -> tuple[str, str, str, str]:
+    """Return what decides which weights a model loads: adapter, cache, revision and source."""
+    return model.lora, str(model.options.get("download_dir", "")), model.revision, model.source
 
 
 def _are_named_requirements(requirements: tuple[str, ...], known: Sequence[ModelSpec], typed: Sequence[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socketserver
 import sqlite3
-import sys
 import threading
 
 import pytest
@@ -14,12 +13,10 @@ from envs.errors import RunFolderError
 from orchestrator.cli.main import app
 from orchestrator.planning.named_by_user import check_named, read_own_sweep
 from orchestrator.storage import checksums, run_folder
-from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.tracking.mlflow.local_store import check_files_local
 from orchestrator.view.episode import RunSamples
 from sweeps.load import SweepError
 from sweeps.model import ModelSpec
-from sweeps.registry import describe_code, describe_requirements
 from tests.orchestrator.report import runs
 
 SERVICE = {"backend": "openai", "endpoint": {"base_url": "https://evil.example/v1"}}
@@ -36,6 +33,9 @@ REFUSED = [
     ({"backend": "transformers", "processor": {"trust_remote_code": True}}, "the code or unsafe options of m"),
     ({"backend": "transformers", "options": {"attn_implementation": "evil/kernel"}}, "the code or unsafe options of m"),
     ({"backend": "transformers"}, "the weights evil/model"),
+    ({"backend": "vllm", "source": "Qwen/Qwen3-8B", "revision": "refs/pr/7"}, "the weights refs/pr/7 of Qwen/Qwen3-8B"),
+    ({"backend": "vllm", "source": "Qwen/Qwen3-8B", "lora": "evil/adapter"}, "the weights evil/adapter of "),
+    ({"backend": "vllm", "source": "Qwen/Qwen3-8B", "options": {"download_dir": "run/cache"}}, "the weights run/cache of "),
 ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_what_only_the_folder_names_is_refused_until_an_own_sweep_names_it(demo_
 
     with pytest.raises(RunFolderError) as refusal:
         check_named(tmp_path, sweep, [model])
-    assert reason in str(refusal.value) and "add `--sweep " in str(refusal.value)
+    assert reason in str(refusal.value) and "sweep.resolved.toml`" in str(refusal.value)
 
     check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (model,)}))
     other = entry(**{**fields, "name": "n", "source": "other/model", "backend": fields["backend"]})
@@ -67,7 +67,9 @@ def test_packages_that_only_the_folder_names_are_not_installed(demo_data, tmp_pa
     own = {"source": "builtin:embedded", "backend": "transformers"}
     sweep, model = runs.sweep(demo_data, ["oracle"]), entry(**own, requirements=["evil==1"])
 
-    with pytest.raises(RunFolderError, match=r"names the packages evil==1 of m, which you have not named; .*`--sweep "):
+    with pytest.raises(
+        RunFolderError, match=r"names the packages evil==1 of m, which you have not named; .*sweep.resolved.toml"
+    ):
         check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (entry(**own),)}))
     check_named(tmp_path, sweep, [model], own=sweep.model_copy(update={"models": (model,)}))
     check_named(tmp_path, sweep, [model], typed=['model.requirements=["evil==1"]'])
@@ -126,18 +128,16 @@ def received(demo_data, tmp_path, stranger, monkeypatch):
     [
         ("judge {}", "the data http://127.0.0.2"),
         ("judge {} --set sampling.max_tokens=9", "the service http://127.0.0.2"),
-        ("models flip-rate {} --yes", "the service http://127.0.0.2"),
+        ("models try {} --flip-rate 5 --yes", "the service http://127.0.0.2"),
         ("track {}", "the tracking address http://127.0.0.2"),
         ("audit {}", "the data http://127.0.0.2"),
         ("report {}", ""),
         ("compare {}", ""),
         ("compare {} --power", ""),
         ("status {}", ""),
-        ("filter {}", ""),
         ("export {} --to csv", ""),
-        ("export {} --to inspect", ""),
-        ("export {} --to trajectories", ""),
-        ("merge {} --into {}-merged", ""),
+        ("export {} --to turns", ""),
+        ("merge {} --output {}-merged", ""),
     ],
 )
 def test_no_command_on_a_received_folder_contacts_its_addresses(received, stranger, command, says):
@@ -157,18 +157,9 @@ def test_view_of_a_received_folder_contacts_no_address(received, stranger):
 
 def test_the_stranger_is_reached_once_the_data_are_named(received, stranger):
     own = received / run_folder.RESOLVED
-    outcome = CliRunner().invoke(app, ["models", "flip-rate", str(received), "--yes", "--sweep", str(own)])
+    outcome = CliRunner().invoke(app, ["models", "try", str(received), str(own), "--flip-rate", "5", "--yes"])
 
     assert outcome.exit_code != 0 and stranger.connections, "otherwise the other tests would show nothing"
-
-
-def test_commit_in_a_folder_does_not_choose_the_code_of_a_model(tmp_path):
-    weights = LoadedWeights(tmp_path)
-    trusted = entry(trust_remote_code=True)
-    weights.models["m"] = {"source": "evil/model", "revision": "", "weights": "a" * 40}
-
-    assert weights.pin(entry()).revision == "a" * 40
-    assert weights.pin(trusted).revision == ""
 
 
 def test_database_that_keeps_files_elsewhere_is_refused(tmp_path):
@@ -191,35 +182,6 @@ evil = evil:act
 """
 
 
-def test_package_that_comes_in_a_folder_is_not_installed(demo_data, tmp_path, monkeypatch):
-    folder = runs.play_sweep(tmp_path / "received", runs.sweep(demo_data, ["uniform"], ["hint"]))
-    (folder / "evil.py").write_text("import pathlib; pathlib.Path('ran').touch()")
-    (folder / "evil-1.dist-info").mkdir()
-    (folder / "evil-1.dist-info/entry_points.txt").write_text(PACKAGE)
-    text = (folder / run_folder.RESOLVED).read_text()
-    hostile = text.replace('"builtin:uniform"', '"builtin:evil"').replace("measures = []", 'measures = ["evil"]')
-    assert hostile != text
-    checksums.write(folder / run_folder.RESOLVED, hostile.encode())
-    monkeypatch.chdir(tmp_path)
-
-    for command in ("report {}", "status {}", "models flip-rate {} --yes", "export {} --to csv"):
-        CliRunner().invoke(app, command.replace("{}", str(folder)).split())
-    assert "evil" not in sys.modules and not list(tmp_path.rglob("ran"))
-
-
-def test_a_run_says_which_models_may_run_code():
-    assert describe_code(entry(trust_remote_code=True)) == "m may run code of its own (trust_remote_code)"
-    unsafe = entry(unsafe_options=True, options={"hf_overrides": {}}, processor={"size": "evil"})
-    assert describe_code(unsafe) == "m may run code of its own (options.hf_overrides, processor.size)"
-    assert describe_code(entry(options={"max_num_seqs": 4})) == ""
-
-
-def test_a_run_says_which_models_install_packages():
-    model = entry(backend="transformers", requirements=["transformers==5.18.0"])
-    assert describe_requirements(model) == "m installs its own transformers==5.18.0"
-    assert describe_requirements(entry()) == ""
-
-
 def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     sweep = runs.sweep(demo_data, ["oracle"])
     path = tmp_path / run_folder.RESOLVED
@@ -227,20 +189,6 @@ def test_own_sweep_is_a_sweep_file_or_a_resolved_one(demo_data, tmp_path):
     assert read_own_sweep(path) == sweep and read_own_sweep(None) is None
     path.write_text("name = 1")
     with pytest.raises(SweepError, match="is no sweep that this version reads"):
-        read_own_sweep(path)
-
-
-def test_an_own_sweep_that_is_none_is_a_sentence(tmp_path):
-    path = tmp_path / run_folder.RESOLVED
-    assert read_own_sweep(None) is None
-    with pytest.raises(SweepError) as error:
-        read_own_sweep(path)
-    assert str(error.value) == f"{path} is no sweep that this version reads (No such file or directory)"
-    path.write_text("name = [\n")
-    with pytest.raises(SweepError, match=r"is no sweep that this version reads \(Invalid value .*\)$"):
-        read_own_sweep(path)
-    path.write_text('name = "x"\nnew_key = 1\n')
-    with pytest.raises(SweepError, match=r"is no sweep that this version reads \(\d+ validation errors? for Sweep\)$"):
         read_own_sweep(path)
 
 

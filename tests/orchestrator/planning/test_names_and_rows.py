@@ -13,10 +13,8 @@ from orchestrator.planning.build_plan import (
     planned_rows,
     stored_episodes,
 )
-from orchestrator.planning.named_by_user import check_named, check_tracking, plan_from_folder
-from orchestrator.planning.plan import BUILTIN_GROUP, judge_group, worker_group
+from orchestrator.planning.named_by_user import check_named
 from orchestrator.planning.stored_keys import StoredKeys, ids_in_keys, sample_ids
-from sweeps.load import build_judge
 from sweeps.spec import ModelSpec
 from tests.orchestrator.report import runs
 
@@ -30,14 +28,7 @@ def refusal(folder, sweep, models, **named) -> str:
     try:
         check_named(folder, sweep, models, **named)
     except RunFolderError as problem:
-        start, end = (
-            f"{folder} names ",
-            f"`--sweep {folder}/sweep.resolved.toml`, or your own sweep file that names them",
-        )
-        middle = ", which you have not named; read its sweep, then add "
-        text = str(problem)
-        assert text.startswith(start) and text.endswith(middle + end)
-        return text.removeprefix(start).removesuffix(middle + end)
+        return str(problem).partition(" names ")[2].partition(", which you have not named")[0]
     return ""
 
 
@@ -48,16 +39,6 @@ def played(demo_data):
 
 def service(address="", key="OPENAI_API_KEY"):
     return entry(backend="openai", endpoint={"base_url": address, "key_env": key})
-
-
-def test_everything_unnamed_is_named_once_in_one_sentence(played, tmp_path):
-    data = played.model_copy(update={"data": "https://evil.example/data"})
-    models = [service("https://e.example/v1"), service("https://e.example/v1"), entry(backend="vllm"),
-              entry(backend="transformers", requirements=["a==1", "b==2"])]  # fmt: skip
-    assert refusal(tmp_path, data, models) == (
-        "the service https://e.example/v1 (key in OPENAI_API_KEY), the weights evil/model, the packages a==1, b==2 of m, "
-        "the data https://evil.example/data"
-    )
 
 
 @pytest.mark.parametrize(
@@ -85,16 +66,6 @@ def test_a_service_gets_a_key_only_where_both_are_named(played, tmp_path, monkey
     assert refusal(tmp_path, played, [service(address, key)], typed=typed) == refused
 
 
-def test_an_own_sweep_names_a_service_with_its_key_and_not_with_another(played, tmp_path):
-    own = played.model_copy(update={"models": (service("https://e.example", "MINE"),)})
-    assert refusal(tmp_path, played, [service("https://e.example", "MINE")], own=own) == ""
-    assert refusal(tmp_path, played, [service("https://e.example", "TOKEN")], own=own) == (
-        "the service https://e.example (key in TOKEN)"
-    )
-    weights = played.model_copy(update={"models": (entry(backend="vllm", source="https://e.example"),)})
-    assert refusal(tmp_path, played, [service("https://e.example", "")], own=weights) == "the service https://e.example"
-
-
 def test_weights_are_named_by_their_source_and_code_by_all_that_chooses_it(played, tmp_path):
     weights = entry(backend="vllm")
     assert refusal(tmp_path, played, [weights]) == "the weights evil/model"
@@ -109,37 +80,6 @@ def test_weights_are_named_by_their_source_and_code_by_all_that_chooses_it(playe
     own = played.model_copy(update={"models": (code.model_copy(update={"revision": "1" * 40}),)})
     assert refusal(tmp_path, played, [code], own=own) == "the code or unsafe options of m"
     assert refusal(tmp_path, played, [code], own=played.model_copy(update={"models": (code,)})) == ""
-
-
-def test_data_are_named_by_their_address_whatever_the_commit(played, tmp_path):
-    def with_data(address):
-        return played.model_copy(update={"data": address})
-
-    sweep = with_data("hf://org/name@main/test")
-    assert refusal(tmp_path, sweep, []) == "the data hf://org/name@main/test"
-    assert refusal(tmp_path, sweep, [], own=with_data(f"hf://org/name@{'1' * 40}/test")) == ""
-    for other in ("hf://org/other@main/test", "hf://org/name@main", str(tmp_path)):
-        assert refusal(tmp_path, sweep, [], own=with_data(other)) == "the data hf://org/name@main/test"
-    with pytest.raises(RunFolderError) as refused:
-        plan_from_folder(tmp_path, sweep)
-    assert str(refused.value) == (
-        f"{tmp_path} names the data hf://org/name@main/test, which are not on this machine; `plan` with your own sweep file "
-        "fetches them, or add --data DIR"
-    )
-    assert plan_from_folder(tmp_path, played).total == build_plan(played).total
-
-
-def test_runs_are_tracked_on_this_machine_or_where_the_user_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mine.example")
-    for uri in ("http://127.0.0.1:5000", "http://localhost", "http://[::1]:5000", "https://mine.example"):
-        check_tracking(tmp_path, uri)
-    for uri in ("https://mine.example/x", "http://127.0.0.2", "sqlite:///x"):
-        with pytest.raises(RunFolderError) as refused:
-            check_tracking(tmp_path, uri)
-        assert str(refused.value) == (
-            f"{tmp_path} names the tracking address {uri}; add `--tracking-uri {uri}` to send the run and your MLflow login "
-            "there, or `--tracking-uri sqlite` for a file in the folder"
-        )
 
 
 def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_data, tmp_path):
@@ -161,11 +101,6 @@ def test_rows_of_a_plan_count_up_to_the_stops_and_those_of_the_full_set(demo_dat
     assert len(stored_episodes(plan, runs.play_sweep(tmp_path, spec, only=7)).collect()) == 7
     assert sum(row["done"] for row in cells_with_progress(plan, tmp_path)) == 7
     assert stored_episodes(plan, tmp_path, "another").collect().height == 0
-
-
-def test_groups_of_workers_have_names_that_no_model_has():
-    assert worker_group(entry()) == "m" and worker_group(entry(backend="builtin")) == "builtin" == BUILTIN_GROUP
-    assert judge_group(build_judge({"model": "qwen3-8b"}, "x")) == "judge:qwen3-8b"
 
 
 def test_stored_keys_are_found_by_cell_and_read_for_their_samples(demo_data):

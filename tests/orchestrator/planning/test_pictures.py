@@ -1,6 +1,5 @@
 """The pictures that episodes show, and their hashes: once read, read again only if touched, and never trusted after a change."""
 
-import os
 from hashlib import blake2b
 from threading import Event
 
@@ -15,10 +14,8 @@ from orchestrator.planning.pictures import (
     ShownPictures,
     read_pictures,
     record_pictures,
-    scan_pictures,
 )
 from orchestrator.storage import checksums
-from sweeps.conditions import VARIANTS
 from tests.orchestrator.report import runs
 
 ENTRY = {"name": "m", "source": "org/m", "backend": "transformers"}
@@ -41,18 +38,6 @@ def test_an_episode_shows_all_pictures_that_its_turns_may_reach(demo_data):
     }
     first = plan.cell_samples(cell)[0]
     assert every[: len(shown.paths(cell, first))] == sorted(shown.paths(cell, first))
-
-
-def test_policies_and_texts_show_none_and_swapped_samples_another(demo_data):
-    policy = plan_of(demo_data, ["zero-shot"], models=["oracle"])
-    assert list(ShownPictures(policy).all_paths()) == []
-    assert ShownPictures(policy).paths(policy.cells[0], policy.cell_samples(policy.cells[0])[0]) == frozenset()
-    for name in (name for name, condition in VARIANTS.items() if condition.picture in ("none", "swapped")):
-        plan = plan_of(demo_data, [name])
-        (cell,) = plan.cells
-        for sample in plan.cell_samples(cell):
-            paths = ShownPictures(plan).paths(cell, sample)
-            assert paths == (frozenset() if sample.swapped is None else {sample.swapped.image.path}), name
 
 
 def test_solved_examples_are_shown_too(demo_data):
@@ -108,36 +93,6 @@ def test_a_picture_that_changed_never_gets_a_hash_again(tmp_path, data, caplog):
     caplog.clear()
     write(data, a=b"one")
     assert record(tmp_path, data, "a", "b") == {"a": "changed", "b": digest(b"two")} and caplog.text == ""
-
-
-def test_an_untouched_picture_is_not_read_again(tmp_path, data, monkeypatch):
-    (first,) = scan_pictures(data, ["a.png"], {})
-    reads = []
-    real = pictures.regular.read_bytes
-    monkeypatch.setattr(
-        pictures.regular, "read_bytes", lambda path, most: (reads.append(path.name), real(path, most))[1]
-    )
-    untouched, _ = scan_pictures(data, ["a.png", "b.png"], {"a.png": first})
-    assert untouched is first and reads == ["b.png"]
-    os.utime(data / "a.png", ns=(1, 1))
-    (again,) = scan_pictures(data, ["a.png"], {"a.png": first})
-    assert again.sum == first.sum and again.modified == 1 and reads == ["b.png", "a.png"]
-
-
-def test_recording_stops_between_two_chunks(tmp_path, data):
-    stop = Event()
-    stop.set()
-    assert record(tmp_path, data, "a", stop=stop) == {} and not (tmp_path / FILE).exists()
-
-    def names():
-        for number in range(450):
-            if number == 250:
-                stop.set()
-            yield f"{number}.png"
-
-    stop.clear()
-    record_pictures(tmp_path, data, names(), stop)
-    assert len(read_pictures(tmp_path)) == 400, "chunks have two hundred files"
 
 
 def test_a_damaged_table_counts_as_none(tmp_path, data):

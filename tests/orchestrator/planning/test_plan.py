@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from orchestrator.planning.build_plan import build_plan, cells_with_progress
-from orchestrator.planning.pictures import _scan_picture
-from orchestrator.planning.plan import CellOrdinals, Plan, _calling_mode, judge_group, make_plan, worker_group
+from orchestrator.planning.plan import Plan, _calling_mode, judge_group, make_plan, worker_group
 from sweeps.load import build
 from sweeps.model import ModelSpec
 from sweeps.spec import Protocol
@@ -79,18 +78,6 @@ def test_example_pool_changes_keys_only_where_examples_are_shown(condition, chan
     assert not changes or not set(keys_of(first, condition)) & set(keys_of(second, condition))
 
 
-def test_pool_of_other_scenario_changes_no_key():
-    options = {"conditions": ["icl-1"]}
-    pools = samples()
-    changed_pools = {**pools, "ROD": samples(digest="e")["ROD"]}
-    first, second = small_plan(pools, **options), small_plan(changed_pools, **options)
-
-    same = [
-        cell.scenario for index, cell in enumerate(first.cells) if list(first.keys(index)) == list(second.keys(index))
-    ]
-    assert same == ["MVP-N"] * 2
-
-
 @pytest.mark.parametrize(
     "change",
     [{"seed": 1}, {"sampling": {"temperature": 0.5}}, {"played": samples(digest="e")}],
@@ -106,25 +93,6 @@ def test_what_changes_no_answer_changes_no_key():
     assert set(small_plan(played=samples({"ROD": 1, "MVP-N": 1}), pools=samples()).all_keys()) < set(
         small_plan().all_keys()
     )
-
-
-def test_ordinals_share_sample_across_conditions():
-    plan = small_plan(models=["uniform"], scenarios=["ROD"])
-
-    assert plan.total == 6
-    assert [[plan.share_sample(first, second) for second in range(6)] for first in range(6)] == [
-        [first % 3 == second % 3 for second in range(6)] for first in range(6)
-    ]
-
-
-def test_conditions_of_sample_are_adjacent_in_queue():
-    plan = small_plan(models=["uniform"])
-    queue = plan.pending(())
-
-    assert list(queue) == ["builtin"]
-    assert sorted(queue["builtin"]) == list(range(plan.total))
-    pairs = list(zip(queue["builtin"][::2], queue["builtin"][1::2], strict=True))
-    assert all(plan.share_sample(*pair) and pair[0] < pair[1] for pair in pairs)
 
 
 def test_pending_is_plan_minus_finished():
@@ -236,18 +204,6 @@ def test_suggestion_pool_changes_random_proactive_keys_only():
     assert keys("zero-shot", pool, pool) == keys("zero-shot", changed_pool, pool)
 
 
-def test_scenario_without_samples_has_no_episodes():
-    none = small_plan(played={"ROD": [], "MVP-N": []}, models=["uniform"], conditions=["zero-shot", "random-proactive"])
-
-    assert none.total == 0 and list(none.all_keys()) == [] and none.pending(()) == {}
-
-
-def test_single_cell_sweep_is_pending_from_ordinal_zero():
-    (queue,) = small_plan(models=["uniform"], scenarios=["ROD"], conditions=["hint"]).pending(()).values()
-
-    assert sorted(queue) == [0, 1, 2]
-
-
 @pytest.mark.parametrize("rule", [{}, {"precision": {"half_width": 1.0}}])
 @pytest.mark.parametrize("protocol", ["mcqa", "oeg"])
 def test_cells_are_played_in_a_drawn_order(rule, protocol):
@@ -267,19 +223,6 @@ def test_cells_are_played_in_a_drawn_order(rule, protocol):
     assert 40 <= (first_half < 100).sum() <= 60 and abs(first_half.mean() - 99.5) < 15
     keys = set(plan.all_keys())
     assert {plan.key(*plan.task(ordinal)) for ordinal in queue} == keys
-
-
-def test_function_call_style_changes_tool_keys_only(demo_data):
-    def keys(protocol, **fields):
-        served = {"name": "m", "source": "served", "backend": "openai", "endpoint": {"key_env": ""}, **fields}
-        table = {"data": str(demo_data), "models": ["m"], "model": [served], "scenarios": ["QD"], "protocol": protocol}
-        return set(build_plan(build(table, "test.toml")).all_keys())
-
-    assert keys("tools").isdisjoint(keys("tools", tools="text"))
-    on_vllm = [keys("tools", backend="vllm", endpoint={}, tools=name) for name in ("", "text", "hermes", "pythonic")]
-    assert on_vllm[0] == on_vllm[1] and len({*on_vllm[1], *on_vllm[2], *on_vllm[3]}) == 3 * len(on_vllm[0])
-    assert keys("mcqa") == keys("mcqa", tools="text") and keys("mcqa").isdisjoint(keys("tools"))
-    assert keys("mcqa") | keys("tools") == keys(["tools", "mcqa"])
 
 
 def test_judge_changes_keys_only_where_it_reads_between_turns(demo_data):
@@ -308,13 +251,6 @@ def test_cells_of_a_run_count_what_is_stored_and_nothing_without_a_folder(demo_d
     assert sum(done.values()) == 13 and all(0 < count < 10 for count in done.values())
 
 
-def test_ordinals_of_cells_are_known_without_a_list():
-    ordinals = CellOrdinals((0, 10, 25, 40), {0, 2})
-
-    assert [number for number in range(45) if number in ordinals] == [*range(10), *range(25, 40)]
-    assert "3" not in ordinals and None not in ordinals
-
-
 @pytest.mark.parametrize(
     ("fields", "mode"),
     [
@@ -334,12 +270,3 @@ def test_a_cell_that_stopped_holds_its_first_samples_by_rank(demo_data):
         stopped.ranks["QD"][number] < 4 for number in range(10)
     ]
     assert len(list(stopped.all_keys())) == 14 and all(stopped._belongs(1, number) for number in range(10))
-
-
-def test_a_picture_that_is_not_there_has_no_size_and_no_sum(tmp_path):
-    (tmp_path / "a.png").write_bytes(b"x")
-    assert tuple(_scan_picture(tmp_path, "b.png", None)) == ("b.png", 0, 0, 0, "")
-    picture = _scan_picture(tmp_path, "a.png", None)
-    assert (
-        picture[:2] == ("a.png", 1) and len(picture[4]) == 32 and _scan_picture(tmp_path, "a.png", picture) is picture
-    )
