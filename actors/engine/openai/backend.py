@@ -7,7 +7,9 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from random import Random
 from time import monotonic, perf_counter
@@ -83,7 +85,9 @@ class OpenAIBackend(Backend):
         self.last_answer_at = 0.0
         """Monotonic time of the last answer to any request."""
         self.failing = 0
-        """Requests that have failed at least once."""
+        """Requests on their way that have failed at least once."""
+        self.recovered_at = -inf
+        """Monotonic time at which a request was answered that had failed."""
         self.silent = 0
         """Replies in a row that hold thoughts alone."""
         self.stopped: ModelStopped | None = None
@@ -141,7 +145,12 @@ class OpenAIBackend(Backend):
                 before_sleep=lambda state: self._check_limits(sending, _error_of(state)),
                 reraise=True,
             )
-            return await retrying(self._send, sending, chance)
+            try:
+                reply: Reply = await retrying(self._send, sending, chance)
+                self.recovered_at = monotonic() if sending.failures else self.recovered_at
+                return reply
+            finally:
+                self.failing -= sending.failures > 0
 
     async def _send(self, sending: Sending, chance: Random) -> Reply:
         async with self.pace.slot(chance) as reductions:
@@ -172,8 +181,8 @@ class OpenAIBackend(Backend):
             self._note_answer()
             raise RetryableError(self.dialect.clean(str(problem)), unreadable=True) from None
         except Exception as problem:  # the SDK may raise anything on an untrusted response
-            tokens_sent = request_body.estimate_tokens(sending.request, self.pictures.renderer.size)
-            too_long = await self.dialect.is_too_long(problem, tokens_sent)
+            estimate = partial(request_body.estimate_tokens, sending.request, self.pictures.renderer.size)
+            too_long = await self.dialect.is_too_long(problem, estimate)
             raise self.dialect.classify(problem, body, too_long) from None
         if reason := request_body.describe_overlong(self.model, tokens.reply, body):
             raise ModelStopped(reason)
@@ -200,7 +209,7 @@ class OpenAIBackend(Backend):
         if isinstance(error, FieldRefused):
             return
         name, patience = self.model.name, self.endpoint.patience
-        self.failing += not sending.failures and not error.throttled
+        self.failing += not (sending.failures or error.throttled)
         sending.first_failed_at = sending.first_failed_at or monotonic()
         sending.failures += not error.throttled
         sending.unreadable += error.unreadable
@@ -211,10 +220,12 @@ class OpenAIBackend(Backend):
             raise BackendDied(f"{name}: no answer for {patience:g} s; last error: {error.reason}")
         if self.last_answer_at <= sending.first_failed_at:
             return
-        if self.failing == 1 and sending.failures >= TRIES:
-            raise Unprocessable(f"{name} failed {TRIES} times on this request alone; last error: {error.reason}")
-        cause = f"{self.failing} requests failed while others were answered, perhaps by one bad replica of several"
-        if self.failing > 1 and sending.failures >= TRIES // 2:
+        if self.failing == 1 and monotonic() - self.recovered_at > patience:
+            if sending.failures >= TRIES:
+                raise Unprocessable(f"{name} failed {TRIES} times on this request alone; last error: {error.reason}")
+            return
+        cause = "some requests fail while others are answered, perhaps by one bad replica of several"
+        if sending.failures >= TRIES // 2:
             self.dialect.say(f"{cause}: {error.reason}", "replica")
         if sending.failures >= TRIES_OF_MANY:
             raise Unprocessable(f"{name}: {cause}; last error: {error.reason}")

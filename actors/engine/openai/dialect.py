@@ -1,6 +1,6 @@
 """What one service takes and says: the fields that it refuses, the model's context, and errors in its own words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import openai
@@ -62,13 +62,13 @@ class Dialect:
         words = f"say {other}" if self.refused_fields[name] else "leave it out"
         self.say(f"the service refuses {name}; requests {words}", name)
 
-    async def is_too_long(self, error: Exception, estimated_tokens: int) -> bool:
+    async def is_too_long(self, error: Exception, estimate_tokens: Callable[[], int]) -> bool:
         """Return True if a refused prompt has more tokens than the service lists as the model's context."""
         if not isinstance(error, openai.APIStatusError) or error.status_code not in (400, 413, 422, 500):
             return False
         if self.context is None:
             self.context = await http_client.read_context(self.client, self.model.source)
-        return 0 < self.context < estimated_tokens
+        return self.context > 0 and self.context < estimate_tokens()
 
     def describe(self, answer: Answer) -> str:
         """Return what the service did otherwise than asked, for the turn's row; empty if nothing."""
