@@ -189,12 +189,9 @@ class Worker:
         if self.runner is not None:
             self.runner.recall(frozenset(ordinals))
 
-    async def set_in_flight(self, episodes: int) -> None:
-        """Change how many episodes are played at once: from the next lease on, for services immediately."""
-        if self.runner is not None:
-            self.runner.in_flight = episodes
-        for backend in self.backends.values():
-            backend.limit_in_flight(episodes)
+    async def describe_trouble(self) -> str:
+        """Return why the engines answer no request now; empty if they do."""
+        return "; ".join(filter(None, (backend.describe_trouble() for backend in self.backends.values())))
 
     async def try_model(self, ordinals: Sequence[int]) -> trial.TrialReport:
         """Run the trial of ``models try`` on a started worker; its only engine is closed afterwards."""

@@ -217,9 +217,9 @@ class Backend(ABC):
         """Return a context that lasts for one episode: some engines wait until every episode in play has sent a request."""
         return nullcontext()
 
-    def limit_in_flight(self, requests: int) -> None:
-        """Change the number of requests that may be in flight, where the engine limits them itself."""
-        return None
+    def describe_trouble(self) -> str:
+        """Return why no request is answered now, and when the next one is sent; empty if they are answered."""
+        return ""
 
     def set_budget(self, ledger: Any, holder: str) -> None:
         """Let a paid engine ask the sweep's ledger before each request; ``holder`` names this worker."""

@@ -6,7 +6,6 @@ to load is an event for the scheduler; the driver raises only its own bugs and e
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,11 +15,13 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from actors.engine.backend import ModelStopped
 from actors.playing.records import EpisodeBatch, VerdictBatch
 from orchestrator.datasets.node_staging import NodeStaging
+from orchestrator.execution.attempt_clock import AttemptClock
 from orchestrator.execution.certifier import Certifier
 from orchestrator.execution.cluster_view import ClusterView
 from orchestrator.execution.loss_reason import FATAL_START_ERRORS, last_line, loss_reason, raise_loss
 from orchestrator.execution.ray_cluster import NodeRequest, is_joined, node_hosts
 from orchestrator.execution.result_sink import ResultSink
+from orchestrator.execution.service_troubles import ServiceTroubles
 from orchestrator.execution.worker_logs import AttemptLog, log_command, log_held, log_nodes, log_ready
 from orchestrator.execution.worker_pool import WorkerPool, resolve
 from orchestrator.judging.judge_queue import JudgeQueue
@@ -35,8 +36,6 @@ from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0
 """Seconds a worker may take to load; a 78B model from a cold disk needs many minutes."""
-STANDSTILL_S = 5.0
-"""The driver reads the clock twice a second; a gap of more seconds means that the driver itself was stopped (SIGSTOP)."""
 CHECK_INTERVAL_S = 5.0
 """Seconds between two checks for silent workers and changed nodes."""
 RESTART_DELAY_S = 0.5
@@ -79,6 +78,7 @@ class Driver:
         """Nodes that a person has drained (``ctl drain``)."""
         self.pool = WorkerPool(sweep, plan, self.demands, sink.store.folder, attempt_log, judge_queue)
         self.stages = NodeStaging(sweep)
+        self.troubles = ServiceTroubles(self.pool, self._spawn)
         self.certifier = Certifier(plan, sink.store.folder)
         queues = dict(pending)
         if self.pool.turn_judges.group:
@@ -91,7 +91,7 @@ class Driver:
             sweep.cluster.wait_hours * 3600 if is_joined() else 0.0,
         )  # fmt: skip
         log_held(self.nodes)
-        self._started_at = self._clock_read_at = time.monotonic()
+        self.now, self.hosts = AttemptClock().now, node_hosts
         self.events: asyncio.Queue[Callable[[], list[Command]]] = asyncio.Queue()
         self.stopping = asyncio.Event()
         self.cluster_lost = False
@@ -116,7 +116,7 @@ class Driver:
                     break
                 self.act(event.result()())
             if ticking.done():
-                ticking.result()  # it ends only by an error, such as a full disk, which is raised
+                ticking.result()  # raises: it ends only by an error, such as a full disk
             return self.schedule.done
         finally:
             for task in (ticking, stopped, spending):
@@ -130,15 +130,6 @@ class Driver:
         """The cluster's nodes with GPUs, at the last reading."""
         return self.view.nodes
 
-    def now(self) -> float:
-        """Return the seconds since the driver started, without the time for which its process was stopped."""
-        clock = time.monotonic()
-        if (stopped_for := clock - self._clock_read_at) > STANDSTILL_S:
-            log.warning("the driver was stopped for %.0f s, which do not count as silence of workers", stopped_for)
-            self._started_at += stopped_for
-        self._clock_read_at = clock
-        return clock - self._started_at
-
     def stop(self) -> None:
         """Stop as soon as possible; unfinished episodes stay pending."""
         self.stopping.set()
@@ -148,10 +139,6 @@ class Driver:
         log.warning("Ray on this machine has ended")
         self.cluster_lost = True
         self.stop()
-
-    def hosts(self) -> dict[str, str]:
-        """Return node -> host name."""
-        return node_hosts()
 
     # -- commands -----------------------------------------------------------------------------------------------------
     def act(self, commands: Sequence[Command]) -> None:
@@ -288,6 +275,7 @@ class Driver:
     def _check(self) -> list[Command]:
         for slot in self.pool.find_placed():
             self.schedule.on_placed(slot, self.now())
+        self.troubles.ask({slot for slot, worker in self.schedule.slots.items() if worker.ready})
         nodes, commands = self.nodes, self.schedule.on_tick(self.now())
         if self.view.read(self.pool.holdings()):
             log_nodes(nodes, self.nodes, self.view.draining)

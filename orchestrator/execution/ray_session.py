@@ -93,7 +93,7 @@ def _on_tick(
     control.poll()
     ahead.prepare(driver.schedule)
     clock.look(driver.schedule.slots, driver.now())
-    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons)
+    progress.show(driver.sink.per_cell, driver.sink.errors, driver.schedule, driver.reasons, driver.troubles.by_group)
     state.store.flush_old()
     if state.stops.changed:
         progress.replan(state.replan())

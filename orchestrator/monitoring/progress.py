@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import polars as pl
@@ -77,7 +78,12 @@ class Progress:
         snapshot.remove(self.folder)
 
     def show(
-        self, per_cell: Mapping[str, int], errors: Mapping[str, int], schedule: Scheduler, reasons: Mapping[str, str]
+        self,
+        per_cell: Mapping[str, int],
+        errors: Mapping[str, int],
+        schedule: Scheduler,
+        reasons: Mapping[str, str],
+        troubles: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Show the counts of this attempt; the driver calls this about twice a second."""
         now, done = time.monotonic(), sum(per_cell.values())
@@ -91,7 +97,8 @@ class Progress:
         line_due = now - self._printed >= min(MAX_LINE_INTERVAL_S, max(LINE_INTERVAL_S, (now - self.began) / 10))
         if self.table is None and not file_due and not line_due:
             return
-        current = self.rate_meter.snapshot(schedule, self._by_group(per_cell), self._by_group(errors), reasons, now)
+        counts = self._by_group(per_cell), self._by_group(errors)
+        current = self.rate_meter.snapshot(schedule, *counts, reasons, now, troubles)
         if file_due:
             self._written = now
             snapshot.write(self.folder, current)

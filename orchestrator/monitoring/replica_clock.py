@@ -62,7 +62,7 @@ class ReplicaClock:
         """Move a worker's undelivered time to ``lost``; a worker that was ordered to stop has delivered everything."""
         slot = replica.slot
         part = _part(slot)
-        if part == "loading" or slot.leased_count:
+        if not slot.stopped and (part == "loading" or slot.leased_count):
             times = self._times_of(slot)
             lost = min(replica.undelivered_s, getattr(times, part))
             setattr(times, part, getattr(times, part) - lost)

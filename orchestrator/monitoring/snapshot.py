@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.scheduling.commands import JUDGES
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.state import WorkerSlot
 from orchestrator.storage import safe_write
 from orchestrator.storage.status import LIVE
 
@@ -55,7 +57,7 @@ class GroupRow:
     """Episodes that the user has paused (``proactive-sweep ctl``)."""
     cancelled: int = 0
     waits: str = ""
-    """What it waits for before its first worker can start; empty if it does not wait."""
+    """Why no episode ends now; empty if some do, or if nothing plays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,12 @@ class RateMeter:
         errors: Mapping[str, int],
         reasons: Mapping[str, str],
         now: float,
+        troubles: Mapping[str, str] = MappingProxyType({}),
     ) -> Snapshot:
-        """Return the snapshot of this moment; ``stored`` and ``errors`` count this attempt's episodes by group."""
+        """Return the snapshot of this moment; ``stored`` and ``errors`` count this attempt's episodes by group.
+
+        ``troubles``: group -> why its service answers nothing now.
+        """
         judges = {name for name, group in schedule.groups.items() if group.demand.pool == JUDGES}
         counts = Counter(stored)  # negative if failed episodes of an earlier attempt are played again
         counts.update({name: schedule.groups[name].played + schedule.groups[name].answered for name in judges})
@@ -107,7 +113,7 @@ class RateMeter:
         names = dict.fromkeys((*self.planned, *schedule.groups))
         rows = [
             replace(
-                self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges),
+                self._row(name, schedule, counts[name], rates.get(name, 0.0), name in judges, troubles.get(name, "")),
                 errors=errors.get(name, 0) + self.errors.get(name, 0),
                 reason=reasons.get(name, ""),
             )
@@ -133,7 +139,7 @@ class RateMeter:
         seconds = now - began
         return {name: (counts[name] - first[name]) / seconds for name in counts} if seconds > 0 else {}
 
-    def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool) -> GroupRow:
+    def _row(self, name: str, schedule: Scheduler, stored: int, rate: float, judges: bool, trouble: str) -> GroupRow:
         group, slots = schedule.groups.get(name), [s for s in schedule.slots.values() if s.group.name == name]
         waiting = group.queued_count if group else 0
         in_flight = sum(slot.leased_count for slot in slots)
@@ -154,9 +160,23 @@ class RateMeter:
             at_once=group.demand.concurrency if group and slots else 0,
             paused=len(group.parked) if group else 0,
             cancelled=len(group.dropped) if group else 0,
-            waits=schedule.describe_wait(group) if group else "",
+            waits=(group and schedule.describe_wait(group))
+            or ("" if rate else describe_silence(slots, schedule.now, trouble)),
             seconds_left=0.0 if left <= 0 else left / rate if rate > 0 else None,
         )
+
+
+def describe_silence(slots: Sequence[WorkerSlot], now: float, trouble: str) -> str:
+    """Return why these workers deliver nothing: they wait for a place, load, or get no reply; empty without work."""
+    if slots and not any(slot.ready for slot in slots):
+        what = "loading" if any(slot.placed for slot in slots) else "waits for a place in Ray"
+        return f"{what} since {now - min(slot.started_at for slot in slots):.0f} s"
+    playing = [slot for slot in slots if slot.leases]
+    if not playing:
+        return ""
+    if trouble:
+        return f"{trouble}, {sum(slot.leased_count for slot in playing):,} episodes wait"
+    return f"no episode since {now - max(slot.last_heard for slot in playing):.0f} s"
 
 
 def _seconds_left(rows: Sequence[GroupRow], schedule: Scheduler) -> float | None:

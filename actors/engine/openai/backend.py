@@ -84,6 +84,9 @@ class OpenAIBackend(Backend):
         self.dialect = Dialect(model, self.client, self.key)
         self.last_answer_at = 0.0
         """Monotonic time of the last answer to any request."""
+        self.failed_at = self.next_try_at = 0.0
+        """Monotonic times of the last failure, and of the next attempt of that request."""
+        self.last_failure = ""
         self.failing = 0
         """Requests on their way that have failed at least once."""
         self.recovered_at = -inf
@@ -119,8 +122,11 @@ class OpenAIBackend(Backend):
         urls = await self.pictures.load_as(request.messages, lambda image: data_url(image, form, limit))
         return request_body.write_body(self.model, request, urls)
 
-    def limit_in_flight(self, requests: int) -> None:
-        self.pace.set_limit(requests)
+    def describe_trouble(self) -> str:
+        if self.last_answer_at >= self.failed_at:
+            return ""
+        seconds = max(0.0, self.next_try_at - monotonic())
+        return f"{self.last_failure}, next try in {seconds:.0f} s"
 
     def set_budget(self, ledger: Any, holder: str) -> None:
         self.wallet = Wallet(ledger, self.model.name, holder)
@@ -142,7 +148,7 @@ class OpenAIBackend(Backend):
             retrying = AsyncRetrying(
                 retry=retry_if_exception_type(RetryableError),
                 wait=_wait,
-                before_sleep=lambda state: self._check_limits(sending, _error_of(state)),
+                before_sleep=lambda state: self._check_limits(sending, _error_of(state), state.upcoming_sleep),
                 reraise=True,
             )
             try:
@@ -204,10 +210,12 @@ class OpenAIBackend(Backend):
             bill.cut_off += 1
             raise
 
-    def _check_limits(self, sending: Sending, error: RetryableError) -> None:
+    def _check_limits(self, sending: Sending, error: RetryableError, pause: float) -> None:
         """Raise if a retry is useless: the service answers no request at all, or fails only on this one."""
         if isinstance(error, FieldRefused):
             return
+        self.failed_at, self.last_failure = monotonic(), error.reason
+        self.next_try_at = self.failed_at + pause
         name, patience = self.model.name, self.endpoint.patience
         self.failing += not (sending.failures or error.throttled)
         sending.first_failed_at = sending.first_failed_at or monotonic()

@@ -53,10 +53,6 @@ class Pace:
                 self.in_flight -= 1
                 self.free.notify(2)  # this place, and one that ``speed_up`` may have added
 
-    def set_limit(self, max_in_flight: int) -> None:
-        """Change the maximum of requests in flight."""
-        self.max_in_flight, self.allowed = max_in_flight, min(self.allowed, float(max_in_flight))
-
     def speed_up(self) -> None:
         """Allow more requests: the service answered."""
         growth = 1.0 if self.reductions == 0 else 1.0 / self.allowed

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from collections import deque
 from dataclasses import replace
 
 import pytest
@@ -11,9 +12,11 @@ from rich.console import Console
 
 from orchestrator.monitoring import render, snapshot
 from orchestrator.monitoring.render import format_duration, lines, status_tables, table
-from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot
+from orchestrator.monitoring.snapshot import GroupRow, RateMeter, Snapshot, describe_silence
 from orchestrator.scheduling.commands import Demand, Lease, Start
+from orchestrator.scheduling.nodes import Place
 from orchestrator.scheduling.scheduler import Scheduler
+from orchestrator.scheduling.state import WorkerGroup, WorkerSlot
 from tests.orchestrator.execution.test_worker_logs import first_worker, long_sweep
 
 WORK = {"qwen": range(1000), "tiny": range(1000, 1400), "judge:q": range(5000, 5010)}
@@ -215,3 +218,15 @@ def test_status_from_another_terminal_shows_driver_progress(cli, demo_data, tmp_
 )
 def test_slow_rates_are_per_minute(rate, text):
     assert render.format_rate(rate) == text
+
+
+def test_a_rate_of_zero_has_its_cause():
+    group = WorkerGroup("m", Demand(), deque())
+    waiting, loading = WorkerSlot(group, Place()), WorkerSlot(group, Place(), started_at=20.0, placed=True)
+    silent = WorkerSlot(group, Place(), last_heard=15.0, placed=True, ready=True, leases={1: dict.fromkeys(range(14))})
+
+    assert describe_silence([waiting], 60.0, "") == "waits for a place in Ray since 60 s"
+    assert describe_silence([loading], 60.0, "") == "loading since 40 s"
+    assert describe_silence([silent, loading], 60.0, "") == "no episode since 45 s"
+    assert describe_silence([silent], 60.0, "m refuses connections") == "m refuses connections, 14 episodes wait"
+    assert describe_silence([], 60.0, "") == ""
