@@ -31,7 +31,6 @@ from orchestrator.scheduling.forecast.workload import estimate_demands
 from orchestrator.scheduling.nodes import Node
 from orchestrator.scheduling.resources import demands, shares
 from orchestrator.scheduling.scheduler import Scheduler
-from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.spec import Sweep
 
 START_TIMEOUT_S = 1800.0
@@ -280,7 +279,7 @@ class Driver:
         if self.view.read(self.pool.holdings()):
             log_nodes(nodes, self.nodes, self.view.draining)
             commands += [*self._resize(), *self._close_nodes()]
-        self.node_request.send(wanted_bundles(self.schedule, self.pool.sweep.cluster.shares), self.now())
+        self.node_request.update(self.schedule, self.pool.sweep.cluster.shares)
         return commands
 
     def drain(self, nodes: Iterable[str]) -> None:

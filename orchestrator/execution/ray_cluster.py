@@ -28,6 +28,8 @@ from actors.text.printable import error_text
 from actors.worker import read_output
 from orchestrator.execution import ray_access
 from orchestrator.scheduling.nodes import Node
+from orchestrator.scheduling.placement import Placement
+from orchestrator.scheduling.wanted_gpus import wanted_bundles
 from sweeps.load import SweepError
 
 CONNECT_PAUSES_S = (0.0, 2.0, 5.0)
@@ -245,6 +247,10 @@ class NodeRequest:
     """False if Ray runs only on this machine, where no autoscaler can add nodes."""
     bundles: Sequence[Mapping[str, float]] = ()
     _sent_at: float = field(default=float("-inf"))
+
+    def update(self, schedule: Placement, limits: Mapping[str, float]) -> None:
+        """Ask for the GPUs that the schedule's pending work could use, at most ``limits`` (pool -> GPUs)."""
+        self.send(wanted_bundles(schedule, limits), schedule.now)
 
     def send(self, bundles: Sequence[Mapping[str, float]], now: float) -> None:
         """Ask for a cluster that holds all these bundles at once, including those in use; no bundles withdraw the request."""

@@ -215,7 +215,8 @@ class OpenAIBackend(Backend):
         if isinstance(error, FieldRefused):
             return
         self.failed_at, self.last_failure = monotonic(), error.reason
-        self.next_try_at = self.failed_at + pause
+        is_planned = self.next_try_at > self.failed_at
+        self.next_try_at = min(self.failed_at + pause, self.next_try_at if is_planned else inf)
         name, patience = self.model.name, self.endpoint.patience
         self.failing += not (sending.failures or error.throttled)
         sending.first_failed_at = sending.first_failed_at or monotonic()
