@@ -71,6 +71,8 @@ class RunComparison:
 def compare_runs(runs: Sequence[RunData]) -> RunComparison:
     """Compare every further run with the first, paired by sample; raises NothingInCommon if there is no pair.
 
+    Runs of one model each are compared whatever the two models are.
+
     An episode without a partner, with an error, or with another picture under the same id is in no pair.
     """
     names = distinct_names([run.folder for run in runs])
@@ -136,6 +138,8 @@ def _difference_line(row: Row, cells: pl.DataFrame, scenarios: Sequence[str]) ->
 def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[pl.DataFrame, list[str]]:
     """Return pairs of episodes on the same picture, and notes on episodes and cells without a pair."""
     own, theirs = _with_pictures(run), _with_pictures(base)
+    if pair := _model_pair(run, base):
+        own, theirs = (frame.with_columns(pl.lit(pair).alias("model")) for frame in (own, theirs))
     both = own.join(theirs.drop("cluster"), on=SAMPLE, suffix="_other")
     differs = (pl.col("image") != pl.col("image_other")).fill_null(False)
     same = both.filter(~differs)
@@ -150,6 +154,13 @@ def _pair_episodes(run: RunData, base: RunData, name: str, first: str) -> tuple[
             cell_names = ["/".join(cell[:3]) for cell in sorted(only)]
             notes.append(f"{pluralize(len(only), 'cell')} only in {run_name}: {list_first(cell_names)}")
     return same.drop("image", "image_other"), notes
+
+
+def _model_pair(run: RunData, base: RunData) -> str:
+    """Return a name for the models of two runs that have one each, so that these are compared; empty for other runs."""
+    models = [[model.name for model in each.sweep.models] for each in (run, base)]
+    is_pair = all(len(names) == 1 for names in models) and models[0] != models[1]
+    return f"{models[0][0]} less {models[1][0]}" if is_pair else ""
 
 
 def _with_pictures(run: RunData) -> pl.DataFrame:

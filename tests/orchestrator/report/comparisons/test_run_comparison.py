@@ -94,10 +94,20 @@ def test_differences_are_noted_and_other_pictures_are_not_paired(demo_data, tmp_
 
 def test_runs_with_nothing_in_common_are_refused(demo_data, tmp_path):
     first, second = (
-        play_sweep(tmp_path / name, sweep(demo_data, [name], ["hint"], scenarios=["QD"]))
-        for name in ("oracle", "guess")
+        play_sweep(tmp_path / name, sweep(demo_data, ["uniform"], [name], scenarios=["QD"]))
+        for name in ("hint", "zero-shot")
     )
     with pytest.raises(RunFolderError, match="nothing to compare"):
         compare_runs(read_runs([first, second]))
     with pytest.raises(RunFolderError, match="named twice"):
         compare_runs(read_runs([first, first]))
+
+
+def test_runs_of_one_model_each_compare_the_two_models(demo_data, tmp_path):
+    runs = [
+        play_sweep(tmp_path / name, sweep(demo_data, [name], ["hint"], scenarios=["QD"]))
+        for name in ("guess", "oracle")
+    ]
+    averages = compare_runs(read_runs(runs)).averages
+
+    assert averages["model"].to_list() == ["oracle less guess"] and averages["n"].to_list() == [10]
