@@ -100,15 +100,11 @@ class GoldScore:
 
     def counts(self, bit: str) -> GoldCounts:
         """Return the counts of true and given values of a bit; ``aggregate`` is true if one of ``BITS`` is."""
-        names = BITS if bit == "aggregate" else (bit,)
-        pairs = [
-            (
-                any(getattr(answer.truth, name) for name in names),
-                any(dict(zip(BITS, bits, strict=True))[n] for n in names),
-            )
-            for answer, bits in self.judged
-            if None not in bits
+        numbers = range(len(BITS)) if bit == "aggregate" else (BITS.index(bit),)
+        read = [
+            ([getattr(answer.truth, name) for name in BITS], bits) for answer, bits in self.judged if None not in bits
         ]
+        pairs = [tuple(any(values[number] for number in numbers) for values in both) for both in read]
         return GoldCounts(*map(pairs.count, ((True, True), (True, False), (False, True), (False, False))))
 
     @property
@@ -134,12 +130,9 @@ class GoldCheck:
     """The gold answers that a judge still has to read in this run folder, and the store of its verdicts on them."""
 
     def __init__(self, folder: Path, judge: str, first: int, min_kappa: float | None = None) -> None:
-        """Find the pending answers.
+        """Find the pending answers; ``judge`` is the judge's key, and ``first`` the ordinal of the first gold answer.
 
-        Args:
-            judge: The judge's key.
-            first: The ordinal of the first gold answer; the plan's ordinals come before it.
-            min_kappa: The kappa that the judge must reach to read the models' answers.
+        ``min_kappa`` is the kappa that the judge must reach to read the models' answers.
         """
         self.folder, self.judge, self.first, self.min_kappa = folder, judge, first, min_kappa
         self.answers = load_gold_answers()

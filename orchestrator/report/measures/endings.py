@@ -41,7 +41,7 @@ class EndingKind(StrEnum):
     GAVE_UP = "gave up", "The abstention was chosen."
     ASKED_WRONG = "asked for the wrong thing", "A suggestion was chosen that does not count here."
     LED_ASTRAY = "led out of the video", "The random move that a suggestion caused left the video."
-    ASKED_FOR_EVER = "asked for ever", "The last turn was spent on one more suggestion."
+    ASKED_TO_LIMIT = "asked to the limit", "The last turn was spent on one more suggestion."
     OUTGROWN = (
         "outgrew the model",
         "The next prompt did not fit the model: too many tokens or pictures. Counted as not right.",
@@ -160,7 +160,7 @@ def wrong_kind() -> pl.Expr:
 def kind_of_ending() -> pl.Expr:
     """Return the kind of an ending; of a wrong one, the kind of its last turn, or ``unparsable`` if it has none."""
     kinds = {
-        Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_FOR_EVER, Ending.OVERFLOW: EndingKind.OUTGROWN,
+        Ending.CORRECT: EndingKind.CORRECT, Ending.LIMIT: EndingKind.ASKED_TO_LIMIT, Ending.OVERFLOW: EndingKind.OUTGROWN,
         Ending.TRUNCATED: EndingKind.SILENCED, Ending.ANSWERED: EndingKind.ANSWERED,
         Ending.UNPROCESSABLE: EndingKind.UNPROCESSABLE, Ending.REFUSED: EndingKind.REFUSED, Ending.FAILED: EndingKind.FAILED,
     }  # fmt: skip

@@ -40,7 +40,7 @@ def test_each_policy_ends_as_it_must(run_data):
     assert kinds_by_model["abstain"] == {EndingKind.GAVE_UP}
     assert kinds_by_model["guess"] <= {EndingKind.CORRECT, EndingKind.GUESSED_EARLY, EndingKind.GUESSED_CLEAR}
     rod_endings = kinds.filter(model="always-ask", scenario="ROD")
-    assert set(rod_endings["kind"]) == {EndingKind.ASKED_FOR_EVER}
+    assert set(rod_endings["kind"]) == {EndingKind.ASKED_TO_LIMIT}
     in_c = kinds.filter(model="always-ask", scenario="IN-C")
     assert EndingKind.ASKED_WRONG in set(in_c["kind"]), "another repair than the picture needs"
 
@@ -95,7 +95,7 @@ def test_without_samples_and_oracle_a_guess_stays_a_guess(run_data):
         (Ending.UNPROCESSABLE, EndingKind.UNPROCESSABLE),
         (Ending.REFUSED, EndingKind.REFUSED),
         (Ending.FAILED, EndingKind.FAILED),
-        (Ending.LIMIT, EndingKind.ASKED_FOR_EVER),
+        (Ending.LIMIT, EndingKind.ASKED_TO_LIMIT),
     ],
 )
 def test_an_ending_without_any_turn_keeps_its_name(run_data, ending, kind):
@@ -135,7 +135,7 @@ def test_a_wrong_ending_is_named_by_its_last_turn(move, action, category, clear,
 
 def test_every_other_ending_has_its_kind():
     kinds = {
-        "correct": "correct", "limit": "asked for ever", "overflow": "outgrew the model",
+        "correct": "correct", "limit": "asked to the limit", "overflow": "outgrew the model",
         "truncated": "spent its tokens in silence", "answered": "answered in words", "unprocessable": "unprocessable",
         "refused": "refused", "failed": "failed",
     }  # fmt: skip
@@ -157,7 +157,7 @@ def test_each_kind_is_explained_in_a_sentence():
         "gave up": "The abstention was chosen.",
         "asked for the wrong thing": "A suggestion was chosen that does not count here.",
         "led out of the video": "The random move that a suggestion caused left the video.",
-        "asked for ever": "The last turn was spent on one more suggestion.",
+        "asked to the limit": "The last turn was spent on one more suggestion.",
         "outgrew the model": (
             "The next prompt did not fit the model: too many tokens or pictures. Counted as not right."
         ),
@@ -184,7 +184,7 @@ def test_counts_of_a_cell_have_percentages_with_bounds_and_the_order_of_kinds(ru
         "percent_high",
     ]  # fmt: skip
     assert counts.select("kind", "count", "finished", "percent").rows() == [
-        ("correct", 2, 4, 50.0), ("asked for ever", 1, 4, 25.0), ("failed", 1, 4, 25.0)
+        ("correct", 2, 4, 50.0), ("asked to the limit", 1, 4, 25.0), ("failed", 1, 4, 25.0)
     ]  # fmt: skip
     bounds = [tuple(100 * end for end in proportion_interval(hits, 4)) for hits in (2, 1, 1)]
     assert counts.select("percent_low", "percent_high").rows() == [pytest.approx(ends) for ends in bounds]
