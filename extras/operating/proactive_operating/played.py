@@ -3,11 +3,8 @@
 import numpy as np
 import polars as pl
 
-from envs.reply_kinds import KINDS
-from orchestrator.report.measures.reply_kinds import reply_kinds
 from orchestrator.report.run_data import RunData, cached_per_run
-from proactive_operating.cells import OperatingCell, condition_graph, operating_cells
-from proactive_operating.state_graph import reply_forms
+from proactive_operating.cells import OperatingCell, operating_cells
 from sweeps.sampling import Sampling
 
 NAMES = ("model", "scenario", "condition")
@@ -82,36 +79,3 @@ def _decoding_point(sampling: Sampling) -> str:
     if sampling.temperature == 0:
         return "greedy"
     return "own" if (sampling.temperature, sampling.top_p, sampling.top_k) == (1.0, 1.0, -1) else ""
-
-
-def covered_share(run_data: RunData, model: str, scenario: str, condition: str) -> float | None:
-    """Return the percentage of played replies that are a scored form of an option of their sample; None without replies."""
-    cell = next((c for c in operating_cells(run_data) if (c.model, c.scenario) == (model, scenario)), None)
-    if cell is None:
-        return None
-    source = run_data.conditions[cell.condition]
-    forms = {
-        sample.id: {
-            form
-            for question in condition_graph(run_data, sample, source).questions
-            for option in range(len(question.options))
-            for form in reply_forms(question, option)
-        }
-        for sample in cell.samples
-    }
-    episodes = run_data.episodes.filter(model=model, scenario=scenario, condition=condition, protocol="mcqa")
-    turns = run_data.select_turns(episodes).join(episodes.lazy().select("key", "sample_id"), on="key").collect()
-    replies = list(turns.select("sample_id", "reply").iter_rows())
-    covered = [reply.strip() in forms[sample] for sample, reply in replies if sample in forms]
-    return 100 * sum(covered) / len(covered) if covered else None
-
-
-def explain_difference(run_data: RunData, model: str, scenario: str, condition: str) -> str:
-    """Describe the played replies of a cell that its exact values do not cover, as part of a sentence."""
-    covered = covered_share(run_data, model, scenario, condition)
-    parts = [] if covered is None else [f"{100 - covered:.1f}% of its replies are in another form than the scored ones"]
-    kinds = reply_kinds(run_data)
-    if kinds.height:
-        for row in kinds.filter(model=model, scenario=scenario, condition=condition).iter_rows(named=True):
-            parts += [f"{name}: {row[kind]:.1f}%" for kind, name in KINDS.items() if row[kind]]
-    return "; ".join(parts)

@@ -163,24 +163,3 @@ def _mean_curve(cell: OperatingCell) -> tuple[list[float], list[float]]:
     size = len(cell.samples)
     accuracy, turns = cell.summary.plain.mean(np.full(size, 1 / size))
     return (100 * accuracy).tolist(), turns.tolist()
-
-
-@cached_per_run
-def operating_budgets(run_data: RunData) -> pl.DataFrame:
-    """Return exact accuracy under a budget of suggestions: model, scenario, condition, budget, acc, acc_low, acc_high.
-
-    An episode with more suggestions counts as wrong, as in ``efficiency.budget_curve``, which counts played ones.
-    """
-    rows = []
-    for cell in filter(lambda cell: cell.scored, operating_cells(run_data)):
-        (weights, sizes), within = leave_out_weights(cell_clusters(run_data, cell)), cell.summary.right_within
-        left_out_means = 100 * weights @ within
-        means = within.mean(axis=0)
-        longest = int(np.argmax(means >= means.max() - 1e-12))  # accuracy does not rise with a larger budget
-        for budget in range(longest + 1):
-            left_out = LeftOut(left_out_means[:, budget], sizes)
-            value = jackknife_interval(100 * float(within[:, budget].mean()), [left_out], *RANGES["acc"])
-            rows.append((cell.model, cell.scenario, cell.condition, budget, *value))
-    names = {**dict.fromkeys(NAMES, pl.String), "budget": pl.Int64}
-    limits = dict.fromkeys(("acc", "acc_low", "acc_high"), pl.Float64)
-    return pl.DataFrame(rows, schema={**names, **limits}, orient="row")

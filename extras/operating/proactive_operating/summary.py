@@ -19,9 +19,6 @@ from proactive_operating.values import (
     well_timed_accuracy,
 )
 
-LONGEST_BUDGET = 30
-"""Largest budget of suggestions that is computed; above it, no curve of the paper's models changes."""
-
 Orders = Sequence[tuple[Sequence[StateGraph], Sequence[Policy]]]
 """For each order of the options, the published one first: graphs and policies of the same samples."""
 
@@ -54,8 +51,6 @@ class Summary(NamedTuple):
     """(samples,) Variance of the number of suggestions in the published order."""
     published_greedy: Floats | None
     """(samples, 2) Whether greedy decoding ends right, and its suggestions; None if unknown."""
-    right_within: Floats
-    """(samples, budgets) Chance to end right with at most 0, 1, ... suggestions."""
     well_timed: Floats
     """(samples,) Accuracy with the best timing of suggestions (``well_timed_accuracy``)."""
     right_suggestion: Floats
@@ -73,9 +68,9 @@ def summarize(orders: Orders) -> Summary:
     published_graphs, published_policies = orders[0]
     own = [_own_values(graphs, policies) for graphs, policies in orders]
     counts = [count_suggestions(*pair) for pair in zip(published_graphs, published_policies, strict=True)]
-    within, timed, chosen = (
+    timed, chosen = (
         _mean_over_orders(orders, of_sample)
-        for of_sample in (_right_within, well_timed_accuracy, partial(well_timed_accuracy, chooses=True))
+        for of_sample in (well_timed_accuracy, partial(well_timed_accuracy, chooses=True))
     )
     return Summary(
         _curve(orders, False),
@@ -85,7 +80,7 @@ def summarize(orders: Orders) -> Summary:
         own[0],
         np.array([_variance(count.ended) for count in counts]),
         _greedy(published_graphs, published_policies),
-        within, timed, chosen,
+        timed, chosen,
         np.array([float(can_end_right(graph)) for graph in published_graphs]),
         np.array([float(oracle_suggestions(graph)) for graph in published_graphs]),
         collect_signals(list(published_policies)),
@@ -113,11 +108,6 @@ def _mean_over_orders(orders: Orders, of_sample: Callable[[StateGraph, Policy], 
     values = np.array([[of_sample(*pair) for pair in zip(*order, strict=True)] for order in orders])
     mean: Floats = values.mean(axis=0)
     return mean
-
-
-def _right_within(graph: StateGraph, policy: Policy) -> Floats:
-    right = count_suggestions(graph, policy).right[: LONGEST_BUDGET + 1]
-    return np.cumsum(np.pad(right, (0, LONGEST_BUDGET + 1 - len(right))))
 
 
 def _variance(ended: Floats) -> float:

@@ -15,7 +15,7 @@ from orchestrator.report.tables.table import MISSING, Table, TableCell, columns,
 from orchestrator.report.wording import format_signed
 from proactive_operating.decisions import knowledge_table, regret_table
 from proactive_operating.figure import operating_figure
-from proactive_operating.played import exact_and_played, explain_difference
+from proactive_operating.played import exact_and_played
 from proactive_operating.points import operating_curves, operating_points
 from proactive_operating.splits import COLUMNS, operating_splits
 
@@ -135,13 +135,12 @@ def _small_notes(rows: pl.DataFrame) -> Iterator[str]:
 
 
 def _difference_notes(run_data: RunData) -> Iterator[str]:
-    """Yield a note per cell whose played values differ from the exact ones, with the kinds of replies that explain it."""
+    """Yield a note per cell whose played values differ from the exact ones, with the share of unreadable replies."""
     for row in filter(_differs, exact_and_played(run_data).iter_rows(named=True)):
-        kinds = explain_difference(run_data, row["model"], row["scenario"], row["condition"])
         yield (
             f"{row['model']}, {row['scenario']}: played acc {row['played_acc']:.1f} with {row['played_ps']:.2f} suggestions "
             f"differs from the exact {row['exact_acc']:.1f} with {row['exact_ps']:.2f}; replies that name no option have "
-            f"{row['unreadable']:.1f}% of the probability; {kinds}"
+            f"{row['unreadable']:.1f}% of the probability"
         )
 
 

@@ -19,8 +19,7 @@ from orchestrator.report.tables.all_tables import report_tables
 from orchestrator.report.tables.results import result_tables
 from orchestrator.storage.episode_store import episodes, turns
 from proactive_operating.decision_map import DecisionInputs, add_decisions, compute_decisions, decisions
-from proactive_operating.frames import Moves, decision_states
-from tests.envs.games import SAMPLES
+from proactive_operating.frames import decision_states
 from tests.orchestrator.report.runs import play_sweep, sweep
 
 KNOWS_FROM = 2
@@ -132,23 +131,6 @@ def test_always_asking_regrets_questions_about_known_samples(policy_run, all_sam
         assert not (knew and row["answered_unknowing"]) and row["regret_early"] is None
 
 
-def test_a_guess_knows_only_what_it_guessed_right(policy_run):
-    run_data = read_run(policy_run)
-    right = run_data.episodes.filter(model="guess", condition="zero-shot").select("key", "correct")
-    decision_map = decisions(run_data)
-    rows = decision_map.episodes.filter(model="guess").join(right, on="key")
-    map_of = decision_map.samples.filter(model="guess").select("scenario", "sample_id", "known_first", "needed")
-    rows = rows.join(map_of, on=["scenario", "sample_id"])
-
-    assert not rows["asked_knowing"].any()
-    assert (rows["answered_unknowing"] == ~rows["correct"]).all()
-    played_on = rows.filter(pl.col("scenario") != "ROD")
-    assert (played_on["known_first"] == played_on["correct"]).all()
-    early = rows.filter("answered_unknowing")
-    assert early["regret_early"].equals(early["needed"], null_equal=True), "its answer came at the first picture"
-    assert (rows.filter(scenario="ROD")["regret_early"].drop_nulls() >= 1).all(), "one must ask there"
-
-
 def test_decision_map_changes_no_other_figure(policy_run, demo_data, tmp_path):
     alone = read_run(play_sweep(tmp_path / "run", sweep(demo_data, POLICIES, ["zero-shot"])))
     both = read_run(policy_run)
@@ -199,27 +181,3 @@ def test_incomplete_maps_and_missing_samples_decide_nothing(policy_run, tmp_path
     assert compute_decisions(
         DecisionInputs(run_data.episodes.lazy(), run_data.turns, run_data.conditions, {})
     ).episodes.is_empty()
-
-
-def test_long_video_is_mapped_at_every_nth_frame(all_samples):
-    long = replace(SAMPLES["VSOD"], frames=100, first_frame=30)
-    frames = [state.frame for state in decision_states(long)]
-
-    assert len(frames) == 25 and frames[0] == 30 and {(frame - 30) % 4 for frame in frames} == {0}
-    moves = Moves.from_sample(long)
-    game = SCENARIOS["VSOD"]
-    picture = {state.frame: game.image(long, state).key for state in decision_states(long)}
-    between = game.image(long, game.initial(long)._replace(frame=33)).key
-    assert moves.stand_ins[between] == picture[34]
-    assert moves.moves_to_known(picture[30], 0, {picture[38]}) == 7, "36 lies as near to 34 as to 38, 37 nearer to 38"
-    assert moves.moves_to_known(picture[30], 0, {picture[26], picture[38]}) == 2, (
-        "28 lies as near to 26 as to 30: the lower counts"
-    )
-    assert max(len(decision_states(sample)) for sample in all_samples["VSOD"]) <= 32
-    for name, samples in all_samples.items():
-        if name != "VSOD":
-            moves = [Moves.from_sample(sample) for sample in samples]
-            assert all(
-                set(sample_moves.stand_ins) == set(sample_moves.stand_ins.values()) == set(sample_moves.neighbors)
-                for sample_moves in moves
-            )

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from envs.types import Ending
-from orchestrator.precision.stopping import LOST, RIGHT, UNKNOWN, WRONG, Ranking, StoppingRule, load_rule
+from orchestrator.precision.stopping import RIGHT, UNKNOWN, Ranking, StoppingRule, load_rule
 from tests.orchestrator.precision.test_stopping import small_plan
 
 
@@ -70,37 +69,6 @@ def test_a_rank_that_is_certain_ends_its_model():
     assert ranking.update() == {0: 10, 2: 20} and (ranking.span(0), ranking.span(2)) == ((0.0, 1.0), (10.0, 11.0))
 
 
-def test_each_answer_has_its_state_at_its_drawn_rank():
-    plan = small_plan({"ROD": 3, "QD": 12}, models=("uniform",), half_width=6)
-    rule = StoppingRule(plan)
-    endings = [(Ending.CORRECT, True, RIGHT), (Ending.WRONG, False, WRONG), (Ending.FAILED, False, LOST)]
-    for ordinal in range(plan.offsets[0], plan.offsets[0] + 3):
-        ending, correct, _ = endings[ordinal]
-        rule.add_answer(ordinal, ending, correct)
-    scenario = plan.cells[0].scenario
-    by_rank = dict(zip(plan.ranks[scenario], [state for *_, state in endings], strict=False))
-    assert [rule.answers[0][rank] for rank in sorted(by_rank)] == [by_rank[rank] for rank in sorted(by_rank)]
-    assert set(rule.answers) == {0, 1, 2, 3} and (rule.answers[1] == UNKNOWN).all()
-
-
-def test_a_unit_is_known_up_to_its_first_gap_and_ends_with_its_largest_cell():
-    plan = small_plan({"ROD": 20, "QD": 40}, models=("uniform",), half_width=0.1)
-    rule = StoppingRule(plan)
-    number = 0
-    cells = {plan.cells[cell].scenario: cell for cell in rule.units[number].cells}
-    assert rule.known_rounds(number) == 0 and rule.end_round(number) == 40
-    rule.answers[cells["ROD"]][:] = RIGHT
-    rule.answers[cells["QD"]][:15] = RIGHT
-    assert rule.known_rounds(number) == 15
-    rule.answers[cells["QD"]][:] = WRONG
-    rule.answers[cells["ROD"]][7] = UNKNOWN
-    assert rule.known_rounds(number) == 7
-    rule.answers[cells["ROD"]][7] = LOST
-    assert rule.known_rounds(number) == float("inf")
-    rule._narrow_at[number] = 30
-    assert rule.end_round(number) == 30
-
-
 @pytest.mark.parametrize(("width", "stops"), [(20.0, True), (1.0, False)])
 def test_a_cell_stops_with_the_last_of_its_units(width, stops, monkeypatch):
     """A cell of an average and of a difference plays until both are narrow; one of its units alone does not stop it."""
@@ -113,16 +81,6 @@ def test_a_cell_stops_with_the_last_of_its_units(width, stops, monkeypatch):
     )
     assert rule.stops() == (dict.fromkeys(rule.answers, 40) if stops else {})
     assert rule._looked == ([20, 20, 40] if stops else [20, 20, 60])
-
-
-def test_a_look_at_the_last_sample_stops_nothing(monkeypatch):
-    plan = small_plan({"QD": 20}, models=("uniform",), half_width=20)
-    rule = StoppingRule(plan)
-    for answers in rule.answers.values():
-        answers[:] = WRONG
-    monkeypatch.setattr(rule, "bounds", lambda unit, rounds: (0.0, 40.0 if rounds >= 20 else 100.0))
-    assert rule.stops() == {} and rule._narrow_at == {0: 20, 1: 20}
-    assert rule.end_round(0) == 20
 
 
 def test_ranks_share_the_five_percent_of_a_sweep():

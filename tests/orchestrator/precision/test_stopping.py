@@ -257,34 +257,6 @@ def test_planted_sweeps_stop_early_cover_the_truth_and_are_not_biased():
     assert abs(summary["bias"]) < 1 and summary["half-width"] <= 3 and summary["stored %"] < 20
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("rule", planted.RULES)
-def test_sweeps_of_the_published_size_stop_at_two_fifths(rule):
-    summary = planted.summary([outcome for seed in range(44) for outcome in planted.play_planted(seed, rule)])
-
-    assert summary["coverage %"] >= 95 and abs(summary["bias"]) <= 0.2 and summary["stored %"] <= 40
-
-
-def test_the_bounds_of_a_difference_are_points_around_it():
-    """At the last round every answer is known: both bounds are the planted difference between hint and zero-shot."""
-    plan = small_plan({"QD": 60}, models=("uniform",), difference=10)
-    cells = [cell.condition.name for cell in plan.cells]
-    rule = StoppingRule(plan)
-    for ordinal in range(plan.total):
-        index, sample = plan.task(ordinal)
-        right = sample.id % 3 == 0 if cells[index] == "hint" else sample.id % 2 == 0
-        rule.add_answer(ordinal, Ending.CORRECT if right else Ending.WRONG, right)
-    (unit,) = [unit for unit in rule.units if unit.others]
-    low, high = rule.bounds(unit, 60)
-    early_low, early_high = rule.bounds(unit, LOOK)
-
-    assert low == pytest.approx(-100 / 6, abs=1e-6) and high == pytest.approx(-100 / 6, abs=1e-6)
-    assert -100 <= early_low < low and high < early_high <= 100
-    ours, others = ((rule.answers[cell] == stopping.RIGHT).astype(float) for (cell,) in (unit.cells, unit.others))
-    halves = stopping.bounds([(ours - others + 1) / 2], [60], LOOK, 0.05, stopping.ALPHA)
-    assert (early_low, early_high) == tuple(200 * half - 100 for half in halves), "bets aim at 10 points of 200"
-
-
 @pytest.mark.parametrize("rule", [{"half_width": 6}, {"half_width": 9, "per": "cell"}])
 def test_stops_are_at_looks_and_only_once_these_are_known(rule):
     """A model that is always right stops at the first look at which its interval is narrow, as soon as that look is known."""
