@@ -74,13 +74,15 @@ def run(
     folders = [(name, readable_folder(name)) for name in dict.fromkeys(reuse)]
     with remote.open_location(tracked_sweep.output) as location:
         outcome = run_sweep(tracked_sweep, location.folder, update, retry=endings_to_retry, reuse=folders)
-    if not outcome.interrupted:
+    stored = int(outcome.rows["finished"].sum())
+    if not outcome.interrupted and (stored or not outcome.reasons):
         print_tables(outcome.rows, tracked_sweep, location.folder)
         _print_next_steps(tracked_sweep, location.folder)
         if failed := int(outcome.rows["failed"].sum()):
             print(f"{failed:,} episodes failed; rerun with --retry failed to play them again")
         print_answers(outcome.rows, tracked_sweep, location.folder)
-    for group, reason in outcome.reasons.items():
+    said_before_ray = not stored and not outcome.seconds
+    for group, reason in () if said_before_ray else outcome.reasons.items():
         print(printable(f"{group}: {reason}"), file=sys.stderr)
     raise typer.Exit(location.exit_code(outcome.exit_code))
 

@@ -81,13 +81,14 @@ class Attempt(AttemptState):
         preparation.announce(self)
         if not play:
             startup_checks.check_weights(self)
+            startup_checks.check_models(self)
+            if self.reasons and not self._can_go_on():
+                return write_outcome(self)
         with self._tracked() as tracker:
-            if not play:
-                startup_checks.check_models(self)
             with preparation.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
-                elif self.playable.keys() - self.reasons.keys() or self.judge_queue:
+                elif self._can_go_on():
                     self._play_on_ray(tracker)
             if not self.interrupted:
                 self.store.compact()
@@ -96,6 +97,10 @@ class Attempt(AttemptState):
             outcome = write_outcome(self)
         self._close_tracker(tracker, outcome)
         return outcome
+
+    def _can_go_on(self) -> bool:
+        """Return True if a pending model can play, or a judge has answers to read."""
+        return bool(self.playable.keys() - self.reasons.keys() or self.judge_queue)
 
     def judge(self, judge: Judge, again: bool) -> tuple[pl.DataFrame, bool]:
         """Have a judge read stored answers, as ``judge_answers`` says."""

@@ -2,7 +2,10 @@
 
 import sys
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+from actors.node.nvml import DriverUnavailable, devices
 from actors.text.printable import printable
 from envs.errors import RunFolderError
 from orchestrator.execution.attempt_state import AttemptState
@@ -12,7 +15,10 @@ from orchestrator.inspection.model_check import local_fault
 from orchestrator.planning.plan import judge_group
 from orchestrator.storage.episode_store import episodes
 from orchestrator.storage.loaded_weights import LoadedWeights
-from sweeps.spec import Judge, Sweep
+from sweeps.spec import Judge, ModelSpec, Sweep
+
+AMD_DRIVER = Path("/dev/kfd")
+"""Exists on machines with AMD GPUs, which NVML does not count."""
 
 
 def check_models(state: AttemptState) -> None:
@@ -54,9 +60,12 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
     models = {model.name: model for model in sweep.models if model.backend != "builtin" and model.name in pending}
     if judge is not None:
         models[judge_group(judge)] = judge.model
-    errors = {
-        name: reason for name, model in models.items() if (reason := local_fault(model, sweep.samplings(model.name)))
-    }
+    alone = _is_single_machine()
+    with ThreadPoolExecutor(8) as pool:  # services are asked side by side
+        faults = pool.map(lambda model: local_fault(model, sweep.samplings(model.name)), models.values())
+    errors = {name: fault for name, fault in zip(models, faults, strict=True) if fault}
+    if alone:
+        errors = {name: fault for name, model in models.items() if (fault := _lacks_gpus(model))} | errors
     limit = sweep.cluster.gpus
     too_wide = {
         name: f"it needs {model.gpus:g} GPUs, and cluster.gpus = {limit} allows fewer; raise cluster.gpus"
@@ -64,11 +73,24 @@ def find_startup_errors(sweep: Sweep, pending: Collection[str], judge: Judge | N
         if limit is not None and model.gpus > limit and name in pending
     }
     errors |= too_wide
-    excluded = errors if _is_single_machine() else too_wide
+    excluded = errors if alone else too_wide
     for name, reason in errors.items():
         consequence = "it is not started" if name in excluded else "the cluster's machines try it"
         print(printable(f"{name}: {reason} ({consequence})"), file=sys.stderr, flush=True)
     return excluded
+
+
+def _lacks_gpus(model: ModelSpec) -> str:
+    """Return that this machine has fewer GPUs than the model needs; empty if it has them, or if nobody knows."""
+    if not model.gpus or AMD_DRIVER.exists():
+        return ""
+    try:
+        count = len(devices())
+    except DriverUnavailable:
+        count = 0
+    remedy = 'write gpus = 0 and backend = "transformers" to play it on the CPU, or join a cluster (RAY_ADDRESS)'
+    wanted = "a GPU" if model.gpus <= 1 else f"{model.gpus:g} GPUs"
+    return f"it needs {wanted}, and this machine has {count or 'none'}; {remedy}" if model.gpus > count else ""
 
 
 def _is_single_machine() -> bool:

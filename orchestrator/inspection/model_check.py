@@ -16,7 +16,7 @@ from orchestrator.inspection import packages
 from orchestrator.inspection.architectures import engine_cell, engine_has_template
 from orchestrator.inspection.decoding_contract import decoding_cell
 from orchestrator.inspection.model_config import bytes_in_memory, cache_bytes_per_token, context_length
-from orchestrator.inspection.service_check import key_fault, service_cell
+from orchestrator.inspection.service_check import service_cell
 from sweeps.checkpoint import Checkpoint, checkpoint_folder, positive, read_checkpoint
 from sweeps.package_models import find_package_model, missing_package, resolve_source
 from sweeps.sampling import Sampling
@@ -138,14 +138,14 @@ def _policy(model: ModelSpec) -> str:
 
 
 def local_fault(model: ModelSpec, samplings: Sequence[Sampling] = ()) -> str:
-    """Return the fault of a model's key, policy, folder, adapter or decoding, sending no request; empty if none."""
+    """Return why a model cannot play from this machine: its packages, service, policy, files or decoding; empty if it can."""
     if model.backend == "openai":
-        cell = key_fault(model)
+        cell = service_cell(model)
     elif model.backend == "builtin":
         cell = _policy(model)
     else:
         cell = _unfetched(model) or _checkpoint_fault(resolve_source(model), samplings)
-    return cell.removeprefix("no: ") if cell.startswith("no: ") else ""
+    return cell.removeprefix("no: ") if cell.startswith("no: ") else packages.missing_engine(model)
 
 
 def _unfetched(model: ModelSpec) -> str:

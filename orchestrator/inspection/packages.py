@@ -56,6 +56,17 @@ def required(model: ModelSpec, checkpoint: Checkpoint | None) -> tuple[str, ...]
     return (*PROCESSORS.get(model.source, PROCESSORS.get(architecture, films)), *adapter)
 
 
+ENGINES = {"vllm": ("vllm",), "transformers": ("torch", "transformers"), "openai": ("openai",)}
+"""Backend -> the packages that it cannot do without."""
+
+
+def missing_engine(model: ModelSpec) -> str:
+    """Return the package of the model's engine that is not installed, with the command that installs it; empty if all are."""
+    needed = () if model.requirements else ENGINES.get(model.backend, ())
+    absent = next((name for name in needed if importlib.util.find_spec(name) is None), "")
+    return f"it needs {absent}, which is not installed: {_install_command(model.backend)}" if absent else ""
+
+
 def missing(model: ModelSpec, checkpoint: Checkpoint) -> str:
     """Return the required package that is not installed, with the command that installs it; empty if all are."""
     absent = {name: "not installed" for name in required(model, checkpoint) if importlib.util.find_spec(name) is None}

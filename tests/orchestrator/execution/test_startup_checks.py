@@ -28,12 +28,14 @@ WRONG = {
     "misaddressed": ({"source": "m", "endpoint": {"base_url": "ftp://x", "key_env": ""}}, "must start with http://"),
     "folderless": ({"source": "/nowhere/model", "backend": "vllm"}, "folder /nowhere/model does not exist"),
     "empty": ({"source": "./tests", "backend": "transformers"}, "has no readable config.json"),
-    "unadapted": ({"source": "org/m", "lora": "/nowhere/adapter"}, "adapter /nowhere/adapter does not exist"),
+    "closed": ({"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9", "key_env": ""}}, "does not answer"),
+    "wide": ({"source": "org/m", "backend": "transformers", "gpus": 2}, "it needs 2 GPUs, and this machine has none"),
+    "unadapted": (
+        {"source": "org/m", "lora": "/nowhere/adapter", "gpus": 0},
+        "adapter /nowhere/adapter does not exist",
+    ),
 }
-GOOD = {
-    "hub": {"source": "org/m", "revision": "a" * 40},
-    "local": {"source": "m", "endpoint": {"base_url": "http://127.0.0.1:9", "key_env": ""}},
-}
+GOOD = {"hub": {"source": "org/m", "revision": "a" * 40, "backend": "transformers", "gpus": 0}}
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +55,7 @@ def build_sweep(data="nowhere", extra=()):
 
 
 def test_startup_errors_are_reported(capsys):
+    pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
     errors = startup_checks.find_startup_errors(build_sweep(), {*WRONG, *GOOD, "builtin"}, None)
     lines = capsys.readouterr().err.splitlines()
 
@@ -94,7 +97,7 @@ def queue_of(spec, stop_reason=""):
 
 
 def judged_by(source, protocol):
-    judge = {"name": "j", "source": source, "backend": "vllm"}
+    judge = {"name": "j", "source": source, "backend": "transformers", "gpus": 0}
     table = {"name": "t", "data": "nowhere", "conditions": ["zero-shot"], "scenarios": ["ROD"], "protocol": [protocol]}
     models = [{"name": name, **entry} for name, entry in (("keyless", WRONG["keyless"][0]), ("hub", GOOD["hub"]))]
     return build({**table, "models": ["keyless", "hub"], "model": [*models, judge], "judge": {"model": "j"}}, "a test")
@@ -105,6 +108,7 @@ def judged_by(source, protocol):
     [("/nowhere/judge", "", FOLDERLESS), ("org/j", "it reads nothing", "it reads nothing"), ("org/j", "", "")],
 )
 def test_a_judge_that_cannot_read_leaves_the_writers_alone(source, stop_reason, reason):
+    pytest.importorskip("transformers", reason="the extra `transformers` is not installed")
     spec = judged_by(source, "oeg")
     state = state_of(spec, {"hub": [0]}, queue := queue_of(spec, stop_reason))
     startup_checks.check_models(state)

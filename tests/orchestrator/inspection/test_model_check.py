@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from contextlib import contextmanager
-from errno import ECONNREFUSED
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +21,7 @@ from sweeps.endpoint import Endpoint
 from sweeps.registry import registry
 from sweeps.sampling import Sampling
 from sweeps.spec import ModelSpec
+from tests.loopback import serving
 
 ROOT = Path(__file__).parents[3]
 CONFIG = {
@@ -121,10 +121,9 @@ def test_endpoints(monkeypatch, tmp_path):
     assert row(source="gpt-4.1", backend="openai").source == "no: OPENAI_API_KEY is not set"
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     assert row(source="gpt-4.1", backend="openai").ok
-    dead, refusal = Endpoint(base_url="http://127.0.0.1:9/v1"), f"[Errno {ECONNREFUSED}] Connection refused"
-    assert row(source="x", backend="openai", endpoint=dead).source == (
-        f"no: http://127.0.0.1:9/v1 does not answer ({refusal})"
-    )
+    dead = Endpoint(base_url="http://127.0.0.1:9/v1")
+    cell = row(source="x", backend="openai", endpoint=dead).source
+    assert cell.startswith("no: http://127.0.0.1:9/v1 does not answer") and "Connection refused" in cell
 
 
 def test_a_key_that_cannot_be_sent_is_not_shown(monkeypatch):
@@ -139,23 +138,52 @@ def test_nonsense_from_a_service_is_no_crash(answer):
     with serve_answer(answer) as address:
         checked = row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env=""))
 
-    assert checked.source.startswith(f"no: {address} does not answer")
+    assert checked.source.startswith((f"no: {address} does not answer", f"unknown: {address} lists no models"))
+
+
+class OneModel(BaseHTTPRequestHandler):
+    """A service that lists models, and answers a question to any of them with one status code."""
+
+    listing = json.dumps({"data": [{"id": name} for name in ("models/a", "b", "c", "d", "e")]}).encode()
+    code = 200
+
+    def do_GET(self):
+        self._send(200, self.listing)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(self.code, b"{}")
+
+    def _send(self, code, body):
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
 
 
 @pytest.mark.parametrize(
-    ("ids", "cell"),
+    ("source", "code", "cell"),
     [
-        (["y", "x"], "ok: it answers"),
-        (["models/x"], "ok: it answers"),
-        (["a", "b", "c"], "no: it serves a, b, c, not x"),
-        (["a", "b", "c", "d", "e"], "no: it serves a, b, c and 2 more, not x"),
-        ([], "no: it serves no model, not x"),
+        ("b", 500, "ok: it answers"),
+        ("a", 500, "ok: it answers"),
+        ("x", 200, "unknown: ADDRESS does not list x"),
+        ("x", 503, "unknown: ADDRESS does not list x"),
+        ("x", 404, "no: it serves a, b, c and 2 more, not x"),
     ],
 )
-def test_a_service_is_asked_for_its_models(ids, cell):
-    with serve_answer(json.dumps({"data": [{"id": name} for name in ids]}).encode()) as address:
-        for base_url in (address, f"{address}/"):
-            assert row(source="x", backend="openai", endpoint=Endpoint(base_url=base_url, key_env="")).source == cell
+def test_a_service_is_asked_for_its_models_and_then_for_one_word(source, code, cell):
+    with serving(type("Service", (OneModel,), {"code": code})) as address:
+        checked = row(source=source, backend="openai", endpoint=Endpoint(base_url=f"{address}/", key_env=""))
+
+    assert checked.source.replace(f"{address}/", "ADDRESS").startswith(cell)
+
+
+def test_a_service_that_lists_nothing_may_play():
+    with serving(type("Service", (OneModel,), {"listing": b'{"data": []}', "code": 404})) as address:
+        assert row(source="x", backend="openai", endpoint=Endpoint(base_url=address, key_env="")).ok
 
 
 def test_a_service_without_a_key_in_the_environment_says_how_to_do_without(monkeypatch):
