@@ -48,7 +48,7 @@ def split(
 ) -> None:
     """Download the published train split of QD and COCO, and check its rows."""
     from orchestrator.datasets.download import describe_terms
-    from orchestrator.datasets.train_split import fetch_split
+    from proactive_learn.train_split import fetch_split
 
     print("\n".join(describe_terms(("QD", "COCO"))))
     print(f'in a sweep file: [train] data = "{fetch_split(folder, revision or None)}"')

@@ -26,9 +26,9 @@ from envs.render import FORMATS, Fit, Renderer, UnreadablePicture
 from envs.samples import limit_samples, load_samples
 from envs.scenario import suggestions
 from envs.types import Action, Ending, ImageRef, Sample, State, Verdict, View
-from orchestrator.datasets.train_split import SplitRow, is_split, read_rows
 from orchestrator.storage import job_paths
 from proactive_learn.settings import Train, TrainError, Training
+from proactive_learn.train_split import SplitRow, is_split, read_rows
 from sweeps.sampling import Sampling
 from sweeps.spec import Sweep
 

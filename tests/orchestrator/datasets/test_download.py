@@ -25,15 +25,15 @@ def hub(published):
         yield running
 
 
-def fetch(hub, folder, *options, offline="0", path=""):
+def fetch(hub, folder, *options, offline="0", path="", command="fetch"):
     """`proactive-sweep data fetch FOLDER ...`, asking the server on loopback."""
     environment = {
         **os.environ, "HF_ENDPOINT": hub.address, "HF_HUB_OFFLINE": offline, "HF_HOME": str(folder.parent / "hf"),
         "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1", "PYTHONPATH": f"{path}{PYTHONPATH}",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1",
     }  # fmt: skip
-    command = [sys.executable, "-m", "orchestrator", "data", "fetch", str(folder), *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, cwd=ROOT)
+    words = [sys.executable, "-m", "orchestrator", "data", command, str(folder), *options]
+    return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=180, cwd=ROOT)
 
 
 def assert_refused(done, *words):

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from envs.samples import BadData
-from orchestrator.datasets import train_split
+from proactive_learn import train_split
 from tests.orchestrator.datasets.test_download import fetch
 from tests.orchestrator.hubserver import Hub, serving
 
@@ -71,7 +71,7 @@ def test_data_fetch_downloads_split_and_counts_rows(tmp_path):
     pytest.importorskip("huggingface_hub", reason="the extra `hub` is not installed")
     write(tmp_path / "hub/data", [row(k) for k in range(3)])
     with serving(Hub(tmp_path / "hub", train_split.DATASET)) as hub:
-        done = fetch(hub, tmp_path / "here", "--split", "train")
+        done = fetch(hub, tmp_path / "here", command="split")
 
     fetched = tmp_path / "here/train/train-00000-of-00001.parquet"
     assert fetched.read_bytes() == (tmp_path / "hub/data/train-00000-of-00001.parquet").read_bytes()
