@@ -1,16 +1,14 @@
 """Which of several folders' answers are taken, pair by pair, and the sentences on answers that differ or are left."""
 
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 from envs.errors import RunFolderError
 from orchestrator.merging.answers import Conflict, Source, assign_episodes, complete_episodes, merge_verdicts
-from orchestrator.merging.merge import _describe_conflicts, _merge_plans, merge
-from orchestrator.merging.reuse import Reusable, _episodes_with_same_pictures, find_reusable
+from orchestrator.merging.merge import _merge_plans
+from orchestrator.merging.reuse import find_reusable
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.storage import run_folder
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
@@ -76,17 +74,6 @@ def test_differing_answers_go_to_the_preferred_folder(sources, prefer, name, win
         assert (keys[2] in made[1].agreed["key"]) is (winner == 1)
 
 
-def test_turns_may_differ_where_endings_do_not(sources):
-    (one, two, _), keys = sources
-    (part,) = (two.folder / "turns").glob("*.parquet")
-    table = pl.read_parquet(part)
-    replace_part(
-        table.with_columns(reply=pl.when(pl.col("key") == keys[7]).then(pl.lit("else")).otherwise("reply")), part
-    )
-    ((conflict,), _) = assign_episodes([one, Source.of(two.folder, "two")])
-    assert conflict == Conflict("one", "two", "episode", (keys[7],))
-
-
 def test_an_episode_is_complete_with_all_its_turns_or_all_but_the_one_that_overflowed():
     rows = pl.DataFrame({
         "key": ["a", "b", "c", "d", "e"], "turns": [2, 2, 3, 0, 1],
@@ -136,33 +123,6 @@ def test_a_parsed_verdict_comes_before_an_unparsed_one_and_the_preferred_before_
         assert (rows["seconds"] == 9.0).sum() == seconds, "one's unread one is two's, or all are"
 
 
-def test_conflicts_that_nobody_decided_are_one_sentence():
-    few = Conflict("one", "two", "episode", ("a", "b"))
-    many = Conflict("one", "three", "verdict", tuple("abcdef"))
-    five = Conflict("two", "three", "verdict", tuple("abcde"))
-    assert _describe_conflicts([few, many, replace(few, taken="one"), five]) == (
-        "folders have different answers for the same keys: 2 episodes of one and two (a, b); 6 verdicts of one and three "
-        "(a, b, c, d, e, ...); 5 verdicts of two and three (a, b, c, d, e). Choose a folder with --prefer DIR; nothing was "
-        "written"
-    )
-
-
-def test_what_is_not_taken_has_its_reason():
-    empty = pl.DataFrame({"key": []}, schema={"key": pl.String})
-    own = pl.DataFrame({"key": ["a"]})
-    left = Counter({"failed": 1, "damaged": 2, "engine": 3, "weights": 4, "pictures": 1_000})
-    assert list(Reusable(Source(Path("x"), "there", own, own, own), left).lines) == [
-        "1 episode of there can be reused",
-        "1 of there failed there: not taken",
-        "2 of there are incomplete or not of this plan: not taken",
-        "3 of there were played by another backend: not taken",
-        "4 of there were played with other weights than this run's or this machine's: not taken",
-        "1,000 of there may have had other pictures: not taken",
-    ]
-    none = Reusable(Source(Path("x"), "there", empty, empty, empty), Counter(), ("a", "b", "c", "d"))
-    assert list(none.lines) == ["0 episodes of there can be reused: a; b; c"]
-
-
 def test_the_reasons_are_counted_in_turn_and_a_run_cannot_reuse_itself(spec, tmp_path):
     folder = play_sweep(tmp_path / "old", spec)
     (part,) = (folder / "episodes").glob("*.parquet")
@@ -186,24 +146,6 @@ def test_the_reasons_are_counted_in_turn_and_a_run_cannot_reuse_itself(spec, tmp
     assert str(refused.value) == (
         "--reuse typed/./there is the run's own folder; remove it: stored episodes are never replayed"
     )
-
-
-def test_folders_that_are_no_pair_are_refused_in_a_sentence(spec, demo_data, tmp_path):
-    folders = [play_sweep(tmp_path / name, spec, only=3) for name in ("one", "two")]
-    with pytest.raises(RunFolderError) as refused:
-        merge(folders, tmp_path / "into", "x")
-    assert str(refused.value) == f"--prefer x is not one of the merged folders; type one of {folders[0]}, {folders[1]}"
-    with pytest.raises(RunFolderError) as refused:
-        merge(folders, folders[1])
-    assert str(refused.value) == (
-        f"{folders[1]} has a run already; name a new folder with --into, and {folders[1]} as one of the merged folders"
-    )
-    summary = merge(folders, tmp_path / "into")
-    assert (summary.pending, summary.gave_way, summary.verdicts) == (7, 0, 0)
-    (folders[1] / run_folder.KEYS).unlink()
-    with pytest.raises(RunFolderError) as refused:
-        merge(folders, tmp_path / "other")
-    assert str(refused.value) == f"{folders[1]}/{run_folder.KEYS} is missing; rerun the `run` command to write it"
 
 
 def test_cells_that_stopped_by_precision_keep_their_full_size_in_a_merged_plan(tmp_path):
@@ -237,19 +179,3 @@ def test_a_cell_that_stopped_at_two_points_is_refused_for_that(tmp_path, cell, r
         _merge_plans([tmp_path / "one", tmp_path / "two"])
 
     assert str(refused.value) == refusal
-
-
-def test_pictures_of_one_commit_are_unchanged_and_those_of_another_unknown(demo_data, tmp_path):
-    entry = {"name": "vlm", "source": "org/vlm", "backend": "transformers"}
-    spec = sweep(demo_data, ["vlm"], ["hint"], scenarios=["QD"], model=[entry])
-    plan = build_plan(spec)
-    rows = pl.DataFrame({"key": list(plan.all_keys()), "ordinal": list(range(plan.total))})
-
-    def of(data):
-        return spec.model_copy(update={"data": data})
-
-    pinned, other = (of(f"hf://org/data@{commit * 40}/test") for commit in "12")
-    same = [_episodes_with_same_pictures(new, old, plan, tmp_path, rows).height for new, old in (
-        (pinned, pinned), (pinned, other), (of("hf://org/data@main"), of("hf://org/data@main")), (spec, spec),
-    )]  # fmt: skip
-    assert same == [10, 0, 0, 0], "a folder without recorded hashes knows none"

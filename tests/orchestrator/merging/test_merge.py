@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
 from orchestrator.cli.main import app
-from orchestrator.merging.answers import Conflict, write_episodes
-from orchestrator.merging.merge import RECORD, MergeSummary, describe_merge, merge
+from orchestrator.merging.answers import write_episodes
+from orchestrator.merging.merge import merge
 from orchestrator.storage import checksums, lock
 from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
-from orchestrator.storage.loaded_weights import LoadedWeights, read_weights
 from orchestrator.storage.run_folder import planned_keys
 from orchestrator.storage.status import read_status
 from orchestrator.storage.verdict_store import verdicts
@@ -67,17 +66,6 @@ def test_overlapping_parts_merge_into_one_run(shared_sweep, tmp_path):
     assert {cell["state"] for cell in read_status(into)["cells"]} == {"complete"}
     play_sweep(into, shared_sweep)  # resumes like any run folder: nothing is pending
     assert episodes(into).select(pl.len()).collect().item() == 80
-
-
-def test_folders_of_different_weights_are_two_runs(shared_sweep, tmp_path):
-    folders = [play_sweep(tmp_path / name, shared_sweep, only=50) for name in ("one", "two", "three")]
-    for folder, commit in zip(folders, ("1" * 40, "1" * 40, "2" * 40), strict=True):
-        LoadedWeights(folder).add(shared_sweep.models[0], commit)
-
-    merge(folders[:2], tmp_path / "into")
-    assert read_weights(tmp_path / "into") == read_weights(folders[0]) != {}
-    with pytest.raises(RunFolderError, match="have played oracle with different weights"):
-        merge(folders[1:], tmp_path / "mixed")
 
 
 @pytest.mark.parametrize("existing", [False, True], ids=["new", "made before"])
@@ -192,18 +180,3 @@ def test_merged_answers_keep_their_verdicts(demo_data, tmp_path):
     replace_part(changed.with_columns(pl.lit(True).alias("category"), pl.lit(False).alias("suggestion")), part)
     with pytest.raises(RunFolderError, match=r"24 verdicts of .*--prefer"):
         merge([first, second], tmp_path / "other")
-
-
-def test_a_merge_is_described_in_a_line_per_fact():
-    conflicts = (Conflict("one", "two", "episode", ("a", "b"), "two"), Conflict("one", "two", "verdict", ("a",), "one"))
-
-    assert describe_merge(MergeSummary({"one": 1, "two": 1200}, 1, 2, conflicts, 1)) == [
-        "1 episode from one",
-        "1,200 episodes from two",
-        "2 verdicts",
-        "1 failed episode replaced by another folder's answer",
-        "2 episodes differed between one and two: took those of two",
-        "1 verdict differed between one and two: took those of one",
-        f"1 planned episode pending; details: {RECORD}",
-    ]
-    assert describe_merge(MergeSummary({}, 0, 0, (), 0)) == [f"0 planned episodes pending; details: {RECORD}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections import Counter
@@ -11,16 +10,11 @@ from threading import Event
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 from actors.engine.backend import ScriptedBackend
 from actors.engine.baselines import Baseline
 from envs.errors import RunFolderError
-from orchestrator.audit.audit import audit
-from orchestrator.cli.main import app
-from orchestrator.cli.options import reusable_folders
 from orchestrator.merging import reuse
-from orchestrator.object_store import run_location as remote
 from orchestrator.planning import pictures
 from orchestrator.planning.build_plan import build_plan, planned_rows
 from orchestrator.storage import reused, run_folder
@@ -28,7 +22,6 @@ from orchestrator.storage.episode_store import EpisodeStore, episodes, turns
 from orchestrator.storage.loaded_weights import LoadedWeights
 from orchestrator.storage.verdict_store import verdicts
 from tests.actors.service import completion, service
-from tests.oracle import oracle_path, oracle_python
 from tests.orchestrator.report.runs import judge_answers, play_sweep, replace_part, sweep
 
 ENGINE = {"name": "vlm", "source": "org/vlm", "revision": "a" * 40, "backend": "transformers"}
@@ -117,13 +110,6 @@ def test_only_equal_keys_are_shared(demo_data, old, tmp_path, change, shared):
     assert ("this sweep says" in line) == (not shared and "'vllm'" not in str(change)), line
 
 
-def test_another_version_of_the_prompts_shares_nothing(demo_data, old, tmp_path, monkeypatch):
-    monkeypatch.setattr("orchestrator.planning.plan.version", lambda protocol, condition: "other")
-    spec = build_sweep(demo_data, ["zero-shot", "hint"])
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
-    assert reusable.source.own.height == 0
-
-
 def change_pixel(path):
     """Change one byte but keep size and times, so that only the content differs."""
     before = path.stat()
@@ -179,13 +165,6 @@ def test_picture_changed_during_run_is_unknown(demo_data, tmp_path):
     assert pictures.read_pictures(old)[image].sum == pictures.CHANGED
     (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
     assert 0 < reusable.left["pictures"] < reusable.source.own.height + reusable.left["pictures"] == 20
-
-
-def test_folder_without_picture_checksums_shares_nothing(demo_data, old, tmp_path):
-    (old / pictures.FILE).unlink()
-    spec = build_sweep(demo_data)
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), tmp_path / "new", [("old", old)])
-    assert reusable.source.own.height == 0 and reusable.left == {"pictures": 20}
 
 
 def edit_table(folder, table, expression):
@@ -264,38 +243,6 @@ def test_reused_answers_keep_their_verdicts(demo_data, tmp_path):
     assert len(reused.sentences(target)) == 1 and reused.sentences(target)[0].startswith("40 episodes were played in")
 
 
-def test_audit_accepts_reused_episodes_and_commands_list_them(demo_data, old, tmp_path, tmp_path_factory):
-    target, spec = tmp_path / "new", build_sweep(demo_data, ["zero-shot", "hint"])
-    file = tmp_path / "s.toml"
-    file.write_text(
-        f'name = "s"\ndata = "{demo_data}"\nmodels = ["vlm"]\nscenarios = ["ROD", "QD"]\nconditions = ["hint", "reference"]\n'
-        f'[[model]]\nname = "vlm"\nsource = "org/vlm"\nrevision = "{"a" * 40}"\nbackend = "transformers"\n'
-    )
-    cli = CliRunner()
-    plan_run = cli.invoke(app, ["plan", str(file), "--output", str(target), "--reuse", str(old), "--json"])
-    cells = {row["cell"]: row["reused"] for row in json.loads(plan_run.output)["cells"]}
-    assert cells == {"vlm/ROD/hint": 10, "vlm/ROD/reference": 0, "vlm/QD/hint": 10, "vlm/QD/reference": 0}
-    assert f"20 episodes of {old} can be reused" in plan_run.output
-    for arguments, sentence in (
-        (["plan", str(file), "--reuse", str(tmp_path / "none")], "holds no run"),
-        (["plan", str(file), "--reuse", str(old), "--gpus", "2"], "cannot be combined with --gpus"),
-        (["plan", str(file), "--output", str(old), "--reuse", str(old)], "own folder"),
-    ):
-        refusal = cli.invoke(app, arguments)
-        assert refusal.exit_code == 2 and sentence in refusal.output.replace("\n", " "), refusal.output
-
-    assert play_attempt(target, spec, [old]) == 0
-    for command in (["status"], ["report", "--brief"]):
-        assert "40 episodes were played in" in cli.invoke(app, [*command, str(target)]).output
-    assert json.loads(cli.invoke(app, ["status", str(target), "--json"]).output)["reused"]["vlm/QD/hint"] == 10
-    assert "40 episodes were played in" in str(
-        json.loads(cli.invoke(app, ["report", str(target), "--json"]).output)["notes"]
-    )
-    if oracle_python():
-        checked = audit(target, oracle_path(tmp_path_factory.mktemp("package")), oracle_python())
-        assert (checked.episodes, checked.differences) == (40, ()) and checked.clean
-
-
 def test_a_damaged_record_is_moved_aside_and_costs_no_episode(demo_data, old, tmp_path):
     target, spec = tmp_path / "new", build_sweep(demo_data, ["zero-shot", "hint"])
     play_attempt(target, spec, [old])
@@ -308,16 +255,6 @@ def test_the_runs_own_folder_is_refused(demo_data, old):
     spec = build_sweep(demo_data)
     with pytest.raises(RunFolderError, match="own folder"):
         reuse.find_reusable(spec, build_plan(spec), old, [("old", old)])
-
-
-def test_bucket_run_shares_its_episodes(demo_data, old, tmp_path, url):
-    spec = build_sweep(demo_data, ["zero-shot", "hint"])
-    with remote.open_location(url) as location:
-        shutil.copytree(old, location.folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
-    target = tmp_path / "new"
-    ((name, view),) = reusable_folders([url])
-    (reusable,) = reuse.find_reusable(spec, build_plan(spec), target, [(name, view)])
-    assert (reusable.source.name, reusable.source.own.height) == (url, 40)
 
 
 SERVED = """name = "{name}"
@@ -359,47 +296,3 @@ def test_real_sweep_requests_no_reused_episodes(cli, demo_data, tmp_path):
 def reusable(taken, left, differs=()):
     rows = pl.DataFrame({"key": [f"k{n}" for n in range(taken)]})
     return reuse.Reusable(reuse.Source(Path("old"), "outputs/old", pl.DataFrame(), rows, rows), Counter(left), differs)
-
-
-@pytest.mark.parametrize(
-    ("folder", "lines"),
-    [
-        (reusable(1, {}), ["1 episode of outputs/old can be reused"]),
-        (
-            reusable(1_200, {"failed": 1_500, "weights": 2}),
-            [
-                "1,200 episodes of outputs/old can be reused",
-                "1,500 of outputs/old failed there: not taken",
-                "2 of outputs/old were played with other weights than this run's or this machine's: not taken",
-            ],
-        ),
-        (reusable(0, {}, ("a", "b", "c", "d")), ["0 episodes of outputs/old can be reused: a; b; c"]),
-        (
-            reusable(0, {"damaged": 1, "engine": 1, "pictures": 1}, ("a",)),
-            [
-                "0 episodes of outputs/old can be reused: a",
-                "1 of outputs/old are incomplete or not of this plan: not taken",
-                "1 of outputs/old were played by another backend: not taken",
-                "1 of outputs/old may have had other pictures: not taken",
-            ],
-        ),
-    ],
-)
-def test_what_is_taken_and_what_is_not_is_said_in_a_line_each(folder, lines):
-    assert list(folder.lines) == lines
-
-
-@pytest.mark.parametrize(
-    ("changed", "difference"),
-    [
-        ({"sampling": {"max_tokens": 9}}, "sampling.max_tokens was"), ({"seed": 7}, "seed was 0"),
-        ({"open_ended": {"sampling": {"max_tokens": 9}}, "protocols": ["oeg"]}, "open_ended.sampling.max_tokens was"),
-    ],
-)  # fmt: skip
-def test_settings_that_are_in_every_key_are_named_if_no_key_is_shared(demo_data, tmp_path, changed, difference):
-    models = {"models": ["oracle"], "protocols": changed.get("protocols", ["mcqa"])}
-    old = play_sweep(tmp_path / "old", sweep(demo_data, conditions=["zero-shot"], scenarios=["QD"], **models))
-    wanted = sweep(demo_data, conditions=["zero-shot"], scenarios=["QD"], **{**models, **changed})
-    (folder,) = reuse.find_reusable(wanted, build_plan(wanted), tmp_path / "new", [("old", old)])
-
-    assert folder.source.own.height == 0 and any(text.startswith(difference) for text in folder.differs)

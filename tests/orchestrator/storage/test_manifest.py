@@ -129,8 +129,8 @@ def test_folders_of_earlier_versions_read_without_faults(tmp_path, version):
 
 
 @pytest.mark.parametrize("fault", [PART, checksums.NAME])
-@pytest.mark.parametrize("command", ["status {}", "status {} --json", "report {} --brief", "compare {}", "compare {} --power",
-                                     "export {} --to csv", "merge {} OTHER --into {}-merged",
+@pytest.mark.parametrize("command", ["status {}", "status {} --json", "report {} --brief", "compare {}", 
+                                     "export {} --to csv", "merge {} OTHER --output {}-merged",
                                      "track {} --tracking-uri sqlite"])  # fmt: skip
 def test_commands_name_faults_alike_and_exit_with_3(folder, finished, command, fault):
     if fault == PART:

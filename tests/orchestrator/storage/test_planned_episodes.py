@@ -3,7 +3,6 @@
 import polars as pl
 import pytest
 
-from orchestrator.storage import planned_episodes
 from orchestrator.storage.planned_episodes import filter_planned
 from orchestrator.storage.schemas import EPISODES
 from tests.orchestrator.blocks import episode
@@ -46,12 +45,3 @@ def test_without_keys_the_newest_episodes_stay_in_stored_order(scenarios):
     keys = filter_planned(stored, None if scenarios is None else [], scenarios).collect()["key"].to_list()
 
     assert keys == [f"{number:05d}" for number in range(1_000, 4_000)]
-
-
-def test_keys_come_in_chunks_of_a_size(monkeypatch):
-    monkeypatch.setattr(planned_episodes, "CHUNK", 3)
-
-    assert [chunk["key"].to_list() for chunk in planned_episodes.key_chunks("abcdefgh")] == [
-        ["a", "b", "c"], ["d", "e", "f"], ["g", "h"],
-    ]  # fmt: skip
-    assert planned_episodes.key_frame("abcdefgh")["key"].to_list() == list("abcdefgh")

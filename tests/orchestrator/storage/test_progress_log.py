@@ -2,7 +2,6 @@
 
 import pytest
 
-from orchestrator.storage import progress_log
 from orchestrator.storage.progress_log import FILE, Point, append_point, stored_points
 
 
@@ -45,12 +44,3 @@ def test_only_finite_numbers_under_names_that_a_tracker_accepts_are_metrics():
         "large": 9e299,
         "negative": -9e299,
     }
-
-
-def test_only_so_many_points_are_read_and_no_larger_file(tmp_path, monkeypatch):
-    for done in range(5):
-        append_point(tmp_path, Point(done=done, at=0))
-    monkeypatch.setattr(progress_log, "MAX_POINTS", 3)
-    assert [point.done for point in stored_points(tmp_path)] == [0, 1, 2]
-    monkeypatch.setattr(progress_log, "MAX_BYTES", 30)
-    assert stored_points(tmp_path) == []

@@ -52,15 +52,6 @@ def test_episodes_are_counted_per_cell_and_told_per_source_and_day_without_verdi
     ]
 
 
-def test_sources_are_told_in_the_order_in_which_they_were_used(tmp_path):
-    write_store(tmp_path, range(40))
-    for number in range(40):
-        record_reused(tmp_path, rows(number, folder=f"run-{number * 7 % 40}"))
-
-    assert [sentence.split()[5] for sentence in reused.sentences(tmp_path)] == [f"run-{n * 7 % 40}" for n in range(40)]
-    assert (tmp_path / "reused.parquet").is_file()
-
-
 def test_a_folder_that_took_nothing_over_gets_no_file(tmp_path):
     write_store(tmp_path, (1,))
     drop_unstored(tmp_path)
@@ -86,10 +77,3 @@ def test_a_damaged_record_counts_for_nothing_and_is_moved_aside(tmp_path, conten
     assert "the sources of reused episodes are unknown" in caplog.text
     record_reused(tmp_path, rows(2))
     assert samples(read_reused(tmp_path)) == [2]
-
-
-def test_a_whole_file_of_another_form_has_no_rows(tmp_path):
-    write_store(tmp_path, (1,))
-    rows(1).drop("taken").write_parquet(tmp_path / FILE)
-
-    assert read_reused(tmp_path).schema == REUSED and read_reused(tmp_path).is_empty()

@@ -10,15 +10,12 @@ import pytest
 
 from envs.bad_lines import SkippedLines
 from envs.errors import RunFolderError
-from orchestrator.storage import run_folder
 from orchestrator.storage.run_folder import (
-    check_configuration,
     claim,
     planned_cells,
     planned_keys,
     read_bad_lines,
     settings,
-    stored_sweep,
     to_json,
     write_plan,
 )
@@ -53,28 +50,6 @@ def test_the_plan_is_two_files_that_read_back(tmp_path):
     assert to_json({"name": "ä"}) == '{\n  "name": "ä"\n}\n'.encode()
 
 
-def test_a_damaged_file_is_named_with_its_reason_on_one_line(tmp_path):
-    path = tmp_path / "plan.json"
-    with pytest.raises(RunFolderError, match=r"plan\.json is not there: the run has not begun to play yet"):
-        planned_cells(tmp_path)
-    assert planned_keys(tmp_path) is None, "a folder of an early version has no keys"
-    path.write_text('{"cells": [{}]}')
-    with pytest.raises(RunFolderError) as refusal:
-        planned_cells(tmp_path)
-    assert str(refusal.value) == (
-        f"{path} is damaged (6 validation errors for list[PlannedCell]); rerun the same `run` command to rewrite it"
-    )
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(RunFolderError) as refusal:
-        planned_cells(tmp_path)
-    assert str(refusal.value).startswith(f"{path} is damaged (") and "Errno" not in str(refusal.value)
-    (tmp_path / "plan.parquet").write_bytes(b"")
-    with pytest.raises(RunFolderError, match="is damaged"):
-        planned_keys(tmp_path)
-    assert run_folder._reason(ValueError()) == "ValueError"
-
-
 def test_left_out_lines_are_those_of_the_first_attempt(tmp_path):
     assert claim_without(tmp_path, (TORN,)) == (TORN,)
     assert claim_without(tmp_path, ()) == (), "a folder without an episode takes other data"
@@ -106,28 +81,8 @@ def test_a_damaged_record_of_bad_lines_is_refused(tmp_path, content):
         read_bad_lines(tmp_path)
 
 
-@pytest.mark.parametrize("table", ["episodes", "turns", "verdicts", "damaged"])
-def test_a_folder_with_any_part_belongs_to_its_sweep(tmp_path, table):
-    with claim(tmp_path, sweep()):
-        pass
-    add_part(tmp_path, table)
-
-    with pytest.raises(RunFolderError) as refusal, claim(tmp_path, sweep(seed=1)):
-        pass
-    assert str(refusal.value) == (
-        f"{tmp_path} holds a run of another configuration: seed was 0, this sweep says 1. Pass another --output, or"
-        " --update to continue in this folder with the new configuration (finished episodes that still belong are kept)"
-    )
-    assert check_configuration(tmp_path, sweep(seed=1), update=True) == sweep()
-    assert check_configuration(tmp_path, sweep(), update=False) == stored_sweep(tmp_path) == sweep()
-
-
 def test_a_judge_identifies_no_run():
     judged = sweep(protocol=["mcqa", "oeg"], judge={"model": "rule-judge"})
 
     assert settings(judged) == settings(sweep(protocol=["mcqa", "oeg"]))
     assert not {"measures", "precision", "cluster.workers"} & settings(judged).keys()
-
-
-def test_a_difference_shows_letters_as_they_are():
-    assert run_folder.differences({"data": "Bär"}, {"data": None}) == ['data was "Bär", this sweep says not set']

@@ -1,9 +1,6 @@
 """What an attempt ran with is named exactly, and an unknown version fails nothing."""
 
-import importlib.metadata
 import subprocess
-
-import polars as pl
 
 from orchestrator.storage import software
 
@@ -31,28 +28,3 @@ def test_the_commit_is_that_of_the_checkout_and_says_if_files_differ(tmp_path, m
     assert software.commit() == f"{head}-dirty"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert software.commit() is None, "no git on this machine"
-
-
-def test_installed_packages_are_named_and_unknown_ones_left_out(monkeypatch):
-    assert software.versions()["polars"] == pl.__version__
-    assert software.versions().keys() >= {"ray", "polars", "pillow", "numpy", "scipy"}
-    monkeypatch.setattr(software, "PACKAGES", ("no-such-package", "numpy"))
-    assert "numpy" in software.versions() and "no-such-package" not in software.versions()
-
-
-def test_every_package_that_shapes_answers_or_figures_is_asked_for(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "9.9")
-
-    assert software.versions().keys() >= {
-        "proactive-sweep", "ray", "polars", "mlflow", "pillow", "numpy", "scipy", "vllm", "torch", "transformers", "openai",
-    }  # fmt: skip
-
-
-def test_the_version_is_the_installed_one_or_says_that_it_is_unknown(monkeypatch):
-    def refuse(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: f"9.9 of {name}")
-    assert software.version() == "9.9 of proactive-sweep"
-    monkeypatch.setattr(importlib.metadata, "version", refuse)
-    assert software.version() == "0+unknown"
