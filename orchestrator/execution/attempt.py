@@ -12,9 +12,9 @@ from pathlib import Path
 import polars as pl
 
 from envs.types import Ending
-from orchestrator.execution import preparation, startup_checks
+from orchestrator.execution import prepare, startup_checks
 from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.results import AttemptOutcome, score_folder, write_judge_scores, write_outcome
+from orchestrator.execution.score import AttemptOutcome, score_folder, write_judge_scores, write_outcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.execution.worker_logs import open_attempt_log
 from orchestrator.judging.judge_queue import JudgeQueue, check_wording
@@ -77,15 +77,15 @@ class Attempt(AttemptState):
         play: Callable[[Attempt], None] | None = None,
     ) -> AttemptOutcome:
         """Play pending episodes on Ray (or with ``play``), have new answers judged, and score all stored episodes."""
-        preparation.find_pending(self, retry, reuse)
-        preparation.announce(self)
+        prepare.find_pending(self, retry, reuse)
+        prepare.announce(self)
         if not play:
             startup_checks.check_weights(self)
             startup_checks.check_models(self)
             if self.reasons and not self._can_go_on():
                 return write_outcome(self)
         with self._tracked() as tracker:
-            with preparation.recording_shown_pictures(self):
+            with prepare.recording_shown_pictures(self):
                 if play and self.pending:
                     play(self)
                 elif self._can_go_on():
@@ -119,7 +119,7 @@ class Attempt(AttemptState):
         return write_judge_scores(self, queue.key), not self.find_unjudged(judge)
 
     def _play_on_ray(self, tracker: Tracker) -> None:
-        from orchestrator.execution.ray_session import play_on_ray  # Ray takes a second to import
+        from orchestrator.execution.play import play_on_ray  # Ray takes a second to import
 
         metrics = CellMetricsPublisher(self._score, tracker.cell) if tracker.enabled else None
         play_on_ray(self, tracker, metrics)

@@ -7,7 +7,7 @@ from pathlib import Path
 from envs.types import Ending
 from orchestrator.datasets.staging import pin_data
 from orchestrator.execution.attempt import open_attempt
-from orchestrator.execution.results import AttemptOutcome
+from orchestrator.execution.score import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.inspection import overflow
 from orchestrator.judging.judge_queue import check_wording

@@ -29,7 +29,8 @@ from actors.node.process_output import WorkerAddress
 from actors.playing.play import Episode, play
 from actors.playing.records import EpisodeBatch, PlayedEpisode, episode_batch
 from envs import SCENARIOS
-from orchestrator.execution import driver, ray_session
+from orchestrator.execution import driver
+from orchestrator.execution import play as play_room
 from orchestrator.execution.run import run
 from orchestrator.execution.worker_pool import WorkerHandle, WorkerPool
 from orchestrator.planning.plan import Plan
@@ -143,7 +144,7 @@ def table(folder: Path, workers: int, seconds: float) -> dict[str, Any]:
 def main(folder: Path, workers: int, seconds: float) -> None:
     ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
     driver.WorkerPool = CrowdPool  # type: ignore[misc]
-    ray_session.Driver = CrowdDriver  # type: ignore[misc]
+    play_room.Driver = CrowdDriver  # type: ignore[misc]
     sweep, output = build(table(folder, workers, seconds), "bench.toml"), folder / "run"
     memory, parts, ended = [resident_mib()], [0], threading.Event()
 

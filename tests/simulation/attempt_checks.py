@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from envs.types import Ending
-from orchestrator.execution.results import AttemptOutcome
+from orchestrator.execution.score import AttemptOutcome
 from orchestrator.planning.plan import Plan
 from orchestrator.storage.part_files import list_parts
 from orchestrator.storage.verdict_store import verdicts

@@ -22,8 +22,8 @@ from orchestrator.execution import attempt as attempt_module
 from orchestrator.execution import (
     cluster_view,
     gpu_placement,
+    play,
     ray_cluster,
-    ray_session,
     weights_ahead,
     worker_pool,
 )
@@ -75,7 +75,7 @@ def simulated(run: SimulatedRun) -> Iterator[None]:
     replace(cluster_view, "available_resources_per_node", lambda: run.ray.available_resources())
     replace(ray_cluster, "request_resources", lambda bundles: None)
     replace(weights_ahead, "prepare_on_node", prepare_nothing)
-    replace(ray_session, "Driver", lambda *a: ObservedDriver(run, *a))
+    replace(play, "Driver", lambda *a: ObservedDriver(run, *a))
     replace(attempt_module, "EpisodeStore", lambda folder: ObservedStore(run, folder))
     replace(
         actors.worker,

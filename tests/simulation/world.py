@@ -15,7 +15,7 @@ from typing import Any
 from envs.errors import RunFolderError
 from envs.types import Ending
 from orchestrator.execution import attempt as attempt_module
-from orchestrator.execution.results import AttemptOutcome
+from orchestrator.execution.score import AttemptOutcome
 from orchestrator.storage import control_log, lock
 from orchestrator.storage.control_log import Command
 from tests.simulation.attempt_checks import check_attempt

@@ -11,7 +11,7 @@ from sitting import CONDITIONS, person, sitting
 
 from actors.engine.backend import Request
 from orchestrator.cli.main import app
-from orchestrator.execution.results import AttemptOutcome
+from orchestrator.execution.score import AttemptOutcome
 from proactive_people.label_command import label
 from proactive_people.play_command import play
 from sweeps.spec import Sweep

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from orchestrator.execution.attempt import open_attempt
-from orchestrator.execution.results import AttemptOutcome
+from orchestrator.execution.score import AttemptOutcome
 from orchestrator.execution.stop_signals import StopSignals
 from orchestrator.planning.build_plan import build_plan
 from proactive_people.play_command import personal_sweep

@@ -18,8 +18,8 @@ from actors.playing.episode_runner import EpisodeRunner
 from orchestrator.execution.attempt_state import PreciseStops
 from orchestrator.execution.live_control import LiveControl, take_waiting_commands
 from orchestrator.execution.result_sink import ResultSink, build_failed_batch
-from orchestrator.execution.results import score_folder
 from orchestrator.execution.retry_failed import requeue_episodes
+from orchestrator.execution.score import score_folder
 from orchestrator.planning.plan import Plan
 from orchestrator.report.scores.metrics import write_results
 from orchestrator.scheduling.commands import Abandon, Drop, GiveUp, Lease, Recall, Start, Stop

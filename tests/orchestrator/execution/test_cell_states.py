@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from orchestrator.execution.results import AttemptOutcome, cell_states
+from orchestrator.execution.score import AttemptOutcome, cell_states
 
 
 def row(finished: int, failed: int = 0, **changed: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from actors.engine.baselines import Baseline
 from orchestrator.execution.attempt_state import AttemptState
-from orchestrator.execution.results import AttemptOutcome, write_judge_scores, write_outcome
+from orchestrator.execution.score import AttemptOutcome, write_judge_scores, write_outcome
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.storage import checksums, run_folder

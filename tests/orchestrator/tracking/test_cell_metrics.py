@@ -7,7 +7,7 @@ import threading
 import polars as pl
 import pytest
 
-from orchestrator.execution.results import score_folder
+from orchestrator.execution.score import score_folder
 from orchestrator.planning.build_plan import build_plan
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.tracking import cell_metrics

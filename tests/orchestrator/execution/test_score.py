@@ -4,7 +4,7 @@ from polars.testing import assert_frame_equal
 
 from actors.engine.baselines import Baseline
 from orchestrator.execution.circuit_breaker import find_answering_groups
-from orchestrator.execution.results import score_folder
+from orchestrator.execution.score import score_folder
 from orchestrator.planning.build_plan import build_plan, planned_rows, stored_episodes
 from orchestrator.report.scores.judge_agreement import own_judge_key
 from orchestrator.report.scores.metrics import score

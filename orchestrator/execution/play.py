@@ -16,7 +16,7 @@ from orchestrator.execution.circuit_breaker import CircuitBreaker, find_answerin
 from orchestrator.execution.driver import Driver
 from orchestrator.execution.live_control import LiveControl
 from orchestrator.execution.result_sink import ResultSink
-from orchestrator.execution.results import count_stored
+from orchestrator.execution.score import count_stored
 from orchestrator.execution.weights_ahead import WeightsAhead
 from orchestrator.monitoring.progress import Progress
 from orchestrator.monitoring.replica_clock import ReplicaClock
