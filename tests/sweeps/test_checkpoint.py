@@ -53,10 +53,6 @@ def test_only_a_known_language_model_without_a_sign_of_pictures_reads_text_only(
     assert ("no pictures" in limits(files(tmp_path, config))) is text_only
 
 
-def test_a_picture_processor_is_a_sign_of_pictures(tmp_path):
-    assert limits(files(tmp_path, preprocessor_config={})) == ()
-
-
 def test_the_chat_template_may_stand_in_any_of_its_files(tmp_path):
     named = [{"name": "default", "template": CHATML}, {"name": "tool_use", "template": "{{ tools }}"}]
     for number, others in enumerate(
@@ -166,17 +162,6 @@ def test_cells_are_left_out_and_not_models(tmp_path):
         "reads reads text only, but zero-shot shows pictures", "reads reads text only, but icl-1 shows pictures",
     ]  # fmt: skip
     assert set(limited_products(built)) < set(skipped_products(built))
-
-
-def test_limits_are_stored_and_change_no_key(tmp_path):
-    built = sweep(files(tmp_path), ["zero-shot", "text-only"])
-    cells = {cell.key: cell.fingerprint("v") for cell in built.cells()}
-    (tmp_path / "config.json").unlink()
-    (stored,) = [model for model in built.models if model.limits]
-
-    assert ModelSpec(**stored.model_dump(mode="json", exclude_none=True)) == stored
-    unlimited = sweep(tmp_path, ["zero-shot", "text-only"])
-    assert cells.items() < {cell.key: cell.fingerprint("v") for cell in unlimited.cells()}.items()
 
 
 def test_a_judge_needs_a_chat_template(tmp_path):

@@ -119,29 +119,6 @@ def test_only_what_changes_answers_is_in_the_key(fields, part):
     assert entry(**fields).identity == {"source": "org/m", "revision": "", "dtype": "auto", **part}
 
 
-@pytest.mark.parametrize(
-    ("fields", "fact", "value"),
-    [
-        ({"source": "Qwen/x"}, "fits_pictures", True), ({"source": "Qwen/x", "fit_pictures": False}, "fits_pictures", False),
-        ({"architecture": "Qwen2_5_VLForConditionalGeneration"}, "fits_pictures", True),
-        ({"fit_pictures": True}, "fits_pictures", True),
-        ({"backend": "openai"}, "calls_natively", True), ({"backend": "openai", "tools": "text"}, "calls_natively", False),
-        ({"tools": "hermes"}, "calls_natively", True), ({"tools": "text"}, "calls_natively", False),
-        ({"faithful": True}, "exceeds_context", True), ({"beyond_context": True}, "exceeds_context", True),
-        ({"faithful": True}, "limited_by_memory", True), ({"beyond_context": True}, "limited_by_memory", True),
-        ({"beyond_context": True, "options": {"max_model_len": 9}}, "limited_by_memory", False),
-        ({"faithful": True, "options": {"max_model_len": 9}}, "limited_by_memory", True),
-        ({"gpus": 2, "options": {STAGES: 2}}, "stages", 2), ({"gpus": 2}, "stages", 1),
-        ({"backend": "transformers"}, "is_local", True),
-        ({"source": "builtin:embedded", "limits": ["no chat template"]}, "input_version", 1),
-        *(({"backend": name, "architecture": ""}, "input_version", 1) for name in ("builtin", "openai", "human")),
-        *(({"backend": name, "architecture": ""}, "input_version", 2) for name in ("vllm", "transformers")),
-    ],
-)  # fmt: skip
-def test_facts_follow_from_the_fields(fields, fact, value):
-    assert getattr(entry(**fields), fact) == value
-
-
 ARCHITECTURES = {
     "": (2, True), "InstructBlipForConditionalGeneration": (1, False), "InternVLForConditionalGeneration": (1, False),
     "LlavaForConditionalGeneration": (2, False), "LlavaNextForConditionalGeneration": (2, False),
@@ -149,15 +126,3 @@ ARCHITECTURES = {
     "Qwen2_5_VLForConditionalGeneration": (2, False), "SmolVLMForConditionalGeneration": (1, False),
     "Idefics3ForConditionalGeneration": (1, True),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_input_of_an_architecture_is_part_of_its_keys(architecture):
-    """Another version would lose the episodes of older folders."""
-    model = entry(architecture=architecture, faithful=True)
-    version, moves = ARCHITECTURES[architecture]
-
-    assert (model.input_version, "faithful" in model.identity) == (version, moves)
-    assert model.identity.get("input") == (2 if version == 2 else None)
-    assert entry(architecture=architecture, limits=["no chat template"]).input_version == version + 1
-    assert entry(architecture=architecture, limits=["no pictures"]).input_version == version

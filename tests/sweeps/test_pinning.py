@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from sweeps.load import build
-from sweeps.sweep_file import SweepError
 
 ONE, TWO = "1" * 40, "2" * 40
 
@@ -31,18 +28,3 @@ def test_own_models_and_the_judge_are_pinned_too() -> None:
 
 def test_a_model_that_is_not_played_may_stay_in_the_table() -> None:
     assert build(table(models=["uniform"], revisions={"llava-1.5-7b": ONE}), "s.toml").models[0].revision == ""
-
-
-@pytest.mark.parametrize(
-    ("revisions", "words"),
-    [
-        ({"lava-1.5-7b": ONE}, "there is no model 'lava-1.5-7b'; did you mean 'llava-1.5-7b'?"),
-        ({"uniform": ONE}, "revisions.uniform: its backend is builtin"),
-        ({"llava-1.5-7b": 7}, "revisions is a table"),
-        ([ONE], "revisions is a table"),
-    ],
-)
-def test_a_wrong_table_is_one_sentence(revisions: object, words: str) -> None:
-    with pytest.raises(SweepError, match=r"s\.toml: ") as refused:
-        build(table(revisions=revisions), "s.toml")
-    assert words in str(refused.value) and "\n" not in str(refused.value)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.conditions import CONDITIONS, VARIANTS
-from sweeps.load import build, build_cell, load
+from sweeps.load import build, load
 from sweeps.protocol import Protocol
 from sweeps.registry import read_model, resolve_model
 from sweeps.sections import Replicates
@@ -63,14 +63,6 @@ def test_replicates_are_cells_of_multiple_choice_alone() -> None:
 
 
 # -- products that are no cells ----------------------------------------------------------------------------------------
-def test_a_condition_without_a_cell_has_its_own_reason() -> None:
-    assert refusal_of(models=["instructblip-7b", "oracle"], conditions=["history", "icl-1"]) == (
-        "x.toml: icl-1 makes no cell here: icl-1 exists only for ROD and MVP-N"
-    )
-    assert refusal_of(models=["oracle", "instructblip-7b"], conditions=["history"]) == (
-        "x.toml: instructblip-7b makes no cell here: instructblip-7b takes one picture a prompt, but history needs several"
-    )
-    assert refusal_of(models=["oracle", "oracle"]) == "x.toml: a model is named twice in models: 'oracle'"
 
 
 def test_a_rule_keeps_conditions_from_other_models() -> None:
@@ -87,24 +79,6 @@ def test_a_rule_keeps_conditions_from_other_models() -> None:
         "x.toml: only: there is no model 'nobody'; `proactive-sweep ls models` lists them"
     )
     assert refusal_of(only=[{**rule, "models": 3}]) == "x.toml: only.models must be a list of names, not 3"
-
-
-def test_answers_of_several_turns_need_a_judge_that_reads_at_once() -> None:
-    assert refusal_of(protocol="oeg-multi") == (
-        'x.toml: protocol = "oeg-multi" needs a judge, which reads each answer before the next picture is shown; add [judge]'
-        ' with a model, or model = "rule-judge" for fixed rules'
-    )
-    assert refusal_of(protocol="oeg-multi", judge={"model": "rule-judge", "instruction": "paper"}) == (
-        'x.toml: judge.instruction = "paper" is for one-turn answers, and the paper has no instruction for several turns;'
-        ' write "ours"'
-        ' for protocol = "oeg-multi"'
-    )
-    plain = {"name": "j", "source": "org/j", "limits": ["no chat template"]}
-    assert refusal_of(judge={"model": "j"}, model=[plain]) == (
-        "x.toml: judge.model = 'j' has no chat template, which a judge needs; name another"
-    )
-    batched = {"name": "j", "source": "org/j", "backend": "openai", "batch": True}
-    assert "0.2.0 was the last with the Batch API" in refusal_of(judge={"model": "j"}, model=[batched])
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
@@ -143,17 +117,6 @@ def test_added_models_follow_own_ones_and_mistakes_name_the_sweep_file(tmp_path:
         with pytest.raises(SweepError) as refused:
             load(file, (), [trained])
         assert str(refused.value) == f"{file}: {message}"
-
-
-def test_a_cell_of_a_command_line_is_refused_in_a_sentence() -> None:
-    cell = build_cell("QuickDraw", "hint")
-    assert (cell.key, cell.model.source) == ("any/QD/hint", "builtin:oracle")
-    with pytest.raises(SweepError) as refused:
-        build_cell("QD", "icl-1")
-    assert str(refused.value) == "icl-1 exists only for ROD and MVP-N, not for QD"
-    with pytest.raises(SweepError) as refused:
-        build_cell("QD", "hint", "oracel")
-    assert str(refused.value) == "--model: there is no model 'oracel'; did you mean 'oracle'?"
 
 
 def test_a_key_hashes_protocol_package_and_small_examples() -> None:

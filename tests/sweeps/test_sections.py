@@ -171,19 +171,6 @@ def test_data_are_a_folder_or_an_address(data):
     assert build({**TABLE, "data": data}, "x.toml").data == data
 
 
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [
-        ("ftp://h/f", "is neither a folder nor an address that begins with hf, http, https, s3, gs://"),
-        ("s3://key@b/f", "must hold no password and no signature, because the run folder stores the address"),
-        ("https://h/f?key=1", "must hold no password and no signature, because the run folder stores the address"),
-    ],
-)
-def test_an_address_that_is_none_or_holds_a_secret_is_refused(data, reason):
-    with pytest.raises(SweepError, match=reason):
-        build({**TABLE, "data": data}, "x.toml")
-
-
 # -- wordings ----------------------------------------------------------------------------------------------------------
 def test_our_wordings_are_those_of_stored_replicates():
     """A replicate's key holds its wording, so another text is another experiment."""
