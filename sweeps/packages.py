@@ -17,7 +17,12 @@ from sweeps.values import NAME
 
 SHAPING = ("scenario", "policy", "measure")
 """Kinds of offers whose packages' versions a run records."""
+ANSWERS = (
+    "asks", "gave_up_at_once", "guessed_at_once", "unreadable_at_once", "right_if_asked", "limit_if_asked", "unreadable",
+)  # fmt: skip
+"""Columns of the answer in the results, each with the ends of an interval."""
 COLUMNS = frozenset((
+    *(f"{name}{end}" for name in ANSWERS for end in ("", "_low", "_high")),
     "model", "scenario", "condition", "protocol", "cell", "planned", "finished", "scored", "correct", "correct_first",
     "errors", "unprocessable", "refused", "failed", "overflow", "truncated", "acc", "acc_low", "acc_high", "acc_bound",
     "acc_first", "ps", "loops", "loops_bound", "turns", "share_suggestion", "share_abstention", "share_category",
